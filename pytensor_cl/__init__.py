@@ -1,0 +1,43 @@
+"""Run PyTensor graphs on any OpenCL device.
+
+Importing the package registers the mode ``"OPENCL"``. Nothing here loads an OpenCL driver: the first function that is compiled
+for a device does.
+"""
+
+from importlib import import_module
+
+from pytensor_cl import _autoload
+
+__version__ = "0.1.0"
+
+# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is.
+_PUBLIC = {
+    "GpuArray": "pytensor_cl.runtime.array",
+    "GpuArrayType": "pytensor_cl.type",
+    "GpuArrayVariable": "pytensor_cl.variable",
+    "OpenCLError": "pytensor_cl.errors",
+    "devices": "pytensor_cl.mode",
+    "explain": "pytensor_cl.linker.explain",
+    "gpu_from_host": "pytensor_cl.ops.transfer",
+    "host_from_gpu": "pytensor_cl.ops.transfer",
+    "shared": "pytensor_cl.mode",
+    "sync": "pytensor_cl.runtime.context",
+    "use": "pytensor_cl.mode",
+}
+
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 (names in a table)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+_autoload.install()

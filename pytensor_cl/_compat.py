@@ -1,0 +1,93 @@
+"""The only module that touches what PyTensor does not promise to keep."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.compile.mode import fast_run_linkers_to_mode, predefined_linkers, predefined_modes
+from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
+from pytensor.tensor.optimize import rewrite_optimize_inner_graph
+
+__all__ = ["bake_inner_graphs_as_numba", "inline_op_from_graphs", "link_with_numba", "register"]
+
+_INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_optimize_inner_graph)
+
+
+def bake_inner_graphs_as_numba(linker_type: type) -> None:
+    """Prepare the inner graphs of Scan, OpFromGraph and the optimizers, which run on the host, as NUMBA wants them.
+
+    Parameters
+    ----------
+    linker_type
+        The linker of the outer graphs.
+    """
+    for generic in _INNER_GRAPHS:
+        numba = generic.dispatch(NumbaLinker)
+
+        def rewrite(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any, _numba: Any = numba) -> None:
+            host_mode = mode.clone(linker=NumbaLinker()).excluding("opencl")
+            inner._compile_mode = host_mode
+            _numba(host_mode.linker, op, node, inner, mode=host_mode)
+
+        generic.register(linker_type, rewrite)
+
+
+def link_with_numba(node: Apply) -> Callable[..., Any]:
+    """Compile one node with NUMBA.
+
+    Parameters
+    ----------
+    node
+        A node of the host; its inner graphs are rewritten already.
+
+    Returns
+    -------
+    callable
+        Takes the values of all inputs (those of constants are ignored), returns the tuple of outputs.
+    """
+    inputs = [v if isinstance(v, Constant) else v.type() for v in node.inputs]
+    free = [i for i, v in enumerate(inputs) if not isinstance(v, Constant)]
+    twin = Apply(node.op, inputs, [o.type() for o in node.outputs])
+    fgraph = FunctionGraph([inputs[i] for i in free], twin.outputs, clone=False)
+    vm, _, _ = NumbaLinker().accept(fgraph).make_thunk()
+    compiled = vm.jit_fn
+
+    def call(*values: Any) -> Any:
+        return compiled(*[values[i] for i in free])
+
+    return call
+
+
+def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
+    """Replace OpFromGraph nodes by the graphs inside them, so that those fuse and move to the device."""
+    while True:
+        found = [
+            n
+            for n in fgraph.toposort()
+            if isinstance(n.op, OpFromGraph) and not isinstance(n.op, FinalizedOpFromGraph)
+        ]
+        if not found:
+            return
+        for node in found:
+            pairs = list(zip(node.outputs, inline_ofg_node(node), strict=True))
+            typed = [(old, old.type.filter_variable(new)) for old, new in pairs]
+            fgraph.replace_all(typed, reason="opencl_inline", import_missing=True)
+
+
+def register(name: str, mode: Any) -> None:
+    """Make a mode and its linker known by name.
+
+    Parameters
+    ----------
+    name
+        In upper case for the mode; the linker's is in lower case.
+    mode
+        A `pytensor.compile.mode.Mode`.
+    """
+    predefined_modes[name] = mode
+    predefined_linkers[name.lower()] = mode.linker
+    fast_run_linkers_to_mode[name.lower()] = mode

@@ -1,0 +1,193 @@
+"""What runs where, why, and what is transferred: the report on a compiled function."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant, Variable
+
+from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+from pytensor_cl.rewriting.registry import NoKernel, device_op
+from pytensor_cl.runtime.context import default_context_name, get_context
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["DeviceNode", "Explanation", "HostNode", "Transfer", "explain"]
+
+TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A node that runs on a device.
+
+    Attributes
+    ----------
+    op, node
+        The device Op and its node.
+    context
+        Name of the context.
+    """
+
+    op: GpuOp
+    node: Apply
+    context: str
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A node that runs on the host.
+
+    Attributes
+    ----------
+    op, node
+        The Op and its node.
+    reason
+        Why it is not on a device.
+    """
+
+    op: Any
+    node: Apply
+    reason: str
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A value that crosses between host and device, or between devices.
+
+    Attributes
+    ----------
+    node
+        The transfer.
+    direction
+        ``"to dev0"``, ``"to host"``.
+    what
+        Name or description of the value.
+    nbytes
+        Bytes per call; None where the shape is not known when the function is compiled.
+    when
+        ``"each call"``; ``"once"`` for constants; ``"when changed"`` for shared variables that follow their value;
+        ``"never"`` for updates that stay on the device.
+    """
+
+    node: Apply
+    direction: str
+    what: str
+    nbytes: int | None
+    when: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The report on a function; ``print`` shows it as a table.
+
+    Attributes
+    ----------
+    device_nodes, host_nodes, transfers
+        In the order of execution.
+    """
+
+    device_nodes: tuple[DeviceNode, ...]
+    host_nodes: tuple[HostNode, ...]
+    transfers: tuple[Transfer, ...]
+
+    def __str__(self) -> str:
+        each_call = [t for t in self.transfers if t.when == "each call"]
+        known = sum(t.nbytes or 0 for t in each_call)
+        unknown = sum(t.nbytes is None for t in each_call)
+        size = f"{known:,} bytes" + (f" and {unknown} of unknown size" if unknown else "")
+        head = (
+            f"{len(self.device_nodes)} nodes on devices, {len(self.host_nodes)} on the host, "
+            f"{len(each_call)} transfers per call ({size})"
+        )
+        return "\n\n".join(filter(None, (head, self._device_table(), self._host_table(), self._transfer_table())))
+
+    def _device_table(self) -> str:
+        rows = [(n.context, str(n.op), ", ".join(_type(v) for v in n.node.outputs)) for n in self.device_nodes]
+        return _table(("context", "device node", "result"), rows)
+
+    def _host_table(self) -> str:
+        return _table(("host node", "reason"), [(str(n.op), n.reason) for n in self.host_nodes])
+
+    def _transfer_table(self) -> str:
+        rows = [(t.direction, t.what, "?" if t.nbytes is None else f"{t.nbytes:,}", t.when) for t in self.transfers]
+        return _table(("transfer", "value", "bytes", "when"), rows)
+
+    __repr__ = __str__
+
+
+def _type(variable: Variable) -> str:
+    kind = variable.type
+    extents = ", ".join("?" if n is None else str(n) for n in getattr(kind, "shape", ()))
+    return f"{getattr(kind, 'dtype', kind)}({extents})"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, *rows]
+    if len(lines) == 1:
+        return ""
+    short = [[cell if len(cell) <= 100 else cell[:97] + "..." for cell in line] for line in lines]
+    widths = [max(len(line[i]) for line in short) for i in range(len(head))]
+    text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in short]
+    return "\n".join((text[0], "  ".join("-" * w for w in widths), *text[1:]))
+
+
+def _reason(node: Apply) -> str:
+    """Why a node of the host is there: what placement noted, or what the registry says of nodes that came after it."""
+    noted = getattr(node.tag, "opencl_reason", None)
+    if noted is not None:
+        return noted
+    name = default_context_name()
+    found = device_op(node, name, get_context(name).info)
+    return found.reason if isinstance(found, NoKernel) else "kept on the host when the function was compiled"
+
+
+def _nbytes(variable: Variable) -> int | None:
+    kind = variable.type
+    return None if None in kind.shape else prod(kind.shape) * kind.numpy_dtype.itemsize
+
+
+def _name(variable: Variable) -> str:
+    if variable.name:
+        return variable.name
+    return str(variable.owner.op) if variable.owner is not None else str(variable)
+
+
+def _transfer(node: Apply, fn: Any) -> Transfer:
+    source = node.inputs[0]
+    target = getattr(node.op, "context_name", "host")
+    if isinstance(fn.vm.storage_map.get(source), DeviceCell):
+        when = "when changed"
+    elif isinstance(source, Constant):
+        when = "once"
+    elif isinstance(node.op, HostFromGpu) and node not in fn.vm.nodes:
+        when = "never"
+    else:
+        when = "each call"
+    shown = node.outputs[0] if isinstance(node.op, HostFromGpu) else source
+    return Transfer(node, f"to {target}", _name(source), _nbytes(shown), when)
+
+
+def explain(fn: Any) -> Explanation:
+    """Report what a compiled function runs on devices, what on the host and why, and what it transfers.
+
+    Parameters
+    ----------
+    fn
+        A function of mode OPENCL.
+
+    Raises
+    ------
+    TypeError
+        The function was compiled for another linker.
+    """
+    if not isinstance(getattr(fn.maker, "linker", None), OpenCLLinker):
+        raise TypeError(f"explain takes functions of mode OPENCL; this one has {type(fn.maker.linker).__name__}")
+    order = fn.maker.linker.schedule(fn.maker.fgraph)
+    device = [DeviceNode(n.op, n, n.op.context_name) for n in order if isinstance(n.op, GpuOp)]
+    moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
+    rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
+    host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
+    return Explanation(tuple(device), tuple(host), tuple(moved))

@@ -1,0 +1,114 @@
+"""Thunks of nodes that stay on the host.
+
+Three ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in Python by NUMBA;
+all others by their own ``perform``, which calls NumPy or SciPy.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.compile.builders import OpFromGraph
+from pytensor.conditional.op import LazyIfElse
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import Elemwise
+
+from pytensor_cl._compat import link_with_numba
+
+__all__ = ["Cell", "Thunk", "host_thunk"]
+
+Cell = Any  # a one-element list, or what reads like one
+Thunk = Callable[[], None]
+
+LOOPS: tuple[type[Op], ...] = (Elemwise, Scan, OpFromGraph, LazyIfElse)
+"""Ops whose perform interprets a graph or calls a Python function for each element."""
+
+
+def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Call the scalar Op on NumPy scalars: 1 us where Elemwise.perform takes 26."""
+    scalar_op = node.op.scalar_op
+    dtypes = [v.type.numpy_dtype for v in node.outputs]
+    impl = scalar_op.impl
+    scalar_op.prepare_node(scalar_op.make_node(*(v.type.to_scalar_type()() for v in node.inputs)), None, None, "py")
+    (cell,), (dtype,) = (outputs, dtypes) if len(dtypes) == 1 else ((None,), (None,))
+
+    def one() -> None:
+        cell[0] = np.asarray(impl(*[c[0][()] for c in inputs]), dtype=dtype)
+
+    def several() -> None:
+        values = impl(*[c[0][()] for c in inputs])
+        for out, value, kind in zip(outputs, values, dtypes, strict=True):
+            out[0] = np.asarray(value, dtype=kind)
+
+    return one if len(dtypes) == 1 else several
+
+
+class _Compiled:
+    """A thunk that compiles its node with NUMBA when it first runs, and falls back to ``perform`` where NUMBA cannot."""
+
+    def __init__(self, node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+        self._node = node
+        self._inputs = inputs
+        self._outputs = outputs
+        self._function: Callable[..., Any] | None = None
+        self._fallback: Thunk | None = None
+
+    def _compile(self) -> None:
+        try:
+            self._function = link_with_numba(self._node)
+        except NotImplementedError as error:  # NUMBA has no implementation of some Op: visible, and slower
+            warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=2)
+            self._fallback = _perform_thunk(self._node, self._inputs, self._outputs)
+
+    def __call__(self) -> None:
+        if self._function is None:
+            if self._fallback is None:
+                self._compile()
+            if self._fallback is not None:
+                self._fallback()
+                return
+        assert self._function is not None
+        values = self._function(*[c[0] for c in self._inputs])
+        for cell, value in zip(self._outputs, values, strict=True):
+            cell[0] = value
+
+
+def _perform_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    perform = node.op.perform
+    node.op.prepare_node(node, None, None, "py")
+
+    def run() -> None:
+        perform(node, [c[0] for c in inputs], outputs)
+
+    return run
+
+
+def _is_scalar_arithmetic(node: Apply) -> bool:
+    return (
+        isinstance(node.op, Elemwise)
+        and all(v.type.ndim == 0 for v in (*node.inputs, *node.outputs))
+        and hasattr(node.op.scalar_op, "impl")
+    )
+
+
+_KINDS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
+    (_is_scalar_arithmetic, _scalar_thunk),
+    (lambda node: isinstance(node.op, LOOPS), _Compiled),
+    (lambda node: True, _perform_thunk),
+)
+
+
+def host_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Return what computes a host node.
+
+    Parameters
+    ----------
+    node
+        A node whose inputs and outputs are values of the host.
+    inputs, outputs
+        Its storage cells.
+    """
+    return next(make for fits, make in _KINDS if fits(node))(node, inputs, outputs)

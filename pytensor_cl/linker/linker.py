@@ -1,0 +1,184 @@
+"""The linker: from a rewritten graph to steps that are executed in order."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.basic import Container, Linker
+from pytensor.link.utils import map_storage
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl.linker.host import Cell, Thunk, host_thunk
+from pytensor_cl.linker.schedule import schedule
+from pytensor_cl.linker.steps import ReadCell, device_thunk, download_thunk, upload_thunk
+from pytensor_cl.linker.vm import OpenCLVM
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.runtime.context import get_context
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["OpenCLLinker"]
+
+
+class _Link:
+    """One graph with its storage: makes the step of each node.
+
+    Parameters
+    ----------
+    fgraph
+        The rewritten graph.
+    nodes
+        Its nodes in the order of execution.
+    storage
+        Variable to storage cell.
+    keep
+        Variables whose storage the user sees after the call.
+    """
+
+    def __init__(
+        self, fgraph: FunctionGraph, nodes: Sequence[Apply], storage: dict[Variable, Cell], keep: Sequence[Variable]
+    ) -> None:
+        self.fgraph = fgraph
+        self.storage = storage
+        self.takers = self._takers()
+        self.nodes = nodes = [n for n in nodes if self._is_needed(n)]
+        self.keep = {*keep, *self.takers.values()}
+        self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
+        self.routines = {n: n.op.routine(n, get_context(n.op.context_name)) for n in nodes if isinstance(n.op, GpuOp)}
+
+    def build(self) -> None:
+        """Build the kernels of all nodes: one program for each context."""
+        for name in self.contexts:
+            routines = (r for n, r in self.routines.items() if n.op.context_name == name)
+            get_context(name).build([s for routine in routines for s in routine.sources()])
+
+    def _takers(self) -> dict[int, Variable]:
+        """Outputs that update a shared variable with a downloaded value, and the device array that it can take instead."""
+        updates = self.fgraph.update_mapping or {}
+        found = {}
+        for position, of_input in updates.items():
+            owner = self.fgraph.outputs[position].owner
+            takes = isinstance(self.storage[self.fgraph.inputs[of_input]], DeviceCell)
+            if takes and owner is not None and isinstance(owner.op, HostFromGpu):
+                found[position] = owner.inputs[0]
+        return found
+
+    def _is_needed(self, node: Apply) -> bool:
+        """Whether anybody but shared variables that take the device array reads a download."""
+        clients = self.fgraph.clients[node.outputs[0]] if isinstance(node.op, HostFromGpu) else ()
+        return not clients or any(not _is_output(c, self.takers.keys()) for c, _ in clients)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call ends with the host waiting for the one device it uses, so that uploads need no copy."""
+        return len(self.contexts) == 1 and any(isinstance(n.op, HostFromGpu) for n in self.nodes)
+
+    def _read(self, node: Apply, index: int) -> Cell:
+        """The cell that a host node reads an input from; it may change in place only what it says it destroys."""
+        cell = self.storage[node.inputs[index]]
+        destroyed = {i for many in node.op.destroy_map.values() for i in many}
+        return ReadCell(cell) if isinstance(cell, DeviceCell) and index not in destroyed else cell
+
+    def thunk(self, node: Apply) -> Thunk:
+        """Return the step of a node."""
+        inputs = [self.storage[v] for v in node.inputs]
+        outputs = [self.storage[v] for v in node.outputs]
+        if isinstance(node.op, GpuOp):
+            reads = [self._read(node, i) for i in range(len(inputs))]
+            return device_thunk(self.routines[node], reads, outputs, [_is_scalar_array(v) for v in node.inputs])
+        if isinstance(node.op, GpuFromHost):
+            return upload_thunk(get_context(node.op.context_name), node, inputs[0], outputs[0], self.waits)
+        if isinstance(node.op, HostFromGpu):
+            return download_thunk(inputs[0], outputs[0])
+        return host_thunk(node, [self._read(node, i) for i in range(len(inputs))], outputs)
+
+    def dead(self) -> list[list[Cell]]:
+        """Per node, the cells of intermediate results that are read there for the last time."""
+        last = {v: at for at, node in enumerate(self.nodes) for v in (*node.outputs, *node.inputs)}
+        kept = self.keep | set(self.fgraph.outputs) | set(self.fgraph.inputs)
+        cells: list[list[Cell]] = [[] for _ in self.nodes]
+        for variable, at in last.items():
+            if variable not in kept and not isinstance(variable, Constant):
+                cells[at].append(self.storage[variable])
+        return cells
+
+    def results(self, output_storage: Sequence[Cell]) -> list[Cell]:
+        """Return the cells of what a call returns; shared variables get device arrays."""
+        return [
+            self.storage[self.takers[i]] if i in self.takers else cell for i, cell in enumerate(output_storage)
+        ]
+
+    def finish(self) -> None:
+        """Wait for every device of the function."""
+        for name in self.contexts:
+            get_context(name).queue.finish()
+
+
+def _is_output(client: Apply, positions: Collection[int]) -> bool:
+    """Whether a client of a variable is one of these outputs of the graph."""
+    return getattr(client.op, "idx", None) in positions and type(client.op).__name__ == "Output"
+
+
+def _is_scalar_array(variable: Variable) -> bool:
+    """Whether the value is a 0-d NumPy array, of which a kernel takes the scalar."""
+    return isinstance(variable.type, TensorType) and variable.type.ndim == 0
+
+
+class OpenCLLinker(Linker):
+    """Runs graphs whose nodes are on OpenCL devices and on the host.
+
+    All that mode OPENCL does hangs on the tags below: PyMC and ``Mode.clone`` rebuild the mode around the linker.
+
+    Parameters
+    ----------
+    allow_gc
+        Drop intermediate results as soon as nobody needs them; None is PyTensor's flag.
+    scheduler
+        Order of the nodes; None is ours.
+    """
+
+    required_rewrites = ("minimum_compile", "opencl", "lazy_ifelse")
+    incompatible_rewrites = ("cxx_only", "local_careduce_fusion", "scan_reduce_trace_prealloc")
+
+    def __init__(self, allow_gc: bool | None = None, scheduler: Any = None) -> None:
+        super().__init__(allow_gc=config.allow_gc if allow_gc is None else allow_gc, scheduler=scheduler)
+        self.fgraph: FunctionGraph | None = None
+        self.no_recycling: list[Variable] = []
+        self.profile: Any = None
+
+    def accept(self, fgraph: FunctionGraph, no_recycling: Any = None, profile: Any = None) -> "OpenCLLinker":
+        """Return a linker of this graph."""
+        if self.fgraph is not None and self.fgraph is not fgraph:
+            return type(self)(self.allow_gc, self._scheduler).accept(fgraph, no_recycling, profile)
+        self.fgraph = fgraph
+        self.no_recycling = [] if no_recycling is None or isinstance(no_recycling, bool) else list(no_recycling)
+        self.profile = profile
+        return self
+
+    def schedule(self, fgraph: FunctionGraph) -> list[Apply]:
+        """Return the nodes in the order of execution."""
+        return self._scheduler(fgraph) if callable(self._scheduler) else schedule(fgraph)
+
+    def make_thunk(
+        self, input_storage: Any = None, output_storage: Any = None, storage_map: Any = None, **_: Any
+    ) -> tuple[OpenCLVM, list[Container], list[Container]]:
+        """Link the graph; see `pytensor.link.basic.Linker`."""
+        fgraph = self.fgraph
+        assert fgraph is not None
+        nodes = self.schedule(fgraph)
+        inputs, outputs, storage = map_storage(fgraph, nodes, input_storage, output_storage, storage_map)
+        link = _Link(fgraph, nodes, storage, self.no_recycling)
+        link.build()
+        thunks = [link.thunk(node) for node in link.nodes]
+        results = link.results(outputs)
+        vm = OpenCLVM(
+            fgraph, link.nodes, thunks, storage, inputs, results, link.dead(), link.finish, bool(self.allow_gc)
+        )
+        into = [Container(v, c) for v, c in zip(fgraph.inputs, inputs, strict=True)]
+        out = [Container(v, c, readonly=True) for v, c in zip(fgraph.outputs, outputs, strict=True)]
+        return vm, into, out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "profile": None}

@@ -1,0 +1,107 @@
+"""Thunks of device nodes and transfers, and the cells through which nodes read shared variables."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+
+from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.ops.base import Routine
+from pytensor_cl.ops.transfer import download
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["ReadCell", "device_thunk", "download_thunk", "upload_thunk"]
+
+
+class ReadCell:
+    """Reads a shared variable's host value without giving up its device copies.
+
+    Parameters
+    ----------
+    cell
+        The shared variable's storage.
+    """
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: DeviceCell) -> None:
+        self._cell = cell
+
+    def __getitem__(self, index: int) -> Any:
+        return self._cell.peek()
+
+
+def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cell], by_value: Sequence[bool]) -> Thunk:
+    """Enqueue a device node.
+
+    Parameters
+    ----------
+    routine
+        What computes it.
+    inputs, outputs
+        Its storage cells.
+    by_value
+        Which inputs are 0-d arrays of the host that the routine takes as NumPy scalars.
+    """
+    pairs = tuple(zip(inputs, by_value, strict=True))
+    plain = not any(by_value)
+
+    def values() -> list[Any]:
+        if plain:
+            return [c[0] for c in inputs]
+        return [c[0][()] if scalar else c[0] for c, scalar in pairs]
+
+    def one() -> None:
+        (out[0],) = routine(*values())
+
+    def several() -> None:
+        for cell, value in zip(outputs, routine(*values()), strict=True):
+            cell[0] = value
+
+    out = outputs[0]
+    return one if len(outputs) == 1 else several
+
+
+def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, borrow: bool) -> Thunk:
+    """Bring a host value to the device: a shared variable's where it is, a constant's once, others each time.
+
+    Parameters
+    ----------
+    context
+        Where to.
+    node
+        The upload.
+    source, out
+        Its storage cells.
+    borrow
+        The function waits for the device before it returns, so that the host array needs no copy.
+    """
+    name = context.name
+
+    def resident() -> None:
+        out[0] = source.device(name)
+
+    def each_time() -> None:
+        out[0] = context.from_host(source[0], borrow=borrow)
+
+    if isinstance(source, DeviceCell):
+        return resident
+    if isinstance(node.inputs[0], Constant):
+        array = context.from_host(np.asarray(node.inputs[0].data))
+
+        def constant() -> None:
+            out[0] = array
+
+        return constant
+    return each_time
+
+
+def download_thunk(source: Cell, out: Cell) -> Thunk:
+    """Wait for a device array and copy it to the host."""
+
+    def run() -> None:
+        out[0] = download(source[0])
+
+    return run

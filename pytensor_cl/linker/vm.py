@@ -1,0 +1,123 @@
+"""The virtual machine: runs the steps of a function in order."""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.utils import raise_with_op
+
+from pytensor_cl.linker.host import Cell, Thunk
+
+__all__ = ["OpenCLVM"]
+
+
+class OpenCLVM:
+    """What `pytensor.compile.executor.Function` calls.
+
+    Parameters
+    ----------
+    fgraph
+        The rewritten graph.
+    nodes, thunks
+        Its nodes in the order of execution, and what computes each.
+    storage_map
+        Variable to storage cell.
+    input_storage, output_storage
+        Cells of the graph's inputs, and of what a call returns.
+    dead
+        Per node the cells that nobody reads after it.
+    finish
+        Waits for the devices; used while profiling, so that a node's time is its own.
+    """
+
+    need_update_inputs = True
+
+    def __init__(
+        self,
+        fgraph: FunctionGraph,
+        nodes: Sequence[Apply],
+        thunks: Sequence[Thunk],
+        storage_map: dict[Any, Cell],
+        input_storage: Sequence[Cell],
+        output_storage: Sequence[Cell],
+        dead: Sequence[Sequence[Cell]],
+        finish: Thunk,
+        allow_gc: bool,
+    ) -> None:
+        self.fgraph = fgraph
+        self.nodes = list(nodes)
+        self.thunks = list(thunks)
+        self.storage_map = storage_map
+        self.input_storage = list(input_storage)
+        self.output_storage = list(output_storage)
+        self.allow_gc = allow_gc
+        self.time_thunks = False
+        self.call_counts = [0] * len(self.nodes)
+        self.call_times = [0.0] * len(self.nodes)
+        self._finish = finish
+        outputs = [storage_map[v] for v in fgraph.outputs]
+        # Cells that PyTensor does not know as outputs, so that we drop what they hold.
+        self._handed_over = [c for c in output_storage if not any(c is o for o in outputs)]
+        self._steps = list(zip(self.thunks, dead if allow_gc else [()] * len(self.nodes), strict=True))
+
+    def __call__(self) -> list[Any]:
+        if self.time_thunks:
+            self._run_timed()
+        else:
+            self._run()
+        results = [cell[0] for cell in self.output_storage]
+        for cell in self._handed_over:
+            cell[0] = None
+        return results
+
+    def _run(self) -> None:
+        at = 0
+        try:
+            for at, (thunk, dead) in enumerate(self._steps):  # noqa: B007 (the handler needs it)
+                thunk()
+                for cell in dead:
+                    cell[0] = None
+        except Exception:
+            self._fail(at)
+
+    def _run_timed(self) -> None:
+        for at, (thunk, dead) in enumerate(self._steps):
+            start = perf_counter()
+            try:
+                thunk()
+                self._finish()
+            except Exception:
+                self._fail(at)
+            self.call_times[at] += perf_counter() - start
+            self.call_counts[at] += 1
+            for cell in dead:
+                cell[0] = None
+
+    def _fail(self, at: int) -> None:
+        """Re-raise the current exception with a note that names the node; drop what was computed."""
+        try:
+            raise_with_op(self.fgraph, self.nodes[at], _Described(self, at), storage_map=self.storage_map)
+        finally:
+            for variable, cell in self.storage_map.items():
+                if variable.owner is not None:
+                    cell[0] = None
+
+    def update_profile(self, profile: Any) -> None:
+        """Add the times since the last call to PyTensor's profile."""
+        for node, seconds, count in zip(self.nodes, self.call_times, self.call_counts, strict=True):
+            profile.apply_time[(self.fgraph, node)] += seconds
+            profile.apply_callcount[(self.fgraph, node)] += count
+            profile.apply_cimpl[node] = True
+        self.call_counts = [0] * len(self.nodes)
+        self.call_times = [0.0] * len(self.nodes)
+
+
+class _Described:
+    """A node's storage cells, in the form in which PyTensor's error notes want them."""
+
+    def __init__(self, vm: OpenCLVM, at: int) -> None:
+        node = vm.nodes[at]
+        self.inputs = [vm.storage_map[v] for v in node.inputs]
+        self.outputs = [vm.storage_map[v] for v in node.outputs]

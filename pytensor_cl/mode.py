@@ -1,0 +1,118 @@
+"""Registers mode ``"OPENCL"``, its linker and its rewrites, and applies the flags."""
+
+from typing import Any
+
+from pytensor.compile.mode import Mode, optdb
+from pytensor.configdefaults import config
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import graph_rewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+
+from pytensor_cl import _compat, flags, sharedvar
+from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.rewriting.fence import fence
+from pytensor_cl.rewriting.lift import Policy, lift_to_device
+from pytensor_cl.runtime.context import (
+    Settings,
+    add_context,
+    change_settings,
+    define_contexts,
+    parse_contexts,
+)
+from pytensor_cl.runtime.device import DeviceEntry, discover
+
+__all__ = ["OPENCL", "apply_flags", "devices", "use"]
+
+
+@graph_rewriter
+def opencl_inline(fgraph: FunctionGraph) -> None:
+    """OpFromGraph(x) -> the graph inside it."""
+    _compat.inline_op_from_graphs(fgraph)
+
+
+@graph_rewriter
+def opencl_fence(fgraph: FunctionGraph) -> None:
+    """Elemwise without a kernel -> hidden from fusion."""
+    fence(fgraph)
+
+
+@graph_rewriter
+def opencl_lift(fgraph: FunctionGraph) -> None:
+    """Host Ops -> device Ops, with transfers at the border."""
+    policy = Policy(config.opencl__placement, config.opencl__on_host, config.opencl__float64)
+    lift_to_device(fgraph, policy)
+
+
+# Position in optdb: before fusion (49), before the destroy handler (49.5) and the baking of inner graphs (49.6).
+_PASSES = ((opencl_inline, 47.9), (opencl_fence, 48.95), (opencl_lift, 49.2))
+
+OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))
+
+
+def _contexts_of_flags() -> tuple[dict[str, str], str | None]:
+    """Return the contexts that the flags define, and which of them is the default."""
+    named = parse_contexts(config.contexts)
+    device = config.device.strip()
+    if not flags.is_opencl(device):
+        return named, next(iter(named), None)
+    same = [name for name, spec in named.items() if spec == device]
+    default = same[0] if same else next(n for n in ("dev0", "default") if n not in named)
+    return {default: device, **named}, default
+
+
+def apply_flags() -> None:
+    """Define contexts and settings as PyTensor's flags say.
+
+    Raises
+    ------
+    ValueError
+        The flag ``contexts`` is malformed.
+    """
+    specs, default = _contexts_of_flags()
+    chosen = Settings(config.opencl__fast_math, config.opencl__cache_dir or None, config.opencl__sync_debug)
+    define_contexts(specs, default, chosen)
+
+
+def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
+    """Choose a device, as the flag ``device`` does, before the first function is compiled for one.
+
+    Parameters
+    ----------
+    device
+        ``opencl<P>:<D>``, ``opencl:<name>`` or ``opencl`` for the default device.
+    name
+        Name of its context. Without one the device becomes the default context ``dev0``.
+    options
+        Fields of `pytensor_cl.runtime.context.Settings`.
+
+    Returns
+    -------
+    str
+        The context's name.
+
+    Raises
+    ------
+    ValueError
+        The name means another device already.
+    """
+    chosen = name or "dev0"
+    change_settings(**options)
+    add_context(chosen, device)
+    return chosen
+
+
+def devices() -> tuple[DeviceEntry, ...]:
+    """Return every OpenCL device, with the strings that name it and its facts."""
+    return discover()
+
+
+def _register() -> None:
+    for rewrite, position in _PASSES:
+        optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
+    _compat.register("OPENCL", OPENCL)
+    _compat.bake_inner_graphs_as_numba(OpenCLLinker)
+    sharedvar.install()
+
+
+_register()
+apply_flags()

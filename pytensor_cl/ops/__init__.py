@@ -1,0 +1,1 @@
+"""Device Ops, one file a family."""

@@ -1,0 +1,80 @@
+"""Filled arrays."""
+
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import EITHER, HOST, GpuOp, Routine
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.template import KernelSource
+
+__all__ = ["GpuAlloc", "GpuAllocEmpty"]
+
+
+class _Broadcast:
+    """Repeat a value with strides of zero: no kernel, and no memory but the value's."""
+
+    def __init__(self, context: Context, repeated: tuple[bool, ...]) -> None:
+        self._context = context
+        self._repeated = repeated  # per dimension of the value: its length is known to be one
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """No kernels."""
+        return ()
+
+    def __call__(self, value: Any, *extents: Any) -> tuple[GpuArray, ...]:
+        array = value if isinstance(value, GpuArray) else self._context.from_host(np.asarray(value))
+        shape = tuple(int(n) for n in extents)
+        if any(n < 0 for n in shape):
+            raise ValueError(f"negative dimensions are not allowed: {shape}")
+        self._check(array.shape, shape)
+        return (array.view(array.layout.broadcast_to(shape)),)
+
+    def _check(self, have: tuple[int, ...], shape: tuple[int, ...]) -> None:
+        pairs = zip(have, shape[len(shape) - len(have) :], self._repeated, strict=True)
+        if any(n == 1 != m and not known for n, m, known in pairs):
+            raise ValueError(
+                "Runtime broadcasting not allowed. The value to repeat has a dimension of length 1 that was not known to "
+                f"be 1 when the function was compiled: shape {have} to {shape}"
+            )
+
+
+class GpuAlloc(GpuOp):
+    """Device counterpart of `Alloc`."""
+
+    view_map = {0: [0]}
+    works = False
+    demands = (EITHER, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view of the repeated value."""
+        return _Broadcast(context, node.inputs[0].type.broadcastable)
+
+
+class _Empty:
+    """Allocate, and write nothing."""
+
+    def __init__(self, context: Context, dtype: str) -> None:
+        self._context = context
+        self._dtype = np.dtype(dtype)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """No kernels."""
+        return ()
+
+    def __call__(self, *extents: Any) -> tuple[GpuArray, ...]:
+        return (self._context.empty(tuple(int(n) for n in extents), self._dtype),)
+
+
+class GpuAllocEmpty(GpuOp):
+    """Device counterpart of `AllocEmpty`."""
+
+    works = False
+    creates = True
+    demands = (HOST,)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the allocation."""
+        return _Empty(context, node.outputs[0].type.dtype)

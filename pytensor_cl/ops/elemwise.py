@@ -1,0 +1,62 @@
+"""Elementwise functions of arrays, single or fused."""
+
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
+from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.scalar import element_function
+from pytensor_cl.type import GpuArrayType
+
+__all__ = ["GpuElemwise", "is_by_value"]
+
+
+def is_by_value(variable: Variable) -> bool:
+    """Whether a kernel gets the variable as an argument, not as an array: it is 0-d and on the host."""
+    return variable.type.ndim == 0 and not isinstance(variable.type, GpuArrayType)
+
+
+class GpuElemwise(GpuOp):
+    """Device counterpart of `Elemwise`, Composite or not, of one or several outputs.
+
+    A 0-d value of the host goes to the kernel by value, whatever the dimensions of the arrays.
+    """
+
+    streams = True
+
+    def demand(self, index: int) -> str:
+        """Arrays must be on the device; 0-d inputs may be values of the host."""
+        return EITHER
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node; tensors of the host are transferred unless they are 0-d."""
+        placed = [v if is_by_value(v) else self.on_device(v) for v in inputs]
+        host_node = self.host.make_node(*self._host_inputs(placed))
+        return self.apply(placed, [o.type for o in host_node.outputs])
+
+    @staticmethod
+    def _host_inputs(inputs: list[Variable]) -> list[Variable]:
+        """Stand-ins of the host, with as many dimensions for values as the arrays have."""
+        ndim = max(v.type.ndim for v in inputs)
+        return [TensorType(v.type.dtype, (1,) * ndim)() if is_by_value(v) else as_host_variable(v) for v in inputs]
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Ask the host Op; values count as arrays of length one."""
+        ones = (1,) * node.outputs[0].type.ndim
+        padded = [ones if is_by_value(v) else s for v, s in zip(node.inputs, shapes, strict=True)]
+        return self.host.infer_shape(self.host.make_node(*self._host_inputs(node.inputs)), padded)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel of the scalar Op over the node's dimensions."""
+        dtypes_in = tuple(v.type.dtype for v in node.inputs)
+        dtypes_out = tuple(v.type.dtype for v in node.outputs)
+        return Elemwise(
+            context,
+            element_function(self.host.scalar_op, dtypes_in, dtypes_out),
+            tuple(() if is_by_value(v) else v.type.broadcastable for v in node.inputs),
+            node.outputs[0].type.ndim,
+            tuple(is_by_value(v) for v in node.inputs),
+        )

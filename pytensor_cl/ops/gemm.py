@@ -1,0 +1,136 @@
+"""Products of matrices and of batches of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
+from pytensor_cl.routines.elemwise import Cast, Elemwise
+from pytensor_cl.routines.gemm import BatchedGemm, Gemm
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.template import KernelSource
+
+__all__ = ["GpuBatchedDot", "GpuDot", "GpuDot22", "GpuDot22Scalar", "GpuGemm", "GpuMatmul"]
+
+
+class Promoted:
+    """A product of operands that are cast to the result's dtype first.
+
+    Parameters
+    ----------
+    product
+        The routine of the product.
+    casts
+        Per input the routine that casts it, or None.
+    """
+
+    def __init__(self, product: Any, casts: Sequence[Elemwise | None]) -> None:
+        self._product = product
+        self._casts = tuple(casts)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Kernels of the product and of the casts."""
+        routines = (self._product, *filter(None, self._casts))
+        return tuple(source for routine in routines for source in routine.sources())
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        return self._product(*(x if c is None else c(x)[0] for c, x in zip(self._casts, inputs, strict=True)))
+
+
+def promoted(product: Any, node: Apply, context: Context) -> Routine:
+    """Return `product`, with casts of those inputs of `node` that need them."""
+    dtype = node.outputs[0].type.dtype
+
+    def cast(source: Any) -> Elemwise | None:
+        if source.dtype == dtype:
+            return None
+        return Elemwise(context, Cast(source.dtype, dtype), (source.broadcastable,), source.ndim, (False,))
+
+    casts = [cast(v.type) for v in node.inputs]
+    return Promoted(product, casts) if any(casts) else product
+
+
+class GpuDot(GpuOp):
+    """Device counterpart of `Dot`: two matrices of any dtypes."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the GEMM."""
+        return promoted(Gemm(context, node.outputs[0].type.dtype), node, context)
+
+
+class GpuDot22(GpuDot):
+    """Device counterpart of `Dot22`: two matrices of one floating dtype."""
+
+
+class GpuDot22Scalar(GpuOp):
+    """Device counterpart of `Dot22Scalar`: ``alpha * A @ B``."""
+
+    demands = (DEVICE, DEVICE, EITHER)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the GEMM."""
+        gemm = Gemm(context, node.outputs[0].type.dtype, has_alpha=True)
+        return _Reordered(gemm, (2, 0, 1))
+
+
+class _Reordered:
+    """A routine that takes its inputs in another order than the Op."""
+
+    def __init__(self, routine: Any, order: Sequence[int]) -> None:
+        self._routine = routine
+        self._order = tuple(order)
+        self.sources = routine.sources
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        return self._routine(*(inputs[i] for i in self._order))
+
+
+class GpuGemm(GpuOp):
+    """Device counterpart of `Gemm`: ``beta * C + alpha * A @ B``; C is not overwritten."""
+
+    demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the GEMM."""
+        return Gemm(context, node.outputs[0].type.dtype, has_c=True)
+
+
+class _CheckedBatch:
+    """A batched product that refuses what the host Op refuses."""
+
+    def __init__(self, routine: Any, repeated: Sequence[Sequence[bool]], error: type[Exception]) -> None:
+        self._routine = routine
+        self._repeated = repeated  # per operand and batch dimension, from the right: its length is known to be one
+        self._error = error
+        self.sources = routine.sources
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        extents = [x.shape[-3::-1] for x in inputs]
+        for (n, n_known), (m, m_known) in zip(*(zip(e, r, strict=True) for e, r in zip(extents, self._repeated, strict=True)), strict=False):
+            if n != m and not (n_known or m_known):
+                shapes = " and ".join(str(x.shape) for x in inputs)
+                raise self._error(f"the batch dimensions of a product do not match (no run-time broadcasting): {shapes}")
+        return self._routine(*inputs)
+
+
+def _checked(node: Apply, context: Context, error: type[Exception]) -> Routine:
+    product = promoted(BatchedGemm(context, node.outputs[0].type.dtype), node, context)
+    return _CheckedBatch(product, [v.type.broadcastable[-3::-1] for v in node.inputs], error)
+
+
+class GpuBatchedDot(GpuOp):
+    """Device counterpart of `BatchedDot`: ``out[i] = A[i] @ B[i]``."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the batched GEMM; as on the host, different numbers of matrices are a TypeError."""
+        return _checked(node, context, TypeError)
+
+
+class GpuMatmul(GpuOp):
+    """Device counterpart of ``Blockwise(Dot)``: matrices with any batch dimensions, broadcast as static shapes allow."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the batched GEMM."""
+        return _checked(node, context, ValueError)

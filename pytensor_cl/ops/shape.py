@@ -1,0 +1,104 @@
+"""Ops that change an array's shape and not its elements: views where the strides allow."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, ViewRoutine
+from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["GpuDimShuffle", "GpuReshape", "GpuSpecifyShape"]
+
+
+class _Dimshuffle(ViewRoutine):
+    def __init__(self, order: Sequence[int | str]) -> None:
+        self._order = tuple(order)
+
+    def layout(self, layout: Layout, *values: Any) -> Layout:
+        return layout.dimshuffle(self._order)
+
+
+class GpuDimShuffle(GpuOp):
+    """Device counterpart of `DimShuffle`."""
+
+    view_map = {0: [0]}
+    works = False
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view."""
+        return _Dimshuffle(self.host.new_order)
+
+
+def target_shape(size: int, shape: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return `shape` with its -1, if it has one, replaced by what `size` leaves.
+
+    Raises
+    ------
+    ValueError
+        The length is not `ndim`, or no shape of that size is meant.
+    """
+    wanted = tuple(int(n) for n in shape)
+    if len(wanted) != ndim:
+        raise ValueError(f"Shape argument to Reshape has incorrect length: {len(wanted)}, should be {ndim}")
+    unknown = wanted.count(-1)
+    known = 1
+    for n in wanted:
+        known *= 1 if n == -1 else n
+    fits = unknown <= 1 and min(wanted, default=0) >= -1
+    if fits and unknown:
+        fits = known != 0 and size % known == 0
+        wanted = tuple(size // known if n == -1 and fits else n for n in wanted)
+    elif fits:
+        fits = known == size
+    if not fits:
+        raise ValueError(f"cannot reshape array of size {size} into shape {tuple(int(n) for n in shape)}")
+    return wanted
+
+
+class _Reshape(ViewRoutine):
+    def __init__(self, ndim: int) -> None:
+        self._ndim = ndim
+
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        shape = target_shape(array.size, values[0], self._ndim)
+        layout = array.layout.reshape(shape)
+        if layout is None:  # the strides do not allow a view
+            array = contiguous(array)
+            layout = Layout.contiguous(shape)
+        return (GpuArray(array.context, array.buffer, array.dtype, layout),)
+
+
+class GpuReshape(GpuOp):
+    """Device counterpart of `Reshape`; copies only where the strides do not allow a view."""
+
+    view_map = {0: [0]}
+    works = False
+    demands = (DEVICE, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view."""
+        return _Reshape(self.host.ndim)
+
+
+class _SpecifyShape(ViewRoutine):
+    def layout(self, layout: Layout, *values: Any) -> Layout:
+        expected = tuple(None if v is None else int(v) for v in values)
+        if any(n not in (None, m) for n, m in zip(expected, layout.shape, strict=True)):
+            raise AssertionError(f"SpecifyShape: Got shape {layout.shape}, expected {expected}.")
+        return layout
+
+
+class GpuSpecifyShape(GpuOp):
+    """Device counterpart of `SpecifyShape`; raises AssertionError, as it does, where the shape differs."""
+
+    view_map = {0: [0]}
+    works = False
+    demands = (DEVICE, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the check."""
+        return _SpecifyShape()

@@ -1,0 +1,60 @@
+"""Keep scalar Ops that a device lacks out of PyTensor's fusion: one of them would drag its whole Composite to the host."""
+
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.tensor.elemwise import Elemwise
+
+from pytensor_cl.rewriting.elemwise import unsupported_scalar
+from pytensor_cl.runtime.context import default_context_name, get_context
+
+__all__ = ["Fenced", "fence", "unfence"]
+
+
+class Fenced(Op):
+    """An Elemwise that fusion does not recognise; lives between the passes `fence` and `unfence`.
+
+    Parameters
+    ----------
+    host
+        The Elemwise.
+    """
+
+    __props__ = ("host",)
+
+    def __init__(self, host: Elemwise) -> None:
+        self.host = host
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make the node that the Elemwise would make."""
+        node = self.host.make_node(*inputs)
+        return Apply(self, node.inputs, [o.type() for o in node.outputs])
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Compute as the Elemwise does, should the fence ever outlive its purpose."""
+        self.host.perform(self.host.make_node(*node.inputs), inputs, output_storage)
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Ask the Elemwise."""
+        return self.host.infer_shape(self.host.make_node(*node.inputs), shapes)
+
+
+def _replace(fgraph: FunctionGraph, nodes: list[Apply], op_of: Any, reason: str) -> None:
+    pairs = [pair for n in nodes for pair in zip(n.outputs, op_of(n).make_node(*n.inputs).outputs, strict=True)]
+    if pairs:
+        fgraph.replace_all(pairs, reason=reason)
+
+
+def fence(fgraph: FunctionGraph) -> None:
+    """Elemwise{erfcinv}(x) -> Fenced(Elemwise{erfcinv})(x), where the device has no erfcinv."""
+    info = get_context(default_context_name()).info
+    elemwise = [n for n in fgraph.toposort() if isinstance(n.op, Elemwise)]
+    _replace(fgraph, [n for n in elemwise if unsupported_scalar(n, info)], lambda n: Fenced(n.op), "opencl_fence")
+
+
+def unfence(fgraph: FunctionGraph) -> None:
+    """Fenced(op)(x) -> op(x)."""
+    fenced = [n for n in fgraph.toposort() if isinstance(n.op, Fenced)]
+    _replace(fgraph, fenced, lambda n: n.op.host, "opencl_unfence")

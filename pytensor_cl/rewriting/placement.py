@@ -1,0 +1,239 @@
+"""Decide, for each node of a graph, whether it runs on a device, on which, and why not if not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
+
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+from pytensor_cl.rewriting.registry import NoKernel, device_op
+from pytensor_cl.runtime.context import get_context
+
+__all__ = ["Decision", "decide"]
+
+SMALL = 16
+"""Elements: results that are statically this small, of host inputs, are not worth a transfer."""
+
+TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
+_SHAPES = (Shape_i, Shape)
+
+SCALAR = "host arithmetic on values that no device has: shapes, indices, settings"
+VIEWS = "only views on the way: moving the data would cost more than it saves"
+CONE = "next to a node without a kernel: moving the data there and back would cost more than it saves"
+SLICE = "cuts a value of the host: only the slice is moved"
+FORCED = "opencl__placement=host"
+
+
+@dataclass
+class Decision:
+    """Where the nodes of a graph go.
+
+    Attributes
+    ----------
+    ops
+        Device Op of each node that runs on a device.
+    reasons
+        Why a node stays on the host.
+    unsupported
+        Nodes that stay for want of a kernel.
+    resident
+        Inputs of the graph that live on a device: shared variables that a device node updates.
+    """
+
+    ops: dict[Apply, GpuOp] = field(default_factory=dict)
+    reasons: dict[Apply, str] = field(default_factory=dict)
+    unsupported: dict[Apply, NoKernel] = field(default_factory=dict)
+    resident: frozenset[Variable] = frozenset()
+
+    def keep(self, node: Apply, reason: str) -> None:
+        """Keep a node on the host."""
+        self.ops.pop(node, None)
+        self.reasons[node] = reason
+
+
+def contexts_of_nodes(order: Iterable[Apply], fgraph: FunctionGraph, default: str) -> dict[Apply, str]:
+    """Choose the context of each node: where an input lives, else where the result is wanted, else the default."""
+    order = list(order)
+    chosen: dict[Apply, str] = {}
+
+    def of_input(variable: Variable) -> str | None:
+        owner = variable.owner
+        if owner is None:
+            return context_of(variable)
+        if isinstance(owner.op, HostFromGpu):
+            return context_of(owner.inputs[0])
+        return chosen.get(owner)
+
+    def of_client(client: Apply) -> str | None:
+        return client.op.context_name if isinstance(client.op, GpuFromHost) else chosen.get(client)
+
+    for node in order:
+        found = next(filter(None, map(of_input, node.inputs)), None)
+        if found is not None and not isinstance(node.op, TRANSFERS):
+            chosen[node] = found
+    for node in reversed(order):
+        if node not in chosen:
+            clients = (c for v in node.outputs for c, _ in fgraph.clients[v])
+            found = next(filter(None, map(of_client, clients)), None)
+            if found is not None:
+                chosen[node] = found
+    return {node: chosen.get(node, default) for node in order}
+
+
+def _elements(variable: Variable) -> int | None:
+    shape = getattr(variable.type, "shape", None)
+    return None if shape is None or None in shape else prod(shape)
+
+
+def _is_small(node: Apply) -> bool:
+    sizes = [_elements(v) for v in node.outputs]
+    return all(n is not None and n <= SMALL for n in sizes)
+
+
+def _of_the_host(variable: Variable, decision: Decision) -> bool:
+    """Whether a value is computed by the host, from nothing that a device has."""
+    owner = variable.owner
+    if variable in decision.resident:
+        return False
+    if owner is None:
+        return isinstance(variable, Constant) or (_elements(variable) or SMALL + 1) <= SMALL
+    return owner not in decision.ops and not isinstance(owner.op, HostFromGpu)
+
+
+def _keep_host_arithmetic(order: list[Apply], decision: Decision) -> None:
+    """Small results of host values stay: 0-d settings, shape vectors, indices."""
+    for node in order:
+        op = decision.ops.get(node)
+        if op is None or op.creates or not _is_small(node):
+            continue
+        if all(_of_the_host(v, decision) for v in node.inputs):
+            decision.keep(node, SCALAR)
+
+
+def _keep_without_kernel(node: Apply, missing: NoKernel, decision: Decision) -> None:
+    if _is_small(node) and all(_of_the_host(v, decision) for v in node.inputs):
+        decision.keep(node, SCALAR)
+        return
+    decision.keep(node, missing.reason)
+    decision.unsupported[node] = missing
+
+
+def _slice_before_upload(order: list[Apply], fgraph: FunctionGraph, decision: Decision) -> None:
+    """A value of the host of which only slices are used: the host cuts them, so that no more than they are moved."""
+    for node in order:
+        source = node.inputs[0].owner if isinstance(node.op, Subtensor) and node in decision.ops else None
+        if source is None or source in decision.ops or isinstance(source.op, TRANSFERS):
+            continue
+        if all(isinstance(client.op, Subtensor) for client, _ in fgraph.clients[node.inputs[0]]):
+            decision.keep(node, SLICE)
+
+
+class _Regions:
+    """Device nodes joined by values that pass between them (union-find)."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._parent = {node: node for node in decision.ops}
+        for node in decision.ops:
+            for v in node.inputs:
+                if v.owner in self._parent:
+                    self._parent[self._root(v.owner)] = self._root(node)
+
+    def _root(self, node: Apply) -> Apply:
+        while self._parent[node] is not node:
+            self._parent[node] = node = self._parent[self._parent[node]]
+        return node
+
+    def groups(self) -> list[list[Apply]]:
+        members: dict[Apply, list[Apply]] = {}
+        for node in self._parent:
+            members.setdefault(self._root(node), []).append(node)
+        return list(members.values())
+
+
+def _clients(node: Apply, fgraph: FunctionGraph) -> Iterable[Apply]:
+    return (client for v in node.outputs for client, _ in fgraph.clients[v])
+
+
+def _touches_device(region: list[Apply], fgraph: FunctionGraph) -> bool:
+    """Whether the user's own transfers say that data is, or shall be, on a device."""
+    sources = (v.owner for n in region for v in n.inputs if v.owner is not None)
+    clients = (c for n in region for c in _clients(n, fgraph))
+    return any(isinstance(n.op, TRANSFERS) for n in (*sources, *clients))
+
+
+def _borders_unsupported(region: list[Apply], fgraph: FunctionGraph, decision: Decision) -> bool:
+    neighbours = {v.owner for n in region for v in n.inputs} | {c for n in region for c in _clients(n, fgraph)}
+    return not neighbours.isdisjoint(decision.unsupported)
+
+
+def _is_light(region: list[Apply], decision: Decision) -> bool:
+    """Whether a region only streams through its data: a host does that as fast as a transfer."""
+    return all(not decision.ops[n].works or decision.ops[n].streams for n in region)
+
+
+def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
+    """Regions that only make views stay; so do elementwise ones squeezed between the host's own nodes."""
+    for region in _Regions(decision).groups():
+        if _touches_device(region, fgraph):
+            continue
+        if not any(decision.ops[n].works for n in region):
+            reason = VIEWS
+        elif _is_light(region, decision) and _borders_unsupported(region, fgraph, decision):
+            reason = CONE
+        else:
+            continue
+        for node in region:
+            decision.keep(node, reason)
+
+
+def _updated_on_device(fgraph: FunctionGraph, decision: Decision) -> frozenset[Variable]:
+    updates = fgraph.update_mapping or {}
+    return frozenset(fgraph.inputs[k] for i, k in updates.items() if fgraph.outputs[i].owner in decision.ops)
+
+
+def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: frozenset[Variable]) -> Decision:
+    decision = Decision(resident=resident)
+    order = fgraph.toposort()
+    ours = (*TRANSFERS, GpuOp)
+    contexts = contexts_of_nodes(order, fgraph, default)
+    order = [n for n in order if not isinstance(n.op, ours)]
+    for node in order:
+        name = contexts[node]
+        found = device_op(node, name, get_context(name).info)
+        if policy == "host":
+            decision.keep(node, FORCED)
+        elif isinstance(node.op, _SHAPES):
+            decision.keep(node, SCALAR)
+        elif isinstance(found, NoKernel):
+            _keep_without_kernel(node, found, decision)
+        else:
+            decision.ops[node] = found
+    _keep_host_arithmetic(order, decision)
+    if policy == "auto":
+        _slice_before_upload(order, fgraph, decision)
+        _keep_unprofitable(fgraph, decision)
+    return decision
+
+
+def decide(fgraph: FunctionGraph, default: str, policy: str) -> Decision:
+    """Place the nodes of a graph.
+
+    Parameters
+    ----------
+    fgraph
+        A graph of host Ops, and of the user's transfers.
+    default
+        Context of nodes that no input or client draws elsewhere.
+    policy
+        ``"auto"``, ``"device"`` (wherever there is a kernel) or ``"host"``.
+    """
+    decision = _decide_once(fgraph, default, policy, frozenset())
+    # A shared variable that the device updates is read from there, which may draw more nodes to the device.
+    while not (updated := _updated_on_device(fgraph, decision)) <= decision.resident:
+        decision = _decide_once(fgraph, default, policy, decision.resident | updated)
+    return decision

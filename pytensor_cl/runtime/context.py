@@ -1,0 +1,331 @@
+"""Contexts: a device under a name, with its queue, memory and programs."""
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pytensor_cl import dtypes
+from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, UnsupportedDtype
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.device import DeviceEntry, resolve
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.memory import Memory
+from pytensor_cl.runtime.pocl import name_the_cpu
+from pytensor_cl.runtime.program import Kernel, ProgramCache
+from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.template import KernelSource
+
+__all__ = ["Context", "Settings", "open_context"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How contexts are opened.
+
+    Attributes
+    ----------
+    fast_math
+        Let the compiler reorder and approximate floating point.
+    cache_dir
+        Folder of compiled programs; None is pyopencl's own.
+    synchronous
+        Wait after each launch.
+    """
+
+    fast_math: bool = False
+    cache_dir: str | None = None
+    synchronous: bool = False
+
+    def options(self, entry: DeviceEntry) -> list[str]:
+        """Return the build options for a device."""
+        options = ["-w"]
+        if entry.info.correctly_rounded_divide_sqrt and entry.info.kind == "gpu":
+            options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+        if self.fast_math:
+            options.append("-cl-fast-relaxed-math")
+        return options
+
+
+class Context:
+    """An open device.
+
+    Parameters
+    ----------
+    name
+        What graphs call it.
+    entry
+        The device.
+    settings
+        How to build and launch.
+    """
+
+    def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
+        settings = settings or Settings()
+        name_the_cpu(entry.handle)
+        self.name = name
+        self.entry = entry
+        self.info = entry.info
+        self.device = entry.handle
+        self.cl_context = cl.Context([entry.handle])
+        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
+        self.memory = Memory(self.queue, entry.info)
+        self.programs = ProgramCache(self.cl_context, settings.options(entry), settings.cache_dir)
+        _opened.append(self)
+
+    def __repr__(self) -> str:
+        return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"
+
+    @staticmethod
+    def restore(name: str, host: np.ndarray) -> GpuArray:
+        """Unpickle an array: upload it again, to the context of the same name."""
+        return get_context(name).from_host(host)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a context cannot be pickled: pickle its name")
+
+    def build(self, sources: Iterable[KernelSource]) -> None:
+        """Build, as one program, the kernels that are not there yet."""
+        self.programs.build(sources)
+
+    def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
+        """Return a new kernel object."""
+        return self.programs.kernel(source, function)
+
+    def check_dtype(self, dtype: Any) -> np.dtype:
+        """Return `dtype` as NumPy's, if arrays of it can live on the device.
+
+        Raises
+        ------
+        UnsupportedDtype
+            They cannot.
+        """
+        dtype = np.dtype(dtype)
+        if not dtypes.is_supported(dtype):
+            raise UnsupportedDtype(f"device arrays cannot hold {dtype}; they can: {', '.join(dtypes.SUPPORTED)}")
+        if dtypes.needs_fp64(dtype) and not self.info.has_fp64:
+            raise UnsupportedDtype(f"{self.info.name} has no double precision: {dtype} cannot be used on it")
+        return dtype
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> GpuArray:
+        """Return a C-contiguous array with arbitrary values."""
+        dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        layout = Layout.contiguous(shape)
+        return GpuArray(self, self.memory.allocate(layout.size * dtype.itemsize), dtype, layout)
+
+    def from_host(self, array: Any, *, borrow: bool = False) -> GpuArray:
+        """Upload a NumPy array, without waiting.
+
+        Parameters
+        ----------
+        array
+            Any strides.
+        borrow
+            The caller promises not to change `array` before it waits for the device next; else it is copied first.
+        """
+        array = np.asarray(array)
+        dtype = self.check_dtype(array.dtype)
+        host = np.ascontiguousarray(array).reshape(array.shape)
+        if not borrow and np.may_share_memory(host, array):
+            host = host.copy()
+        result = self.empty(array.shape, dtype)
+        if host.size:
+            self.queue.write(result.buffer, host)
+        return result
+
+    def download(self, array: GpuArray) -> np.ndarray:
+        """Copy an array of this context into a new NumPy array; waits for it."""
+        layout, dtype = array.layout, array.dtype
+        if not layout.size:
+            return np.empty(layout.shape, dtype)
+        low, high = layout.span
+        dense = layout.is_contiguous
+        host = np.empty(layout.shape if dense else high - low, dtype)
+        self.queue.read(host, array.buffer, low * dtype.itemsize)
+        if dense:
+            return host
+        steps = [s * dtype.itemsize for s in layout.strides]
+        view = np.lib.stride_tricks.as_strided(host[layout.offset - low :], layout.shape, steps)
+        return np.ascontiguousarray(view)
+
+    def duplicate(self, array: GpuArray) -> GpuArray:
+        """Copy an array on the device, with the span of its strides; does not wait."""
+        low, high = array.layout.span
+        count = (high - low) * array.dtype.itemsize
+        buffer = self.memory.allocate(count)
+        if count:
+            self.queue.copy(buffer, array.buffer, count, 0, low * array.dtype.itemsize)
+        layout = array.layout._replace(offset=array.layout.offset - low)
+        return GpuArray(self, buffer, array.dtype, layout)
+
+
+def open_context(device: str = "opencl", name: str = "dev0", settings: Settings | None = None) -> Context:
+    """Open a device outside the registry.
+
+    Parameters
+    ----------
+    device
+        What `runtime.device.resolve` understands.
+    name
+        Name of the context.
+    settings
+        How to build and launch.
+    """
+    return Context(name, resolve(device), settings)
+
+
+@dataclass
+class _Registry:
+    """Which device each context name means; contexts open when they are first used."""
+
+    specs: dict[str, str] = field(default_factory=dict)
+    contexts: dict[str, Context] = field(default_factory=dict)
+    default: str | None = None
+    label: str | None = None  # name under which the default is announced
+    settings: Settings = field(default_factory=Settings)
+
+
+_registry = _Registry()
+_opened: list[Context] = []
+_abandoned: list[object] = []
+
+
+def parse_contexts(text: str) -> dict[str, str]:
+    """Split the flag ``contexts`` into names and devices.
+
+    Raises
+    ------
+    ValueError
+        It is not ``name->device[;name->device...]``.
+    """
+    pairs: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(";"))):
+        name, arrow, device = (part.strip() for part in item.partition("->"))
+        if not (arrow and name and device) or name in pairs or name == "cpu":
+            raise ValueError(
+                f"flag contexts={text!r}: {item!r} is not 'name->device' with a name of its own; "
+                "an example: contexts=dev0->opencl0:0;dev1->opencl0:1"
+            )
+        pairs[name] = device
+    return pairs
+
+
+def define_contexts(specs: dict[str, str], default: str | None, settings: Settings | None = None) -> None:
+    """Replace the names of contexts; those that are open already stay as they are.
+
+    Parameters
+    ----------
+    specs
+        Context name to device.
+    default
+        The context of graphs that name none.
+    settings
+        For contexts that are opened from now on.
+    """
+    _registry.specs = {**specs}
+    _registry.default = default
+    _registry.settings = settings or _registry.settings
+
+
+def change_settings(**options: Any) -> None:
+    """Change some settings, for contexts that are opened from now on; `options` are fields of `Settings`."""
+    _registry.settings = replace(_registry.settings, **options)
+
+
+def add_context(name: str, device: str) -> None:
+    """Define one more context name (or the same again).
+
+    Raises
+    ------
+    ValueError
+        The name means another device already.
+    """
+    if _registry.specs.get(name, device) != device:
+        raise ValueError(f"context {name!r} is {_registry.specs[name]!r} already, it cannot become {device!r}")
+    _registry.specs[name] = device
+    _registry.default = _registry.default or name
+
+
+def defined_contexts() -> tuple[str, ...]:
+    """Return the names of all contexts."""
+    return tuple(_registry.specs)
+
+
+def default_context_name() -> str:
+    """Return the name of the context of graphs that name none: ``dev0`` on the default device if nothing was defined."""
+    if _registry.default is None:
+        add_context("dev0", "opencl")
+    assert _registry.default is not None
+    return _registry.default
+
+
+def get_context(name: str | None = None) -> Context:
+    """Return the context of a name, opened if it is not yet.
+
+    Raises
+    ------
+    ContextNotDefined
+        No flag and no call defined the name.
+    DeviceNotFound
+        There is no such device.
+    ForkedProcessError
+        This process is a fork of one that used OpenCL.
+    """
+    name = name or default_context_name()
+    if _abandoned:
+        raise _forked()
+    context = _registry.contexts.get(name)
+    if context is None:
+        context = _registry.contexts[name] = _open(name)
+    return context
+
+
+def _open(name: str) -> Context:
+    if name == default_context_name():
+        label = None if len(_registry.specs) == 1 else name
+    else:
+        label = name
+    if name not in _registry.specs:
+        raise ContextNotDefined(
+            f"no context is called {name!r}; defined are: {', '.join(_registry.specs) or 'none'}. Name it in the flag "
+            "contexts (contexts=dev0->opencl0:0;dev1->opencl0:1) or with pytensor_cl.use(device, name)"
+        )
+    context = Context(name, resolve(_registry.specs[name]), _registry.settings)
+    info = context.info
+    sys.stderr.write(f"Mapped name {label} to device {context.entry.spec}: {info.name} ({info.platform})\n")
+    return context
+
+
+def sync() -> None:
+    """Wait until every queue of every context has finished."""
+    for context in _opened:
+        context.queue.finish()
+
+
+def _forked() -> ForkedProcessError:
+    return ForkedProcessError(
+        "this process was forked from one that had opened an OpenCL device, and OpenCL drivers do not survive a fork "
+        "(PoCL hangs). Start workers with the 'spawn' or 'forkserver' method: multiprocessing.set_start_method('spawn'), "
+        "or in PyMC pm.sample(..., mp_ctx='forkserver') or cores=1"
+    )
+
+
+class _Inherited:
+    """Stands where a forked child inherited a queue or a pool."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _forked()
+
+
+def _after_fork() -> None:
+    for context in _opened:
+        # Keep the parent's objects: releasing them in the child can hang as well.
+        _abandoned.extend((context.queue, context.memory, context.programs))
+        context.queue = context.memory = context.programs = _Inherited()  # type: ignore[assignment]
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,227 @@
+"""What OpenCL devices there are, what they can do, and which one a name means."""
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from pytensor_cl.errors import DeviceNotFound
+from pytensor_cl.runtime import opencl as cl
+
+__all__ = ["DeviceEntry", "DeviceInfo", "discover", "resolve"]
+
+INSTALL_HINT = (
+    "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
+    "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: the display driver, AMD: ROCm or Mesa rusticl, "
+    "Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' tells what was found and why a driver does not load."
+)
+
+# Short names of platforms: what to look for in the platform's name and vendor, in lower case.
+_PLATFORM_WORDS: dict[str, tuple[str, ...]] = {
+    "pocl": ("portable computing language",),
+    "intel": ("intel",),
+    "nvidia": ("nvidia",),
+    "amd": ("amd", "advanced micro devices"),
+    "apple": ("apple",),
+    "rusticl": ("rusticl",),
+}
+_KINDS = ("gpu", "cpu", "accelerator")
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """Facts of a device that decide how kernels are written and launched.
+
+    Attributes
+    ----------
+    name, platform, vendor, version, driver
+        Texts of the driver.
+    kind
+        ``"cpu"``, ``"gpu"`` or ``"accelerator"``.
+    compute_units
+        Number of compute units (cores of a CPU).
+    global_memory, local_memory, max_allocation
+        Bytes.
+    max_work_group_size, max_parameter_size
+        Limits of the device; a kernel's own may be lower.
+    has_fp64, has_fp16
+        Whether double and half can be computed with.
+    shares_host_memory
+        Whether buffers lie in the host's memory.
+    """
+
+    name: str
+    platform: str
+    vendor: str
+    version: str
+    driver: str
+    kind: str
+    compute_units: int
+    global_memory: int
+    local_memory: int
+    max_allocation: int
+    max_work_group_size: int
+    max_parameter_size: int
+    has_fp64: bool
+    has_fp16: bool
+    shares_host_memory: bool
+    correctly_rounded_divide_sqrt: bool
+
+    @property
+    def schedule(self) -> str:
+        """Which schedule of a kernel suits the device: ``"cpu"`` or ``"simt"``."""
+        return "cpu" if self.kind == "cpu" else "simt"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the facts as plain values, for JSON."""
+        return {**asdict(self), "schedule": self.schedule}
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """A device and the strings that name it.
+
+    Attributes
+    ----------
+    spec
+        ``opencl<platform>:<device>``. Installing another driver renumbers platforms.
+    stable_spec
+        ``opencl:<platform name>:<device>``: the same device after a driver was added.
+    info
+        Its facts.
+    handle
+        The pyopencl device.
+    """
+
+    spec: str
+    stable_spec: str
+    info: DeviceInfo
+    handle: "cl.Device"
+
+
+def _kind(device: "cl.Device") -> str:
+    kinds = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"))
+    return next((name for bit, name in kinds if device.type & bit), "accelerator")
+
+
+def _describe(device: "cl.Device") -> DeviceInfo:
+    extensions = device.extensions.split()
+    rounding = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return DeviceInfo(
+        name=device.name.strip(),
+        platform=device.platform.name.strip(),
+        vendor=device.vendor.strip(),
+        version=device.version.strip(),
+        driver=device.driver_version.strip(),
+        kind=_kind(device),
+        compute_units=device.max_compute_units,
+        global_memory=device.global_mem_size,
+        local_memory=device.local_mem_size,
+        max_allocation=device.max_mem_alloc_size,
+        max_work_group_size=device.max_work_group_size,
+        max_parameter_size=device.max_parameter_size,
+        has_fp64="cl_khr_fp64" in extensions or bool(device.double_fp_config),
+        has_fp16="cl_khr_fp16" in extensions,
+        shares_host_memory=bool(device.host_unified_memory),
+        correctly_rounded_divide_sqrt=bool(rounding),
+    )
+
+
+def _short_name(platform: "cl.Platform") -> str:
+    text = f"{platform.name} {platform.vendor}".lower()
+    words = ((name, w) for name, many in _PLATFORM_WORDS.items() for w in many)
+    return next((name for name, w in words if w in text), re.sub(r"\W+", "-", platform.name.lower()).strip("-"))
+
+
+def _platforms() -> list["cl.Platform"]:
+    try:
+        return cl.get_platforms()
+    except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
+        return []
+
+
+def _devices(platform: "cl.Platform") -> list["cl.Device"]:
+    try:
+        return platform.get_devices()
+    except cl.Error:  # a platform without devices raises
+        return []
+
+
+@cache
+def discover() -> tuple[DeviceEntry, ...]:
+    """Return every device of every platform, in the driver loader's order."""
+    entries: list[DeviceEntry] = []
+    for p, platform in enumerate(_platforms()):
+        short = _short_name(platform)
+        taken = sum(e.stable_spec.startswith(f"opencl:{short}:") for e in entries)
+        for d, device in enumerate(_devices(platform)):
+            entries.append(
+                DeviceEntry(f"opencl{p}:{d}", f"opencl:{short}:{taken + d}", _describe(device), device)
+            )
+    return tuple(entries)
+
+
+def _missing(spec: str) -> DeviceNotFound:
+    entries = discover()
+    if not entries:
+        return DeviceNotFound(f"no OpenCL device at all, so no {spec!r}. {INSTALL_HINT}")
+    lines = [f"  {e.spec}  or  {e.stable_spec}  {e.info.name} ({e.info.platform})" for e in entries]
+    return DeviceNotFound(f"no OpenCL device answers to {spec!r}. There are:\n" + "\n".join(lines))
+
+
+def _matches(entry: DeviceEntry, word: str) -> bool:
+    if word in _KINDS:
+        return entry.info.kind == word
+    if word in _PLATFORM_WORDS:
+        return entry.stable_spec.split(":")[1] == word
+    return word in f"{entry.info.platform} {entry.info.vendor} {entry.info.name}".lower()
+
+
+def _default() -> DeviceEntry:
+    """The device that ``PYOPENCL_CTX`` names, else the first GPU, else PoCL, else the first device."""
+    entries = discover()
+    if not entries:
+        raise _missing("opencl")
+    chosen = re.fullmatch(r"(\d+)(?::(\d+))?", os.environ.get("PYOPENCL_CTX", ""))
+    if chosen:
+        return resolve(f"opencl{chosen[1]}:{chosen[2] or 0}")
+    ranked = sorted(entries, key=lambda e: (e.info.kind != "gpu", ":pocl:" not in e.stable_spec))
+    return ranked[0]
+
+
+def resolve(spec: str) -> DeviceEntry:
+    """Find the device that a string means.
+
+    Parameters
+    ----------
+    spec
+        ``opencl``, ``opencl<P>``, ``opencl<P>:<D>``, or ``opencl:<word>[:<D>]`` where the word is a kind (``gpu``, ``cpu``), a
+        platform (``pocl``, ``intel``, ``nvidia``, ``amd``) or a part of a device's name.
+
+    Raises
+    ------
+    DeviceNotFound
+        Nothing answers to it; the message lists what there is, or what to install.
+    """
+    text = spec.strip().lower()
+    if text == "opencl":
+        return _default()
+    numbered = re.fullmatch(r"opencl(\d+)(?::(\d+))?", text)
+    if numbered:
+        wanted = f"opencl{int(numbered[1])}:{int(numbered[2] or 0)}"
+        found = [e for e in discover() if e.spec == wanted]
+    else:
+        named = re.fullmatch(r"opencl:(.+?)(?::(\d+))?", text)
+        if not named:
+            raise _missing(spec)
+        found = [e for e in discover() if _matches(e, named[1])][int(named[2] or 0) :]
+    if not found:
+        raise _missing(spec)
+    return found[0]
+
+
+def icd_folders() -> list[Path]:
+    """Return the folders in which the driver loader looks for ``.icd`` files."""
+    vendors = os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH") or "/etc/OpenCL/vendors"
+    return [Path(vendors)]

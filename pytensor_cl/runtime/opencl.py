@@ -1,0 +1,16 @@
+"""The name ``cl`` of the package: pyopencl, imported when it is first used.
+
+Registering the mode must not pay for loading OpenCL drivers, nor fail where there are none.
+"""
+
+from importlib import import_module
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    value = getattr(import_module("pyopencl"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,80 @@
+"""Repair PoCL drivers that cannot name the CPU that they run on.
+
+LLVM 14, inside the PoCL 3.0 wheel, calls every CPU that is newer than itself (AMD Zen 4 and 5 among them) ``generic``, and
+clang then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). PoCL keeps the name in its device structure, so
+it can be replaced, before the first build, by that of an older CPU with the same vector instructions: the one for which PoCL's
+own kernel library of that instruction set was compiled.
+"""
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+from pytensor_cl.runtime import opencl as cl
+
+__all__ = ["name_the_cpu"]
+
+# First match wins: the instruction sets that a CPU must have, and the LLVM name of an older CPU that has just those.
+_CPUS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}), "skylake-avx512"),
+    (frozenset({"avx2", "fma", "bmi2"}), "haswell"),
+    (frozenset({"avx"}), "sandybridge"),
+    (frozenset(), "x86-64"),
+)
+_STRUCTURE_BYTES = 4096  # PoCL 3.0 holds the pointer in the first kilobyte
+_keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
+
+
+def _instruction_sets() -> frozenset[str]:
+    """Flags of the first CPU in /proc/cpuinfo."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def _read(memory: int, count: int, address: int) -> bytes:
+    """Read this process's memory; empty where nothing is mapped."""
+    try:
+        return os.pread(memory, count, address)
+    except (OSError, OverflowError):
+        return b""
+
+
+def _pointers_to(word: bytes, base: int) -> list[int]:
+    """Addresses in the structure at `base` that hold a pointer to the C string `word`."""
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    try:
+        raw = _read(memory, _STRUCTURE_BYTES, base)
+        pointers = ((i, struct.unpack_from("P", raw, i)[0]) for i in range(0, len(raw) - 7, 8))
+        wanted = word + b"\0"
+        return [base + i for i, p in pointers if p > _STRUCTURE_BYTES and _read(memory, len(wanted), p) == wanted]
+    finally:
+        os.close(memory)
+
+
+def name_the_cpu(device: "cl.Device") -> str | None:
+    """Give `device` a CPU name that its compiler accepts.
+
+    Parameters
+    ----------
+    device
+        A pyopencl device.
+
+    Returns
+    -------
+    str or None
+        The name that was set; None if the driver needs no repair.
+    """
+    version = device.version
+    if "PoCL" not in version or "x86_64" not in version or not version.rstrip().endswith("-generic"):
+        return None
+    found = _pointers_to(b"generic", device.int_ptr)
+    if len(found) != 1:  # already repaired, or a structure that we do not know: leave it alone
+        return None
+    have = _instruction_sets()
+    name = next(cpu for needs, cpu in _CPUS if needs <= have)
+    _keep.append(ctypes.create_string_buffer(name.encode()))
+    ctypes.c_void_p.from_address(found[0]).value = ctypes.addressof(_keep[-1])
+    return name

@@ -1,0 +1,78 @@
+"""The in-order queue of a context, and what must stay alive until its commands have run."""
+
+import numpy as np
+
+from pytensor_cl.runtime import opencl as cl
+
+__all__ = ["Queue"]
+
+_MANY = 64  # pending uploads after which those that have finished are forgotten
+
+
+class Queue:
+    """An in-order command queue.
+
+    Parameters
+    ----------
+    context
+        The pyopencl context.
+    device
+        The pyopencl device.
+    synchronous
+        Wait after each command, so that an error surfaces at the command that caused it.
+    """
+
+    def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
+        self.handle = cl.CommandQueue(context, device)
+        self.synchronous = synchronous
+        self._enqueue = cl.enqueue_nd_range_kernel
+        # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
+        self._uploads: list[cl.Event] = []
+
+    def launch(
+        self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None
+    ) -> None:
+        """Enqueue a kernel whose arguments are set."""
+        self._enqueue(self.handle, kernel, global_size, local_size)
+        if self.synchronous:
+            self.finish()
+
+    def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
+        """Enqueue a copy of a contiguous host array into a buffer; keeps the array alive until it is over.
+
+        Parameters
+        ----------
+        buffer
+            Destination.
+        array
+            Must not change until the copy is over.
+        offset
+            First byte of the destination.
+        """
+        event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
+        self._uploads.append(event)
+        if len(self._uploads) > _MANY:
+            done = cl.command_execution_status.COMPLETE
+            self._uploads = [e for e in self._uploads if e.command_execution_status != done]
+
+    def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
+        """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
+        cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
+        self._uploads.clear()  # in order: everything before the read has run
+
+    def copy(
+        self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
+    ) -> None:
+        """Enqueue a copy of `count` bytes between two buffers of the context."""
+        cl.enqueue_copy(
+            self.handle, target, source, byte_count=count, dst_offset=target_offset, src_offset=source_offset
+        )
+
+    def flush(self) -> None:
+        """Hand what was enqueued to the device; returns at once."""
+        self.handle.flush()
+
+    def finish(self) -> None:
+        """Wait until every command has run."""
+        self.handle.finish()
+        self._uploads.clear()

@@ -1,0 +1,216 @@
+"""Shared variables: a cell that follows the value to the device and back, and device-resident ones.
+
+A plain ``pytensor.shared`` stays a `TensorSharedVariable`. Its storage becomes a `DeviceCell`: to everybody else the one-element
+list that it always was, to functions of mode OPENCL the value on their device, moved only when it has to be.
+"""
+
+import copy
+import sys
+from typing import Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable, shared_constructor
+from pytensor.tensor.sharedvar import TensorSharedVariable
+
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import get_context
+from pytensor_cl.type import GpuArrayType
+from pytensor_cl.variable import GpuArrayVariable
+
+__all__ = ["DeviceCell", "GpuArraySharedVariable", "adopt", "install", "shared"]
+
+
+class _OnDevice:
+    """Fills the list's slot while the value is on a device, so that C code that reads it fails loudly."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<the value is on an OpenCL device>"
+
+
+ON_DEVICE = _OnDevice()
+
+
+class DeviceCell(list):
+    """Storage of a shared variable: a host copy, device copies, or both.
+
+    While there is no device copy it is an ordinary list of one element, for C code too. Whoever reads element 0 may change the
+    array in place, so reading drops the device copies.
+
+    Parameters
+    ----------
+    value
+        The value on the host.
+    """
+
+    __slots__ = ("_devices", "_host")
+
+    def __init__(self, value: Any) -> None:
+        super().__init__([value])
+        self._host: Any = None
+        self._devices: dict[str, GpuArray] = {}
+
+    def __getitem__(self, index: Any) -> Any:
+        value = list.__getitem__(self, index)
+        if value is not ON_DEVICE:
+            return value
+        value = self.peek()
+        self[0] = value
+        return value
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._host = None
+        if isinstance(value, GpuArray):
+            self._devices = {value.context.name: value}
+            value = ON_DEVICE
+        elif self._devices:
+            self._devices = {}
+        list.__setitem__(self, index, value)
+
+    def __iter__(self) -> Any:
+        yield self[0]
+
+    def peek(self) -> Any:
+        """Return the host value for reading only; device copies stay valid."""
+        value = list.__getitem__(self, 0)
+        if value is not ON_DEVICE:
+            return value
+        if self._host is None:
+            self._host = next(iter(self._devices.values())).to_host()
+        return self._host
+
+    def device(self, context_name: str) -> GpuArray:
+        """Return the value on a context's device, uploaded if it is not there.
+
+        An upload is kept unless somebody else holds the host array (``borrow=True``): he may change it unseen.
+        """
+        array = self._devices.get(context_name)
+        if array is not None:
+            return array
+        value = list.__getitem__(self, 0)
+        on_device = value is ON_DEVICE
+        if on_device:
+            value = self.peek()
+        array = get_context(context_name).from_host(value)
+        if on_device or not is_held_elsewhere(self):
+            self._host = value
+            self._devices[context_name] = array
+            list.__setitem__(self, 0, ON_DEVICE)
+        return array
+
+    @property
+    def resident(self) -> tuple[str, ...]:
+        """Names of the contexts that hold a copy."""
+        return tuple(self._devices)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DeviceCell":
+        return DeviceCell(copy.deepcopy(self.peek(), memo))
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # As a plain list: the variable can then be loaded where this package is not installed.
+        return list, ([self.peek()],)
+
+
+def is_held_elsewhere(cell: DeviceCell) -> bool:
+    """Tell whether anybody but the cell refers to its host array (or to a view of it)."""
+    return sys.getrefcount(list.__getitem__(cell, 0)) > _ALONE
+
+
+# What the reference count is when nobody does; it differs between versions of Python.
+_ALONE = sys.getrefcount(list.__getitem__(DeviceCell(np.empty(0)), 0))
+
+
+def adopt(variable: TensorSharedVariable) -> None:
+    """Give a shared variable a `DeviceCell`, unless it has one."""
+    container = getattr(variable, "container", None)
+    if container is not None and type(container.storage) is list:
+        container.storage = DeviceCell(container.storage[0])
+
+
+def _init(self: TensorSharedVariable, *args: Any, **kwargs: Any) -> None:
+    SharedVariable.__init__(self, *args, **kwargs)
+    adopt(self)
+
+
+def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal_type: bool = False) -> Any:
+    cell = self.container.storage
+    if borrow or not isinstance(cell, DeviceCell):
+        return SharedVariable.get_value(self, borrow, return_internal_type)
+    return copy.deepcopy(cell.peek())
+
+
+def _setstate(self: TensorSharedVariable, state: dict[str, Any]) -> None:
+    self.__dict__.update(state)
+    adopt(self)
+
+
+_get_value.__doc__ = SharedVariable.get_value.__doc__
+_METHODS = {"__init__": _init, "get_value": _get_value, "__setstate__": _setstate}
+
+
+def install() -> None:
+    """Make every `TensorSharedVariable` that is created or unpickled from now on use a `DeviceCell`."""
+    for name, method in _METHODS.items():
+        setattr(TensorSharedVariable, name, method)
+
+
+class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
+    """A shared variable that lives on a device, whatever functions use it."""
+
+    def get_value(self, borrow: bool = False, return_internal_type: bool = False) -> Any:
+        """Return the value.
+
+        Parameters
+        ----------
+        borrow
+            With `return_internal_type`: hand out the array itself, not a copy.
+        return_internal_type
+            Return the `GpuArray` instead of a NumPy array.
+        """
+        value = self.container.value
+        if return_internal_type:
+            return value if borrow else value.copy()
+        return value.to_host()
+
+
+@shared_constructor.register(GpuArray)
+def _construct(
+    value: GpuArray,
+    name: str | None = None,
+    strict: bool = False,
+    allow_downcast: bool | None = None,
+    borrow: bool = False,
+    shape: tuple[int | None, ...] | None = None,
+) -> GpuArraySharedVariable:
+    kind = GpuArrayType(value.dtype, (None,) * value.ndim if shape is None else shape, value.context.name)
+    held = value if borrow else value.copy()
+    return GpuArraySharedVariable(type=kind, value=held, strict=strict, allow_downcast=allow_downcast, name=name)
+
+
+def shared(value: Any, name: str | None = None, *, target: str | None = None, **options: Any) -> GpuArraySharedVariable:
+    """Return a shared variable that lives on a device.
+
+    Unlike those of ``pytensor.shared`` it cannot be used by functions of mode NUMBA or JAX.
+
+    Parameters
+    ----------
+    value
+        A `GpuArray`, or what ``numpy.asarray`` takes.
+    name
+        Name of the variable.
+    target
+        Context; None is the default one.
+    options
+        ``shape``, ``strict``, ``allow_downcast`` as of ``pytensor.shared``.
+
+    Raises
+    ------
+    ContextNotDefined
+        There is no such context.
+    UnsupportedDtype
+        The device cannot hold the dtype.
+    """
+    if not isinstance(value, GpuArray):
+        value = get_context(target).from_host(np.asarray(value))
+    return _construct(value, name, borrow=True, **options)

@@ -1,0 +1,160 @@
+"""The Type of arrays that live on a device."""
+
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Variable
+from pytensor.graph.type import HasDataType, HasShape, Type
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl import dtypes
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import default_context_name, get_context
+
+__all__ = ["GpuArrayType", "convert_to_device"]
+
+
+@singledispatch
+def convert_to_device(kind: Type, variable: Variable, context_name: str) -> Variable | None:
+    """Transfer a variable of another Type to a context; None if the Type has no transfer.
+
+    The transfer Ops register themselves here: they are above this module.
+    """
+    return None
+
+
+class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
+    """Arrays on a device.
+
+    It is not a `TensorType`: rewrites and Ops of the host must not take its variables for theirs.
+
+    Parameters
+    ----------
+    dtype
+        One of ``pytensor_cl.dtypes.SUPPORTED``.
+    shape
+        Static extents; None where they are unknown.
+    context_name
+        The context that holds the arrays; None is the default one.
+    name
+        Name of the Type.
+
+    Raises
+    ------
+    TypeError
+        Device arrays cannot hold `dtype`.
+    """
+
+    __props__ = ("dtype", "shape", "context_name")
+
+    def __init__(
+        self, dtype: Any, shape: Sequence[int | None], context_name: str | None = None, name: str | None = None
+    ) -> None:
+        self.dtype = str(np.dtype(dtype))
+        if not dtypes.is_supported(self.dtype):
+            raise TypeError(f"device arrays cannot hold {self.dtype}")
+        self.shape = tuple(None if n is None else int(n) for n in shape)
+        self.ndim = len(self.shape)
+        self.context_name = context_name or default_context_name()
+        self.name = name
+        self.numpy_dtype = np.dtype(self.dtype)
+
+    @property
+    def broadcastable(self) -> tuple[bool, ...]:
+        """Which dimensions are known to have length one."""
+        return tuple(n == 1 for n in self.shape)
+
+    @property
+    def host_type(self) -> TensorType:
+        """The TensorType of the same dtype and static shape."""
+        return TensorType(self.dtype, self.shape)
+
+    def clone(
+        self,
+        dtype: Any = None,
+        shape: Sequence[int | None] | None = None,
+        context_name: str | None = None,
+        **_: Any,
+    ) -> "GpuArrayType":
+        """Return a Type that differs in what is given."""
+        shape = self.shape if shape is None else shape
+        return type(self)(dtype or self.dtype, shape, context_name or self.context_name)
+
+    def filter(self, data: Any, strict: bool = False, allow_downcast: bool | None = None) -> GpuArray:
+        """Return `data` as a device array of this Type; arrays of the host are uploaded unless `strict`.
+
+        Raises
+        ------
+        TypeError
+            The dtype, the number of dimensions, a static extent or the context differ.
+        """
+        if not isinstance(data, GpuArray):
+            if strict:
+                raise TypeError(f"{self} expected a GpuArray (got {type(data)})")
+            data = self.host_type.filter(data, strict=False, allow_downcast=allow_downcast)
+            return get_context(self.context_name).from_host(data)
+        self._check(data)
+        return data
+
+    def _check(self, data: GpuArray) -> None:
+        if data.context.name != self.context_name:
+            raise TypeError(f"{self} expected an array in context {self.context_name!r}, got {data!r}")
+        if data.dtype != self.numpy_dtype:
+            raise TypeError(f"{self} expected an array with dtype={self.dtype} (got {data.dtype})")
+        if data.ndim != self.ndim:
+            raise TypeError(f"Wrong number of dimensions: expected {self.ndim}, got {data.ndim} with shape {data.shape}")
+        if any(n not in (None, m) for n, m in zip(self.shape, data.shape, strict=True)):
+            raise TypeError(f"The type's shape ({self.shape}) is not compatible with the data's ({data.shape})")
+
+    def in_same_class(self, otype: Type) -> bool:
+        """Whether arrays of the other Type can stand in any place where this one does."""
+        return (
+            isinstance(otype, GpuArrayType)
+            and (otype.dtype, otype.context_name) == (self.dtype, self.context_name)
+            and otype.broadcastable == self.broadcastable
+        )
+
+    def is_super(self, otype: Type) -> bool:
+        """Whether every array of the other Type is one of this."""
+        return (
+            isinstance(otype, GpuArrayType)
+            and (otype.dtype, otype.context_name, otype.ndim) == (self.dtype, self.context_name, self.ndim)
+            and all(n in (None, m) for n, m in zip(self.shape, otype.shape, strict=True))
+        )
+
+    def convert_variable(self, var: Variable) -> Variable | None:
+        """Return `var` as a variable of this Type: transferred, if it is a tensor of the host."""
+        if self.is_super(var.type):
+            return var
+        moved = convert_to_device(var.type, var, self.context_name)
+        return moved if moved is not None and self.is_super(moved.type) else None
+
+    @staticmethod
+    def values_eq(a: GpuArray, b: GpuArray, force_same_dtype: bool = True) -> bool:
+        """Whether two arrays hold the same values (NaN equals NaN); reads the device."""
+        return TensorType.values_eq(a.to_host(), b.to_host(), force_same_dtype)
+
+    @staticmethod
+    def values_eq_approx(a: Any, b: Any, **options: Any) -> bool:
+        """Whether two arrays hold the same values to rounding; reads the device."""
+        return TensorType.values_eq_approx(np.asarray(a), np.asarray(b), **options)
+
+    @staticmethod
+    def may_share_memory(a: Any, b: Any) -> bool:
+        """Whether two arrays are views of one buffer."""
+        return isinstance(a, GpuArray) and isinstance(b, GpuArray) and a.buffer is b.buffer
+
+    def get_shape_info(self, obj: GpuArray) -> tuple[int, ...]:
+        """Return the shape, for PyTensor's memory profile."""
+        return obj.shape
+
+    def get_size(self, shape_info: Sequence[int]) -> int:
+        """Return the bytes of an array of that shape, for PyTensor's memory profile."""
+        return int(np.prod(shape_info)) * self.numpy_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"GpuArray<{self.context_name}>({self.dtype}, shape={self.shape})"
+
+    __repr__ = __str__

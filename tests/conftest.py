@@ -1,0 +1,47 @@
+"""Fixtures: a context per OpenCL driver, functions compiled for it, and random numbers whose seed is printed."""
+
+import os
+
+import numpy as np
+import pytest
+
+from pytensor_cl.runtime.context import define_contexts, get_context
+from pytensor_cl.runtime.device import discover
+
+CPU_DRIVERS = ("pocl", "intel")
+
+
+def _drivers():
+    present = {e.stable_spec.split(":")[1] for e in discover()}
+    required = set(filter(None, os.environ.get("PYTENSOR_CL_REQUIRE_DRIVERS", "").split(",")))
+    if required - present:
+        missing, there = sorted(required - present), sorted(present)
+        raise pytest.UsageError(f"required OpenCL drivers are missing: {missing}; there are {there}")
+    chosen = os.environ.get("PYTENSOR_CL_TEST_DRIVERS")
+    names = chosen.split(",") if chosen else [d for d in CPU_DRIVERS if d in present] or sorted(present)
+    if not names:
+        raise pytest.UsageError("no OpenCL driver at all; 'pip install pocl-binary-distribution' brings one")
+    return names
+
+
+DRIVERS = _drivers()
+
+
+def context_of(driver):
+    """The test session's context on a driver, which it makes the default; its name is the driver's."""
+    define_contexts({name: f"opencl:{name}" for name in DRIVERS}, driver)
+    return get_context(driver)
+
+
+@pytest.fixture(params=DRIVERS)
+def context(request):
+    """An open context, once per driver; functions of mode OPENCL run on it."""
+    return context_of(request.param)
+
+
+@pytest.fixture
+def rng(request):
+    """A random generator; pytest shows the seed when the test fails. PYTENSOR_CL_SEED sets it."""
+    seed = int(os.environ.get("PYTENSOR_CL_SEED", np.random.SeedSequence().entropy % 2**32))
+    print(f"seed of {request.node.name}: PYTENSOR_CL_SEED={seed}")  # noqa: T201
+    return np.random.default_rng(seed)
