@@ -1,7 +1,7 @@
 """Run PyTensor graphs on any OpenCL device.
 
-Importing the package registers the mode ``"OPENCL"``. Nothing here loads an OpenCL driver: the first function that is compiled
-for a device does.
+Importing the package registers the mode ``"OPENCL"``. Nothing here loads an OpenCL driver: the first function that is
+compiled for a device does.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ _PUBLIC = {
     "use": "pytensor_cl.mode",
 }
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 (names in a table)
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:

@@ -66,9 +66,7 @@ def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
     """Replace OpFromGraph nodes by the graphs inside them, so that those fuse and move to the device."""
     while True:
         found = [
-            n
-            for n in fgraph.toposort()
-            if isinstance(n.op, OpFromGraph) and not isinstance(n.op, FinalizedOpFromGraph)
+            n for n in fgraph.toposort() if isinstance(n.op, OpFromGraph) and not isinstance(n.op, FinalizedOpFromGraph)
         ]
         if not found:
             return

@@ -1,6 +1,6 @@
 """NumPy dtypes and the OpenCL C types that store them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def _float_literal(value: float, suffix: str) -> str:
     return f"({text}{suffix})" if text.startswith("-") else text + suffix
 
 
-def literal(value: object, dtype: str | np.dtype) -> str:
+def literal(value: Any, dtype: str | np.dtype) -> str:
     """Return a C literal of the type that stores `dtype`, exact to the last bit."""
     dtype = np.dtype(dtype)
     kind = SUPPORTED[str(dtype)]

@@ -1,5 +1,7 @@
 """Registers mode ``"OPENCL"``, its linker and its rewrites, and applies the flags."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from pytensor.compile.mode import Mode, optdb
@@ -9,7 +11,8 @@ from pytensor.graph.rewriting.basic import graph_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import _compat, flags, sharedvar
-from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.errors import OpenCLError
+from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.fence import fence
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.runtime.context import (
@@ -24,6 +27,19 @@ from pytensor_cl.runtime.device import DeviceEntry, discover
 __all__ = ["OPENCL", "apply_flags", "devices", "use"]
 
 
+def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph], None]:
+    """Keep errors that are the user's to solve for the linker: PyTensor prints those of a rewrite and goes on."""
+
+    @wraps(rewrite)
+    def run(fgraph: FunctionGraph) -> None:
+        try:
+            rewrite(fgraph)
+        except OpenCLError as error:
+            report_error(fgraph, error)
+
+    return run
+
+
 @graph_rewriter
 def opencl_inline(fgraph: FunctionGraph) -> None:
     """OpFromGraph(x) -> the graph inside it."""
@@ -31,12 +47,14 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
+@_report
 def opencl_fence(fgraph: FunctionGraph) -> None:
     """Elemwise without a kernel -> hidden from fusion."""
     fence(fgraph)
 
 
 @graph_rewriter
+@_report
 def opencl_lift(fgraph: FunctionGraph) -> None:
     """Host Ops -> device Ops, with transfers at the border."""
     policy = Policy(config.opencl__placement, config.opencl__on_host, config.opencl__float64)

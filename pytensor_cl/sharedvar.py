@@ -1,7 +1,7 @@
 """Shared variables: a cell that follows the value to the device and back, and device-resident ones.
 
-A plain ``pytensor.shared`` stays a `TensorSharedVariable`. Its storage becomes a `DeviceCell`: to everybody else the one-element
-list that it always was, to functions of mode OPENCL the value on their device, moved only when it has to be.
+A plain ``pytensor.shared`` stays a `TensorSharedVariable`. Its storage becomes a `DeviceCell`: to everybody else the
+one-element list that it always was, to functions of mode OPENCL the value on their device, moved only when needed.
 """
 
 import copy
@@ -35,21 +35,25 @@ ON_DEVICE = _OnDevice()
 class DeviceCell(list):
     """Storage of a shared variable: a host copy, device copies, or both.
 
-    While there is no device copy it is an ordinary list of one element, for C code too. Whoever reads element 0 may change the
-    array in place, so reading drops the device copies.
+    While there is no device copy it is an ordinary list of one element, for C code too. Whoever reads element 0 may
+    change the array in place, so reading drops the device copies.
 
     Parameters
     ----------
     value
         The value on the host.
+    dtype
+        What device copies are; JAX may leave another one on the host.
     """
 
-    __slots__ = ("_devices", "_host")
+    __slots__ = ("_devices", "_dtype", "_host", "_used")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, dtype: str | None = None) -> None:
         super().__init__([value])
+        self._dtype = dtype
         self._host: Any = None
         self._devices: dict[str, GpuArray] = {}
+        self._used = False  # by a function of mode OPENCL
 
     def __getitem__(self, index: Any) -> Any:
         value = list.__getitem__(self, index)
@@ -64,8 +68,10 @@ class DeviceCell(list):
         if isinstance(value, GpuArray):
             self._devices = {value.context.name: value}
             value = ON_DEVICE
-        elif self._devices:
+        else:
             self._devices = {}
+            if self._used and not isinstance(value, np.ndarray):
+                value = np.array(value, self._dtype)  # JAX leaves arrays of its own, which NUMBA cannot read
         list.__setitem__(self, index, value)
 
     def __iter__(self) -> Any:
@@ -88,12 +94,11 @@ class DeviceCell(list):
         array = self._devices.get(context_name)
         if array is not None:
             return array
-        value = list.__getitem__(self, 0)
-        on_device = value is ON_DEVICE
-        if on_device:
-            value = self.peek()
-        array = get_context(context_name).from_host(value)
-        if on_device or not is_held_elsewhere(self):
+        self._used = True
+        keep = not is_held_elsewhere(self)
+        value = self.peek()
+        array = get_context(context_name).from_host(np.asarray(value, self._dtype))
+        if keep:
             self._host = value
             self._devices[context_name] = array
             list.__setitem__(self, 0, ON_DEVICE)
@@ -105,27 +110,37 @@ class DeviceCell(list):
         return tuple(self._devices)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DeviceCell":
-        return DeviceCell(copy.deepcopy(self.peek(), memo))
+        return DeviceCell(copy.deepcopy(self.peek(), memo), self._dtype)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # As a plain list: the variable can then be loaded where this package is not installed.
         return list, ([self.peek()],)
 
 
+def _references(cell: DeviceCell) -> int:
+    return sys.getrefcount(list.__getitem__(cell, 0))
+
+
 def is_held_elsewhere(cell: DeviceCell) -> bool:
-    """Tell whether anybody but the cell refers to its host array (or to a view of it)."""
-    return sys.getrefcount(list.__getitem__(cell, 0)) > _ALONE
+    """Tell whether anybody but the cell refers to its host array's memory: by the array, a view, or as its owner."""
+    value = list.__getitem__(cell, 0)
+    if value is ON_DEVICE:
+        return False
+    borrowed = getattr(value, "base", None) is not None
+    del value
+    return borrowed or _references(cell) > _ALONE
 
 
+_example = DeviceCell(np.empty(0))
 # What the reference count is when nobody does; it differs between versions of Python.
-_ALONE = sys.getrefcount(list.__getitem__(DeviceCell(np.empty(0)), 0))
+_ALONE = _references(_example)
 
 
 def adopt(variable: TensorSharedVariable) -> None:
     """Give a shared variable a `DeviceCell`, unless it has one."""
     container = getattr(variable, "container", None)
     if container is not None and type(container.storage) is list:
-        container.storage = DeviceCell(container.storage[0])
+        container.storage = DeviceCell(container.storage[0], variable.type.dtype)
 
 
 def _init(self: TensorSharedVariable, *args: Any, **kwargs: Any) -> None:

@@ -104,7 +104,9 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
         if data.dtype != self.numpy_dtype:
             raise TypeError(f"{self} expected an array with dtype={self.dtype} (got {data.dtype})")
         if data.ndim != self.ndim:
-            raise TypeError(f"Wrong number of dimensions: expected {self.ndim}, got {data.ndim} with shape {data.shape}")
+            raise TypeError(
+                f"Wrong number of dimensions: expected {self.ndim}, got {data.ndim} with shape {data.shape}"
+            )
         if any(n not in (None, m) for n, m in zip(self.shape, data.shape, strict=True)):
             raise TypeError(f"The type's shape ({self.shape}) is not compatible with the data's ({data.shape})")
 

@@ -1,7 +1,7 @@
 """Thunks of nodes that stay on the host.
 
-Three ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in Python by NUMBA;
-all others by their own ``perform``, which calls NumPy or SciPy.
+Three ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
+Python by NUMBA; all others by their own ``perform``, which calls NumPy or SciPy.
 """
 
 import warnings
@@ -33,7 +33,7 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
     dtypes = [v.type.numpy_dtype for v in node.outputs]
     impl = scalar_op.impl
     scalar_op.prepare_node(scalar_op.make_node(*(v.type.to_scalar_type()() for v in node.inputs)), None, None, "py")
-    (cell,), (dtype,) = (outputs, dtypes) if len(dtypes) == 1 else ((None,), (None,))
+    cell, dtype = outputs[0], dtypes[0]
 
     def one() -> None:
         cell[0] = np.asarray(impl(*[c[0][()] for c in inputs]), dtype=dtype)
@@ -47,7 +47,7 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 
 
 class _Compiled:
-    """A thunk that compiles its node with NUMBA when it first runs, and falls back to ``perform`` where NUMBA cannot."""
+    """A thunk that compiles its node with NUMBA when it first runs, or calls ``perform`` where NUMBA cannot."""
 
     def __init__(self, node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._node = node

@@ -10,6 +10,7 @@ from pytensor.link.basic import Container, Linker
 from pytensor.link.utils import map_storage
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.steps import ReadCell, device_thunk, download_thunk, upload_thunk
@@ -19,7 +20,7 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.context import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["OpenCLLinker"]
+__all__ = ["OpenCLLinker", "report_error"]
 
 
 class _Link:
@@ -55,7 +56,7 @@ class _Link:
             get_context(name).build([s for routine in routines for s in routine.sources()])
 
     def _takers(self) -> dict[int, Variable]:
-        """Outputs that update a shared variable with a downloaded value, and the device array that it can take instead."""
+        """Outputs that update a shared variable with a download, and the device array that it can take instead."""
         updates = self.fgraph.update_mapping or {}
         found = {}
         for position, of_input in updates.items():
@@ -106,9 +107,7 @@ class _Link:
 
     def results(self, output_storage: Sequence[Cell]) -> list[Cell]:
         """Return the cells of what a call returns; shared variables get device arrays."""
-        return [
-            self.storage[self.takers[i]] if i in self.takers else cell for i, cell in enumerate(output_storage)
-        ]
+        return [self.storage[self.takers[i]] if i in self.takers else cell for i, cell in enumerate(output_storage)]
 
     def finish(self) -> None:
         """Wait for every device of the function."""
@@ -124,6 +123,11 @@ def _is_output(client: Apply, positions: Collection[int]) -> bool:
 def _is_scalar_array(variable: Variable) -> bool:
     """Whether the value is a 0-d NumPy array, of which a kernel takes the scalar."""
     return isinstance(variable.type, TensorType) and variable.type.ndim == 0
+
+
+def report_error(fgraph: FunctionGraph, error: OpenCLError) -> None:
+    """Make the linker raise an error that a rewrite of the graph met."""
+    fgraph.opencl_error = error
 
 
 class OpenCLLinker(Linker):
@@ -152,6 +156,9 @@ class OpenCLLinker(Linker):
         """Return a linker of this graph."""
         if self.fgraph is not None and self.fgraph is not fgraph:
             return type(self)(self.allow_gc, self._scheduler).accept(fgraph, no_recycling, profile)
+        error = getattr(fgraph, "opencl_error", None)
+        if error is not None:
+            raise error
         self.fgraph = fgraph
         self.no_recycling = [] if no_recycling is None or isinstance(no_recycling, bool) else list(no_recycling)
         self.profile = profile

@@ -78,13 +78,16 @@ def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, borrow:
     borrow
         The function waits for the device before it returns, so that the host array needs no copy.
     """
-    name = context.name
+    name, dtype = context.name, node.inputs[0].type.numpy_dtype
 
     def resident() -> None:
         out[0] = source.device(name)
 
     def each_time() -> None:
-        out[0] = context.from_host(source[0], borrow=borrow)
+        value = source[0]
+        if value.dtype != dtype:  # a function that trusts its inputs lets anything in
+            raise TypeError(f"expected an array with dtype={dtype} (got {value.dtype})")
+        out[0] = context.from_host(value, borrow=borrow)
 
     if isinstance(source, DeviceCell):
         return resident

@@ -36,8 +36,8 @@ class _Broadcast:
         pairs = zip(have, shape[len(shape) - len(have) :], self._repeated, strict=True)
         if any(n == 1 != m and not known for n, m, known in pairs):
             raise ValueError(
-                "Runtime broadcasting not allowed. The value to repeat has a dimension of length 1 that was not known to "
-                f"be 1 when the function was compiled: shape {have} to {shape}"
+                "Runtime broadcasting not allowed. The value to repeat has a dimension of length 1 that was not known "
+                f"to be 1 when the function was compiled: shape {have} to {shape}"
             )
 
 

@@ -108,10 +108,14 @@ class _CheckedBatch:
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         extents = [x.shape[-3::-1] for x in inputs]
-        for (n, n_known), (m, m_known) in zip(*(zip(e, r, strict=True) for e, r in zip(extents, self._repeated, strict=True)), strict=False):
+        for (n, n_known), (m, m_known) in zip(
+            *(zip(e, r, strict=True) for e, r in zip(extents, self._repeated, strict=True)), strict=False
+        ):
             if n != m and not (n_known or m_known):
                 shapes = " and ".join(str(x.shape) for x in inputs)
-                raise self._error(f"the batch dimensions of a product do not match (no run-time broadcasting): {shapes}")
+                raise self._error(
+                    f"the batch dimensions of a product do not match (no run-time broadcasting): {shapes}"
+                )
         return self._routine(*inputs)
 
 
@@ -129,7 +133,7 @@ class GpuBatchedDot(GpuOp):
 
 
 class GpuMatmul(GpuOp):
-    """Device counterpart of ``Blockwise(Dot)``: matrices with any batch dimensions, broadcast as static shapes allow."""
+    """Device counterpart of ``Blockwise(Dot)``: any batch dimensions, broadcast as static shapes allow."""
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the batched GEMM."""

@@ -26,6 +26,8 @@ OPERATIONS: dict[str, str] = {
 class GpuCAReduce(GpuOp):
     """Device counterpart of `CAReduce` and of what derives from it: Sum, Prod, Max, Min, All, Any."""
 
+    streams = True
+
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of the operation over the axes."""
         host, source = self.host, node.inputs[0].type
@@ -39,7 +41,6 @@ class GpuCAReduce(GpuOp):
             target,
             source.ndim,
             axes,
-            **({"initial": True} if getattr(host, "initial", False) else {}),
         )
 
     def make_node(self, *inputs: Any) -> Apply:

@@ -17,7 +17,7 @@ class _Index(ViewRoutine):
         self._entries = entries
 
     def layout(self, layout: Layout, *values: Any) -> Layout:
-        return layout.index(unflatten_index_variables([int(v) for v in values], self._entries))
+        return layout.subscript(unflatten_index_variables([int(v) for v in values], self._entries))
 
 
 class GpuSubtensor(GpuOp):

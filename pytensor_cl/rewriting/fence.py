@@ -1,4 +1,4 @@
-"""Keep scalar Ops that a device lacks out of PyTensor's fusion: one of them would drag its whole Composite to the host."""
+"""Keep scalar Ops that a device lacks out of PyTensor's fusion: one would drag its whole Composite to the host."""
 
 from typing import Any
 

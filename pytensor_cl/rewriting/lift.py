@@ -40,7 +40,9 @@ class Policy:
         self.float64 = float64
 
 
-def _scalar_behind(variable: Variable, lifted: dict[Variable, Variable], resident: frozenset[Variable]) -> Variable | None:
+def _scalar_behind(
+    variable: Variable, lifted: dict[Variable, Variable], resident: frozenset[Variable]
+) -> Variable | None:
     """Return the 0-d host value that a variable repeats: one that a kernel takes by value."""
     if isinstance(variable, Constant):
         data = np.asarray(variable.data)

@@ -6,6 +6,7 @@ from math import prod
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
@@ -86,7 +87,7 @@ def contexts_of_nodes(order: Iterable[Apply], fgraph: FunctionGraph, default: st
 
 
 def _elements(variable: Variable) -> int | None:
-    shape = getattr(variable.type, "shape", None)
+    shape = () if isinstance(variable.type, ScalarType) else getattr(variable.type, "shape", None)
     return None if shape is None or None in shape else prod(shape)
 
 
@@ -96,13 +97,13 @@ def _is_small(node: Apply) -> bool:
 
 
 def _of_the_host(variable: Variable, decision: Decision) -> bool:
-    """Whether a value is computed by the host, from nothing that a device has."""
+    """Whether a value is a small one that the host computes, from nothing that a device has."""
+    if isinstance(variable, Constant):
+        return True
     owner = variable.owner
-    if variable in decision.resident:
+    if variable in decision.resident or (_elements(variable) or 0) > SMALL or _elements(variable) is None:
         return False
-    if owner is None:
-        return isinstance(variable, Constant) or (_elements(variable) or SMALL + 1) <= SMALL
-    return owner not in decision.ops and not isinstance(owner.op, HostFromGpu)
+    return owner is None or (owner not in decision.ops and not isinstance(owner.op, HostFromGpu))
 
 
 def _keep_host_arithmetic(order: list[Apply], decision: Decision) -> None:

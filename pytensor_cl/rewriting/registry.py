@@ -38,7 +38,7 @@ _lifts: dict[type[Op], Lift] = {}
 
 
 def register_lift(*op_types: type[Op]) -> Callable[[Lift], Lift]:
-    """Register a function ``(op, node, context_name, info)`` that returns the device Op for a node, or why there is none."""
+    """Register a function ``(op, node, context_name, info)`` that returns a node's device Op, or why there is none."""
 
     def register(lift: Lift) -> Lift:
         _lifts.update(dict.fromkeys(op_types, lift))

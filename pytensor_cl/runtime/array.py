@@ -68,7 +68,7 @@ class GpuArray:
         return self.size * self.dtype.itemsize
 
     @property
-    def T(self) -> "GpuArray":  # noqa: N802 (NumPy's name)
+    def T(self) -> "GpuArray":
         """The array with its dimensions reversed; a view."""
         return self.view(self.layout.transpose())
 
@@ -83,7 +83,7 @@ class GpuArray:
             at = items.index(Ellipsis)
             fill = (slice(None),) * (self.ndim - len(items) + 1)
             items = items[:at] + fill + items[at + 1 :]
-        return self.view(self.layout.index(items))
+        return self.view(self.layout.subscript(items))
 
     def __len__(self) -> int:
         if not self.layout.shape:

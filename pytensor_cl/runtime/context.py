@@ -256,7 +256,7 @@ def defined_contexts() -> tuple[str, ...]:
 
 
 def default_context_name() -> str:
-    """Return the name of the context of graphs that name none: ``dev0`` on the default device if nothing was defined."""
+    """Return the name of the context of graphs that name none; ``dev0`` on the default device if there is none."""
     if _registry.default is None:
         add_context("dev0", "opencl")
     assert _registry.default is not None
@@ -285,17 +285,13 @@ def get_context(name: str | None = None) -> Context:
 
 
 def _open(name: str) -> Context:
-    if name == default_context_name():
-        label = None if len(_registry.specs) == 1 else name
-    else:
-        label = name
     if name not in _registry.specs:
         raise ContextNotDefined(
             f"no context is called {name!r}; defined are: {', '.join(_registry.specs) or 'none'}. Name it in the flag "
             "contexts (contexts=dev0->opencl0:0;dev1->opencl0:1) or with pytensor_cl.use(device, name)"
         )
     context = Context(name, resolve(_registry.specs[name]), _registry.settings)
-    info = context.info
+    info, label = context.info, None if tuple(_registry.specs) == (name,) else name
     sys.stderr.write(f"Mapped name {label} to device {context.entry.spec}: {info.name} ({info.platform})\n")
     return context
 
@@ -309,8 +305,8 @@ def sync() -> None:
 def _forked() -> ForkedProcessError:
     return ForkedProcessError(
         "this process was forked from one that had opened an OpenCL device, and OpenCL drivers do not survive a fork "
-        "(PoCL hangs). Start workers with the 'spawn' or 'forkserver' method: multiprocessing.set_start_method('spawn'), "
-        "or in PyMC pm.sample(..., mp_ctx='forkserver') or cores=1"
+        "(PoCL hangs). Start workers with the 'spawn' or 'forkserver' method: "
+        "multiprocessing.set_start_method('spawn'), or in PyMC pm.sample(..., mp_ctx='forkserver') or cores=1"
     )
 
 

@@ -13,7 +13,7 @@ __all__ = ["DeviceEntry", "DeviceInfo", "discover", "resolve"]
 
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
-    "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: the display driver, AMD: ROCm or Mesa rusticl, "
+    "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm or Mesa rusticl, "
     "Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' tells what was found and why a driver does not load."
 )
 
@@ -156,9 +156,7 @@ def discover() -> tuple[DeviceEntry, ...]:
         short = _short_name(platform)
         taken = sum(e.stable_spec.startswith(f"opencl:{short}:") for e in entries)
         for d, device in enumerate(_devices(platform)):
-            entries.append(
-                DeviceEntry(f"opencl{p}:{d}", f"opencl:{short}:{taken + d}", _describe(device), device)
-            )
+            entries.append(DeviceEntry(f"opencl{p}:{d}", f"opencl:{short}:{taken + d}", _describe(device), device))
     return tuple(entries)
 
 
@@ -196,8 +194,8 @@ def resolve(spec: str) -> DeviceEntry:
     Parameters
     ----------
     spec
-        ``opencl``, ``opencl<P>``, ``opencl<P>:<D>``, or ``opencl:<word>[:<D>]`` where the word is a kind (``gpu``, ``cpu``), a
-        platform (``pocl``, ``intel``, ``nvidia``, ``amd``) or a part of a device's name.
+        ``opencl``, ``opencl<P>``, ``opencl<P>:<D>``, or ``opencl:<word>[:<D>]`` where the word is a kind (``gpu``,
+        ``cpu``), a platform (``pocl``, ``intel``, ``nvidia``, ``amd``) or a part of a device's name.
 
     Raises
     ------

@@ -110,7 +110,7 @@ class Layout(NamedTuple):
         strides = tuple(0 if a == "x" else self.strides[a] for a in order)  # type: ignore[index]
         return Layout(shape, strides, self.offset)
 
-    def index(self, items: Sequence[int | slice]) -> "Layout":
+    def subscript(self, items: Sequence[int | slice]) -> "Layout":
         """Apply basic indexing: an integer drops a dimension, a slice narrows it.
 
         Raises

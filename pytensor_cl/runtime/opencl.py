@@ -4,11 +4,12 @@ Registering the mode must not pay for loading OpenCL drivers, nor fail where the
 """
 
 from importlib import import_module
+from typing import Any
 
 __all__: list[str] = []
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     value = getattr(import_module("pyopencl"), name)

@@ -1,9 +1,9 @@
 """Repair PoCL drivers that cannot name the CPU that they run on.
 
-LLVM 14, inside the PoCL 3.0 wheel, calls every CPU that is newer than itself (AMD Zen 4 and 5 among them) ``generic``, and
-clang then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). PoCL keeps the name in its device structure, so
-it can be replaced, before the first build, by that of an older CPU with the same vector instructions: the one for which PoCL's
-own kernel library of that instruction set was compiled.
+LLVM 14, inside the PoCL 3.0 wheel, calls every CPU that is newer than itself (AMD Zen 4 and 5 among them) ``generic``,
+and clang then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). PoCL keeps the name in its device
+structure, so it can be replaced, before the first build, by that of an older CPU with the same vector instructions: the
+one for which PoCL's own kernel library of that instruction set was compiled.
 """
 
 import ctypes

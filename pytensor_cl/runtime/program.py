@@ -1,5 +1,7 @@
 """Build OpenCL programs, keep them, and launch their kernels."""
 
+import os
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -102,7 +104,10 @@ class ProgramCache:
     def _compile(self, text: str) -> "cl.Program":
         program = cl.Program(self._context, text)
         try:
-            return program.build(options=self._options, cache_dir=self._cache_dir)
+            with warnings.catch_warnings():
+                if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
+                    warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
+                return program.build(options=self._options, cache_dir=self._cache_dir)
         except cl.Error as error:
             log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
             raise CompilationError(log, text) from error

@@ -29,9 +29,7 @@ class Queue:
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
         self._uploads: list[cl.Event] = []
 
-    def launch(
-        self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None
-    ) -> None:
+    def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
         self._enqueue(self.handle, kernel, global_size, local_size)
         if self.synchronous:

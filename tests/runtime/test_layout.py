@@ -12,8 +12,12 @@ def _layout(array, base):
 
 
 def _values(layout, base):
-    return np.array([base[layout.offset + sum(i * s for i, s in zip(index, layout.strides, strict=True))]
-                     for index in np.ndindex(layout.shape)]).reshape(layout.shape)
+    return np.array(
+        [
+            base[layout.offset + sum(i * s for i, s in zip(index, layout.strides, strict=True))]
+            for index in np.ndindex(layout.shape)
+        ]
+    ).reshape(layout.shape)
 
 
 def _random_view(rng):
@@ -60,7 +64,7 @@ def test_index_and_transpose_agree_with_numpy(rng):
             bounds = [None if rng.random() < 0.3 else int(v) for v in rng.integers(-n - 2, n + 3, size=2)]
             as_slice = slice(*bounds, [None, 1, -1, 2, -3][rng.integers(5)])
             items.append(as_slice if rng.random() < 0.6 else int(rng.integers(-n, n)))
-        layout = _layout(view, base).index(items)
+        layout = _layout(view, base).subscript(items)
         np.testing.assert_array_equal(_values(layout, base), view[tuple(items)])
         np.testing.assert_array_equal(_values(layout.transpose(), base), view[tuple(items)].T)
 
@@ -80,7 +84,7 @@ def test_dimshuffle_refuses_to_drop_a_long_dimension():
 
 def test_index_out_of_bounds():
     with pytest.raises(IndexError, match="index 5 is out of bounds for axis 1 with size 3"):
-        Layout.contiguous((2, 3)).index((0, 5))
+        Layout.contiguous((2, 3)).subscript((0, 5))
 
 
 def test_broadcast_to():

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# The examples in short form, on both drivers, each compared with the default backend.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+for driver in pocl intel; do
+    export PYTENSOR_FLAGS=device=opencl:$driver,floatX=float32
+    printf -- '--- %s\n' "$driver"
+    python examples/logistic_regression.py --steps 50 --compare NUMBA --out "$work"
+    python examples/mlp_digits.py --epochs 2 --compare NUMBA --out "$work"
+done

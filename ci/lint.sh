@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# What can be said about the code without running it.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+ruff check .
+ruff format --check .
+mypy
+lint-imports --no-cache --no-logo
+python ci/budget.py

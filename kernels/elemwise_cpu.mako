@@ -1,0 +1,84 @@
+## A function of each element, for CPUs: each work-item walks a range of tiles, a vector at a time.
+## A tile is `rows` x `columns` elements of the last two dimensions.
+<%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer"/>\
+<%!
+from pytensor_cl.dtypes import ctype, vector_type
+%>\
+<%
+arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
+type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
+%>\
+typedef struct {
+    ${index} shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
+    ${index} rows, columns, row_tiles, column_tiles, tiles;
+} ${name}_plan;
+typedef struct { long at[${max(len(arrays), 1)}]; } ${name}_offsets;
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}(
+% for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
+    ${f"const {ctype(dtype)} v{k}" if value else f"__global const {ctype(dtype)} *b_i{k}"},
+% endfor
+% for k, dtype in enumerate(outputs):
+    __global ${ctype(dtype)} *b_o${k},
+% endfor
+    const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+{
+% if plan_in_buffer:
+    const ${name}_plan p = *plan;
+% endif
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const ${index} end = p.tiles * (part + 1) / parts;
+% for k, dtype in enumerate(inputs):
+    % if by_value[k]:
+    const ${vector_type(dtype, lanes)} i${k} = (${vector_type(dtype, lanes)})(v${k});
+    % endif
+% endfor
+    for (${index} tile = p.tiles * part / parts; tile < end; ++tile) {
+        ${index} rest = tile / p.column_tiles;
+        const ${index} column = (tile - rest * p.column_tiles) * p.columns;
+        const ${index} row = rest % p.row_tiles * p.rows;
+        rest /= p.row_tiles;
+        const ${index} columns = min(p.columns, p.shape[${ndim - 1}] - column);
+        const ${index} rows = min(p.rows, p.shape[${ndim - 2}] - row);
+% for a, array in enumerate(arrays):
+        ${index} at_${array} = column * p.stride[${a}][${ndim - 1}] + row * p.stride[${a}][${ndim - 2}];
+% endfor
+% for d in reversed(range(ndim - 2)):
+        {
+            const ${index} i = rest % p.shape[${d}];
+            rest /= p.shape[${d}];
+    % for a, array in enumerate(arrays):
+            at_${array} += i * p.stride[${a}][${d}];
+    % endfor
+        }
+% endfor
+        for (${index} r = 0; r < rows; ++r) {
+% for a, array in enumerate(arrays):
+            __global ${"const " if array[0] == "i" else ""}${ctype(type_of[array])} *p_${array} = b_${array} + offset.at[${a}] + at_${array};
+            at_${array} += p.stride[${a}][${ndim - 2}];
+            const ${index} s_${array} = p.stride[${a}][${ndim - 1}];
+% endfor
+            for (${index} c = 0; c < columns; c += ${lanes}) {
+                const int last = min(${lanes}, (int)(columns - c)) - 1;
+% for array in arrays:
+    % if array[0] == "i":
+                const ${vector_type(type_of[array], lanes)} ${array} = load_${vector_type(type_of[array], lanes)}(p_${array}, s_${array}, last);
+                p_${array} += ${lanes} * s_${array};
+    % endif
+% endfor
+% for k, dtype in enumerate(outputs):
+                ${vector_type(dtype, lanes)} o${k};
+% endfor
+                {
+                    ${statements}
+                }
+% for k, dtype in enumerate(outputs):
+                store_${vector_type(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
+                p_o${k} += ${lanes} * s_o${k};
+% endfor
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+## A function of each element, for GPUs: neighbouring work-items take neighbouring elements.
+## `<name>_flat` is for operands that all step through one dimension.
+<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer"/>\
+<%!
+from pytensor_cl.dtypes import ctype
+%>\
+<%
+arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
+unsigned = "u" + index
+%>\
+typedef struct {
+    ${index} size, shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
+} ${name}_plan;
+typedef struct { long at[${max(len(arrays), 1)}]; } ${name}_offsets;
+
+% for flat in (True, False):
+__kernel void ${name}${"_flat" if flat else ""}(
+    % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
+    const ${ctype(dtype) if value else ""} ${f"i{k}" if value else f"__global {ctype(dtype)} *b_i{k}"},
+    % endfor
+    % for k, dtype in enumerate(outputs):
+    __global ${ctype(dtype)} *b_o${k},
+    % endfor
+    const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+{
+    % if plan_in_buffer:
+    const ${name}_plan p = *plan;
+    % endif
+    % for a, array in enumerate(arrays):
+    b_${array} += offset.at[${a}];
+    % endfor
+    const ${unsigned} size = p.size, step = get_global_size(0);
+    for (${unsigned} n = get_global_id(0); n < size; n += step) {
+    % if flat:
+        % for a, array in enumerate(arrays):
+        const ${index} at_${array} = (${index})n * p.stride[${a}][${ndim - 1}];
+        % endfor
+    % else:
+        ${unsigned} rest = n;
+        % for a, array in enumerate(arrays):
+        ${index} at_${array} = 0;
+        % endfor
+        % for d in reversed(range(ndim)):
+        {
+            const ${unsigned} i = rest % (${unsigned})p.shape[${d}];
+            rest /= (${unsigned})p.shape[${d}];
+            % for a, array in enumerate(arrays):
+            at_${array} += (${index})i * p.stride[${a}][${d}];
+            % endfor
+        }
+        % endfor
+    % endif
+    % for k, dtype in enumerate(inputs):
+        % if not by_value[k]:
+        const ${ctype(dtype)} i${k} = b_i${k}[at_i${k}];
+        % endif
+    % endfor
+    % for k, dtype in enumerate(outputs):
+        ${ctype(dtype)} o${k};
+    % endfor
+        {
+            ${statements}
+        }
+    % for k in range(len(outputs)):
+        b_o${k}[at_o${k}] = o${k};
+    % endfor
+    }
+}
+
+% endfor

@@ -1,0 +1,31 @@
+// What the kernels of the gemm family share: the shape of a product and where its operands lie, counted in elements.
+typedef struct {
+    long start;     // of the first element, relative to the array's offset
+    long row, col;  // strides
+    long batch[4];
+} gemm_operand;
+
+typedef struct {
+    long m, n, k;
+    long m_block, n_block, k_block;  // what one work-item packs at a time (schedule cpu)
+    long scratch;                    // elements of scratch space of one work-item (schedule cpu)
+    long batches, shape[4];          // number of products, and how it factors
+    gemm_operand a, b, c, o;
+} gemm_plan;
+
+static long gemm_start(const gemm_operand *x, const long *shape, long batch)
+{
+    long start = x->start;
+    for (int d = 3; batch > 0; d--) {
+        start += (batch % shape[d]) * x->batch[d];
+        batch /= shape[d];
+    }
+    return start;
+}
+
+// First of `size` things that share `count` of `total`, in units of `unit`.
+static long gemm_share(long total, long unit, long index, long count)
+{
+    const long units = (total + unit - 1) / unit;
+    return min(total, units * index / count * unit);
+}

@@ -1,0 +1,126 @@
+## Reduction on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
+## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
+## the innermost kept dimension).
+<%page args="name, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index,
+             lanes, strip_vectors, kept_dims, reduced_dims"/>
+<%namespace name="shared" file="reduction_accumulator.mako"/>
+<%!
+    from pytensor_cl.dtypes import ctype
+
+    BLOCK = 64  # iterations of pattern rows whose sum is added as one: long sums of floats stay accurate
+%>
+${shared.geometry()}
+% for n in (1, 2, 4, 8, 16):
+% if n in (1, lanes) or (pattern == "rows" and n < lanes):
+${shared.accumulator(n)}
+% endif
+% if pattern == "rows" and n <= lanes:
+${shared.fold(n)}
+% endif
+% endfor
+
+## Calls the body for each run (x, n, step) of the innermost reduced dimension in the task's chunk.
+<%def name="runs()">
+        for (${index} at = first; at < last;) {
+            const ${index} inner = at % g.reduced[0], n = min(g.reduced[0] - inner, last - at), step = g.reduced_in[0];
+            __global const ${ctype(in_dtype)} *x = input + in + inner * step;
+            ${index} rest = at / g.reduced[0];
+            for (int d = 1; rest; ++d) {
+                x += rest % g.reduced[d] * g.reduced_in[d];
+                rest /= g.reduced[d];
+            }
+            at += n;
+            ${caller.body()}
+        }
+</%def>
+
+<%def name="rows()">
+<% combine, vector = f"{name}_combine{lanes}", f"{name}_a{lanes}" %>
+        % for k in range(4):
+        ${vector} total${k} = ${name}_identity${lanes}();
+        % endfor
+        ${name}_a1 tail = ${name}_identity1();
+        <%self:runs>
+            ${index} i = 0;
+            while (n - i >= ${4 * lanes}) {
+                const ${index} stop = min(n, i + ${4 * lanes * BLOCK});
+                % for k in range(4):
+                ${vector} part${k} = ${name}_identity${lanes}();
+                % endfor
+                for (; stop - i >= ${4 * lanes}; i += ${4 * lanes}) {
+                    % for k in range(4):
+                    part${k} = ${combine}(part${k}, ${name}_load${lanes}(x + (i + ${k * lanes}) * step, step, g.plane));
+                    % endfor
+                }
+                % for k in range(4):
+                total${k} = ${combine}(total${k}, part${k});
+                % endfor
+            }
+            for (; n - i >= ${lanes}; i += ${lanes})
+                total0 = ${combine}(total0, ${name}_load${lanes}(x + i * step, step, g.plane));
+            for (; i < n; ++i)
+                tail = ${name}_combine1(tail, ${name}_load1(x + i * step, step, g.plane));
+        </%self:runs>
+        total0 = ${combine}(${combine}(total0, total1), ${combine}(total2, total3));
+        ${name}_store1(${name}_combine1(${name}_fold${lanes}(total0), tail), output + out, 1, g.plane);
+</%def>
+
+## `size` accumulators of n lanes. What compilers would make of its loops doubles the build, and is no faster.
+<%def name="strip(n, size, count)">
+        {
+            ${name}_a${n} sums[${size}];
+            const int vectors = ${count};
+            #pragma clang loop unroll(disable) vectorize(disable)
+            for (int k = 0; k < vectors; ++k)
+                sums[k] = ${name}_identity${n}();
+            <%self:runs>
+            const ${index} across = g.kept_in[0];
+            ${index} i = 0;
+            <%def name="tree(first, rows)" buffered="True" filter="trim">
+            % if rows == 1:
+            ${name}_load${n}(y + ${first} * step, across, g.plane)
+            % else:
+            ${name}_combine${n}(${tree(first, rows // 2)}, ${tree(first + rows // 2, rows // 2)})
+            % endif
+            </%def>
+            % for rows in (8, 1):
+            #pragma clang loop unroll(disable) vectorize(disable)
+            for (; n - i >= ${rows}; i += ${rows})
+                #pragma clang loop unroll(disable) vectorize(disable)
+                for (int k = 0; k < vectors; ++k) {
+                    __global const ${ctype(in_dtype)} *y = x + i * step + k * ${n} * across;
+                    sums[k] = ${name}_combine${n}(sums[k], ${tree(0, rows)});
+                }
+            % endfor
+            </%self:runs>
+            #pragma clang loop unroll(disable) vectorize(disable)
+            for (int k = 0; k < vectors; ++k)
+                ${name}_store${n}(sums[k], output + out + k * ${n} * g.kept_out[0], g.kept_out[0], g.plane);
+            in += vectors * ${n} * g.kept_in[0];
+            out += vectors * ${n} * g.kept_out[0];
+        }
+</%def>
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input_at,
+             __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
+{
+    const ${index} tasks = g.blocks * g.chunks;
+    const ${index} end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    for (${index} task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+        const ${index} chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.total, first + g.chunk);
+        ${index} rest = task % g.blocks, in = input_at, out = output_at + chunk * g.chunk_step;
+        % if pattern == "columns":
+        const ${index} column = rest % g.tiles * ${strip_vectors * lanes};
+        const int width = min((${index})${strip_vectors * lanes}, g.kept[0] - column);
+        rest = rest / g.tiles * g.kept[0] + column;
+        % endif
+        ${shared.kept_offset()}
+        % if pattern == "rows":
+        ${rows()}
+        % else:
+        ${strip(lanes, strip_vectors, f"width / {lanes}")}
+        ${strip(1, lanes, f"width % {lanes}")}
+        % endif
+    }
+}

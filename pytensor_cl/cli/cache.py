@@ -1,0 +1,46 @@
+"""``cache``: the compiled kernels on disk."""
+
+import argparse
+
+from pytensor_cl.cli.caches import CacheFolder, cache_folders
+from pytensor_cl.cli.text import print_json, size, table
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    actions = ("info", "clear")
+    parser.add_argument("action", choices=actions, nargs="?", default="info", help="default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _describe(folder: CacheFolder) -> dict[str, object]:
+    return {
+        "owner": folder.owner,
+        "path": str(folder.path),
+        "entries": sum(1 for _ in folder.entries()),
+        "bytes": folder.size(),
+        "writable": folder.is_writable(),
+    }
+
+
+def _print_text(folders: list[dict], action: str) -> None:
+    rows = [(f["owner"], f["path"], f["entries"], size(f["bytes"])) for f in folders]
+    print(table(("cache", "folder", "entries", "size"), rows, right=("entries", "size")))
+    if action == "clear":
+        print("removed: the next build of each kernel compiles it again")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what each cache holds, or held before it was cleared."""
+    folders = cache_folders()
+    found = [_describe(folder) for folder in folders]
+    if options.action == "clear":
+        for folder in folders:
+            folder.clear()
+    if options.json:
+        print_json(found)
+    else:
+        _print_text(found, options.action)
+    return 0

@@ -1,0 +1,64 @@
+"""``devices``: what there is to run on."""
+
+import argparse
+import re
+import textwrap
+from collections.abc import Sequence
+
+from pytensor_cl.cli.drivers import Driver, registered_drivers
+from pytensor_cl.cli.text import paint, print_json, size, table
+from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover
+
+__all__ = ["add_arguments", "run"]
+
+_HEADER = ("device", "by name", "name", "driver", "OpenCL", "units", "memory", "fp64", "fp16")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _row(entry: DeviceEntry) -> tuple[object, ...]:
+    info = entry.info
+    version = re.search(r"\d+\.\d+", info.version)
+    driver = f"{info.platform} {info.driver}"
+    yes_no = ("no", "yes")
+    return (
+        entry.spec,
+        entry.stable_spec,
+        info.name,
+        driver,
+        version[0] if version else info.version,
+        info.compute_units,
+        size(info.global_memory),
+        yes_no[info.has_fp64],
+        yes_no[info.has_fp16],
+    )
+
+
+def _as_dict(entry: DeviceEntry) -> dict[str, object]:
+    return {"device": entry.spec, "by_name": entry.stable_spec, **entry.info.as_dict()}
+
+
+def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> None:
+    if entries:
+        print(table(_HEADER, [_row(entry) for entry in entries], right=("units", "memory")))
+        print(f"\nUse one:  PYTENSOR_FLAGS=device={entries[0].stable_spec},floatX=float32 python script.py")
+    else:
+        print(f"No OpenCL device was found.\n{textwrap.fill(INSTALL_HINT, 100)}")
+    if broken:
+        print(f"\n{paint('Drivers that do not work:', 'yellow')}")
+    for driver in broken:
+        print(f"  {driver.icd}: {driver.problem}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List devices and broken drivers; the exit code is 1 if there is no device."""
+    entries = discover()
+    drivers = registered_drivers()
+    if options.json:
+        print_json({"devices": [_as_dict(e) for e in entries], "drivers": [d._asdict() for d in drivers]})
+    else:
+        _print_text(entries, [driver for driver in drivers if driver.problem])
+    return 0 if entries else 1

@@ -1,0 +1,152 @@
+"""``doctor``: is everything in place, does it compute right, and how fast is it."""
+
+import argparse
+import os
+import platform
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pytensor_cl.cli import hook
+from pytensor_cl.cli.caches import cache_folders
+from pytensor_cl.cli.drivers import registered_drivers
+from pytensor_cl.cli.examination import examine
+from pytensor_cl.cli.finding import Finding
+from pytensor_cl.cli.text import paint, print_json, size
+from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
+
+__all__ = ["add_arguments", "run"]
+
+_COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
+
+# Settings that matter, and the reason to warn of them (none: they are shown only).
+_VARIABLES = {
+    "PYTENSOR_FLAGS": "",
+    "PYTENSORRC": "",
+    "OCL_ICD_VENDORS": "",
+    "OPENCL_VENDOR_PATH": "",
+    "OCL_ICD_FILENAMES": "the loader inside pyopencl's wheels ignores it: use OCL_ICD_VENDORS",
+    "PYOPENCL_CTX": "",
+    "PYOPENCL_BUILD_OPTIONS": "these options reach every kernel",
+    "PYOPENCL_COMPILER_OUTPUT": "",
+    "PYOPENCL_NO_CACHE": "kernels are compiled again in every process, unless the driver has a cache",
+    "POCL_CACHE_DIR": "",
+    "POCL_KERNEL_CACHE": "0 makes PoCL compile every kernel again in every process",
+    "POCL_DEVICES": "",
+    "POCL_MAX_PTHREAD_COUNT": "PoCL uses no more cores than this",
+    "POCL_DEBUG": "slows PoCL down",
+    "XDG_CACHE_HOME": "",
+    "NO_COLOR": "",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--device", help="examine this device only (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _drivers() -> Iterator[Finding]:
+    for driver in registered_drivers():
+        status = "warn" if driver.problem else "ok"
+        text = driver.problem or driver.library
+        yield Finding(status, Path(driver.icd).name, f"{text} (named in {driver.icd})")
+    entries = discover()
+    for entry in entries:
+        yield Finding(
+            "ok", entry.spec, f"{entry.info.name} ({entry.info.platform}), also {entry.stable_spec}"
+        )
+    if not entries:
+        yield Finding("FAIL", "devices", f"none. {INSTALL_HINT}")
+
+
+def _installed(package: str) -> Finding:
+    try:
+        return Finding("ok", package, version(package))
+    except PackageNotFoundError:
+        return Finding("warn", package, "not installed, imported from a folder on the path")
+
+
+def _hook() -> Finding:
+    if hook.is_installed():
+        return Finding("ok", "start-up hook", "PYTENSOR_FLAGS=device=opencl... works in any script")
+    text = "not installed: scripts need 'python -m pytensor_cl run', or to import pytensor_cl first"
+    return Finding("warn", "start-up hook", text)
+
+
+def _installation() -> Iterator[Finding]:
+    yield Finding("ok", "Python", f"{platform.python_version()} on {platform.platform()}")
+    yield from map(_installed, ("pytensor-cl", "pytensor", "pyopencl", "numpy"))
+    yield _hook()
+
+
+def _environment() -> Iterator[Finding]:
+    for name, warning in _VARIABLES.items():
+        value = os.environ.get(name)
+        if value is not None:
+            text = f"{value!r}: {warning}" if warning else repr(value)
+            yield Finding("warn" if warning else "ok", name, text)
+
+
+def _caches() -> Iterator[Finding]:
+    for folder in cache_folders():
+        writable = folder.is_writable()
+        text = f"{folder.path}, {size(folder.size())}" if writable else f"{folder.path} cannot be written to"
+        yield Finding("ok" if writable else "warn", folder.owner, text)
+
+
+def _device(entry: DeviceEntry) -> Callable[[], Iterator[Finding]]:
+    def findings() -> Iterator[Finding]:
+        try:
+            yield from examine(open_context(entry.stable_spec, "doctor"))
+        except Exception as error:  # drivers raise anything; the next device must still be examined
+            yield Finding("FAIL", "broken off", f"{type(error).__name__}: {error}")
+
+    return findings
+
+
+def _sections(device: str | None) -> dict[str, Callable[[], Iterator[Finding]]]:
+    sections = {
+        "Drivers": _drivers,
+        "Installation": _installation,
+        "Environment": _environment,
+        "Caches": _caches,
+    }
+    entries = [resolve(device)] if device else discover()
+    return sections | {f"{e.spec} {e.info.name} ({e.info.platform})": _device(e) for e in entries}
+
+
+def _print_finding(finding: Finding) -> None:
+    status = paint(f"{finding.status:<4}", _COLOURS[finding.status])
+    print(f"  {status}  {finding.subject:<18}  {finding.text}", flush=True)
+
+
+def _collect(title: str, findings: Iterator[Finding], *, show: bool) -> list[Finding]:
+    """Gather a section; print each line when it is known, since some take seconds."""
+    found = []
+    if show:
+        print(paint(title, "bold"))
+    for finding in findings:
+        found.append(finding)
+        if show:
+            _print_finding(finding)
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine the installation and each device; the exit code is 1 if anything failed."""
+    sections = _sections(options.device)
+    report = {
+        title: _collect(title, findings(), show=not options.json) for title, findings in sections.items()
+    }
+    statuses = [finding.status for found in report.values() for finding in found]
+    failed, warned = statuses.count("FAIL"), statuses.count("warn")
+    if options.json:
+        listed = [
+            {"title": title, "findings": [f._asdict() for f in found]} for title, found in report.items()
+        ]
+        print_json({"failed": failed, "warned": warned, "sections": listed})
+    else:
+        print(f"\n{failed} failed, {warned} to look at, {statuses.count('ok')} ok")
+    return 1 if failed else 0

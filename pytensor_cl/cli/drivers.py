@@ -1,0 +1,96 @@
+"""Which OpenCL drivers are registered on this machine, and why one does not load."""
+
+import ctypes
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from pytensor_cl.runtime.device import icd_folders
+
+__all__ = ["Driver", "registered_drivers"]
+
+
+class Driver(NamedTuple):
+    """A driver that the OpenCL loader is told of.
+
+    Attributes
+    ----------
+    icd
+        The file, or the setting, that names it.
+    library
+        The shared library.
+    problem
+        Why it offers no device; None if it does.
+    """
+
+    icd: str
+    library: str
+    problem: str | None
+
+
+def _bundled_folder() -> Path | None:
+    """The folder for drivers inside pyopencl, where PoCL's wheel goes; found without importing pyopencl."""
+    package = find_spec("pyopencl")
+    return Path(package.origin).parent / ".libs" if package and package.origin else None
+
+
+def _platform_count(library: ctypes.CDLL) -> int:
+    """Ask a driver for its platforms in the way the loader does.
+
+    Raises
+    ------
+    AttributeError, ValueError
+        The library is no OpenCL driver.
+    """
+    find = library.clGetExtensionFunctionAddress
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    address = find(b"clIcdGetPlatformIDsKHR")
+    if not address:
+        raise ValueError("no function clIcdGetPlatformIDsKHR")
+    signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint))
+    count = ctypes.c_uint(0)
+    code = signature(address)(0, None, ctypes.byref(count))
+    return count.value if code == 0 else 0
+
+
+def _problem(library: str, folder: Path) -> str | None:
+    beside = folder / library  # wheels name a library beside the .icd file and find it by its rpath
+    try:
+        handle = ctypes.CDLL(str(beside) if beside.is_file() else library)
+    except OSError as error:
+        return str(error)
+    try:
+        found = _platform_count(handle)
+    except (AttributeError, ValueError) as error:
+        return f"not an OpenCL driver: {error}"
+    return None if found else "loads, but has no platform: no hardware for it, or no permission to use it"
+
+
+def _read(icd: Path) -> Driver:
+    try:
+        library = icd.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        return Driver(str(icd), "", f"cannot be read: {error}")
+    if not library:
+        return Driver(str(icd), "", "the file is empty: it should hold the path of a shared library")
+    return Driver(str(icd), library, _problem(library, icd.parent))
+
+
+def _single(setting: str) -> list[Driver]:
+    """The loader takes an OCL_ICD_VENDORS that is no folder for the one driver to load."""
+    path = Path(setting)
+    if path.suffix == ".icd" and path.is_file():
+        return [_read(path)]
+    is_path = "/" in setting
+    problem = f"{setting} does not exist" if is_path and not path.exists() else _problem(setting, path.parent)
+    return [Driver(f"OCL_ICD_VENDORS={setting}", setting, problem)]
+
+
+def registered_drivers() -> list[Driver]:
+    """Return every driver that the loader is told of, with the reason where it does not load."""
+    setting = os.environ.get("OCL_ICD_VENDORS")
+    if setting and not Path(setting).is_dir():
+        return _single(setting)
+    folders = [folder for folder in (*icd_folders(), _bundled_folder()) if folder and folder.is_dir()]
+    return [_read(icd) for folder in folders for icd in sorted(folder.glob("*.icd"))]

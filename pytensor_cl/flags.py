@@ -1,0 +1,165 @@
+"""The flags we add to PyTensor's configuration: one table, and what declares it.
+
+Nothing is imported here, neither PyTensor nor any module of ours: the start-up hook
+loads this file while ``import pytensor`` is still under way.
+"""
+
+from typing import Any, NamedTuple
+
+
+class Flag(NamedTuple):
+    """One flag, as ``PYTENSOR_FLAGS`` and rc files spell it (``section__option``).
+
+    Parameters
+    ----------
+    name : str
+        Full name; in an rc file ``opencl__placement`` is ``placement`` of ``[opencl]``.
+    kind : str
+        Name of the parameter class of ``pytensor.configparser``.
+    default : object
+        Value without a flag.
+    doc : str
+        Text shown by ``print(pytensor.config)``.
+    options : tuple of str
+        Further values of an ``EnumStr``.
+    mutable : bool
+        Whether the value may change after start-up.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    doc: str
+    options: tuple[str, ...] = ()
+    mutable: bool = True
+
+
+FLAGS: tuple[Flag, ...] = (
+    Flag(
+        "device",
+        "StrParam",
+        "cpu",
+        "Default device: cpu, opencl<platform>:<device>, or opencl:<name>[:<device>] with a part of "
+        "the platform's name or a kind (opencl:pocl, opencl:nvidia:0, opencl:gpu). An OpenCL device "
+        "makes OPENCL the default mode.",
+        mutable=False,
+    ),
+    Flag(
+        "contexts",
+        "StrParam",
+        "",
+        "Named contexts, as in dev0->opencl0:0;dev1->opencl0:1.",
+        mutable=False,
+    ),
+    Flag(
+        "opencl__placement",
+        "EnumStr",
+        "auto",
+        "Where nodes run: where it pays (auto), on the device wherever a kernel exists (device), or "
+        "nowhere but on the host (host).",
+        options=("device", "host"),
+    ),
+    Flag(
+        "opencl__on_host",
+        "EnumStr",
+        "allow",
+        "What happens when a node stays on the host for want of a kernel.",
+        options=("warn", "raise"),
+    ),
+    Flag(
+        "opencl__float64",
+        "EnumStr",
+        "auto",
+        "What happens to float64 nodes on a device without fp64: they stay on the host (auto), or "
+        "compilation fails (raise).",
+        options=("raise",),
+    ),
+    Flag(
+        "opencl__sync_debug",
+        "BoolParam",
+        False,
+        "Wait for every launch, so that an error names the node that caused it.",
+    ),
+    Flag(
+        "opencl__fast_math",
+        "BoolParam",
+        False,
+        "Build kernels with -cl-fast-relaxed-math: faster, without care for NaN, inf and signed zero.",
+    ),
+    Flag(
+        "opencl__cache_dir",
+        "StrParam",
+        "",
+        "Folder of compiled programs; empty for the user's cache folder.",
+        mutable=False,
+    ),
+)
+
+
+def declare(config: Any, parameters: Any) -> None:
+    """Add every flag of ``FLAGS`` to ``config`` that it does not have yet.
+
+    ``device`` and ``contexts`` take any text here: what there is to choose from is known only
+    when a context is opened, and a typing error must not break ``import pytensor``.
+
+    Parameters
+    ----------
+    config : PyTensorConfigParser
+        The object that ``pytensor.config`` is, or is about to become.
+    parameters : module
+        ``pytensor.configparser``, which holds the parameter classes.
+
+    Raises
+    ------
+    ValueError
+        If the user gave an enumerated, boolean or number flag a value outside its range,
+        as for any flag of PyTensor's own.
+    """
+    known = config._config_var_dict
+    for flag in FLAGS:
+        if flag.name not in known:
+            config.add(flag.name, flag.doc, _parameter(flag, parameters), in_c_key=False)
+
+
+def _parameter(flag: Flag, parameters: Any) -> Any:
+    choices = (flag.options,) if flag.options else ()
+    return getattr(parameters, flag.kind)(flag.default, *choices, mutable=flag.mutable)
+
+
+def wants_opencl_mode(config: Any) -> bool:
+    """Tell whether ``device=opencl*`` should make OPENCL the default mode.
+
+    It should not where the user chose a mode or a linker, by a flag or by assignment.
+
+    Parameters
+    ----------
+    config : PyTensorConfigParser
+        ``pytensor.config``, with our flags declared.
+
+    Returns
+    -------
+    bool
+        True if the default mode is still PyTensor's own choice and the device is OpenCL's.
+    """
+    return is_opencl(config.device) and all(_untouched(config, name) for name in ("mode", "linker"))
+
+
+def is_opencl(device: str) -> bool:
+    """Tell whether a value of the flag ``device`` names an OpenCL device.
+
+    Parameters
+    ----------
+    device : str
+        For instance ``"cpu"``, ``"opencl0:0"`` or ``"opencl:pocl"``.
+
+    Returns
+    -------
+    bool
+        True for everything that starts with ``opencl``, whatever its case.
+    """
+    return device.strip().lower().startswith("opencl")
+
+
+def _untouched(config: Any, name: str) -> bool:
+    parameter = config._config_var_dict[name]
+    return parameter.is_default and getattr(config, name) == parameter.default

@@ -1,0 +1,1 @@
+"""Host side of each kernel: choose the variant, size the NDRange, bind the arguments."""

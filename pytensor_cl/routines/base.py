@@ -1,0 +1,108 @@
+"""What every routine has in common: layout, allocate, launch."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.template import KernelSource
+
+__all__ = ["SCALAR", "SCHEDULES", "Plans", "Routine", "layout_of"]
+
+SCALAR = Layout((), ())
+"""The layout that `Routine.layout` gets for an input that is a NumPy scalar."""
+
+SCHEDULES = ("cpu", "simt")
+
+Plan = TypeVar("Plan")
+
+
+class Plans(Generic[Plan]):
+    """A bounded memory of what was worked out for the layouts of earlier launches.
+
+    Parameters
+    ----------
+    limit
+        The oldest plan is dropped when there would be more than this.
+    """
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._plans: dict[Hashable, Plan] = {}
+        self.get = self._plans.get
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def remember(self, key: Hashable, plan: Plan) -> Plan:
+        """Store `plan` and return it."""
+        if len(self._plans) >= self._limit:
+            del self._plans[next(iter(self._plans))]
+        self._plans[key] = plan
+        return plan
+
+    def lookup(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
+        """Return the plan of `key`; make it if there is none."""
+        plan = self.get(key)
+        return self.remember(key, make()) if plan is None else plan
+
+
+def layout_of(value: "GpuArray | np.generic") -> Layout:
+    """Return the layout of an input; a NumPy scalar has no dimensions."""
+    return value.layout if isinstance(value, GpuArray) else SCALAR
+
+
+class Routine:
+    """One device operation with fixed dtypes and parameters, for arrays of any shape.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+
+    Attributes
+    ----------
+    output_dtypes
+        Set by the subclass: the dtype of each output.
+    """
+
+    output_dtypes: tuple[str, ...] = ()
+
+    def __init__(self, context: Context, schedule: str | None = None) -> None:
+        self.context = context
+        self.schedule = context.info.schedule if schedule is None else schedule
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return everything that an ordinary launch needs; rare variants may be built on demand."""
+        raise NotImplementedError
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layouts of the outputs, touching no data.
+
+        Raises
+        ------
+        ValueError
+            The inputs do not fit together.
+        """
+        raise NotImplementedError
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels that write `outputs`; wait for nothing."""
+        raise NotImplementedError
+
+    def __call__(self, *inputs: GpuArray | np.generic) -> tuple[GpuArray, ...]:
+        """Compute new, C-contiguous outputs."""
+        layouts = self.layout(*map(layout_of, inputs))
+        empty = self.context.empty
+        outputs = tuple(
+            empty(layout.shape, dtype) for layout, dtype in zip(layouts, self.output_dtypes, strict=True)
+        )
+        self.launch(outputs, inputs)
+        return outputs

@@ -1,0 +1,357 @@
+"""Functions of each element, with broadcasting; copies, casts and fills."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pytensor_cl.routines.base import Plans, Routine
+from pytensor_cl.routines.lanes import Lanes, Value
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source, render
+
+__all__ = ["Cast", "Copy", "ElementFunction", "Elemwise", "Fill", "contiguous", "lanes_of"]
+
+TILE = 8192
+"""Elements of a tile: enough work to repay a work-item, little enough to share out evenly."""
+
+CROSSING_COLUMNS = 16
+"""Columns of a tile where an operand is transposed: few enough that its cache lines are there for the next rows."""
+
+Shape = tuple[int, ...]
+Strides = tuple[tuple[int, ...], ...]
+
+
+class ElementFunction(Protocol):
+    """C code of a function of one element of each input.
+
+    Attributes
+    ----------
+    input_dtypes, output_dtypes
+        What ``i0..`` and ``o0..`` are; bool is a byte that is 0 or 1.
+    preambles
+        Helper functions that the statements call, for any number of lanes.
+    itemsize
+        Bytes of the widest type that takes part.
+    """
+
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    preambles: tuple[str, ...]
+    itemsize: int
+
+    def statements(self, lanes: int) -> str:
+        """Return statements that assign ``o0..`` (declared by the kernel) from ``i0..``, all of `lanes` lanes."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The element function of ``astype``, and of a copy."""
+
+    source: str
+    target: str
+    preambles: tuple[str, ...] = ()
+
+    @property
+    def input_dtypes(self) -> tuple[str, ...]:
+        """The one dtype read."""
+        return (self.source,)
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        """The one dtype written."""
+        return (self.target,)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the wider dtype."""
+        return max(np.dtype(self.source).itemsize, np.dtype(self.target).itemsize)
+
+    def statements(self, lanes: int) -> str:
+        """Return the assignment of ``o0``."""
+        writer = Lanes(lanes)
+        return writer.body((Value("i0", self.source, writer).cast(self.target),))
+
+
+def lanes_of(function: ElementFunction) -> int:
+    """Return how many lanes the vectors of a CPU kernel have."""
+    return 8 if function.itemsize > 4 else 16
+
+
+class _Plan(NamedTuple):
+    """How to launch for one set of layouts; without a kernel there is nothing to do."""
+
+    kernel: Kernel | None
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    argument: Any  # the packed struct, or a buffer that holds it
+
+
+def _pad(values: Sequence[int], length: int, fill: int) -> list[int]:
+    return [fill] * (length - len(values)) + list(values)
+
+
+def _memory_order(shape: Shape, strides: Strides) -> tuple[Shape, Strides]:
+    """Put the dimensions in the order in which the last operand, an output, lies in memory."""
+    steps = [abs(s) for s in strides[-1]]
+    order = sorted(range(len(shape)), key=lambda d: -steps[d])
+    if order == list(range(len(shape))):
+        return shape, strides
+    return tuple(shape[d] for d in order), tuple(tuple(s[d] for d in order) for s in strides)
+
+
+def _move(values: tuple[int, ...], source: int, target: int) -> tuple[int, ...]:
+    moved = [*values[:source], *values[source + 1 :]]
+    moved.insert(target, values[source])
+    return tuple(moved)
+
+
+def _arrange(shape: Shape, strides: Strides, lanes: int) -> tuple[Shape, Strides]:
+    """Choose the dimension of the lanes (put last) and that of the rows (put before it)."""
+    last = len(shape) - 1
+    if last < 1:
+        return shape, strides
+    lane = last if 2 * shape[-1] >= lanes else shape.index(max(shape))
+    shape, strides = _move(shape, lane, last), tuple(_move(s, lane, last) for s in strides)
+    row = _row_dimension(strides)
+    return _move(shape, row, last - 1), tuple(_move(s, row, last - 1) for s in strides)
+
+
+def _row_dimension(strides: Strides) -> int:
+    """Return the dimension along which the first gathered operand uses the rest of the cache lines it touched."""
+    last = len(strides[0]) - 1
+    gathered = next((s for s in strides if abs(s[-1]) > 1), None)
+    if gathered is None:
+        return last - 1
+    return min(reversed(range(last)), key=lambda d: abs(gathered[d]) or abs(gathered[-1]))
+
+
+def _tiles(shape: Shape, strides: Strides) -> tuple[int, int, int, int, int]:
+    """Return rows and columns of a tile, the tiles along each, and the tiles in all."""
+    crossing = any(0 < abs(s[-2]) < abs(s[-1]) for s in strides)
+    width = max(CROSSING_COLUMNS, TILE // shape[-2]) if crossing else TILE
+    columns = min(shape[-1], width)
+    rows = min(shape[-2], max(1, TILE // columns))
+    row_tiles, column_tiles = -(-shape[-2] // rows), -(-shape[-1] // columns)
+    return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
+
+
+class Elemwise(Routine):
+    """Apply an element function.
+
+    Parameters
+    ----------
+    context
+        Where to run.
+    function
+        What to compute.
+    broadcast
+        Per input and dimension, whether its length is known to be 1, so that it may be repeated.
+    ndim
+        Dimensions of every array.
+    by_value
+        Which inputs are NumPy scalars instead of arrays.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        function: ElementFunction,
+        broadcast: Sequence[Sequence[bool | None]],
+        ndim: int,
+        by_value: Sequence[bool],
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.function = function
+        self.ndim = ndim
+        self.by_value = tuple(by_value)
+        self.output_dtypes = tuple(function.output_dtypes)
+        self._places = [k for k, value in enumerate(self.by_value) if not value]
+        self._broadcast = [tuple(map(bool, broadcast[k])) for k in self._places]
+        scalar = {k: np.dtype(t if t != "bool" else "uint8").type for k, t in enumerate(function.input_dtypes)}
+        self._scalars = [(k, scalar[k]) for k, value in enumerate(self.by_value) if value]
+        self._count = len(self._places) + len(self.output_dtypes)
+        self._pack_offsets = struct.Struct(f"{self._count}q").pack
+        self._plans: Plans[_Plan] = Plans()
+        self._kernels: dict[tuple[str, str], Kernel] = {}
+        self._sources = {"int": self._render("int")}
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel with 32-bit indices; the one with 64-bit indices is built when an array needs it."""
+        return (self._sources["int"],)
+
+    # The kernels
+
+    @property
+    def _kernel_ndim(self) -> int:
+        return max(self.ndim, 2 if self.schedule == "cpu" else 1)
+
+    def _parameter_bytes(self, index: str) -> int:
+        struct_items = (self._count + 1) * self._kernel_ndim + 5
+        values = 8 * (2 * self._count + len(self._scalars))
+        return values + struct_items * (4 if index == "int" else 8)
+
+    def _in_buffer(self, index: str) -> bool:
+        return self._parameter_bytes(index) > self.context.info.max_parameter_size
+
+    def _render(self, index: str) -> KernelSource:
+        lanes = lanes_of(self.function) if self.schedule == "cpu" else 1
+        arguments = {
+            "inputs": tuple(self.function.input_dtypes),
+            "by_value": self.by_value,
+            "outputs": self.output_dtypes,
+            "statements": self.function.statements(lanes),
+            "ndim": self._kernel_ndim,
+            "index": index,
+            "plan_in_buffer": self._in_buffer(index),
+        }
+        if self.schedule == "simt":
+            return kernel_source("elemwise_simt", preambles=tuple(self.function.preambles), **arguments)
+        used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
+        access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
+        preambles = (*access, *self.function.preambles)
+        return kernel_source("elemwise_cpu", preambles=preambles, lanes=lanes, **arguments)
+
+    def _kernel(self, index: str, suffix: str) -> Kernel:
+        if index not in self._sources:
+            self._sources[index] = self._render(index)
+        if (index, suffix) not in self._kernels:
+            source = self._sources[index]
+            self._kernels[index, suffix] = self.context.kernel(source, source.name + suffix)
+        return self._kernels[index, suffix]
+
+    # Shapes
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the common shape of the inputs, C-contiguous, once per output.
+
+        Raises
+        ------
+        ValueError
+            The shapes differ, or a dimension that is not known to have length 1 would have to be repeated.
+        """
+        shapes = [inputs[k].shape for k in self._places]
+        result = Layout.contiguous(self._common_shape(shapes))
+        return (result,) * len(self.output_dtypes)
+
+    def _common_shape(self, shapes: list[Shape]) -> Shape:
+        if not shapes and self.ndim:
+            raise ValueError("inputs passed by value have no shape")
+        if len(set(shapes)) == 1:
+            return shapes[0]
+        result = tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*shapes, strict=True))
+        for shape, known in zip(shapes, self._broadcast, strict=True):
+            if any(n == 1 != m and not one for n, m, one in zip(shape, result, known, strict=True)):
+                raise ValueError(
+                    "Runtime broadcasting not allowed. At least one input has a distinct dimension length of 1, but was "
+                    f"not marked as broadcastable (input shapes: {', '.join(map(str, shapes))}).\n"
+                    "If broadcasting was intended, use `specify_broadcastable` on the relevant input."
+                )
+        if any(n not in (1, m) for shape in shapes for n, m in zip(shape, result, strict=True)):
+            raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}")
+        return result
+
+    # Launch
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernel; the outputs may have any strides, and may be inputs of the same layout."""
+        arrays = [inputs[k] for k in self._places]
+        arrays.extend(outputs)
+        layouts = [array.layout for array in arrays]
+        key = tuple([layout[:2] for layout in layouts])
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self._plan(layouts))
+        if plan.kernel is None:
+            return
+        arguments: list[Any] = [array.buffer for array in arrays]
+        for k, convert in self._scalars:
+            arguments.insert(k, convert(inputs[k]))
+        offsets = self._pack_offsets(*[layout[2] for layout in layouts])
+        plan.kernel.launch(
+            self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument
+        )
+
+    def _plan(self, layouts: list[Layout]) -> _Plan:
+        shape = layouts[-1].shape
+        if 0 in shape:
+            return _Plan(None, (), None, b"")
+        spread = tuple(layout.broadcast_to(shape) for layout in layouts)
+        index = "int" if all(-(2**31) < low and high < 2**31 for low, high in map(_relative_span, spread)) else "long"
+        strides = tuple(layout.strides for layout in spread)
+        shape, strides = collapse(*_memory_order(shape, strides))
+        make = self._cpu_plan if self.schedule == "cpu" else self._simt_plan
+        return make(index, shape, strides)
+
+    def _argument(self, index: str, values: list[int]) -> Any:
+        packed = struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)
+        if not self._in_buffer(index):
+            return packed
+        return self.context.from_host(np.frombuffer(packed, "uint8")).buffer
+
+    def _flatten(self, shape: Shape, strides: Strides) -> list[int]:
+        steps = [step for s in strides for step in _pad(s, self._kernel_ndim, 0)]
+        return _pad(shape, self._kernel_ndim, 1) + steps
+
+    def _cpu_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
+        shape, strides = _arrange(shape, strides, lanes_of(self.function))
+        values = self._flatten(shape, strides)
+        padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
+        tiles = _tiles(*padded)
+        work_items = min(tiles[-1], 4 * self.context.info.compute_units)
+        argument = self._argument(index, [*values, *tiles])
+        return _Plan(self._kernel(index, ""), (work_items,), (1,), argument)
+
+    def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
+        info, size = self.context.info, prod(shape)
+        kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
+        local = min(256, kernel.max_work_group_size(self.context.device))
+        groups = min(-(-size // local), 32 * info.compute_units)
+        argument = self._argument(index, [size, *self._flatten(shape, strides)])
+        return _Plan(kernel, (groups * local,), (local,), argument)
+
+
+def _relative_span(layout: Layout) -> tuple[int, int]:
+    low, high = layout.span
+    return low - layout.offset, max(high - layout.offset, layout.size)
+
+
+class Copy(Elemwise):
+    """Copy arrays of one dtype and number of dimensions, with a cast if the dtypes differ.
+
+    ``launch`` repeats an input's dimensions of length 1 to the shape of the output.
+    """
+
+    def __init__(
+        self, context: Context, dtype: str, ndim: int, target: str | None = None, schedule: str | None = None
+    ) -> None:
+        super().__init__(context, Cast(dtype, target or dtype), ((False,) * ndim,), ndim, (False,), schedule)
+
+
+class Fill(Elemwise):
+    """Set every element of an output to a NumPy scalar: ``launch((output,), (value,))``."""
+
+    def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
+        super().__init__(context, Cast(dtype, dtype), ((),), ndim, (True,), schedule)
+
+
+@lru_cache(maxsize=256)
+def _copy(context: Context, dtype: str, ndim: int) -> Copy:
+    return Copy(context, dtype, ndim)
+
+
+def contiguous(array: GpuArray) -> GpuArray:
+    """Return the array itself if it is C-contiguous (at any offset), else a C-contiguous copy."""
+    if array.layout.is_contiguous:
+        return array
+    return _copy(array.context, str(array.dtype), array.ndim)(array)[0]

@@ -1,0 +1,359 @@
+"""Matrix products: GEMM, and batches of them."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.routines.base import Plans
+from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.gemv import Gemv
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source, render
+
+__all__ = ["BatchedGemm", "Gemm"]
+
+_BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
+_PLAN = struct.Struct("40q")  # gemm_plan
+_GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
+_INT32 = 2**31 - 1
+
+
+class Tile(NamedTuple):
+    """The register tile of the cpu schedule: `rows` x `vectors` accumulators of `lanes` elements."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def cols(self) -> int:
+        """Width in elements."""
+        return self.vectors * self.lanes
+
+
+# Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
+# must fit in them (32 registers with AVX-512, 16 with AVX). Panels are packed four rows at a time.
+_FLOAT_TILES = {64: (12, 2), 32: (4, 3), 16: (4, 2)}
+_INTEGER_TILE = (4, 2)
+
+# What a work-item packs at a time: a panel of B stays in the first-level cache, the block of A in the second.
+_DEPTH_BYTES = 1024  # along k
+_BLOCK_A = 480  # rows
+_BLOCK_B = 1024  # columns
+_GRAIN = 2**17  # multiply-adds that are worth another work-item
+
+# Schedule simt: width of the work-group and steps along k; the first that the device can run.
+_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
+
+
+class _Product(NamedTuple):
+    """A product whose batch dimensions and m are merged as far as all operands allow.
+
+    The strides are those of the batch dimensions, then of rows and columns.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: tuple[int, ...]
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+    o: tuple[int, ...]
+
+
+class _Plan(NamedTuple):
+    """How to launch for one set of layouts; the empty plan is that of an empty output."""
+
+    kernel: Kernel | None = None
+    encoded: tuple[bytes, ...] = ()  # a gemm_plan per launch
+    global_size: tuple[int, ...] = ()
+    local_size: tuple[int, ...] = ()
+    scratch: int = 0  # elements
+    vector: _Product | None = None  # a product with one row or one column, left to Gemv
+
+
+def merge(a: Layout, b: Layout, c: Layout, o: Layout) -> _Product:
+    """Merge batch dimensions, and those along which B repeats into m, so that few large products remain.
+
+    Parameters
+    ----------
+    a, b, c, o
+        Layouts with the same batch dimensions before the last two.
+    """
+    n, k = b.shape[-1], a.shape[-1]
+    rows = [(*b.strides[:-2], 0) if x is b else x.strides[:-1] for x in (a, b, c, o)]
+    shape, strides = collapse(a.shape[:-1], rows)
+    if not shape or strides[1][-1] != 0:  # the last one is a batch dimension: m was 1
+        shape, strides = (*shape, 1), tuple((*s, 0) for s in strides)
+    ra, rb, rc, ro = strides
+    full = (*ra, a.strides[-1]), (*rb[:-1], *b.strides[-2:]), (*rc, c.strides[-1]), (*ro, o.strides[-1])
+    return _Product(shape[-1], n, k, shape[:-1], *full)
+
+
+def _starts(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """Offsets of each operand for every index of the dimensions that the kernel has no room for."""
+    for index in product(*map(range, shape)):
+        yield tuple(sum(i * s for i, s in zip(index, row, strict=False)) for row in strides)
+
+
+def _encode(p: _Product, blocks: tuple[int, int, int], scratch: int) -> tuple[bytes, ...]:
+    """Pack a gemm_plan for each launch."""
+    outer = max(0, len(p.batch) - _BATCH_DIMS)
+    inner = (1,) * (_BATCH_DIMS - len(p.batch) + outer) + p.batch[outer:]
+    lead = (0,) * (_BATCH_DIMS - len(p.batch) + outer)
+    head = (p.m, p.n, p.k, *blocks, scratch, prod(inner), *inner)
+    operands = (p.a, p.b, p.c, p.o)
+    encoded = []
+    for starts in _starts(p.batch[:outer], operands):
+        fields = ((start, *x[-2:], *lead, *x[outer:-2]) for start, x in zip(starts, operands, strict=True))
+        encoded.append(_PLAN.pack(*head, *(v for f in fields for v in f)))
+    return tuple(encoded)
+
+
+def _balanced(total: int, limit: int, unit: int) -> int:
+    """Size of the fewest equal blocks of at most `limit`, in whole units."""
+    count = -(-total // limit) or 1
+    return -(-total // (count * unit)) * unit or unit
+
+
+def _grid(p: _Product, tile: Tile, items: int) -> tuple[int, int, int]:
+    """Split a product among work-items along n, m and the batch so that little is packed twice."""
+    batches = prod(p.batch)
+    z = min(batches, items)
+    tiles_m, tiles_n = -(-p.m // tile.rows), -(-p.n // tile.cols)
+    left = -(-items // z)
+
+    def cost(x: int) -> tuple[float, float]:
+        y = min(left // x, tiles_m)
+        depth = -(-tiles_n // x) * -(-tiles_m // y)  # tiles of the slowest work-item
+        return depth, p.m / y + p.n / x
+
+    x = min(range(1, min(left, tiles_n) + 1), key=cost)
+    return x, max(1, min(left // x, tiles_m)), z
+
+
+def _check_product(a: Layout, b: Layout) -> None:
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"Shape mismatch: A has shape {a.shape}, B has shape {b.shape}")
+
+
+class Gemm(BlasRoutine):
+    """``alpha * A @ B + beta * C`` of matrices with any strides.
+
+    Called with ``(C, alpha, A, B, beta)`` if `has_c`, with ``(alpha, A, B)`` if only `has_alpha`, else with
+    ``(A, B)``. Where ``beta`` is zero, C is not read. The output may have any strides, and may be C itself.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of every operand: float32, float64 or an integer type.
+    has_c
+        Add ``beta * C``; C and the product broadcast.
+    has_alpha
+        Scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel reads.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str | np.dtype,
+        *,
+        has_c: bool = False,
+        has_alpha: bool = False,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, dtype, has_c, has_alpha, schedule)
+        self._plans: Plans[_Plan] = Plans()
+        self._kernels: dict[str, Kernel] = {}
+        by_schedule = {"cpu": (self._plan_cpu, self._cpu), "simt": (self._plan_simt, self._simt)}
+        self._make, self._source = by_schedule[self.schedule]
+
+    # --- kernels ---
+
+    @property
+    def tile(self) -> Tile:
+        """The register tile of the cpu schedule on this device."""
+        rows, vectors = _INTEGER_TILE
+        if self.dtype.kind == "f":
+            rows, vectors = _FLOAT_TILES.get(register_bytes(self.context), _FLOAT_TILES[16])
+        return Tile(rows, vectors, lanes_of(self.context, self.dtype))
+
+    def _render(self, template: str, **extra: object) -> KernelSource:
+        flags = {"has_alpha": self.has_alpha, "has_c": self.has_c}
+        preambles = (render("gemm_plan"),)
+        return kernel_source(template, preambles=preambles, **arithmetic_types(self.dtype), **flags, **extra)
+
+    def _cpu(self, index: str = "long") -> KernelSource:
+        return self._render("gemm", itemsize=self.dtype.itemsize, **self.tile._asdict())
+
+    def _simt(self, index: str = "int") -> KernelSource:
+        group, step = self._group()
+        return self._render("gemm_simt", index=index, group=group, step=step)
+
+    def _group(self) -> tuple[int, int]:
+        info, size = self.context.info, self.dtype.itemsize
+        fits = (
+            (g, s)
+            for g, s in _GROUPS
+            if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * size <= info.local_memory
+        )
+        return next(fits)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel."""
+        return (self._source(),)
+
+    def _kernel(self, index: str) -> Kernel:
+        if index not in self._kernels:
+            self._kernels[index] = self.context.kernel(self._source(index))
+        return self._kernels[index]
+
+    # --- layouts ---
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the product.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        c, _, a, b, _ = self._split(inputs)
+        if a.ndim != 2 or b.ndim != 2:
+            raise ValueError(f"A and B must be matrices; A has shape {a.shape}, B has shape {b.shape}")
+        _check_product(a, b)
+        return (_with_addend(c, a, b, (a.shape[0], b.shape[1])),)
+
+    # --- plans ---
+
+    def _product(self, a: Layout, b: Layout, c: Layout | None, o: Layout) -> _Product:
+        *batch, m, n = o.shape  # m and n may be those of C, to which the product is repeated
+        a, b = a.broadcast_to((*batch, m, a.shape[-1])), b.broadcast_to((*batch, b.shape[-2], n))
+        return merge(a, b, o if c is None else c.broadcast_to(o.shape), o)
+
+    def _plan_cpu(self, p: _Product) -> _Plan:
+        tile = self.tile
+        work = p.m * p.n * max(1, p.k) * prod(p.batch)
+        grid = _grid(p, tile, min(self.context.info.compute_units, work // _GRAIN + 1))
+        # Whole cache lines along k keep the panels aligned.
+        kb = _balanced(p.k, _DEPTH_BYTES // self.dtype.itemsize, 16)
+        mb = _balanced(-(-p.m // grid[1]), _BLOCK_A, tile.rows)
+        nb = _balanced(-(-p.n // grid[0]), _BLOCK_B, tile.cols)
+        scratch = kb * (mb + nb)
+        encoded = _encode(p, (mb, nb, kb), scratch)
+        return _Plan(self._kernel("long"), encoded, grid, (1, 1, 1), scratch * prod(grid))
+
+    def _plan_simt(self, p: _Product) -> _Plan:
+        group, step = self._group()
+        tiles = -(-p.m // (4 * group)) * -(-p.n // (4 * group))
+        size = (tiles * group, min(prod(p.batch), _GROUPS_LIMIT) * group)
+        reach = (4 * group + step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
+        kernel = self._kernel("int" if reach <= _INT32 else "long")
+        return _Plan(kernel, _encode(p, (1, 1, 1), 0), size, (group, group))
+
+    def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout) -> _Plan:
+        if o.size == 0:
+            return _Plan()
+        p = self._product(a, b, c, o)
+        is_vector = not p.batch and 1 in (p.m, p.n)
+        return _Plan(vector=p) if is_vector else self._make(p)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
+        """Enqueue the product; the output may have any strides."""
+        (out,) = outputs
+        c, alpha, a, b, beta = self._split(inputs)
+        la, lb, lo = a.layout, b.layout, out.layout
+        lc, c_at, addend = (None, 0, None) if c is None else (c.layout, c.layout.offset, c.buffer)
+        key = (la[:2], lb[:2], lo[1], lc and lc[:2])
+        plan = self._plans.get(key) or self._plans.remember(key, self._plan(la, lb, lc, lo))
+        if plan.vector is not None:
+            self._launch_vector(plan.vector, out, inputs)
+            return
+        alpha, alpha_at, alpha_buffer = self._scalar(alpha)
+        beta, beta_at, beta_buffer = self._scalar(beta)
+        call = self._call.pack(la.offset, lb.offset, c_at, lo.offset, alpha_at, beta_at, alpha, beta)
+        scalars = self._scalars((alpha_buffer, beta_buffer))
+        buffers = (a.buffer, b.buffer, addend, out.buffer, self._workspace(plan.scratch), *scalars)
+        if plan.kernel is not None:
+            for encoded in plan.encoded:
+                plan.kernel.launch(
+                    self.context.queue, plan.global_size, plan.local_size, encoded, call, *buffers
+                )
+
+    @cached_property
+    def _gemv(self) -> Gemv:
+        return Gemv(
+            self.context, self.dtype, has_y=self.has_c, has_alpha=self.has_alpha, schedule=self.schedule
+        )
+
+    def _launch_vector(self, p: _Product, out: GpuArray, inputs: Sequence[Scalar]) -> None:
+        """Multiply one operand, a vector, by the other: A by a column, or the transpose of B by a row."""
+        c, alpha, a, b, beta = self._split(inputs)
+        axis = 0 if p.n == 1 else 1
+        matrix, vector = ((a, p.a), (b, p.b)) if axis == 0 else ((b, p.b[::-1]), (a, p.a[::-1]))
+        count = p.m if axis == 0 else p.n
+        product = (_view(matrix[0], (count, p.k), matrix[1]), _view(vector[0], (p.k,), vector[1][:1]))
+        scaled = (alpha, *product) if self.has_alpha else product
+        full = scaled if c is None else (_view(c, (count,), p.c[axis : axis + 1]), *scaled, beta)
+        self._gemv.launch((_view(out, (count,), p.o[axis : axis + 1]),), full)
+
+
+def _view(array: GpuArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> GpuArray:
+    return array.view(Layout(shape, strides, array.layout.offset))
+
+
+class BatchedGemm(Gemm):
+    """``A @ B`` over the last two dimensions; the leading ones broadcast as in `numpy.matmul`.
+
+    Parameters
+    ----------
+    context, dtype, has_c, has_alpha, schedule
+        As of `Gemm`.
+    """
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the products.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        c, _, a, b, _ = self._split(inputs)
+        if a.ndim < 2 or b.ndim < 2:
+            raise ValueError(
+                f"A and B need two dimensions or more; A has shape {a.shape}, B has shape {b.shape}"
+            )
+        _check_product(a, b)
+        try:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except ValueError as error:
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, B has shape {b.shape}") from error
+        return (_with_addend(c, a, b, (*batch, a.shape[-2], b.shape[-1])),)
+
+
+def _with_addend(c: Layout | None, a: Layout, b: Layout, shape: tuple[int, ...]) -> Layout:
+    """Layout of the sum of C and a product of this shape, which both broadcast."""
+    if c is None:
+        return Layout.contiguous(shape)
+    try:
+        whole = np.broadcast_shapes(shape, c.shape)
+    except ValueError:
+        whole = ()
+    if len(whole) != len(shape):
+        shapes = f"A has shape {a.shape}, B has shape {b.shape}, C has shape {c.shape}"
+        raise ValueError(f"Shape mismatch: {shapes}")
+    return Layout.contiguous(whole)

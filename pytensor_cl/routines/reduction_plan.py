@@ -1,0 +1,274 @@
+"""Normal form of a reduction, the kernel that suits it, and how its work is shared out: arithmetic only.
+
+Dimensions are first put in order and merged, so that few patterns remain: kept rows with a contiguous reduced
+run, reduced rows with contiguous kept columns, and either of them with any step. Where there are few outputs
+and much to reduce, the range is split into chunks whose results a second pass reduces.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import gcd, inf, prod
+from typing import NamedTuple
+
+from pytensor_cl.runtime.layout import collapse, contiguous_strides
+
+__all__ = [
+    "Problem",
+    "Split",
+    "Variant",
+    "in_two_passes",
+    "normal_form",
+    "power_of_two",
+    "split_cpu",
+    "split_simt",
+    "variant_of",
+]
+
+STRIP = 64  # vectors across a strip of columns: it spans whole pages, its sums fit the first-level cache
+MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
+SMALL = 1 << 15  # elements that one work-item reduces sooner than several start
+MIN_TASK = 1 << 14  # elements of a chunk below which splitting costs more than it gives
+LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
+COALESCED = 32  # neighbouring work-items that should read neighbouring elements
+GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
+MIN_THREAD = 16  # elements that a work-item should reduce before it meets the others
+# Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
+EXACT_CHUNK = {"rows": 1 << 17, "columns": 1 << 13}
+
+
+class Problem(NamedTuple):
+    """A reduction in normal form: few dimensions, from the innermost outwards, walked upwards in the input.
+
+    Attributes
+    ----------
+    kept
+        Length, step in the input and step in the output of each kept dimension.
+    reduced
+        Length and step in the input of each reduced dimension.
+    in_shift, out_shift
+        Where the walk begins, counted from the first element.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    in_shift: int
+    out_shift: int
+
+    @property
+    def outputs(self) -> int:
+        """Number of results."""
+        return prod(n for n, *_ in self.kept)
+
+    @property
+    def total(self) -> int:
+        """Number of elements that go into a result."""
+        return prod(n for n, _ in self.reduced)
+
+    @property
+    def run(self) -> tuple[int, ...]:
+        """Length and step of the innermost reduced dimension."""
+        return self.reduced[0] if self.reduced else (1, 1)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Length and step of the innermost kept dimension."""
+        return self.kept[0][:2] if self.kept else (1, 1)
+
+
+def _walk(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
+    """Order and merge dimensions (length, step in each operand); return them and the shifts of the operands.
+
+    The order in which elements are visited is free. They are walked upwards in the first operand, the largest
+    step outermost; step zero, which repeats what was read, counts as the largest.
+    """
+    dims = list(dims)
+    shifts = [sum((n - 1) * steps[k] for n, *steps in dims if steps[0] < 0) for k in range(operands)]
+    upward = [(n, *(-s for s in steps)) if steps[0] < 0 else (n, *steps) for n, *steps in dims]
+    upward.sort(key=lambda d: (d[1] or inf, *map(abs, d[2:])), reverse=True)
+    sizes, merged = collapse([d[0] for d in upward], [[d[k + 1] for d in upward] for k in range(operands)])
+    return tuple(zip(sizes, *merged, strict=True))[::-1], shifts
+
+
+def normal_form(
+    shape: Sequence[int], in_strides: Sequence[int], out_strides: Sequence[int], axes: Collection[int]
+) -> Problem:
+    """Put a reduction in normal form.
+
+    Parameters
+    ----------
+    shape, in_strides
+        The input's, strides in elements.
+    out_strides
+        The output's, one for each axis that is kept.
+    axes
+        Those that are reduced.
+    """
+    dims = list(zip(shape, in_strides, strict=True))
+    left = [dim for axis, dim in enumerate(dims) if axis not in axes]
+    kept, (in_shift, out_shift) = _walk(((*dim, out) for dim, out in zip(left, out_strides, strict=True)), 2)
+    gone = [dim for axis, dim in enumerate(dims) if axis in axes]
+    if any(n == 0 for n, _ in gone):  # nothing is read
+        return Problem(kept, ((0, 1),), 0, out_shift)
+    reduced, (reduced_shift,) = _walk(gone, 1)
+    return Problem(kept, reduced, in_shift + reduced_shift, out_shift)
+
+
+def in_two_passes(problem: Problem, chunks: int) -> tuple[Problem, Problem]:
+    """Divide a reduction: the first part leaves a row of outputs per chunk, the second reduces the rows."""
+    outputs = problem.outputs
+    steps = contiguous_strides([n for n, *_ in problem.kept][::-1])[::-1]
+    pairs = list(zip(problem.kept, steps, strict=True))
+    first = problem._replace(kept=tuple((n, own, row) for (n, own, _), row in pairs), out_shift=0)
+    kept, _ = _walk(((n, row, out) for (n, _, out), row in pairs), 2)
+    return first, Problem(kept, ((chunks, outputs),), 0, problem.out_shift)
+
+
+class Variant(NamedTuple):
+    """Which kernel runs.
+
+    Attributes
+    ----------
+    pattern
+        ``"rows"``: along the reduced run; ``"columns"``: across kept columns.
+    unit
+        Whether vectors are contiguous, or gathered.
+    """
+
+    pattern: str
+    unit: bool
+
+
+def _has_contiguous_rows(problem: Problem) -> bool:
+    length, step = problem.run
+    return (step == 1 or length == 1) and (length >= MIN_ROW or length >= problem.columns[0])
+
+
+def _has_contiguous_columns(problem: Problem) -> bool:
+    length, step = problem.columns
+    return step == 1 and length > 1
+
+
+def _has_closer_rows(problem: Problem) -> bool:
+    (length, step), (columns, column_step) = problem.run, problem.columns
+    return columns < MIN_ROW or (length >= MIN_ROW and step <= column_step)
+
+
+def _is_anything(_problem: Problem) -> bool:
+    return True
+
+
+# The first condition that holds decides.
+_VARIANTS: tuple[tuple[Callable[[Problem], bool], Variant], ...] = (
+    (_has_contiguous_rows, Variant("rows", unit=True)),
+    (_has_contiguous_columns, Variant("columns", unit=True)),
+    (_has_closer_rows, Variant("rows", unit=False)),
+    (_is_anything, Variant("columns", unit=False)),
+)
+
+
+def variant_of(problem: Problem) -> Variant:
+    """Return the kernel that suits a problem."""
+    return next(variant for holds, variant in _VARIANTS if holds(problem))
+
+
+class Split(NamedTuple):
+    """How the work is shared out.
+
+    Attributes
+    ----------
+    chunk, chunks
+        Length and number of the chunks of the reduced range; where there are several, a second pass follows.
+    global_size, local_size
+        The NDRange.
+    blocks, tiles
+        On schedule cpu: tasks of a chunk, and strips across the innermost kept dimension.
+    threads, thread_step, slot_step
+        On schedule simt: work-items that share an output, and how far apart in their group are two of them,
+        and two that have the same part in neighbouring outputs.
+    """
+
+    chunk: int
+    chunks: int
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    blocks: int = 0
+    tiles: int = 1
+    threads: int = 1
+    thread_step: int = 1
+    slot_step: int = 1
+
+
+def power_of_two(n: int) -> int:
+    """Return the largest power of two that is not above `n`."""
+    return 1 << (max(n, 1).bit_length() - 1)
+
+
+def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
+    """Length and number of about `wanted` chunks; the length keeps aligned vectors aligned."""
+    if wanted <= 1:
+        return max(total, 1), 1
+    length = -(-total // (64 * wanted)) * 64
+    return length, -(-total // length)
+
+
+def _is_interleaved(problem: Problem) -> bool:
+    """Tell whether runs of different outputs alternate in memory: a chunk per run then reads it in order.
+
+    In sums over all axes but one in the middle (as of a batch norm) this is up to twice as fast, because the
+    hardware prefetches.
+    """
+    length, step = problem.run
+    between = problem.columns[1] if problem.kept else 0
+    return (
+        step == 1 and len(problem.reduced) > 1 and length in LONG_RUN and problem.reduced[1][1] > between > 0
+    )
+
+
+def split_cpu(problem: Problem, units: int, lanes: int, *, may_split: bool, is_rounded: bool) -> Split:
+    """Share out the work to a few work-items, each with a run of tasks.
+
+    Parameters
+    ----------
+    problem
+        What to reduce.
+    units
+        Compute units of the device.
+    lanes
+        Elements of a vector.
+    may_split
+        Whether there may be chunks.
+    is_rounded
+        Whether long chains of operations lose digits.
+    """
+    outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
+    pattern = variant_of(problem).pattern
+    tiles = -(-columns // (STRIP * lanes)) if pattern == "columns" else 1
+    blocks = outputs // columns * tiles if pattern == "columns" else outputs
+    workers = 4 * units if outputs * total >= SMALL else 1
+    chunks = 1
+    if may_split and blocks < 4 * workers:
+        chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * MIN_TASK))
+    if may_split and is_rounded:
+        chunks = max(chunks, -(-total // EXACT_CHUNK[pattern]))
+    chunk, chunks = _chunks_of(total, chunks)
+    if may_split and workers > 1 and _is_interleaved(problem):
+        chunk, chunks = problem.run[0], total // problem.run[0]
+    return Split(chunk, chunks, (min(workers, blocks * chunks),), (1,), blocks, tiles)
+
+
+def split_simt(problem: Problem, units: int, group: int, *, may_split: bool) -> Split:
+    """Share out the work to many work-groups of `group` work-items."""
+    outputs, total = problem.outputs, problem.total
+    is_along = variant_of(problem).pattern == "rows"
+    wanted = GROUPS_PER_UNIT * units
+    across = 1 if is_along else min(power_of_two(outputs), COALESCED, group)
+    if not is_along and outputs >= wanted * group:  # enough to do without sharing
+        across = group
+    threads = min(group // across, power_of_two(total))
+    slots = group // threads
+    groups = -(-outputs // slots)
+    chunks = 1
+    if may_split and groups < wanted:
+        chunks = min(wanted // groups, total // (MIN_THREAD * threads))
+    chunk, chunks = _chunks_of(total, chunks)
+    steps = (1, threads) if is_along else (slots, 1)
+    return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads, *steps)

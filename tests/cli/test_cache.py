@@ -1,0 +1,51 @@
+"""``cache``: only what the owners of a cache wrote is counted and removed."""
+
+import json
+
+import pytest
+
+from pytensor_cl.cli import main
+
+KEY = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """A user's cache folder with entries, and things that are no entries."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "my files"))
+    kernels = tmp_path / "pyopencl" / "pyopencl-compiler-cache-v2-py3" / KEY
+    pocl = tmp_path / "my files" / "AB" / "CDEF"
+    for folder in (kernels, pocl):
+        folder.mkdir(parents=True)
+        (folder / "binary").write_bytes(b"x" * 1000)
+    (tmp_path / "my files" / "tempfile_x").write_bytes(b"x" * 10)
+    (tmp_path / "my files" / "thesis.txt").write_text("years of work")
+    return tmp_path
+
+
+def report(capsys):
+    return {cache["owner"]: cache for cache in json.loads(capsys.readouterr().out)}
+
+
+def test_info(folders, capsys):
+    assert main(["cache", "--json"]) == 0
+    found = report(capsys)
+    assert (found["pyopencl"]["entries"], found["pyopencl"]["bytes"]) == (1, 1000)
+    assert (found["PoCL"]["entries"], found["PoCL"]["bytes"]) == (2, 1010)
+    assert found["PoCL"]["writable"]
+
+
+def test_clear_removes_entries_and_nothing_else(folders, capsys):
+    assert main(["cache", "clear"]) == 0
+    assert "removed" in capsys.readouterr().out
+    assert main(["cache", "info", "--json"]) == 0
+    assert all(cache["entries"] == 0 for cache in report(capsys).values())
+    assert (folders / "my files" / "thesis.txt").read_text() == "years of work"
+
+
+def test_folders_that_do_not_exist_are_empty(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
+    assert main(["cache", "--json"]) == 0
+    assert all(cache["bytes"] == 0 and cache["writable"] for cache in report(capsys).values())

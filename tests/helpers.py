@@ -1,0 +1,110 @@
+"""What tests of compiled functions share."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytensor
+import pytest
+
+import pytensor_cl
+from pytensor_cl.runtime.context import defined_contexts, get_context
+from pytensor_cl.runtime.queue import Queue
+
+ROOT = Path(pytensor_cl.__file__).parents[1]
+
+
+def opencl(inputs, outputs, **options):
+    """Compile a function of mode OPENCL."""
+    return pytensor.function(inputs, outputs, mode="OPENCL", **options)
+
+
+def device_ops(f):
+    """The device Ops of a function, in the order of execution."""
+    return [node.op for node in pytensor_cl.explain(f).device_nodes]
+
+
+def host_ops(f):
+    """The Ops of a function that run on the host."""
+    return [node.op for node in pytensor_cl.explain(f).host_nodes]
+
+
+def assert_on_device(f, *kinds):
+    """Each class of device Op occurs in the function."""
+    found = {type(op) for op in device_ops(f)}
+    assert set(kinds) <= found, f"{[k.__name__ for k in kinds]} expected; there are {[c.__name__ for c in found]}"
+
+
+def assert_all_on_device(f, *kinds):
+    """Nothing runs on the host, and each class of device Op occurs."""
+    assert host_ops(f) == []
+    assert_on_device(f, *kinds)
+
+
+def assert_close(got, expected, rtol=2e-5):
+    """Same dtype, shape and values to rounding; `expected` has the dtype that PyTensor gives."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=1e-30))
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def another_context(context):
+    """A context on another driver than `context`."""
+    others = [name for name in defined_contexts() if name != context.name]
+    if not others:
+        pytest.skip("needs two OpenCL drivers")
+    return get_context(others[0])
+
+
+class Traffic:
+    """Counts uploads and downloads."""
+
+    def __init__(self):
+        self.up = self.down = 0
+
+    def reset(self):
+        self.up = self.down = 0
+
+    @property
+    def both(self):
+        return self.up, self.down
+
+
+@contextmanager
+def counted_traffic():
+    """Count what crosses between host and devices inside the block."""
+    traffic = Traffic()
+    with pytest.MonkeyPatch.context() as patch:
+        write, read = Queue.write, Queue.read
+
+        def counted_write(self, *args, **kwargs):
+            traffic.up += 1
+            return write(self, *args, **kwargs)
+
+        def counted_read(self, *args, **kwargs):
+            traffic.down += 1
+            return read(self, *args, **kwargs)
+
+        patch.setattr(Queue, "write", counted_write)
+        patch.setattr(Queue, "read", counted_read)
+        yield traffic
+
+
+def run_script(script, flags="", **variables):
+    """Run a script in an interpreter of its own; return what it stored in ``seen``, and its stderr."""
+    script = "import json\nseen = {}\n" + textwrap.dedent(script) + "\nprint('seen', json.dumps(seen))\n"
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTENSOR_FLAGS": flags, **variables}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.rpartition("seen ")[2]), done.stderr

@@ -1,0 +1,255 @@
+"""Matrix products against NumPy, on every driver, with both schedules."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines import gemm as module
+from pytensor_cl.routines.gemm import BatchedGemm, Gemm, Tile
+from pytensor_cl.runtime.layout import Layout
+
+FLOATS = ("float32", "float64")
+SIZES = [
+    (0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (2, 1, 3), (12, 16, 32), (11, 15, 31), (13, 17, 33), (24, 7, 64),
+    (5, 300, 3), (97, 101, 103), (64, 64, 64), (65, 16, 130), (1, 40, 50), (50, 40, 1),
+]  # fmt: skip
+_cache = {}
+
+
+@pytest.fixture(params=["cpu", "simt"])
+def schedule(request):
+    return request.param
+
+
+@pytest.fixture
+def make(context, schedule):
+    """Build a routine, once in the whole session."""
+
+    def get(kind, dtype, **flags):
+        key = (context.name, schedule, kind, str(dtype), *sorted(flags.items()))
+        if key not in _cache:
+            _cache[key] = kind(context, dtype, schedule=schedule, **flags)
+        return _cache[key]
+
+    return get
+
+
+def draw(rng, dtype, *shape):
+    if np.dtype(dtype).kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def scatter(context, x):
+    """Put `x` into every second row and third column of a larger array; a wrong address finds the filler."""
+    filler = np.nan if x.dtype.kind == "f" else 77
+    big = np.full((2 * x.shape[0] + 1, 3 * x.shape[1] + 2), filler, x.dtype)
+    big[1::2, 2::3][: x.shape[0], : x.shape[1]] = x
+    return context.from_host(big)[1 : 2 * x.shape[0] : 2, 2 : 3 * x.shape[1] + 1 : 3]
+
+
+PLACEMENTS = {
+    "rows": lambda context, x: context.from_host(x),
+    "columns": lambda context, x: context.from_host(x.T).T,
+    "reversed": lambda context, x: context.from_host(x[::-1, ::-1])[::-1, ::-1],
+    "reversed columns": lambda context, x: context.from_host(x.T[::-1])[::-1].T,
+    "scattered": scatter,
+}
+
+
+def check(got, alpha, a, b, beta=0, c=None):
+    """Compare with NumPy, in float64, to within the rounding of the sums."""
+    wide = [np.asarray(x, "float64") for x in (alpha, a, b)]
+    expected = wide[0] * (wide[1] @ wide[2])
+    bound = abs(wide[0]) * (abs(wide[1]) @ abs(wide[2]))
+    if c is not None:
+        expected, bound = expected + beta * c.astype("float64"), bound + abs(beta * c)
+    got = np.asarray(got)
+    assert got.shape == expected.shape
+    assert np.all(abs(got - expected) <= (a.shape[-1] + 8) * np.finfo(got.dtype).eps * bound)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sizes(context, make, rng, dtype):
+    for m, k, n in SIZES:
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        (got,) = make(Gemm, dtype)(context.from_host(a), context.from_host(b))
+        assert got.dtype == dtype
+        check(got, 1, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_strides(context, make, rng, dtype):
+    a, b = draw(rng, dtype, 29, 35), draw(rng, dtype, 35, 70)
+    for place_a in PLACEMENTS.values():
+        for place_b in PLACEMENTS.values():
+            check(make(Gemm, dtype)(place_a(context, a), place_b(context, b))[0], 1, a, b)
+
+
+def test_zero_strides(context, make, rng):
+    row, column = draw(rng, "float32", 1, 20), draw(rng, "float32", 20, 1)
+    a, b = context.from_host(row), context.from_host(column)
+    a, b = a.view(a.layout.broadcast_to((15, 20))), b.view(b.layout.broadcast_to((20, 40)))
+    check(make(Gemm, "float32")(a, b)[0], 1, np.tile(row, (15, 1)), np.tile(column, 40))
+
+
+@pytest.mark.parametrize("shape", [(14, 20, 35), (20, 30, 1), (1, 30, 20), (7, 0, 5)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_alpha_and_beta_are_read_on_the_host_or_the_device(context, make, rng, dtype, shape):
+    m, k, n = shape
+    c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+    host = [np.dtype(dtype).type(v) for v in (0.7, -1.3)]
+    pair = context.from_host(np.array([9, *host], dtype))
+    device = [pair[1], pair[2]]
+    operands = [PLACEMENTS["scattered"](context, x) for x in (c, a, b)]
+    for alpha in (host[0], device[0]):
+        check(make(Gemm, dtype, has_alpha=True)(alpha, *operands[1:])[0], host[0], a, b)
+        for beta in (host[1], device[1]):
+            (got,) = make(Gemm, dtype, has_c=True)(operands[0], alpha, *operands[1:], beta)
+            check(got, host[0], a, b, host[1], c)
+
+
+@pytest.mark.parametrize("shape", [(14, 20, 35), (20, 30, 1)])
+def test_beta_zero_ignores_nan_in_c(context, make, rng, shape):
+    m, k, n = shape
+    a, b = draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+    c = context.from_host(np.full((m, n), np.nan, "float32"))
+    for beta in (np.float32(0), context.from_host(np.zeros((), "float32"))):
+        gemm = make(Gemm, "float32", has_c=True)
+        check(gemm(c, np.float32(2), context.from_host(a), context.from_host(b), beta)[0], 2, a, b)
+
+
+@pytest.mark.parametrize("shapes", [((33,), 14), ((1, 33), 14), ((14, 1), 14), ((), 14), ((14, 33), 1)])
+def test_c_and_the_product_broadcast(context, make, rng, shapes):
+    shape, m = shapes
+    c, a, b = draw(rng, "float32", *shape), draw(rng, "float32", m, 9), draw(rng, "float32", 9, 33)
+    one = np.float32(1)
+    (got,) = make(Gemm, "float32", has_c=True)(
+        *map(context.from_host, (c,)), one, *map(context.from_host, (a, b)), one
+    )
+    rows = got.shape[0]
+    check(got, 1, np.broadcast_to(a, (rows, 9)), b, 1, np.broadcast_to(c, (rows, 33)))
+
+
+@pytest.mark.parametrize("place", PLACEMENTS)
+@pytest.mark.parametrize("n", [40, 1])
+def test_output_strides(context, make, rng, place, n):
+    a, b = draw(rng, "float32", 30, 20), draw(rng, "float32", 20, n)
+    out = PLACEMENTS[place](context, np.full((30, n), 5, "float32"))
+    around = out.view(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
+    before = np.asarray(around).copy()
+    make(Gemm, "float32").launch((out,), (context.from_host(a), context.from_host(b)))
+    check(out, 1, a, b)
+    make(Gemm, "float32").launch((out,), (context.from_host(np.full_like(a, 0)), context.from_host(b)))
+    after = np.asarray(around)
+    np.testing.assert_array_equal(after[before != 5], before[before != 5])
+
+
+def test_output_may_be_c(context, make, rng):
+    c, a, b = draw(rng, "float64", 30, 70), draw(rng, "float64", 30, 300), draw(rng, "float64", 300, 70)
+    out = context.from_host(c)
+    inputs = (out, np.float64(0.5), context.from_host(a), context.from_host(b), np.float64(2))
+    make(Gemm, "float64", has_c=True).launch((out,), inputs)
+    check(out, 0.5, a, b, 2, c)
+
+
+def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK_A", 24)
+    monkeypatch.setattr(module, "_BLOCK_B", 64)
+    monkeypatch.setattr(module, "_DEPTH_BYTES", 128)
+    routine = Gemm(context, "float32", has_c=True, schedule=schedule)
+    c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
+    inputs = (context.from_host(c), np.float32(2), context.from_host(a), context.from_host(b), np.float32(3))
+    for grid in ((1, 1, 1), (2, 3, 1), (7, 20, 2)):
+        monkeypatch.setattr(module, "_grid", lambda *_, grid=grid: grid)
+        routine._plans = type(routine._plans)()
+        check(routine(*inputs)[0], 2, a, b, 3, c)
+
+
+def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
+    a, b = draw(rng, "float32", 4, 9, 9), draw(rng, "float32", 9, 9)
+    gemm = make(Gemm, "float32")
+    device, right = context.from_host(a), context.from_host(b)
+    gemm(device[0], right)
+    plans = len(gemm._plans)
+    for i in range(4):
+        check(gemm(device[i], right)[0], 1, a[i], b)
+    assert len(gemm._plans) == plans
+
+
+BATCHES = [
+    ((3, 4, 5), (3, 5, 6)), ((3, 4, 5), (5, 6)), ((4, 5), (3, 5, 6)), ((2, 1, 4, 5), (3, 5, 6)), ((0, 4, 5), (5, 6)),
+    ((7, 1, 5), (7, 5, 6)), ((7, 1, 5), (5, 6)), ((7, 4, 5), (7, 5, 1)), ((2, 3, 4, 5), (2, 3, 5, 33)), ((4, 5), (5, 6)),
+    ((2, 1, 2, 1, 2, 1, 4, 5), (3, 1, 3, 1, 2, 5, 6)), ((50, 3, 3), (50, 3, 3)), ((3, 4, 0), (3, 0, 6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_batches_broadcast(context, make, rng, dtype):
+    for left, right in BATCHES:
+        a, b = draw(rng, dtype, *left), draw(rng, dtype, *right)
+        check(make(BatchedGemm, dtype)(context.from_host(a), context.from_host(b))[0], 1, a, b)
+
+
+def test_batches_have_any_strides(context, make, rng):
+    a, b = draw(rng, "float32", 5, 4, 6), draw(rng, "float32", 6, 3, 5)
+    left, right = context.from_host(a)[::-2, :, ::-1], context.from_host(b)
+    right = right.view(right.layout.transpose((2, 0, 1)))[::2]
+    check(make(BatchedGemm, "float32")(left, right)[0], 1, a[::-2, :, ::-1], b.transpose(2, 0, 1)[::2])
+
+
+def test_rows_of_many_matrices_become_one_product():
+    a, b, o = Layout.contiguous((8, 9, 4, 5)), Layout.contiguous((5, 6)), Layout.contiguous((8, 9, 4, 6))
+    merged = module.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
+    assert (merged.m, merged.n, merged.k, merged.batch) == (288, 6, 5, ())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
+def test_integers_wrap(context, make, rng, dtype):
+    for m, k, n in ((13, 21, 37), (20, 64, 1), (3, 0, 4)):
+        a, b, c = draw(rng, dtype, m, k), draw(rng, dtype, k, n), draw(rng, dtype, m, n)
+        alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(7)
+        with np.errstate(over="ignore"):
+            expected = alpha * (a @ b) + beta * c
+        inputs = [PLACEMENTS["columns"](context, x) for x in (c, a, b)]
+        (got,) = make(Gemm, dtype, has_c=True)(inputs[0], alpha, *inputs[1:], beta)
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_shape_mismatch_names_the_shapes(context, make):
+    a, b = (context.from_host(np.zeros(s, "float32")) for s in ((3, 4), (5, 6)))
+    with pytest.raises(ValueError, match=r"Shape mismatch: A has shape \(3, 4\), B has shape \(5, 6\)"):
+        make(Gemm, "float32")(a, b)
+    with pytest.raises(ValueError, match=r"B has shape \(2, 4, 6\)"):
+        make(BatchedGemm, "float32")(
+            *(context.from_host(np.zeros(s, "float32")) for s in ((3, 3, 4), (2, 4, 6)))
+        )
+    scalar = a.layout.subscript((0, 0))
+    with pytest.raises(ValueError, match=r"C has shape \(3, 7\)"):
+        make(Gemm, "float32", has_c=True).layout(
+            Layout.contiguous((3, 7)), scalar, a.layout, b[:4].layout, scalar
+        )
+
+
+def test_bool_is_not_supported(context):
+    with pytest.raises(UnsupportedDtype):
+        Gemm(context, "bool")
+
+
+def test_float32_kernels_do_not_mention_double(context, make):
+    for flags in ({}, {"has_alpha": True}, {"has_c": True}):
+        assert all(
+            "double" not in s.source + "".join(s.preambles) for s in make(Gemm, "float32", **flags).sources()
+        )
+
+
+@pytest.mark.parametrize("items", [1, 2, 3, 8, 64])
+def test_grid_covers_the_work_items_and_no_more(items):
+    strides = (1, 1)
+    for m, n, batch in ((1000, 1000, ()), (5, 5000, ()), (5000, 5, ()), (5, 5, (3,)), (100, 100, (40, 2))):
+        product = module._Product(m, n, 10, batch, strides, strides, strides, strides)
+        x, y, z = module._grid(product, Tile(12, 2, 16), items)
+        assert 1 <= x <= -(-n // 32)
+        assert 1 <= y <= -(-m // 12)
+        assert z == min(items, int(np.prod(batch, dtype=int)))

@@ -1,0 +1,303 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.reduction import OPERATIONS, Reduction
+from pytensor_cl.runtime.layout import Layout
+
+UFUNCS = {
+    "add": np.add,
+    "mul": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+REAL = ("float32", "float64")
+INTEGERS = ("bool", "int8", "uint8", "int32", "int64")
+COMBINATIONS = [
+    (operation, dtype)
+    for operation, dtype in itertools.product(OPERATIONS, INTEGERS + REAL)
+    if dtype not in REAL or OPERATIONS[operation].real
+]
+# Kernels of the pattern columns take longest to build.
+FEWER = [pair for pair in COMBINATIONS if pair[0] == "add" or pair[1] in ("int64", "float32")]
+# What PyTensor accumulates in.
+ACCUMULATORS = {"bool": "int64", "int8": "int64", "uint8": "uint64", "int32": "int64", "float32": "float64"}
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.T,
+    "reversed": lambda x: x[::-1, :, ::-1],
+    "sliced": lambda x: x[1:, :, ::2],
+    "column of one": lambda x: x[:, 0:1],
+    "last sliced": lambda x: x[..., 1:],
+}
+
+
+def subsets(ndim):
+    return [axes for n in range(ndim + 1) for axes in itertools.combinations(range(ndim), n)]
+
+
+AXES = subsets(3)
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    return request.param
+
+
+def accumulator(operation, dtype):
+    wide = operation in ("add", "mul")
+    return ACCUMULATORS.get(dtype, dtype) if wide else dtype
+
+
+def values(rng, shape, dtype):
+    if dtype in REAL:
+        return rng.uniform(0.5, 1.5, shape).astype(dtype)
+    if dtype == "bool":
+        return rng.random(shape) < 0.7
+    return rng.integers(1 if dtype == "uint8" else -3, 4, shape).astype(dtype)
+
+
+def expected(operation, host, acc_dtype, axes):
+    return UFUNCS[operation].reduce(host, axis=axes, dtype=acc_dtype)
+
+
+def close(got, want):
+    assert got.shape == want.shape
+    tolerance = {"float32": 2e-6, "float64": 1e-13}.get(str(got.dtype), 0)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("axes, combinations", [((1,), COMBINATIONS), ((0,), FEWER)], ids=["rows", "columns"])
+def test_every_operation_on_every_dtype(context, rng, schedule, axes, combinations):
+    routines = {
+        (operation, dtype): Reduction(
+            context, operation, dtype, accumulator(operation, dtype), dtype, 2, axes, schedule=schedule
+        )
+        for operation, dtype in combinations
+    }
+    context.build(routine.sources()[0] for routine in routines.values())
+    for (operation, dtype), routine in routines.items():
+        host = values(rng, (37, 41), dtype)
+        (got,) = routine(context.from_host(host))
+        with np.errstate(over="ignore"):
+            want = expected(operation, host, accumulator(operation, dtype), axes).astype(dtype)
+        close(got.to_host(), want)
+
+
+@pytest.mark.parametrize("operation, dtype", [("add", "float32"), ("maximum", "int64")])
+def test_axes_and_layouts(context, rng, schedule, operation, dtype):
+    acc_dtype = accumulator(operation, dtype)
+    for axes in AXES:
+        routine = Reduction(context, operation, dtype, acc_dtype, acc_dtype, 3, axes, schedule=schedule)
+        for shape in [(5, 3, 70), (2, 33, 19), (1, 1, 1), (4, 1, 3)]:
+            host = values(rng, shape, dtype)
+            device = context.from_host(host)
+            for layout in LAYOUTS.values():
+                want = expected(operation, layout(host), acc_dtype, axes) if layout(host).size else None
+                if want is not None:
+                    close(routine(layout(device))[0].to_host(), want)
+
+
+def test_broadcast_input(context, rng, schedule):
+    host = values(rng, (6, 1, 40), "float32")
+    wide = np.broadcast_to(host, (6, 5, 40))
+    device = context.from_host(host)
+    device = device.view(device.layout.broadcast_to(wide.shape))
+    for axes in AXES:
+        routine = Reduction(context, "add", "float32", "float64", "float32", 3, axes, schedule=schedule)
+        close(routine(device)[0].to_host(), expected("add", wide, "float64", axes).astype("float32"))
+
+
+@pytest.mark.parametrize(
+    "shape, axes",
+    [
+        ((300_001,), (0,)),
+        ((3, 100_003), (1,)),
+        ((100_003, 3), (0,)),
+        ((3, 30_001, 40), (1,)),
+        ((37, 3, 5_001), (0, 2)),
+        ((2, 5, 70_001), (0, 2)),
+    ],
+)
+def test_two_passes(context, rng, schedule, shape, axes):
+    host = values(rng, shape, "float32")
+    device = context.from_host(host)
+    for view in (lambda x: x, lambda x: x[::-1], lambda x: x[..., 1::2], lambda x: x[..., ::-2]):
+        want = expected("add", view(host), "float64", axes)
+        routine = Reduction(
+            context, "add", "float32", "float64", "float64", len(shape), axes, schedule=schedule
+        )
+        (got,) = routine(view(device))
+        (plan,) = routine._plans._plans.values()
+        assert len(plan.steps) == 2 or view(host).size < 100_000
+        close(got.to_host(), want)
+        np.testing.assert_array_equal(routine(view(device))[0].to_host(), got.to_host())
+
+
+def test_alternating_runs(context, rng):
+    host = values(rng, (9, 70, 601), "float32")
+    routine = Reduction(context, "add", "float32", "float64", "float64", 3, (0, 2), schedule="cpu")
+    device = context.from_host(host)
+    close(routine(device)[0].to_host(), expected("add", host, "float64", (0, 2)))
+    close(routine(device[:, ::2])[0].to_host(), expected("add", host[:, ::2], "float64", (0, 2)))
+    assert all(len(plan.steps) == 2 for plan in routine._plans._plans.values())
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (0, 0), (2, 0, 3)])
+def test_nothing_to_reduce(context, schedule, shape):
+    host = np.empty(shape, "float32")
+    device = context.from_host(host)
+    for axes in subsets(len(shape)):
+        for operation in ("add", "mul"):
+            routine = Reduction(
+                context, operation, "float32", "float64", "float32", len(shape), axes, schedule=schedule
+            )
+            close(routine(device)[0].to_host(), expected(operation, host, "float32", axes))
+        routine = Reduction(context, "maximum", "float32", "float32", "float32", len(shape), axes)
+        try:
+            want = np.maximum.reduce(host, axis=axes)
+        except ValueError as error:
+            with pytest.raises(ValueError) as caught:
+                routine.layout(device.layout)
+            assert str(caught.value) == str(error)
+        else:
+            assert routine.layout(device.layout)[0].shape == want.shape
+
+
+def test_nothing_is_and_identity(context, schedule):
+    routine = Reduction(context, "and", "int32", "int32", "int32", 2, (0,), schedule=schedule)
+    (got,) = routine(context.from_host(np.empty((0, 3), "int32")))
+    np.testing.assert_array_equal(got.to_host(), [-1, -1, -1])
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,)])
+@pytest.mark.parametrize("operation", ["maximum", "minimum"])
+def test_extrema_propagate_nan(context, rng, schedule, operation, axes):
+    routine = Reduction(context, operation, "float32", "float32", "float32", 2, axes, schedule=schedule)
+    host = rng.standard_normal((150, 150)).astype("float32")
+    host[rng.integers(0, 150, 40), rng.integers(0, 150, 40)] = np.nan
+    host[3], host[:, 4], host[7, 9] = np.inf, -np.inf, np.nan
+    np.testing.assert_array_equal(
+        routine(context.from_host(host))[0].to_host(), UFUNCS[operation].reduce(host, axis=axes)
+    )
+
+
+def test_sums_of_infinities(context, schedule):
+    inf, nan = np.inf, np.nan
+    host = np.array([[1, inf, 2], [inf, -inf, 1], [nan, 1, 2], [-inf, -inf, 1]], "float32")
+    for has_fp64 in (True, False):
+        routine = Reduction(
+            context, "add", "float32", "float64", "float32", 2, (1,), schedule=schedule, has_fp64=has_fp64
+        )
+        np.testing.assert_array_equal(routine(context.from_host(host))[0].to_host(), [inf, nan, nan, -inf])
+
+
+@pytest.mark.parametrize("shape, axes", [((1 << 22,), None), ((1 << 20, 4), (0,)), ((1 << 16, 64), (0,))])
+def test_long_float32_sum_is_accurate(context, rng, schedule, shape, axes):
+    host = rng.random(shape, dtype="float32")
+    routine = Reduction(context, "add", "float32", "float32", "float32", len(shape), axes, schedule=schedule)
+    want = host.sum(axis=axes, dtype="float64")
+    np.testing.assert_allclose(routine(context.from_host(host))[0].to_host(), want, rtol=3e-6)
+
+
+@pytest.mark.parametrize("shape, axes", [((1 << 20,), None), ((1 << 16, 20), (0,)), ((50, 3000), (1,))])
+def test_sum_without_double_precision_is_compensated(context, rng, schedule, shape, axes):
+    routine = Reduction(
+        context, "add", "float32", "float64", "float32", len(shape), axes, schedule=schedule, has_fp64=False
+    )
+    assert not any("double" in source.source for source in routine.sources())
+    host = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype("float32")
+    got = routine(context.from_host(host))[0].to_host()
+    want = host.sum(axis=axes, dtype="float64")
+    # Nothing but the rounding of the result, however much cancels.
+    bound = np.abs(host).sum(axis=axes, dtype="float64") * 1e-12 + np.abs(want) * 2.0**-24
+    assert np.all(np.abs(got - want) <= bound)
+
+
+def test_product_without_double_precision_is_compensated(context, rng, schedule):
+    routine = Reduction(
+        context, "mul", "float32", "float64", "float32", 2, (1,), schedule=schedule, has_fp64=False
+    )
+    host = rng.uniform(0.9, 1.1, (9, 4000)).astype("float32")
+    want = host.prod(axis=1, dtype="float64")
+    np.testing.assert_allclose(routine(context.from_host(host))[0].to_host(), want, rtol=2.0**-23)
+
+
+def test_storage_and_accumulator_differ(context, rng, schedule):
+    for in_dtype, acc_dtype, out_dtype in [
+        ("bool", "int64", "int64"),
+        ("int8", "int64", "float32"),
+        ("int32", "int32", "int64"),
+        ("float32", "float64", "float64"),
+        ("int32", "bool", "bool"),
+        ("float32", "float32", "bool"),
+    ]:
+        host = values(rng, (20, 70), in_dtype)
+        routine = Reduction(context, "add", in_dtype, acc_dtype, out_dtype, 2, (1,), schedule=schedule)
+        want = np.add.reduce(host.astype(acc_dtype), axis=1, dtype=acc_dtype).astype(out_dtype)
+        close(routine(context.from_host(host))[0].to_host(), want)
+
+
+def test_output_of_any_strides(context, rng, schedule):
+    host = values(rng, (20, 30, 40), "float32")
+    device = context.from_host(host)
+    for axes, shape in [((0,), (30, 40)), ((1,), (20, 40)), ((2,), (20, 30))]:
+        routine = Reduction(context, "add", "float32", "float64", "float32", 3, axes, schedule=schedule)
+        base = context.from_host(np.zeros((2 * shape[1], shape[0]), "float32"))
+        out = base.T[::-1, ::2]
+        routine.launch((out,), (device,))
+        close(out.to_host(), host.sum(axis=axes, dtype="float64").astype("float32"))
+        assert not base.to_host()[1::2].any()
+
+
+@pytest.mark.parametrize("group", [1, 2, 64])
+def test_work_group_sizes(context, rng, group):
+    host = values(rng, (33, 1030), "float32")
+    for axes in [(0,), (1,), (0, 1)]:
+        routine = Reduction(
+            context, "add", "float32", "float64", "float64", 2, axes, schedule="simt", group=group
+        )
+        close(routine(context.from_host(host))[0].to_host(), host.sum(axis=axes, dtype="float64"))
+
+
+def test_long_indices_on_simt(context, rng, monkeypatch):
+    monkeypatch.setattr(Reduction, "_index", lambda self, problem: "long")
+    host = values(rng, (3, 50, 60), "float32")
+    for axes in [(0, 2), (1,)]:
+        routine = Reduction(context, "add", "float32", "float64", "float64", 3, axes, schedule="simt")
+        (got,) = routine(context.from_host(host)[:, ::-1])
+        close(got.to_host(), host[:, ::-1].sum(axis=axes, dtype="float64"))
+
+
+def test_scalar_input(context, schedule):
+    routine = Reduction(context, "add", "float32", "float64", "float32", 0, schedule=schedule)
+    assert routine(np.float32(1.5))[0].to_host() == 1.5
+
+
+def test_contiguous_inputs_need_only_the_sources(context, rng, schedule):
+    for shape, axes in [((70_000,), (0,)), ((700, 900), (1,)), ((900, 700), (0,)), ((8, 90, 70), (1,))]:
+        dtypes = ("float32",) * 3
+        routine = Reduction(context, "mul", *dtypes, len(shape), axes, schedule=schedule)
+        names = {source.name for source in routine.sources()}
+        routine(context.from_host(np.ones(shape, "float32")))
+        stages = (routine._whole, routine._first, routine._second)
+        assert {k.handle.function_name for stage in stages for k in stage.kernels.values()} <= names
+
+
+def test_misuse(context):
+    with pytest.raises(np.exceptions.AxisError):
+        Reduction(context, "add", "float32", "float32", "float32", 2, (2,))
+    with pytest.raises(ValueError, match="repeated"):
+        Reduction(context, "add", "float32", "float32", "float32", 2, (0, -2))
+    with pytest.raises(UnsupportedDtype, match="bool and integers"):
+        Reduction(context, "and", "float32", "float32", "float32", 2)
+    with pytest.raises(UnsupportedDtype, match="double precision"):
+        Reduction(context, "add", "float64", "float64", "float64", 2, has_fp64=False)
+    with pytest.raises(ValueError, match="dimensions"):
+        Reduction(context, "add", "float32", "float32", "float32", 2).layout(Layout.contiguous((3,)))

@@ -1,0 +1,55 @@
+"""The examples in short form: they run, and both backends reach the same numbers."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+for package in ("sklearn", "matplotlib", "tqdm"):
+    pytest.importorskip(package, reason="the examples need pip install 'pytensor-cl[examples]'")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SHORT = {"logistic_regression": ["--steps", "30"], "mlp_digits": ["--epochs", "2"]}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run an example, return its exit code and its report."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+
+    def run(name, *words):
+        code = import_module(name).main(
+            [*words, "--out", str(tmp_path), "--json", str(tmp_path / "report.json")]
+        )
+        (figure,) = tmp_path.glob("*.png")
+        assert figure.read_bytes().startswith(b"\x89PNG")
+        return code, json.loads((tmp_path / "report.json").read_text())
+
+    return run
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_opencl_agrees_with_numba(run, name, capsys):
+    code, report = run(name, *SHORT[name], "--compare", "NUMBA")
+    text = capsys.readouterr().out
+    assert code == 0, text
+    assert report["differences"] and max(report["differences"].values()) < 1e-4
+    assert "held-out accuracy" in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("name", "accuracy"), [("logistic_regression", 0.93), ("mlp_digits", 0.96)])
+def test_full_training_reaches_its_result(run, name, accuracy):
+    code, report = run(name)
+    assert code == 0
+    assert report["accuracy"] > accuracy
+
+
+def test_compare_finds_differences(run, monkeypatch, capsys):
+    # A tolerance below rounding: the same comparison must then say so.
+    import_module("common")
+    monkeypatch.setattr("common.TOLERANCE", -1.0)
+    code, _ = run("logistic_regression", "--steps", "2", "--mode", "NUMBA", "--compare", "NUMBA")
+    assert code == 1
+    assert "TOO LARGE" in capsys.readouterr().out

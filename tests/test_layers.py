@@ -1,0 +1,86 @@
+"""The import contract: ``setup.cfg`` as import-linter reads it, and what it cannot say."""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+import pytensor_cl
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path(pytensor_cl.__file__).parent
+# They work without PyTensor, so a kernel is tested and timed without a graph.
+DEVICE_SIDE = ("routines", "runtime", "template", "dtypes", "errors")
+
+
+def _module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+TREES = {_module_name(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+PACKAGES = {_module_name(path) for path in PACKAGE.rglob("__init__.py")}
+
+
+def _imported(module, node):
+    """Full names in one import statement; of ``from a import b`` both ``a`` and ``a.b``."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    package = module if module in PACKAGES else module.rpartition(".")[0]
+    above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+    source = ".".join(filter(None, (above, node.module)))
+    return [source, *(f"{source}.{alias.name}" for alias in node.names)]
+
+
+def _imports(module, nodes):
+    """Names imported by the statements among ``nodes``."""
+    statements = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return {name for node in statements for name in _imported(module, node)}
+
+
+def _functions(tree):
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_import_contract(capsys):
+    failed = lint_imports(config_filename=str(ROOT / "setup.cfg"), no_cache=True, no_logo=True)
+    assert not failed, capsys.readouterr().out
+
+
+def _at_run_time(tree):
+    """Nodes outside ``if TYPE_CHECKING:``; two modules may know each other's types."""
+    for node in tree.body:
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from ast.walk(node)
+
+
+def _dependencies(module):
+    names = {name for name in _imports(module, _at_run_time(TREES[module])) if name in TREES} - {module}
+    # "from a import b" names the package too; where b is a module, it is b that is meant.
+    return {name for name in names if not any(other.startswith(f"{name}.") for other in names)}
+
+
+def test_no_import_cycles():
+    graph = {module: _dependencies(module) for module in TREES}
+    list(graphlib.TopologicalSorter(graph).static_order())
+
+
+@pytest.mark.parametrize("module", sorted(TREES))
+def test_functions_import_nothing_of_ours(module):
+    inside = set().union(*(_imports(module, ast.walk(function)) for function in _functions(TREES[module])))
+    assert not {name for name in inside if name.partition(".")[0] == "pytensor_cl"}
+
+
+def _on_device_side(module):
+    return f"{module}..".split(".")[1] in DEVICE_SIDE
+
+
+@pytest.mark.parametrize("module", sorted(filter(_on_device_side, TREES)))
+def test_device_side_never_names_pytensor(module):
+    nodes = list(ast.walk(TREES[module]))
+    constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+    texts = {text for text in constants if isinstance(text, str)}
+    assert not {name for name in _imports(module, nodes) if name.partition(".")[0] == "pytensor"}
+    assert not {text for text in texts if text == "pytensor" or text.startswith("pytensor.")}

@@ -1,0 +1,92 @@
+"""What an installation is made of; ``ci/wheel.sh`` builds one and looks inside."""
+
+import re
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import pytensor_cl
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+GENERATED = {".git", "__pycache__", "build", "dist", ".venv", "venv"}
+
+
+def _tracked():
+    """Files of the repository: those git knows or would add, else all but generated ones."""
+    try:
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        paths = [ROOT / line for line in done.stdout.splitlines()]
+    except (OSError, subprocess.CalledProcessError):  # an unpacked sdist, or no git
+        paths = [p for p in ROOT.rglob("*") if not GENERATED & set(p.relative_to(ROOT).parts)]
+    return [path for path in paths if path.is_file()]
+
+
+def _text(path):
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:  # pictures
+        return ""
+
+
+def test_kernels_holds_templates_only():
+    files = [path for path in (ROOT / "kernels").rglob("*") if path.is_file()]
+    assert files
+    assert [path.name for path in files if path.suffix != ".mako"] == []
+
+
+def test_every_folder_with_code_is_a_package():
+    folders = {path.parent for path in (ROOT / "pytensor_cl").rglob("*.py")}
+    assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
+
+
+def test_package_says_that_it_is_typed():
+    assert (ROOT / "pytensor_cl" / "py.typed").exists()
+
+
+def test_version_has_one_source():
+    assert "version" not in PROJECT["project"]
+    source = ROOT / PROJECT["tool"]["hatch"]["version"]["path"]
+    declared = re.findall(r'^__version__ = "(.+)"$', source.read_text(), re.MULTILINE)
+    assert declared == [pytensor_cl.__version__]
+    others = set((ROOT / "pytensor_cl").rglob("*.py")) - {source}
+    assert [path.name for path in others if "__version__ =" in path.read_text()] == []
+
+
+def test_installed_metadata_is_of_this_version():
+    try:
+        installed = metadata.version("pytensor-cl")
+    except metadata.PackageNotFoundError:
+        pytest.skip("not installed: a plain checkout")
+    assert installed == pytensor_cl.__version__
+
+
+def test_changelog_knows_the_version():
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert pytensor_cl.__version__ in headings
+
+
+def test_start_up_file_is_one_import():
+    lines = (ROOT / "pytensor_cl.pth").read_text().splitlines()
+    assert lines == ["import pytensor_cl._autoload"]
+
+
+def test_wheel_carries_templates_and_start_up_file():
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert included == {"kernels": "pytensor_cl/kernels", "pytensor_cl.pth": "pytensor_cl.pth"}
+    assert all((ROOT / source).exists() for source in included)
+
+
+def test_dependencies_are_what_the_code_imports():
+    names = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["project"]["dependencies"]}
+    assert names == {"pytensor", "numpy", "pyopencl", "mako", "pocl-binary-distribution"}
+
+
+def test_no_file_names_a_place_on_some_machine():
+    place = re.compile(r"(?<![\w.])/(?:home|root|Users|work|opt|tmp)/\w")
+    found = {str(path.relative_to(ROOT)): place.findall(_text(path)) for path in _tracked()}
+    assert {name: places for name, places in found.items() if places} == {}
