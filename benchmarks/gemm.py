@@ -87,13 +87,8 @@ class Bench:
 
     def waiting(self, routine: object, *inputs: np.ndarray) -> Callable[[], None]:
         """Upload `inputs`, with their memory order, and return a call that launches and waits."""
-        arrays = [
-            self.context.from_host(x.T).T if x.flags.f_contiguous else self.context.from_host(x)
-            for x in inputs
-        ]
-        outputs = [
-            self.context.empty(x.shape, self.dtype) for x in routine.layout(*(a.layout for a in arrays))
-        ]
+        arrays = [self.context.from_host(x.T).T if x.flags.f_contiguous else self.context.from_host(x) for x in inputs]
+        outputs = [self.context.empty(x.shape, self.dtype) for x in routine.layout(*(a.layout for a in arrays))]
 
         def call() -> None:
             routine.launch(outputs, arrays)

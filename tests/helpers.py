@@ -13,8 +13,7 @@ import pytensor
 import pytest
 
 import pytensor_cl
-from pytensor_cl.runtime.context import defined_contexts, get_context
-from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.runtime.context import Context, defined_contexts, get_context
 
 ROOT = Path(pytensor_cl.__file__).parents[1]
 
@@ -83,18 +82,18 @@ def counted_traffic():
     """Count what crosses between host and devices inside the block."""
     traffic = Traffic()
     with pytest.MonkeyPatch.context() as patch:
-        write, read = Queue.write, Queue.read
+        upload, download = Context.from_host, Context.download
 
-        def counted_write(self, *args, **kwargs):
+        def counted_upload(self, *args, **kwargs):
             traffic.up += 1
-            return write(self, *args, **kwargs)
+            return upload(self, *args, **kwargs)
 
-        def counted_read(self, *args, **kwargs):
+        def counted_download(self, *args, **kwargs):
             traffic.down += 1
-            return read(self, *args, **kwargs)
+            return download(self, *args, **kwargs)
 
-        patch.setattr(Queue, "write", counted_write)
-        patch.setattr(Queue, "read", counted_read)
+        patch.setattr(Context, "from_host", counted_upload)
+        patch.setattr(Context, "download", counted_download)
         yield traffic
 
 

@@ -139,6 +139,7 @@ def test_without_flags_nothing_changes(installed):
 def test_flags_from_the_environment(installed):
     flags = (
         f"device=opencl0:0,floatX=float32,contexts={CONTEXTS},opencl__placement=device,"
+        "opencl__on_host=raise,opencl__sync_debug=True"
     )
     seen = installed.see(
         CONFIG

@@ -41,6 +41,7 @@ class GpuCAReduce(GpuOp):
             target,
             source.ndim,
             axes,
+            initial=bool(getattr(host, "initial", False)),
         )
 
     def make_node(self, *inputs: Any) -> Apply:

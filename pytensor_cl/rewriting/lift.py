@@ -12,7 +12,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
-from pytensor_cl.rewriting import alloc, gemm, gemv, reduction, shape, subtensor  # noqa: F401 (they register their lifts)
+from pytensor_cl.rewriting import families  # noqa: F401 (registers the lifts)
 from pytensor_cl.rewriting.fence import unfence
 from pytensor_cl.rewriting.placement import Decision, decide
 from pytensor_cl.rewriting.transfer import cut_transfers
@@ -52,8 +52,12 @@ def _scalar_behind(
             return None
         variable = variable.owner.inputs[0]
     downloaded = variable.owner is not None and isinstance(variable.owner.op, HostFromGpu)
-    on_device = downloaded or variable in lifted or variable in resident
-    return variable if variable.type.ndim == 0 and not on_device else None
+    if downloaded or variable in lifted or variable in resident:
+        return None
+    if variable.type.ndim == 0:
+        return variable
+    computed = variable.owner is not None and all(n == 1 for n in variable.type.shape)
+    return variable.dimshuffle() if computed else None
 
 
 class _Lifter:

@@ -17,8 +17,6 @@ def lift_careduce(op: CAReduce, node: Apply, context_name: str, info: DeviceInfo
     name = type(op.scalar_op).__name__
     if name not in OPERATIONS:
         return NoKernel(f"no OpenCL kernel for reductions by {name} yet")
-    if getattr(op, "initial", False):
-        return NoKernel("no OpenCL kernel for reductions with an initial value yet")
     if op.acc_dtype is not None and not dtypes.is_supported(op.acc_dtype):
         return NoKernel(f"device arrays cannot hold the accumulator's dtype {op.acc_dtype}")
     return GpuCAReduce(op, context_name)

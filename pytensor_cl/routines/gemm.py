@@ -44,9 +44,9 @@ class Tile(NamedTuple):
 _FLOAT_TILES = {64: (12, 2), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 
-# What a work-item packs at a time: a panel of B stays in the first-level cache, the block of A in the second.
-_DEPTH_BYTES = 1024  # along k
-_BLOCK_A = 480  # rows
+# What a work-item packs at a time: the block of A and a panel of B stay in the second-level cache.
+_DEPTH_BYTES = 4096  # along k: deep, since every block along k reads and writes the output once more
+_BLOCK_A = 144  # rows
 _BLOCK_B = 1024  # columns
 _GRAIN = 2**17  # multiply-adds that are worth another work-item
 
@@ -90,8 +90,8 @@ def merge(a: Layout, b: Layout, c: Layout, o: Layout) -> _Product:
         Layouts with the same batch dimensions before the last two.
     """
     n, k = b.shape[-1], a.shape[-1]
-    rows = [(*b.strides[:-2], 0) if x is b else x.strides[:-1] for x in (a, b, c, o)]
-    shape, strides = collapse(a.shape[:-1], rows)
+    repeats = (*b.strides[:-2], 0)  # B is the same for every row of A
+    shape, strides = collapse(a.shape[:-1], (a.strides[:-1], repeats, c.strides[:-1], o.strides[:-1]))
     if not shape or strides[1][-1] != 0:  # the last one is a batch dimension: m was 1
         shape, strides = (*shape, 1), tuple((*s, 0) for s in strides)
     ra, rb, rc, ro = strides
@@ -289,15 +289,11 @@ class Gemm(BlasRoutine):
         buffers = (a.buffer, b.buffer, addend, out.buffer, self._workspace(plan.scratch), *scalars)
         if plan.kernel is not None:
             for encoded in plan.encoded:
-                plan.kernel.launch(
-                    self.context.queue, plan.global_size, plan.local_size, encoded, call, *buffers
-                )
+                plan.kernel.launch(self.context.queue, plan.global_size, plan.local_size, encoded, call, *buffers)
 
     @cached_property
     def _gemv(self) -> Gemv:
-        return Gemv(
-            self.context, self.dtype, has_y=self.has_c, has_alpha=self.has_alpha, schedule=self.schedule
-        )
+        return Gemv(self.context, self.dtype, has_y=self.has_c, has_alpha=self.has_alpha, schedule=self.schedule)
 
     def _launch_vector(self, p: _Product, out: GpuArray, inputs: Sequence[Scalar]) -> None:
         """Multiply one operand, a vector, by the other: A by a column, or the transpose of B by a row."""
@@ -334,9 +330,7 @@ class BatchedGemm(Gemm):
         """
         c, _, a, b, _ = self._split(inputs)
         if a.ndim < 2 or b.ndim < 2:
-            raise ValueError(
-                f"A and B need two dimensions or more; A has shape {a.shape}, B has shape {b.shape}"
-            )
+            raise ValueError(f"A and B need two dimensions or more; A has shape {a.shape}, B has shape {b.shape}")
         _check_product(a, b)
         try:
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])

@@ -56,7 +56,12 @@ class _Update(NamedTuple):
 
     encoded: bytes  # <name>_plan
     global_size: tuple[int, int]
-    local_size: tuple[int, int] | None
+    local_size: tuple[int, int]
+
+
+def work_group(context: Context) -> int:
+    """Return the size of a work-group of the simt schedule: a power of two."""
+    return min(64, 1 << (context.info.max_work_group_size.bit_length() - 1))
 
 
 def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Product:
@@ -113,11 +118,6 @@ class Gemv(BlasRoutine):
 
     # --- kernels ---
 
-    @property
-    def _group(self) -> int:
-        """Size of a work-group of the simt schedule: a power of two."""
-        return min(64, 1 << (self.context.info.max_work_group_size.bit_length() - 1))
-
     def _render(self, template: str, **extra: object) -> KernelSource:
         return kernel_source(template, preambles=(render("gemv_plan"),), **self._flags, **extra)
 
@@ -127,7 +127,7 @@ class Gemv(BlasRoutine):
         return self._render("gemv", itemsize=size, lanes=lanes, block=_BLOCK_BYTES // size)
 
     def _simt(self) -> KernelSource:
-        return self._render("gemv_simt", group=self._group)
+        return self._render("gemv_simt", group=work_group(self.context))
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two orders of the loops, and the second stage of sums that are split."""
@@ -154,15 +154,11 @@ class Gemv(BlasRoutine):
         """
         y, _, a, x, _ = self._split(inputs)
         if a.ndim != 2 or x.ndim != 1:
-            raise ValueError(
-                f"A must be a matrix and x a vector; A has shape {a.shape}, x has shape {x.shape}"
-            )
+            raise ValueError(f"A must be a matrix and x a vector; A has shape {a.shape}, x has shape {x.shape}")
         if a.shape[1] != x.shape[0]:
             raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}")
         if y is not None and y.shape not in ((), (1,), (a.shape[0],)):
-            raise ValueError(
-                f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}"
-            )
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}")
         return (Layout.contiguous((a.shape[0],)),)
 
     # --- plans ---
@@ -195,16 +191,14 @@ class Gemv(BlasRoutine):
         )
 
     def _plan_simt(self, p: _Product) -> _Plan:
-        group = self._group
+        group = work_group(self.context)
         way = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= _LONG_ROW) else "col"
         rows = p.m if way == "row" else -(-p.m // group)
         wanted = 8 * self.context.info.compute_units // rows  # parts of k that keep the device busy
         splits = max(1, min(wanted, p.k // _PART, _LIMIT))
         size = (min(rows, _LIMIT) * group, splits)
         partial = p.m * splits if splits > 1 else 0
-        return _Plan(
-            self._encode(p, 0, splits), self._kernel(way), size, (group, 1), 0, partial, (min(p.m, _LIMIT),)
-        )
+        return _Plan(self._encode(p, 0, splits), self._kernel(way), size, (group, 1), 0, partial, (min(p.m, _LIMIT),))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
@@ -312,19 +306,16 @@ class Ger(BlasRoutine):
         """
         a, _, x, y = inputs
         if a.shape != x.shape + y.shape or x.ndim != 1:
-            raise ValueError(
-                f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}"
-            )
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}")
         return (Layout.contiguous(a.shape),)
 
     def _plan(self, a: Layout, x: Layout, y: Layout, o: Layout) -> "_Update":
         m, n = a.shape
         encoded = _UPDATE.pack(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
         if self.schedule == "cpu":
-            return _Update(
-                encoded, (1, max(1, min(self.context.info.compute_units, m, a.size // _GRAIN))), (1, 1)
-            )
-        return _Update(encoded, (min(n, _LIMIT), min(m, _LIMIT)), None)
+            return _Update(encoded, (1, max(1, min(self.context.info.compute_units, m, a.size // _GRAIN))), (1, 1))
+        group = work_group(self.context)
+        return _Update(encoded, (-(-min(n, _LIMIT) // group) * group, min(m, _LIMIT)), (group, 1))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the update; the output may have any strides, and may be A itself."""
@@ -340,6 +331,4 @@ class Ger(BlasRoutine):
         alpha, at, scalar = self._scalar(alpha)
         call = self._update.pack(la.offset, lx.offset, ly.offset, lo.offset, at, alpha)
         buffers = (a.buffer, x.buffer, y.buffer, out.buffer, scalar)
-        self._kernel.launch(
-            self.context.queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers
-        )
+        self._kernel.launch(self.context.queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)

@@ -143,6 +143,8 @@ class Reduction(Routine):
         Whether to use double precision; None asks the device.
     group
         Work-items of a work-group on schedule simt, a power of two; None takes what suits the device.
+    initial
+        ``maximum`` and ``minimum`` of nothing are the lowest and the highest value of the dtype, not an error.
 
     Raises
     ------
@@ -163,9 +165,11 @@ class Reduction(Routine):
         schedule: str | None = None,
         has_fp64: bool | None = None,
         group: int | None = None,
+        initial: bool = False,
     ) -> None:
         super().__init__(context, schedule)
         self.operation = operation
+        self.initial = initial
         self.ndim = ndim
         self.axes = frozenset(range(ndim) if axes is None else normalize_axis_tuple(axes, ndim, "axis"))
         self.output_dtypes = (out_dtype,)
@@ -243,7 +247,7 @@ class Reduction(Routine):
         if source.ndim != self.ndim:
             raise ValueError(f"the reduction takes {self.ndim} dimensions, not shape {source.shape}")
         is_empty = any(source.shape[axis] == 0 for axis in self.axes)
-        if is_empty and not OPERATIONS[self.operation].has_identity:
+        if is_empty and not (self.initial or OPERATIONS[self.operation].has_identity):
             raise ValueError(f"zero-size array to reduction operation {self.operation} which has no identity")
         return (Layout.contiguous([n for axis, n in enumerate(source.shape) if axis not in self.axes]),)
 

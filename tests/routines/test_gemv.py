@@ -8,8 +8,8 @@ from pytensor_cl.routines.gemv import Dot, Gemv, Ger
 
 FLOATS = ("float32", "float64")
 SIZES = [
-    (0, 3), (3, 0), (1, 1), (1, 50), (50, 1), (4, 16), (5, 17), (7, 31), (16, 200), (200, 16), (97, 101), (33, 2048),
-    (2049, 33), (3, 70_001), (70_001, 3), (20, 5000), (5000, 20),
+    (0, 3), (3, 0), (1, 1), (1, 50), (50, 1), (4, 16), (5, 17), (7, 31), (16, 200), (200, 16), (97, 101),
+    (33, 2048), (2049, 33), (3, 70_001), (70_001, 3), (20, 5000), (5000, 20),
 ]  # fmt: skip
 _cache = {}
 
@@ -168,9 +168,7 @@ def test_infinities_do_not_become_nan(context, make):
     x[36] = np.inf
     a = np.zeros((3, 37), "float32")
     a[:, 36] = 1
-    np.testing.assert_array_equal(
-        make(Gemv, "float32")(context.from_host(a), context.from_host(x))[0], [np.inf] * 3
-    )
+    np.testing.assert_array_equal(make(Gemv, "float32")(context.from_host(a), context.from_host(x))[0], [np.inf] * 3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])

@@ -25,7 +25,7 @@ def _random_view(rng):
     base = np.arange(max(int(np.prod(shape)), 1), dtype="int64")
     view = base.reshape(shape).transpose(rng.permutation(len(shape)))
     steps = tuple(slice(None, None, int(rng.choice([1, 1, 1, -1, 2]))) for _ in shape)
-    return base, view[steps]
+    return base, view[(*steps, ...)]  # the ellipsis keeps a 0-d array from becoming a scalar
 
 
 def _random_shape(size, rng):

@@ -1,0 +1,80 @@
+"""Concatenation, and its opposite."""
+
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine
+from pytensor_cl.routines.join import Join, Stack
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.template import KernelSource
+
+__all__ = ["GpuJoin", "GpuMakeVector", "GpuSplit"]
+
+
+class GpuJoin(GpuOp):
+    """Device counterpart of `Join`: arrays of any dtypes along an axis."""
+
+    streams = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the copies."""
+        target = node.outputs[0].type
+        return Join(context, [v.type.dtype for v in node.inputs], target.dtype, target.ndim, self.host.axis)
+
+
+class GpuMakeVector(GpuOp):
+    """Device counterpart of `MakeVector`: 0-d arrays, and values of the host, in a vector."""
+
+    streams = True
+    demands = (EITHER,)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the copies."""
+        return Stack(context, node.outputs[0].type.dtype)
+
+
+class _Split:
+    """Views of the parts along an axis."""
+
+    def __init__(self, axis: int, count: int) -> None:
+        self._axis = axis
+        self._count = count
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """No kernels."""
+        return ()
+
+    def __call__(self, array: GpuArray, splits: Any) -> tuple[GpuArray, ...]:
+        sizes = [int(n) for n in splits]
+        self._check(sizes, array.shape[self._axis])
+        ends = np.cumsum(sizes).tolist()
+        before = (slice(None),) * self._axis
+        parts = ((*before, slice(end - size, end)) for end, size in zip(ends, sizes, strict=True))
+        return tuple(array.view(array.layout.subscript(part)) for part in parts)
+
+    def _check(self, sizes: list[int], extent: int) -> None:
+        if len(sizes) != self._count:
+            raise ValueError("Length of splits is not equal to n_splits")
+        if sum(sizes) != extent:
+            raise ValueError(f"Split sizes sum to {sum(sizes)}; expected {extent}")
+        if any(n < 0 for n in sizes):
+            raise ValueError("Split sizes cannot be negative")
+
+
+class GpuSplit(GpuOp):
+    """Device counterpart of `Split`: views of the parts."""
+
+    works = False
+    demands = (DEVICE, HOST)
+
+    def __init__(self, host: Op, context_name: str) -> None:
+        super().__init__(host, context_name)
+        self.view_map = {i: [0] for i in range(host.len_splits)}
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the views."""
+        return _Split(self.host.axis, self.host.len_splits)

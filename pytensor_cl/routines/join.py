@@ -1,0 +1,118 @@
+"""Concatenation: each input is copied, and cast if need be, into its part of the output."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytensor_cl.routines.base import Routine
+from pytensor_cl.routines.elemwise import Copy, Fill
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.template import KernelSource
+
+__all__ = ["Join", "Stack"]
+
+
+class Join(Routine):
+    """Concatenate arrays along an axis.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtypes
+        Of each input.
+    dtype
+        Of the output.
+    ndim
+        Dimensions of every array, at least one.
+    axis
+        Not negative.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtypes: Sequence[str],
+        dtype: str,
+        ndim: int,
+        axis: int,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (dtype,)
+        self.axis = axis
+        by_dtype = {source: Copy(context, source, ndim, dtype, schedule) for source in dict.fromkeys(dtypes)}
+        self._copies = [by_dtype[source] for source in dtypes]
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the copies."""
+        return tuple(source for copy in dict.fromkeys(self._copies) for source in copy.sources())
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output.
+
+        Raises
+        ------
+        ValueError
+            The inputs differ in a dimension other than the axis.
+        """
+        at, first = self.axis, inputs[0].shape
+        for layout in inputs:
+            if layout.shape[:at] + layout.shape[at + 1 :] != first[:at] + first[at + 1 :]:
+                shapes = ", ".join(str(x.shape) for x in inputs)
+                raise ValueError(
+                    "all the input array dimensions except for the concatenation axis must match exactly, "
+                    f"but along axis {at} the shapes to join are {shapes}"
+                )
+        total = sum(layout.shape[at] for layout in inputs)
+        return (Layout.contiguous((*first[:at], total, *first[at + 1 :])),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue a copy for each input; the output may have any strides."""
+        (out,) = outputs
+        start, before = 0, (slice(None),) * self.axis
+        for copy, source in zip(self._copies, inputs, strict=True):
+            stop = start + source.shape[self.axis]
+            part = out.view(out.layout.subscript((*before, slice(start, stop))))
+            if part.size:
+                copy.launch((part,), (source,))
+            start = stop
+
+
+class Stack(Routine):
+    """Make a vector of scalars: 0-d arrays, or NumPy scalars of the host.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of the inputs and the output.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (dtype,)
+        self._copy = Copy(context, dtype, 0, None, schedule)
+        self._fill = Fill(context, dtype, 0, schedule)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels that write one element."""
+        return (*self._copy.sources(), *self._fill.sources())
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the vector."""
+        return (Layout.contiguous((len(inputs),)),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue a copy for each element; the output may have any strides."""
+        (out,) = outputs
+        for i, source in enumerate(inputs):
+            write = self._copy if isinstance(source, GpuArray) else self._fill
+            write.launch((out.view(out.layout.subscript((i,))),), (source,))

@@ -1,0 +1,74 @@
+"""Devices without double precision: float32 graphs never mention it, float64 stays on the host and says so."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pytensor_cl
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import resolve
+
+
+@pytest.fixture
+def texts(context, monkeypatch):
+    """Make the default context one that has no fp64; collect the programs that it builds."""
+    entry = resolve(f"opencl:{context.name}")
+    poor = Context(context.name, dataclasses.replace(entry, info=dataclasses.replace(entry.info, has_fp64=False)))
+    monkeypatch.setattr("pytensor_cl.runtime.context._registry.contexts", {context.name: poor})
+    collected = []
+    compile_text = poor.programs._compile
+    monkeypatch.setattr(poor.programs, "_compile", lambda text: collected.append(text) or compile_text(text))
+    return collected
+
+
+def test_float32_graphs_never_mention_double(texts, rng):
+    x, y = pt.fmatrix("x"), pt.fvector("y")
+    n = pt.imatrix("n")
+    outputs = [
+        pt.exp(x) + y,
+        pt.switch(x > 0, x, -x) ** np.float32(3.7),
+        x.sum(),
+        x.mean(axis=0),
+        x.var(axis=1),
+        x.prod(axis=0),
+        x.max(axis=1),
+        pt.dot(x, y),
+        x @ x.T,
+        pt.erf(x) + pt.sigmoid(x) + pt.softplus(x) + pt.tanh(x),
+        pt.gammaln(pt.abs(x) + 1),
+        n // 3 + n % 5,
+        n.sum(axis=0),
+    ]
+    function = pytensor.function([x, y, n], outputs, mode="OPENCL")
+    values = (
+        rng.normal(size=(5, 7)).astype("float32"),
+        rng.normal(size=7).astype("float32"),
+        rng.integers(-9, 9, (3, 4)).astype("int32"),
+    )
+    expected = pytensor.function([x, y, n], outputs, mode="FAST_COMPILE")(*values)
+    for got, want in zip(function(*values), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+    missing = [n for n in pytensor_cl.explain(function).host_nodes if re.search("precision|no OpenCL", n.reason)]
+    assert not missing
+    assert texts
+    assert not [found for text in texts for found in re.findall(r"\bdouble\w*", text)]
+
+
+def test_float64_stays_on_the_host_and_says_why(texts):
+    d = pt.dmatrix("d")
+    function = pytensor.function([d], pt.exp(d), mode="OPENCL")
+    (node,) = pytensor_cl.explain(function).host_nodes
+    assert "no double precision" in node.reason
+    np.testing.assert_allclose(function(np.eye(2)), np.exp(np.eye(2)))
+
+
+def test_float64_raises_if_the_flag_says_so(texts):
+    d = pt.dmatrix("d")
+    flag = pytensor.config.change_flags(opencl__float64="raise")
+    with flag, pytest.raises(UnsupportedDtype, match="opencl__float64=raise"):
+        pytensor.function([d], pt.exp(d), mode="OPENCL")
