@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The documentation builds without a warning, and its code runs.
+# The documentation builds without a warning. The code on its pages runs with the tests (tests/test_docs.py).
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 sphinx-build -W --keep-going -q -b html docs "$work/docs/html"
-sphinx-build -W --keep-going -q -b doctest docs "$work/docs/doctest"

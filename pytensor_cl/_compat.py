@@ -12,7 +12,7 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 
-__all__ = ["bake_inner_graphs_as_numba", "inline_op_from_graphs", "link_with_numba", "register"]
+__all__ = ["bake_inner_graphs_as_numba", "inline_op_from_graphs", "link_with_numba", "numba_refusals", "register"]
 
 _INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_optimize_inner_graph)
 
@@ -60,6 +60,13 @@ def link_with_numba(node: Apply) -> Callable[..., Any]:
         return compiled(*[values[i] for i in free])
 
     return call
+
+
+def numba_refusals() -> tuple[type[Exception], ...]:
+    """Return the errors with which NUMBA says that it cannot compile something."""
+    from numba.core.errors import NumbaError  # loading NUMBA takes 0.1 s: not where nothing is compiled with it
+
+    return NotImplementedError, NumbaError
 
 
 def inline_op_from_graphs(fgraph: FunctionGraph) -> None:

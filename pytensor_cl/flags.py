@@ -145,7 +145,9 @@ def wants_opencl_mode(config: Any) -> bool:
 
 
 def is_opencl(device: str) -> bool:
-    """Tell whether a value of the flag ``device`` names an OpenCL device.
+    """Tell whether a value of the flag ``device`` asks for an OpenCL device.
+
+    Everything but ``cpu`` does: a name that no device has must be an error, not a silent CPU.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def is_opencl(device: str) -> bool:
     bool
         True for everything that starts with ``opencl``, whatever its case.
     """
-    return device.strip().lower().startswith("opencl")
+    return device.strip().lower() != "cpu"
 
 
 def _untouched(config: Any, name: str) -> bool:

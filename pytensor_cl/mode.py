@@ -20,11 +20,13 @@ from pytensor_cl.runtime.context import (
     add_context,
     change_settings,
     define_contexts,
+    is_open,
     parse_contexts,
 )
 from pytensor_cl.runtime.device import DeviceEntry, discover
+from pytensor_cl.sharedvar import shared
 
-__all__ = ["OPENCL", "apply_flags", "devices", "use"]
+__all__ = ["OPENCL", "apply_flags", "devices", "shared", "use"]
 
 
 def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph], None]:
@@ -74,8 +76,13 @@ def _contexts_of_flags() -> tuple[dict[str, str], str | None]:
     if not flags.is_opencl(device):
         return named, next(iter(named), None)
     same = [name for name, spec in named.items() if spec == device]
-    default = same[0] if same else next(n for n in ("dev0", "default") if n not in named)
+    free = (n for n in ("dev0", "default", *(f"default{i}" for i in range(len(named)))) if n not in named)
+    default = same[0] if same else next(free)
     return {default: device, **named}, default
+
+
+def _settings_of_flags() -> Settings:
+    return Settings(config.opencl__fast_math, config.opencl__cache_dir or None, config.opencl__sync_debug)
 
 
 def apply_flags() -> None:
@@ -87,19 +94,21 @@ def apply_flags() -> None:
         The flag ``contexts`` is malformed.
     """
     specs, default = _contexts_of_flags()
-    chosen = Settings(config.opencl__fast_math, config.opencl__cache_dir or None, config.opencl__sync_debug)
-    define_contexts(specs, default, chosen)
+    define_contexts(specs, default, _settings_of_flags)
 
 
 def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
-    """Choose a device, as the flag ``device`` does, before the first function is compiled for one.
+    """Choose a device before the first function is compiled for one.
+
+    It becomes the default context if none is defined yet. Unlike the flag ``device`` this does not change the default
+    mode.
 
     Parameters
     ----------
     device
         ``opencl<P>:<D>``, ``opencl:<name>`` or ``opencl`` for the default device.
     name
-        Name of its context. Without one the device becomes the default context ``dev0``.
+        Name of its context; ``dev0`` if none is given.
     options
         Fields of `pytensor_cl.runtime.context.Settings`.
 
@@ -111,11 +120,15 @@ def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
     Raises
     ------
     ValueError
-        The name means another device already.
+        The name means another device already, or options are given for a device that is open.
+    TypeError
+        An option is no setting.
     """
     chosen = name or "dev0"
-    change_settings(**options)
+    if options and is_open(chosen):
+        raise ValueError(f"context {chosen!r} is open: its settings cannot change any more")
     add_context(chosen, device)
+    change_settings(**options)
     return chosen
 
 

@@ -105,7 +105,7 @@ def _floor_divide(lanes: Lanes, x: Value, y: Value) -> Value:
         return _floor_divide_integers(lanes, x.cast("int8"), y.cast("int8")).cast("bool")
     if not _is_float(x):
         return _floor_divide_integers(lanes, x, y)
-    remainder = lanes.let(x.call("fmod", y))
+    remainder = lanes.let(x.call_vector("arithmetic", "fmod", y))
     quotient = lanes.let((x - remainder) / y)
     quotient = lanes.let(lanes.select(_wrong_sign(remainder, y), quotient - 1, quotient))
     floor = lanes.let(quotient.call("floor"))
@@ -126,7 +126,7 @@ def _mod(lanes: Lanes, x: Value, y: Value) -> Value:
             return x - lanes.let(x / divisor) * divisor
         divisor, remainder, rounded_up = _divide_integers(lanes, x, y)
         return lanes.select(rounded_up, remainder + divisor, remainder)
-    remainder = lanes.let(x.call("fmod", y))
+    remainder = lanes.let(x.call_vector("arithmetic", "fmod", y))
     signed_zero = lanes.literal(0, x.dtype).call("copysign", y)
     moved = lanes.let(lanes.select(_wrong_sign(remainder, y), remainder + y, remainder))
     return lanes.select(remainder.equals(0), signed_zero, moved)
@@ -162,7 +162,7 @@ def _integer_power(lanes: Lanes, x: Value, y: Value) -> Value:
 def _pow(lanes: Lanes, x: Value, y: Value) -> Value:
     exponent = None if y.constant is None else float(y.constant)
     if exponent is None or abs(exponent) > MAX_PRODUCT or not (2 * exponent).is_integer():
-        return x.call("pow", y) if _is_float(x) else _integer_power(lanes, x, y)
+        return x.call_vector("arithmetic", "pow", y) if _is_float(x) else _integer_power(lanes, x, y)
     if not _is_float(x):
         return _integer_power(lanes, x, y) if exponent < 0 else _product_power(lanes, x, int(exponent))
     result = _product_power(lanes, x, int(abs(exponent)))
@@ -276,6 +276,22 @@ def _log1mexp(lanes: Lanes, x: Value) -> Value:
     return lanes.select(x < -0.6931471805599453, far, near)
 
 
+def _trigonometric(name: str, series: Callable[[Value, Value], Value]) -> Rule:
+    """Use `series`, of x and its square, near zero.
+
+    PoCL 3.0's float32 vectors are wrong below 2**-8 if the argument is huge in another lane.
+    """
+
+    def emit(lanes: Lanes, x: Value) -> Value:
+        value = x.call(name)
+        if lanes.count == 1 or x.dtype != "float32":
+            return value
+        small = lanes.let(series(x, lanes.let(x * x)))
+        return lanes.select(x.call("fabs") < 2.0**-7, small, lanes.let(value))
+
+    return Rule(emit)
+
+
 def _builtin(name: str) -> Rule:
     return Rule(lambda lanes, x, *others: x.call(name, *others))
 
@@ -289,7 +305,6 @@ BUILTINS: dict[type[ps.ScalarOp], str] = {
     ps.ArcTan2: "atan2",
     ps.ArcTanh: "atanh",
     ps.Ceil: "ceil",
-    ps.Cos: "cos",
     ps.Cosh: "cosh",
     ps.Exp: "exp",
     ps.Exp2: "exp2",
@@ -301,10 +316,8 @@ BUILTINS: dict[type[ps.ScalarOp], str] = {
     ps.Log2: "log2",
     ps.RoundHalfAwayFromZero: "round",
     ps.RoundHalfToEven: "rint",
-    ps.Sin: "sin",
     ps.Sinh: "sinh",
     ps.Sqrt: "sqrt",
-    ps.Tan: "tan",
     ps.Tanh: "tanh",
     ps.Trunc: "trunc",
     psm.Erf: "erf",
@@ -322,6 +335,7 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     ps.Cast: Rule(lambda lanes, x: x),
     ps.Clip: Rule(_clip),
     ps.Conj: Rule(lambda lanes, x: x),
+    ps.Cos: _trigonometric("cos", lambda x, square: 1 - square * 0.5),
     ps.EQ: _comparison(Value.equals),
     ps.GE: _comparison(Value.__ge__),
     ps.GT: _comparison(Value.__gt__),
@@ -344,15 +358,19 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     ps.Reciprocal: Rule(lambda lanes, x: 1 / x),
     ps.Second: Rule(lambda lanes, x, y: y, cast=False),
     ps.Sign: Rule(_sign),
+    ps.Sin: _trigonometric("sin", lambda x, square: x * (1 - square * (1 / 6))),
     ps.Sqr: Rule(lambda lanes, x: _mul(lanes, x, x)),
     ps.Sub: Rule(lambda lanes, x, y: x - y),
     ps.Switch: Rule(lambda lanes, condition, x, y: lanes.select(condition.is_true(), x, y)),
+    ps.Tan: _trigonometric("tan", lambda x, square: x * (square * (1 / 3) + 1)),
     ps.TrueDiv: Rule(lambda lanes, x, y: x / y),
     ps.XOR: _bitwise(Value.__xor__),
     MulWithoutZeros: Rule(_mul_without_zeros),
     psm.Log1mexp: Rule(_log1mexp),
+    psm.Psi: Rule(lambda lanes, x: x.call_own("digamma", "digamma")),
     psm.Sigmoid: Rule(_sigmoid),
     psm.Softplus: Rule(_softplus),
+    psm.TriGamma: Rule(lambda lanes, x: x.call_own("digamma", "trigamma")),
 }
 """How to write each Op. `Composite` is the only other one, see `_emit`."""
 

@@ -86,6 +86,11 @@ class DeviceCell(list):
             self._host = next(iter(self._devices.values())).to_host()
         return self._host
 
+    def anywhere(self) -> Any:
+        """Return the value where it is, on the host or on a device: for who wants the shape only."""
+        value = list.__getitem__(self, 0)
+        return next(iter(self._devices.values())) if value is ON_DEVICE else value
+
     def device(self, context_name: str) -> GpuArray:
         """Return the value on a context's device, uploaded if it is not there.
 

@@ -4,12 +4,13 @@ import hashlib
 import inspect
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
-
-from mako.lookup import TemplateLookup
-from mako.template import Template
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytensor_cl.errors import TemplateError
+
+if TYPE_CHECKING:
+    from mako.lookup import TemplateLookup
+    from mako.template import Template
 
 __all__ = ["KernelSource", "kernel_source", "render"]
 
@@ -40,12 +41,14 @@ def _directory() -> Path:
 
 
 @cache
-def _lookup() -> TemplateLookup:
+def _lookup() -> "TemplateLookup":
+    from mako.lookup import TemplateLookup  # 60 ms that programs without a kernel need not pay
+
     return TemplateLookup(directories=[str(_directory())], strict_undefined=True)
 
 
 @cache
-def _load(name: str) -> tuple[Template, frozenset[str], frozenset[str]]:
+def _load(name: str) -> "tuple[Template, frozenset[str], frozenset[str]]":
     """Return the template, the arguments that it needs, and all that it accepts."""
     path = _directory() / f"{name}.mako"
     if not path.is_file():

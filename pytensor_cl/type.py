@@ -136,7 +136,9 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     @staticmethod
     def values_eq(a: GpuArray, b: GpuArray, force_same_dtype: bool = True) -> bool:
         """Whether two arrays hold the same values (NaN equals NaN); reads the device."""
-        return TensorType.values_eq(a.to_host(), b.to_host(), force_same_dtype)
+        host_a, host_b = a.to_host(), b.to_host()
+        comparable = host_a.dtype == host_b.dtype or not force_same_dtype
+        return comparable and np.array_equal(host_a, host_b, equal_nan=True)
 
     @staticmethod
     def values_eq_approx(a: Any, b: Any, **options: Any) -> bool:

@@ -10,8 +10,8 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
-from pytensor_cl.rewriting.registry import NoKernel, device_op
-from pytensor_cl.runtime.context import default_context_name, get_context
+from pytensor_cl.rewriting.placement import reason_of
+from pytensor_cl.runtime.context import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["DeviceNode", "Explanation", "HostNode", "Transfer", "explain"]
@@ -137,11 +137,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def _reason(node: Apply) -> str:
     """Why a node of the host is there: what placement noted, or what the registry says of nodes that came after it."""
     noted = getattr(node.tag, "opencl_reason", None)
-    if noted is not None:
-        return noted
-    name = default_context_name()
-    found = device_op(node, name, get_context(name).info)
-    return found.reason if isinstance(found, NoKernel) else "kept on the host when the function was compiled"
+    return noted or reason_of(node, default_context_name())
 
 
 def _nbytes(variable: Variable) -> int | None:
@@ -183,9 +179,10 @@ def explain(fn: Any) -> Explanation:
     TypeError
         The function was compiled for another linker.
     """
-    if not isinstance(getattr(fn.maker, "linker", None), OpenCLLinker):
-        raise TypeError(f"explain takes functions of mode OPENCL; this one has {type(fn.maker.linker).__name__}")
-    order = fn.maker.linker.schedule(fn.maker.fgraph)
+    linker = getattr(getattr(fn, "maker", None), "linker", None)
+    if not isinstance(linker, OpenCLLinker):
+        raise TypeError(f"explain takes compiled functions of mode OPENCL; got {fn!r} with linker {linker!r}")
+    order = linker.schedule(fn.maker.fgraph)
     device = [DeviceNode(n.op, n, n.op.context_name) for n in order if isinstance(n.op, GpuOp)]
     moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))

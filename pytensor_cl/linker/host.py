@@ -16,7 +16,7 @@ from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl._compat import link_with_numba
+from pytensor_cl._compat import link_with_numba, numba_refusals
 
 __all__ = ["Cell", "Thunk", "host_thunk"]
 
@@ -56,24 +56,28 @@ class _Compiled:
         self._function: Callable[..., Any] | None = None
         self._fallback: Thunk | None = None
 
-    def _compile(self) -> None:
+    def _first_call(self) -> None:
         try:
-            self._function = link_with_numba(self._node)
-        except NotImplementedError as error:  # NUMBA has no implementation of some Op: visible, and slower
-            warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=2)
+            function = link_with_numba(self._node)
+            self._store(function)
+            self._function = function
+        except numba_refusals() as error:  # no implementation, or not for these dtypes: visible, and slower
+            warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=3)
             self._fallback = _perform_thunk(self._node, self._inputs, self._outputs)
+            self._fallback()
 
-    def __call__(self) -> None:
-        if self._function is None:
-            if self._fallback is None:
-                self._compile()
-            if self._fallback is not None:
-                self._fallback()
-                return
-        assert self._function is not None
-        values = self._function(*[c[0] for c in self._inputs])
+    def _store(self, function: Callable[..., Any]) -> None:
+        values = function(*[c[0] for c in self._inputs])
         for cell, value in zip(self._outputs, values, strict=True):
             cell[0] = value
+
+    def __call__(self) -> None:
+        if self._function is not None:
+            self._store(self._function)
+        elif self._fallback is not None:
+            self._fallback()
+        else:
+            self._first_call()
 
 
 def _perform_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:

@@ -8,12 +8,14 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import Container, Linker
 from pytensor.link.utils import map_storage
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OpenCLError
+from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.schedule import schedule
-from pytensor_cl.linker.steps import ReadCell, device_thunk, download_thunk, upload_thunk
+from pytensor_cl.linker.steps import ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
@@ -71,16 +73,19 @@ class _Link:
         clients = self.fgraph.clients[node.outputs[0]] if isinstance(node.op, HostFromGpu) else ()
         return not clients or any(not _is_output(c, self.takers.keys()) for c, _ in clients)
 
-    @property
-    def waits(self) -> bool:
-        """Whether a call ends with the host waiting for the one device it uses, so that uploads need no copy."""
-        return len(self.contexts) == 1 and any(isinstance(n.op, HostFromGpu) for n in self.nodes)
+    def _is_awaited(self, upload: Apply) -> bool:
+        """Whether the host waits for the device after an upload, so that the array cannot change before it is read."""
+        name = upload.op.context_name
+        later = self.nodes[self.nodes.index(upload) :]
+        return any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == name for n in later)
 
     def _read(self, node: Apply, index: int) -> Cell:
         """The cell that a host node reads an input from; it may change in place only what it says it destroys."""
         cell = self.storage[node.inputs[index]]
         destroyed = {i for many in node.op.destroy_map.values() for i in many}
-        return ReadCell(cell) if isinstance(cell, DeviceCell) and index not in destroyed else cell
+        if not isinstance(cell, DeviceCell) or index in destroyed:
+            return cell
+        return ShapeCell(cell) if isinstance(node.op, (Shape, Shape_i)) else ReadCell(cell)
 
     def thunk(self, node: Apply) -> Thunk:
         """Return the step of a node."""
@@ -90,7 +95,7 @@ class _Link:
             reads = [self._read(node, i) for i in range(len(inputs))]
             return device_thunk(self.routines[node], reads, outputs, [_is_scalar_array(v) for v in node.inputs])
         if isinstance(node.op, GpuFromHost):
-            return upload_thunk(get_context(node.op.context_name), node, inputs[0], outputs[0], self.waits)
+            return upload_thunk(get_context(node.op.context_name), node, inputs[0], outputs[0], self._is_awaited(node))
         if isinstance(node.op, HostFromGpu):
             return download_thunk(inputs[0], outputs[0])
         return host_thunk(node, [self._read(node, i) for i in range(len(inputs))], outputs)
@@ -179,9 +184,10 @@ class OpenCLLinker(Linker):
         link = _Link(fgraph, nodes, storage, self.no_recycling)
         link.build()
         thunks = [link.thunk(node) for node in link.nodes]
+        checks = Checks(link.routines)
         results = link.results(outputs)
         vm = OpenCLVM(
-            fgraph, link.nodes, thunks, storage, inputs, results, link.dead(), link.finish, bool(self.allow_gc)
+            fgraph, link.nodes, thunks, storage, inputs, results, link.dead(), link.finish, bool(self.allow_gc), checks
         )
         into = [Container(v, c) for v, c in zip(fgraph.inputs, inputs, strict=True)]
         out = [Container(v, c, readonly=True) for v, c in zip(fgraph.outputs, outputs, strict=True)]

@@ -12,7 +12,7 @@ from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["ReadCell", "device_thunk", "download_thunk", "upload_thunk"]
+__all__ = ["ReadCell", "ShapeCell", "device_thunk", "download_thunk", "upload_thunk"]
 
 
 class ReadCell:
@@ -31,6 +31,15 @@ class ReadCell:
 
     def __getitem__(self, index: int) -> Any:
         return self._cell.peek()
+
+
+class ShapeCell(ReadCell):
+    """Reads a shared variable where it is: a device array has the shape too."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._cell.anywhere()
 
 
 def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cell], by_value: Sequence[bool]) -> Thunk:

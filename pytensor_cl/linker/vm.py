@@ -8,6 +8,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 
+from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk
 
 __all__ = ["OpenCLVM"]
@@ -30,6 +31,10 @@ class OpenCLVM:
         Per node the cells that nobody reads after it.
     finish
         Waits for the devices; used while profiling, so that a node's time is its own.
+    allow_gc
+        Drop intermediate results as soon as nobody needs them.
+    checks
+        What the kernels may find wrong with their data.
     """
 
     need_update_inputs = True
@@ -45,6 +50,7 @@ class OpenCLVM:
         dead: Sequence[Sequence[Cell]],
         finish: Thunk,
         allow_gc: bool,
+        checks: Checks,
     ) -> None:
         self.fgraph = fgraph
         self.nodes = list(nodes)
@@ -57,6 +63,7 @@ class OpenCLVM:
         self.call_counts = [0] * len(self.nodes)
         self.call_times = [0.0] * len(self.nodes)
         self._finish = finish
+        self._checks = checks or None
         outputs = [storage_map[v] for v in fgraph.outputs]
         # Cells that PyTensor does not know as outputs, so that we drop what they hold.
         self._handed_over = [c for c in output_storage if not any(c is o for o in outputs)]
@@ -67,6 +74,8 @@ class OpenCLVM:
             self._run_timed()
         else:
             self._run()
+        if self._checks is not None:
+            self._raise_found()  # before the caller gets the results, and shared variables their updates
         results = [cell[0] for cell in self.output_storage]
         for cell in self._handed_over:
             cell[0] = None
@@ -80,6 +89,7 @@ class OpenCLVM:
                 for cell in dead:
                     cell[0] = None
         except Exception:
+            self._raise_found()
             self._fail(at)
 
     def _run_timed(self) -> None:
@@ -89,11 +99,23 @@ class OpenCLVM:
                 thunk()
                 self._finish()
             except Exception:
+                self._raise_found()
                 self._fail(at)
             self.call_times[at] += perf_counter() - start
             self.call_counts[at] += 1
             for cell in dead:
                 cell[0] = None
+
+    def _raise_found(self) -> None:
+        """Raise what kernels found; what failed after them may have failed for that."""
+        found = self._checks.failure() if self._checks is not None else None
+        if found is None:
+            return
+        node, error = found
+        try:
+            raise error
+        except Exception:
+            self._fail(self.nodes.index(node))
 
     def _fail(self, at: int) -> None:
         """Re-raise the current exception with a note that names the node; drop what was computed."""

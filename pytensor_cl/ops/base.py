@@ -1,7 +1,7 @@
 """What every device Op has in common: Types from its host Op, a routine for the linker, a plain ``perform``."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -9,13 +9,24 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.runtime.alarm import Alarm, Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.template import KernelSource
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
-__all__ = ["DEVICE", "EITHER", "HOST", "GpuOp", "ViewRoutine", "as_host_variable", "context_of"]
+__all__ = [
+    "DEVICE",
+    "EITHER",
+    "HOST",
+    "CheckedRoutine",
+    "GpuOp",
+    "ViewRoutine",
+    "as_host_variable",
+    "context_of",
+    "is_checked",
+]
 
 DEVICE = "device"
 """An input that must be a device array."""
@@ -33,6 +44,21 @@ class Routine(Protocol):
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Work out the outputs' layouts, allocate them, enqueue the kernels."""
+
+
+class CheckedRoutine(Routine, Protocol):
+    """A routine whose kernels look whether their data is right; see `pytensor_cl.routines.base.Checked`."""
+
+    is_checked: bool
+
+    def watch(self, alarm: Alarm, number: int) -> None:
+        """Make the kernels use an alarm that several routines share."""
+
+    def error(self, finding: Finding) -> Exception:
+        """Return the exception that a finding means."""
+
+    def check(self) -> None:
+        """Wait, and raise what was found."""
 
 
 class ViewRoutine:
@@ -85,6 +111,8 @@ class GpuOp(Op):
     """Whether its values come from nowhere, so that none ever need to be moved."""
     streams: bool = False
     """Whether it only reads and writes each element once, as an elementwise function does."""
+    checks: bool = False
+    """Whether its kernels look for errors in the data: its routine has what `routines.base.Checked` has."""
 
     def __init__(self, host: Op, context_name: str) -> None:
         self.host = host
@@ -148,6 +176,13 @@ class GpuOp(Op):
         values = [_by_value(v) if isinstance(v, np.ndarray) else v for v in inputs]
         for storage, value in zip(output_storage, routine(*values), strict=True):
             storage[0] = value
+        if is_checked(routine, self):
+            routine.check()
+
+
+def is_checked(routine: Routine, op: GpuOp) -> TypeGuard[CheckedRoutine]:
+    """Whether somebody must ask the device, after a node has run, if its data was right."""
+    return op.checks and bool(getattr(routine, "is_checked", False))
 
 
 def _by_value(array: np.ndarray) -> Any:

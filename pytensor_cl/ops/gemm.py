@@ -12,7 +12,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.template import KernelSource
 
-__all__ = ["GpuBatchedDot", "GpuDot", "GpuDot22", "GpuDot22Scalar", "GpuGemm", "GpuMatmul"]
+__all__ = ["CheckedAddend", "GpuBatchedDot", "GpuDot", "GpuDot22", "GpuDot22Scalar", "GpuGemm", "GpuMatmul"]
 
 
 class Promoted:
@@ -94,7 +94,31 @@ class GpuGemm(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMM."""
-        return Gemm(context, node.outputs[0].type.dtype, has_c=True)
+        return CheckedAddend(Gemm(context, node.outputs[0].type.dtype, has_c=True), node)
+
+
+class CheckedAddend:
+    """A product with an addend, repeated only along dimensions that were known to be one when the function was compiled.
+
+    Parameters
+    ----------
+    routine
+        Called with ``(C, alpha, A, B, beta)``.
+    node
+        Has these inputs.
+    """
+
+    def __init__(self, routine: Any, node: Apply) -> None:
+        c, _, a, b, _ = (v.type for v in node.inputs)
+        self._routine = routine
+        self._repeated = [any(known) for known in zip(c.broadcastable, (a.shape[0] == 1, *b.broadcastable[1:]), strict=True)]
+        self.sources = routine.sources
+
+    def __call__(self, c: GpuArray, alpha: Any, a: GpuArray, b: GpuArray, beta: Any) -> tuple[GpuArray, ...]:
+        product = (a.shape[0], *b.shape[1:])
+        if c.shape != product and any(n != m and not r for n, m, r in zip(c.shape, product, self._repeated, strict=True)):
+            raise ValueError(f"an addend of shape {c.shape} does not fit a product of shape {product} (no run-time broadcasting)")
+        return self._routine(c, alpha, a, b, beta)
 
 
 class _CheckedBatch:

@@ -3,6 +3,7 @@
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
+from pytensor_cl.ops.gemm import CheckedAddend
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.context import Context
 
@@ -16,4 +17,4 @@ class GpuGemv(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMV."""
-        return Gemv(context, node.outputs[0].type.dtype, has_y=True)
+        return CheckedAddend(Gemv(context, node.outputs[0].type.dtype, has_y=True), node)

@@ -20,11 +20,12 @@ OPERATIONS: dict[str, str] = {
     "AND": "and",
     "OR": "or",
     "XOR": "xor",
+    "MulWithoutZeros": "mul_without_zeros",
 }
 
 
 class GpuCAReduce(GpuOp):
-    """Device counterpart of `CAReduce` and of what derives from it: Sum, Prod, Max, Min, All, Any."""
+    """Device counterpart of `CAReduce` and of what derives from it: Sum, Prod, ProdWithoutZeros, Max, Min, All, Any."""
 
     streams = True
 

@@ -1,6 +1,7 @@
 """Ops that change an array's shape and not its elements: views where the strides allow."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from pytensor.graph.basic import Apply
@@ -11,7 +12,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["GpuDimShuffle", "GpuReshape", "GpuSpecifyShape"]
+__all__ = ["GpuDimShuffle", "GpuJoinDims", "GpuReshape", "GpuSpecifyShape", "GpuSplitDims"]
 
 
 class _Dimshuffle(ViewRoutine):
@@ -59,17 +60,20 @@ def target_shape(size: int, shape: Sequence[int], ndim: int) -> tuple[int, ...]:
     return wanted
 
 
+def _reshaped(array: GpuArray, shape: tuple[int, ...]) -> GpuArray:
+    layout = array.layout.reshape(shape)
+    if layout is None:  # the strides do not allow a view
+        array = contiguous(array)
+        layout = Layout.contiguous(shape)
+    return array.view(layout)
+
+
 class _Reshape(ViewRoutine):
     def __init__(self, ndim: int) -> None:
         self._ndim = ndim
 
     def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
-        shape = target_shape(array.size, values[0], self._ndim)
-        layout = array.layout.reshape(shape)
-        if layout is None:  # the strides do not allow a view
-            array = contiguous(array)
-            layout = Layout.contiguous(shape)
-        return (GpuArray(array.context, array.buffer, array.dtype, layout),)
+        return (_reshaped(array, target_shape(array.size, values[0], self._ndim)),)
 
 
 class GpuReshape(GpuOp):
@@ -82,6 +86,50 @@ class GpuReshape(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
         return _Reshape(self.host.ndim)
+
+
+class _JoinDims(ViewRoutine):
+    def __init__(self, start: int, count: int) -> None:
+        self._start = start
+        self._stop = start + count
+
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        shape = array.shape
+        joined = prod(shape[self._start : self._stop])
+        return (_reshaped(array, (*shape[: self._start], joined, *shape[self._stop :])),)
+
+
+class GpuJoinDims(GpuOp):
+    """Device counterpart of `JoinDims`; copies only where the strides do not allow a view."""
+
+    view_map = {0: [0]}
+    works = False
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view."""
+        return _JoinDims(self.host.start_axis, self.host.n_axes)
+
+
+class _SplitDims(ViewRoutine):
+    def __init__(self, axis: int) -> None:
+        self._axis = axis
+
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        before, after = array.shape[: self._axis], array.shape[self._axis + 1 :]
+        shape = (*before, *(int(n) for n in values[0]), *after)
+        return (_reshaped(array, target_shape(array.size, shape, len(shape))),)
+
+
+class GpuSplitDims(GpuOp):
+    """Device counterpart of `SplitDims`; copies only where the strides do not allow a view."""
+
+    view_map = {0: [0]}
+    works = False
+    demands = (DEVICE, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view."""
+        return _SplitDims(self.host.axis)
 
 
 class _SpecifyShape(ViewRoutine):

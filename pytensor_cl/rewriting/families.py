@@ -1,7 +1,12 @@
 """Every family of Ops that has kernels: importing this module registers their lifts."""
 
 from pytensor_cl.rewriting import (
+    advanced_subtensor,
     alloc,
+    argmax,
+    creation,
+    cumop,
+    diagonal,
     elemwise,
     gemm,
     gemv,
@@ -12,7 +17,12 @@ from pytensor_cl.rewriting import (
 )
 
 __all__ = [
+    "advanced_subtensor",
     "alloc",
+    "argmax",
+    "creation",
+    "cumop",
+    "diagonal",
     "elemwise",
     "gemm",
     "gemv",

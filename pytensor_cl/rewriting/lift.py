@@ -14,7 +14,7 @@ from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
 from pytensor_cl.rewriting import families  # noqa: F401 (registers the lifts)
 from pytensor_cl.rewriting.fence import unfence
-from pytensor_cl.rewriting.placement import Decision, decide
+from pytensor_cl.rewriting.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.transfer import cut_transfers
 from pytensor_cl.runtime.context import default_context_name
 
@@ -56,8 +56,11 @@ def _scalar_behind(
         return None
     if variable.type.ndim == 0:
         return variable
-    computed = variable.owner is not None and all(n == 1 for n in variable.type.shape)
-    return variable.dimshuffle() if computed else None
+    if variable.owner is None or any(n != 1 for n in variable.type.shape):
+        return None
+    value = variable.dimshuffle()
+    value.owner.tag.opencl_reason = SCALAR
+    return value
 
 
 class _Lifter:
@@ -73,7 +76,12 @@ class _Lifter:
             value = _scalar_behind(variable, self.lifted, self._decision.resident)
             if value is not None:
                 return value
-        return self._device(variable, op) if demand in (DEVICE, EITHER) else variable
+        return self._device(variable, op) if demand in (DEVICE, EITHER) else self._host(variable)
+
+    def _host(self, variable: Variable) -> Variable:
+        """Download what a device computes: left as it is, the host would compute it once more."""
+        found = self.lifted.get(variable)
+        return variable if found is None else variable.type.filter_variable(host_from_gpu(found))
 
     def _device(self, variable: Variable, op: GpuOp) -> Variable:
         found = self.lifted.get(variable)

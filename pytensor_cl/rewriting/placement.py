@@ -15,7 +15,7 @@ from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.registry import NoKernel, device_op
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["Decision", "decide"]
+__all__ = ["Decision", "decide", "reason_of"]
 
 SMALL = 16
 """Elements: results that are statically this small, of host inputs, are not worth a transfer."""
@@ -106,18 +106,13 @@ def _of_the_host(variable: Variable, decision: Decision) -> bool:
     return owner is None or (owner not in decision.ops and not isinstance(owner.op, HostFromGpu))
 
 
-def _keep_host_arithmetic(order: list[Apply], decision: Decision) -> None:
-    """Small results of host values stay: 0-d settings, shape vectors, indices."""
-    for node in order:
-        op = decision.ops.get(node)
-        if op is None or op.creates or not _is_small(node):
-            continue
-        if all(_of_the_host(v, decision) for v in node.inputs):
-            decision.keep(node, SCALAR)
+def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
+    """Whether a node makes a small result of host values: 0-d settings, shape vectors, indices."""
+    return _is_small(node) and all(_of_the_host(v, decision) for v in node.inputs)
 
 
 def _keep_without_kernel(node: Apply, missing: NoKernel, decision: Decision) -> None:
-    if _is_small(node) and all(_of_the_host(v, decision) for v in node.inputs):
+    if _is_host_arithmetic(node, decision):
         decision.keep(node, SCALAR)
         return
     decision.keep(node, missing.reason)
@@ -192,6 +187,24 @@ def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
             decision.keep(node, reason)
 
 
+def reason_of(node: Apply, context_name: str) -> str:
+    """Say why a node of a finished graph is on the host, if the node that was placed has been replaced since.
+
+    Parameters
+    ----------
+    node
+        A host node.
+    context_name
+        Where it would have run.
+    """
+    if isinstance(node.op, _SHAPES) or _is_host_arithmetic(node, Decision()):
+        return SCALAR
+    found = device_op(node, context_name, get_context(context_name).info)
+    if isinstance(found, NoKernel):
+        return found.reason
+    return CONE if found.works else VIEWS
+
+
 def _updated_on_device(fgraph: FunctionGraph, decision: Decision) -> frozenset[Variable]:
     updates = fgraph.update_mapping or {}
     return frozenset(fgraph.inputs[k] for i, k in updates.items() if fgraph.outputs[i].owner in decision.ops)
@@ -212,9 +225,10 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):
             _keep_without_kernel(node, found, decision)
+        elif not found.creates and _is_host_arithmetic(node, decision):
+            decision.keep(node, SCALAR)
         else:
             decision.ops[node] = found
-    _keep_host_arithmetic(order, decision)
     if policy == "auto":
         _slice_before_upload(order, fgraph, decision)
         _keep_unprofitable(fgraph, decision)

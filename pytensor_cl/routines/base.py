@@ -1,26 +1,24 @@
 """What every routine has in common: layout, allocate, launch."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
 
 import numpy as np
 
+from pytensor_cl.runtime.alarm import Alarm, Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.template import KernelSource
 
-__all__ = ["SCALAR", "SCHEDULES", "Plans", "Routine", "layout_of"]
+__all__ = ["SCALAR", "SCHEDULES", "Checked", "Plans", "Routine", "layout_of"]
 
 SCALAR = Layout((), ())
 """The layout that `Routine.layout` gets for an input that is a NumPy scalar."""
 
 SCHEDULES = ("cpu", "simt")
 
-Plan = TypeVar("Plan")
 
-
-class Plans(Generic[Plan]):
+class Plans[Plan]:
     """A bounded memory of what was worked out for the layouts of earlier launches.
 
     Parameters
@@ -101,8 +99,53 @@ class Routine:
         """Compute new, C-contiguous outputs."""
         layouts = self.layout(*map(layout_of, inputs))
         empty = self.context.empty
-        outputs = tuple(
-            empty(layout.shape, dtype) for layout, dtype in zip(layouts, self.output_dtypes, strict=True)
-        )
+        outputs = tuple(empty(layout.shape, dtype) for layout, dtype in zip(layouts, self.output_dtypes, strict=True))
         self.launch(outputs, inputs)
         return outputs
+
+
+class Checked(Routine):
+    """A routine whose kernels look whether their data is right; what is wrong the host hears when it asks.
+
+    Attributes
+    ----------
+    is_checked
+        Whether the kernels of this routine can find anything.
+    """
+
+    is_checked: bool = True
+
+    def __init__(self, context: Context, schedule: str | None = None) -> None:
+        super().__init__(context, schedule)
+        self._alarm: Alarm | None = None
+        self.number = np.int32(1)
+
+    @property
+    def alarm(self) -> Alarm:
+        """Where the kernels note what they find."""
+        if self._alarm is None:
+            self._alarm = Alarm(self.context)
+        return self._alarm
+
+    def watch(self, alarm: Alarm, number: int) -> None:
+        """Make the kernels use an alarm that several routines share.
+
+        Parameters
+        ----------
+        alarm
+            Of the routine's context.
+        number
+            What they call themselves.
+        """
+        self._alarm = alarm
+        self.number = np.int32(number)
+
+    def error(self, finding: Finding) -> Exception:
+        """Return the exception that a finding means."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Wait for the device and raise what this routine's kernels found; for callers that share no alarm."""
+        finding = self.alarm.read() if self.is_checked else None
+        if finding is not None:
+            raise self.error(finding)

@@ -25,6 +25,9 @@ TILE = 8192
 CROSSING_COLUMNS = 16
 """Columns of a tile where an operand is transposed: few enough that its cache lines are there for the next rows."""
 
+INT_LIMIT = 2**31
+"""Indices are 32-bit as long as they stay below this."""
+
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
 
@@ -42,10 +45,14 @@ class ElementFunction(Protocol):
         Bytes of the widest type that takes part.
     """
 
-    input_dtypes: tuple[str, ...]
-    output_dtypes: tuple[str, ...]
-    preambles: tuple[str, ...]
-    itemsize: int
+    @property
+    def input_dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def output_dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def preambles(self) -> tuple[str, ...]: ...
+    @property
+    def itemsize(self) -> int: ...
 
     def statements(self, lanes: int) -> str:
         """Return statements that assign ``o0..`` (declared by the kernel) from ``i0..``, all of `lanes` lanes."""
@@ -253,8 +260,8 @@ class Elemwise(Routine):
         for shape, known in zip(shapes, self._broadcast, strict=True):
             if any(n == 1 != m and not one for n, m, one in zip(shape, result, known, strict=True)):
                 raise ValueError(
-                    "Runtime broadcasting not allowed. At least one input has a distinct dimension length of 1, but was "
-                    f"not marked as broadcastable (input shapes: {', '.join(map(str, shapes))}).\n"
+                    "Runtime broadcasting not allowed. At least one input has a distinct dimension length of 1, but "
+                    f"was not marked as broadcastable (input shapes: {', '.join(map(str, shapes))}).\n"
                     "If broadcasting was intended, use `specify_broadcastable` on the relevant input."
                 )
         if any(n not in (1, m) for shape in shapes for n, m in zip(shape, result, strict=True)):
@@ -265,7 +272,7 @@ class Elemwise(Routine):
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Enqueue the kernel; the outputs may have any strides, and may be inputs of the same layout."""
-        arrays = [inputs[k] for k in self._places]
+        arrays: list[Any] = [inputs[k] for k in self._places]
         arrays.extend(outputs)
         layouts = [array.layout for array in arrays]
         key = tuple([layout[:2] for layout in layouts])
@@ -278,16 +285,15 @@ class Elemwise(Routine):
         for k, convert in self._scalars:
             arguments.insert(k, convert(inputs[k]))
         offsets = self._pack_offsets(*[layout[2] for layout in layouts])
-        plan.kernel.launch(
-            self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument
-        )
+        plan.kernel.launch(self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument)
 
     def _plan(self, layouts: list[Layout]) -> _Plan:
         shape = layouts[-1].shape
         if 0 in shape:
             return _Plan(None, (), None, b"")
         spread = tuple(layout.broadcast_to(shape) for layout in layouts)
-        index = "int" if all(-(2**31) < low and high < 2**31 for low, high in map(_relative_span, spread)) else "long"
+        small = all(low > -INT_LIMIT and high < INT_LIMIT for low, high in map(_relative_span, spread))
+        index = "int" if small else "long"
         strides = tuple(layout.strides for layout in spread)
         shape, strides = collapse(*_memory_order(shape, strides))
         make = self._cpu_plan if self.schedule == "cpu" else self._simt_plan

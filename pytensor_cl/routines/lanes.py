@@ -11,6 +11,7 @@ from typing import Union
 import numpy as np
 
 from pytensor_cl.dtypes import ctype, literal, vector_type
+from pytensor_cl.template import render
 
 __all__ = ["Lanes", "Mask", "Value"]
 
@@ -147,6 +148,16 @@ class Value:
         """Apply an OpenCL built-in that keeps the type."""
         texts = [self.text, *(self._operand(other).text for other in others)]
         return Value(f"{function}({', '.join(texts)})", self.dtype, self.lanes)
+
+    def call_own(self, family: str, function: str, *others: Operand) -> "Value":
+        """Apply a function of ``kernels/functions/<family>.mako``."""
+        self.lanes.preambles[render(f"functions/{family}", dtype=self.dtype)] = None
+        return self.call(f"{function}_{self.lanes.type(self.dtype)}", *others)
+
+    def call_vector(self, family: str, function: str, *others: Operand) -> "Value":
+        """Apply a built-in whose vector form is replaced by one of ``kernels/functions/<family>.mako``."""
+        own = self.call_own(family, function, *others)
+        return self.call(function, *others) if self.lanes.count == 1 else own
 
     def bits(self, dtype: str) -> "Value":
         """Reinterpret the bits as another dtype of the same size."""

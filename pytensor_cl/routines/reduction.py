@@ -1,6 +1,5 @@
 """Reduction of any axes of a strided array."""
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -66,6 +65,8 @@ def _all_bits(dtype: np.dtype) -> object:
     return True if dtype.kind == "b" else ~dtype.type(0)
 
 
+_WITHOUT_ZEROS = "a == 0 ? b : (b == 0 ? a : a * b)"
+
 OPERATIONS: dict[str, Operation] = {
     "add": Operation("a + b", lambda _: 0, "a + b", "or", "add"),
     "mul": Operation("a * b", lambda _: 1, "a * b", "and", "mul"),
@@ -75,6 +76,8 @@ OPERATIONS: dict[str, Operation] = {
     "and": Operation("a & b", _all_bits, None, "and"),
     "or": Operation("a | b", lambda _: 0, None, "or"),
     "xor": Operation("a ^ b", lambda _: 0, None, "xor"),
+    # The product of what is not zero; zero if nothing is.
+    "mul_without_zeros": Operation(_WITHOUT_ZEROS, lambda _: 0, _WITHOUT_ZEROS, "or"),
 }
 
 
@@ -304,26 +307,12 @@ class Reduction(Routine):
         return planning.split_cpu(problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded)
 
     def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:
-        variant, index = planning.variant_of(problem), self._index(problem)
+        variant = planning.variant_of(problem)
+        index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
         key = variant if self.schedule == "cpu" else None, index
         if key not in stage.kernels:
             stage.kernels[key] = self.context.kernel(self._source(stage, variant, index))
-        geometry = self._geometry(problem, split, plane, "q" if index == "long" else "i")
+        dims = self._fixed["kept_dims"], self._fixed["reduced_dims"]
+        geometry = planning.pack_geometry(problem, split, plane, dims, index)
         sizes = split.global_size, split.local_size
         return _Step(stage.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)
-
-    def _index(self, problem: Problem) -> str:
-        """Return the C type that holds every index and step, with room for one block more."""
-        reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*problem.kept, *problem.reduced))
-        is_small = max(reach, problem.outputs * problem.total) < 1 << 30
-        return "int" if self.schedule == "simt" and is_small else "long"
-
-    def _geometry(self, problem: Problem, split: Split, plane: int, code: str) -> bytes:
-        """Pack the struct of kernels/reduction_accumulator.mako."""
-        outputs = problem.outputs
-        head = (outputs, problem.total, split.chunk, split.chunks, outputs, plane, split.blocks, split.tiles)
-        kept = problem.kept + ((1, 0, 0),) * (self._fixed["kept_dims"] - len(problem.kept))
-        reduced = problem.reduced + ((1, 0),) * (self._fixed["reduced_dims"] - len(problem.reduced))
-        columns = (*zip(*kept, strict=True), *zip(*reduced, strict=True))
-        values = [*head, split.threads, split.thread_step, split.slot_step, *(v for c in columns for v in c)]
-        return struct.pack(f"{len(values)}{code}", *values)

@@ -5,6 +5,7 @@ run, reduced rows with contiguous kept columns, and either of them with any step
 and much to reduce, the range is split into chunks whose results a second pass reduces.
 """
 
+import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from math import gcd, inf, prod
 from typing import NamedTuple
@@ -15,12 +16,15 @@ __all__ = [
     "Problem",
     "Split",
     "Variant",
+    "fits_int",
     "in_two_passes",
     "normal_form",
+    "pack_geometry",
     "power_of_two",
     "split_cpu",
     "split_simt",
     "variant_of",
+    "walk",
 ]
 
 STRIP = 64  # vectors across a strip of columns: it spans whole pages, its sums fit the first-level cache
@@ -74,7 +78,7 @@ class Problem(NamedTuple):
         return self.kept[0][:2] if self.kept else (1, 1)
 
 
-def _walk(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
+def walk(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
     """Order and merge dimensions (length, step in each operand); return them and the shifts of the operands.
 
     The order in which elements are visited is free. They are walked upwards in the first operand, the largest
@@ -104,11 +108,11 @@ def normal_form(
     """
     dims = list(zip(shape, in_strides, strict=True))
     left = [dim for axis, dim in enumerate(dims) if axis not in axes]
-    kept, (in_shift, out_shift) = _walk(((*dim, out) for dim, out in zip(left, out_strides, strict=True)), 2)
+    kept, (in_shift, out_shift) = walk(((*dim, out) for dim, out in zip(left, out_strides, strict=True)), 2)
     gone = [dim for axis, dim in enumerate(dims) if axis in axes]
     if any(n == 0 for n, _ in gone):  # nothing is read
         return Problem(kept, ((0, 1),), 0, out_shift)
-    reduced, (reduced_shift,) = _walk(gone, 1)
+    reduced, (reduced_shift,) = walk(gone, 1)
     return Problem(kept, reduced, in_shift + reduced_shift, out_shift)
 
 
@@ -118,7 +122,7 @@ def in_two_passes(problem: Problem, chunks: int) -> tuple[Problem, Problem]:
     steps = contiguous_strides([n for n, *_ in problem.kept][::-1])[::-1]
     pairs = list(zip(problem.kept, steps, strict=True))
     first = problem._replace(kept=tuple((n, own, row) for (n, own, _), row in pairs), out_shift=0)
-    kept, _ = _walk(((n, row, out) for (n, _, out), row in pairs), 2)
+    kept, _ = walk(((n, row, out) for (n, _, out), row in pairs), 2)
     return first, Problem(kept, ((chunks, outputs),), 0, problem.out_shift)
 
 
@@ -223,7 +227,9 @@ def _is_interleaved(problem: Problem) -> bool:
     )
 
 
-def split_cpu(problem: Problem, units: int, lanes: int, *, may_split: bool, is_rounded: bool) -> Split:
+def split_cpu(
+    problem: Problem, units: int, lanes: int, *, may_split: bool, is_rounded: bool, pattern: str | None = None
+) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
 
     Parameters
@@ -238,9 +244,11 @@ def split_cpu(problem: Problem, units: int, lanes: int, *, may_split: bool, is_r
         Whether there may be chunks.
     is_rounded
         Whether long chains of operations lose digits.
+    pattern
+        That of the kernel; None is what `variant_of` says.
     """
     outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
-    pattern = variant_of(problem).pattern
+    pattern = pattern or variant_of(problem).pattern
     tiles = -(-columns // (STRIP * lanes)) if pattern == "columns" else 1
     blocks = outputs // columns * tiles if pattern == "columns" else outputs
     workers = 4 * units if outputs * total >= SMALL else 1
@@ -272,3 +280,32 @@ def split_simt(problem: Problem, units: int, group: int, *, may_split: bool) -> 
     chunk, chunks = _chunks_of(total, chunks)
     steps = (1, threads) if is_along else (slots, 1)
     return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads, *steps)
+
+
+def fits_int(problem: Problem) -> bool:
+    """Tell whether a C int holds every index and step, with room for one block more."""
+    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*problem.kept, *problem.reduced))
+    return max(reach, problem.outputs * problem.total) < 1 << 30
+
+
+def pack_geometry(problem: Problem, split: Split, plane: int, dims: tuple[int, int], index: str) -> bytes:
+    """Pack the struct of kernels/reduction_accumulator.mako.
+
+    Parameters
+    ----------
+    problem, split
+        What to reduce, and how it is shared out.
+    plane
+        Elements between a partial result and its rounding error.
+    dims
+        Kept and reduced dimensions that the struct holds.
+    index
+        C type of its members.
+    """
+    outputs = problem.outputs
+    head = (outputs, problem.total, split.chunk, split.chunks, outputs, plane, split.blocks, split.tiles)
+    kept = problem.kept + ((1, 0, 0),) * (dims[0] - len(problem.kept))
+    reduced = problem.reduced + ((1, 0),) * (dims[1] - len(problem.reduced))
+    columns = (*zip(*kept, strict=True), *zip(*reduced, strict=True))
+    values = [*head, split.threads, split.thread_step, split.slot_step, *(v for c in columns for v in c)]
+    return struct.pack(f"{len(values)}{'q' if index == 'long' else 'i'}", *values)

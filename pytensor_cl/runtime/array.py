@@ -79,10 +79,12 @@ class GpuArray:
     def __getitem__(self, items: Any) -> "GpuArray":
         """Apply basic indexing (integers, slices, ``...``); a view."""
         items = items if isinstance(items, tuple) else (items,)
-        if Ellipsis in items:
-            at = items.index(Ellipsis)
+        at = next((i for i, item in enumerate(items) if item is Ellipsis), None)
+        if at is not None:
             fill = (slice(None),) * (self.ndim - len(items) + 1)
             items = items[:at] + fill + items[at + 1 :]
+        if not all(isinstance(item, (int, np.integer, slice)) for item in items):
+            raise IndexError("device arrays take integers, slices and ... as indices; more in PyTensor graphs")
         return self.view(self.layout.subscript(items))
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -197,8 +197,8 @@ class _Registry:
     specs: dict[str, str] = field(default_factory=dict)
     contexts: dict[str, Context] = field(default_factory=dict)
     default: str | None = None
-    label: str | None = None  # name under which the default is announced
-    settings: Settings = field(default_factory=Settings)
+    settings: Callable[[], Settings] = Settings  # asked when a context opens
+    changes: dict[str, Any] = field(default_factory=dict)  # to the settings
 
 
 _registry = _Registry()
@@ -226,7 +226,9 @@ def parse_contexts(text: str) -> dict[str, str]:
     return pairs
 
 
-def define_contexts(specs: dict[str, str], default: str | None, settings: Settings | None = None) -> None:
+def define_contexts(
+    specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None
+) -> None:
     """Replace the names of contexts; those that are open already stay as they are.
 
     Parameters
@@ -236,7 +238,7 @@ def define_contexts(specs: dict[str, str], default: str | None, settings: Settin
     default
         The context of graphs that name none.
     settings
-        For contexts that are opened from now on.
+        Asked for the settings of each context that is opened from now on.
     """
     _registry.specs = {**specs}
     _registry.default = default
@@ -245,7 +247,8 @@ def define_contexts(specs: dict[str, str], default: str | None, settings: Settin
 
 def change_settings(**options: Any) -> None:
     """Change some settings, for contexts that are opened from now on; `options` are fields of `Settings`."""
-    _registry.settings = replace(_registry.settings, **options)
+    replace(Settings(), **options)  # refuses what is no setting
+    _registry.changes.update(options)
 
 
 def add_context(name: str, device: str) -> None:
@@ -275,6 +278,11 @@ def default_context_name() -> str:
     return _registry.default
 
 
+def is_open(name: str) -> bool:
+    """Tell whether the context of a name has been opened."""
+    return name in _registry.contexts
+
+
 def get_context(name: str | None = None) -> Context:
     """Return the context of a name, opened if it is not yet.
 
@@ -302,7 +310,7 @@ def _open(name: str) -> Context:
             f"no context is called {name!r}; defined are: {', '.join(_registry.specs) or 'none'}. Name it in the flag "
             "contexts (contexts=dev0->opencl0:0;dev1->opencl0:1) or with pytensor_cl.use(device, name)"
         )
-    context = Context(name, resolve(_registry.specs[name]), _registry.settings)
+    context = Context(name, resolve(_registry.specs[name]), replace(_registry.settings(), **_registry.changes))
     info, label = context.info, None if tuple(_registry.specs) == (name,) else name
     sys.stderr.write(f"Mapped name {label} to device {context.entry.spec}: {info.name} ({info.platform})\n")
     return context

@@ -141,7 +141,7 @@ class Layout(NamedTuple):
         shape = tuple(shape)
         if prod(shape) != self.size:
             raise ValueError(f"cannot reshape array of size {self.size} into shape {shape}")
-        if self.is_contiguous:
+        if self.is_contiguous or not self.size:
             return Layout(shape, contiguous_strides(shape), self.offset)
         strides = _regroup(self, shape)
         return None if strides is None else Layout(shape, strides, self.offset)

@@ -22,7 +22,7 @@ _CPUS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"avx"}), "sandybridge"),
     (frozenset(), "x86-64"),
 )
-_STRUCTURE_BYTES = 4096  # PoCL 3.0 holds the pointer in the first kilobyte
+_STRUCTURE_BYTES = 1024  # of PoCL 3.0; the next device's structure follows at once
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
 
 

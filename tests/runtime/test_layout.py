@@ -91,3 +91,9 @@ def test_broadcast_to():
     assert Layout.contiguous((3, 1)).broadcast_to((2, 3, 4)) == Layout((2, 3, 4), (0, 1, 0))
     with pytest.raises(ValueError, match="does not broadcast"):
         Layout.contiguous((3,)).broadcast_to((4,))
+
+
+def test_reshape_of_nothing_is_a_view():
+    for layout in (Layout((0, 3, 4), (24, 8, 2)), Layout((4, 0), (-1, 7), 3), Layout.contiguous((2, 0))):
+        assert layout.reshape((5, 0, 2)).shape == (5, 0, 2)
+        assert layout.reshape((0,)).shape == (0,)

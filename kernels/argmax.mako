@@ -1,0 +1,94 @@
+## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
+## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
+## the innermost kept dimension). Positions are looked for only where a block of elements beats what was found before.
+<%page args="name, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
+<%namespace name="shared" file="reduction_accumulator.mako"/>
+<%namespace name="order" file="argmax_order.mako"/>
+<%namespace name="along" file="argmax_rows.mako"/>
+<%!
+    import numpy as np
+
+    from pytensor_cl.dtypes import ctype, vector_type
+
+    ROWS = 4  # rows of a strip that are searched again if they hold a new maximum
+
+    def mask_type(dtype, lanes):
+        return vector_type(f"int{8 * np.dtype(dtype).itemsize}", lanes)
+%>
+${shared.geometry()}
+${order.position()}
+% if pattern == "rows":
+${along.helpers()}
+% endif
+<%def name="strip()">
+<% T, V, load = ctype(dtype), vector_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}" %>
+        const long across = g.kept_in[0];
+        const int vectors = (width + ${lanes - 1}) / ${lanes};
+        ${V} best[${strip_vectors}];
+        long${lanes} where[${strip_vectors}];
+        __global const ${T} *x0 = input + ${name}_at(&g, first);
+        for (int k = 0; k < vectors; ++k) {
+            best[k] = ${load}(x0 + k * ${lanes} * across, across, min(${lanes}, width - k * ${lanes}) - 1);
+            where[k] = (long${lanes})(first);
+        }
+        <%order:runs>
+            for (long i = 0; i < n; i += ${ROWS}) {
+                const int rows = min(${ROWS}L, n - i);
+                for (int k = 0; k < vectors; ++k) {
+                    __global const ${T} *y = x + i * step + k * ${lanes} * across;
+                    const int end = min(${lanes}, width - k * ${lanes}) - 1;
+                    ${V} ${", ".join(f"v{r}" for r in range(ROWS))};
+                    if (across == 1 && end == ${lanes - 1} && rows == ${ROWS}) {
+                        % for r in range(ROWS):
+                        v${r} = *(__global const ${name}_v *)(y + ${r} * step);
+                        % endfor
+                    } else {  // what there is no row for repeats the one before
+                        v0 = ${load}(y, across, end);
+                        % for r in range(1, ROWS):
+                        v${r} = ${r} < rows ? ${load}(y + ${r} * step, across, end) : v${r - 1};
+                        % endfor
+                    }
+                    ${V} found = v0;
+                    % for r in range(1, ROWS):
+                    found = ${order.greater("found", f"v{r}")};
+                    % endfor
+                    const ${V} top = best[k];
+                    if (any(${order.beats("found", "top")})) {
+                        ${mask_type(dtype, lanes)} row = ${ROWS - 1};
+                        % for r in reversed(range(ROWS - 1)):
+                        row = ${order.beats("found", f"v{r}")} ? row : (${mask_type(dtype, lanes)})(${r});
+                        % endfor
+                        const long${lanes} place = (at + i) + convert_long${lanes}(row);
+                        where[k] = convert_long${lanes}(${order.beats("found", "top")}) ? place : where[k];
+                        best[k] = ${order.beats("found", "top")} ? found : top;
+                    }
+                }
+            }
+        </%order:runs>
+        for (int k = 0; k < vectors; ++k)
+            store_long${lanes}(where[k], output + out + k * ${lanes} * g.kept_out[0], g.kept_out[0], min(${lanes}, width - k * ${lanes}) - 1);
+</%def>
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${vector_type(dtype, lanes)})))
+void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at, __global long *restrict output, const long output_at,
+             const ${name}_geometry g)
+{
+    const long tasks = g.blocks * g.chunks, end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+        const long chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.total, first + g.chunk);
+        long rest = task % g.blocks, in = input_at, out = output_at + chunk * g.chunk_step;
+        % if pattern == "columns":
+        const long column = rest % g.tiles * ${strip_vectors * lanes};
+        const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);
+        rest = rest / g.tiles * g.kept[0] + column;
+        % endif
+        ${shared.kept_offset()}
+        __global const ${ctype(dtype)} *input = array + in;
+        % if pattern == "rows":
+        ${along.rows()}
+        % else:
+        ${strip()}
+        % endif
+    }
+}
+${order.finish(shared.kept_offset)}

@@ -1,0 +1,18 @@
+## What the kernels of cumulative sums and products share. The defs see the arguments of the template that calls them.
+<%def name="geometry(index)">
+typedef struct {  // rows lie along the axis; kept dimensions from the innermost outwards; lengths and steps in elements
+    ${index} outputs, length, chunk, chunks, blocks, tiles, in_step, out_step, first_total;
+    ${index} kept[${kept_dims}], kept_out[${kept_dims}], kept_in[${kept_dims}], kept_total[${kept_dims}];
+} ${name}_geometry;
+</%def>
+
+## Moves `in`, `out` and `total` to row number `rest`.
+<%def name="kept_offset(index)">
+        for (int d = 0; rest; ++d) {
+            const ${index} k = rest % g.kept[d];
+            rest /= g.kept[d];
+            in += k * g.kept_in[d];
+            out += k * g.kept_out[d];
+            total += k * g.kept_total[d];
+        }
+</%def>

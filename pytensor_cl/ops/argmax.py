@@ -1,0 +1,20 @@
+"""Positions of the greatest elements along axes."""
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import GpuOp, Routine
+from pytensor_cl.routines.argmax import Argmax
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["GpuArgmax"]
+
+
+class GpuArgmax(GpuOp):
+    """Device counterpart of `Argmax`."""
+
+    streams = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel of the search over the axes."""
+        source = node.inputs[0].type
+        return Argmax(context, source.dtype, source.ndim, self.host.axis)

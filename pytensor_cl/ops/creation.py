@@ -1,0 +1,33 @@
+"""Arrays made from a few numbers of the host."""
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import HOST, GpuOp, Routine
+from pytensor_cl.routines.creation import ARange, Eye
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["GpuARange", "GpuEye"]
+
+
+class GpuARange(GpuOp):
+    """Device counterpart of `ARange`, where a device Op reads its values."""
+
+    works = False
+    creates = True
+    demands = (HOST,)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel of evenly spaced values."""
+        return ARange(context, node.outputs[0].type.dtype)
+
+
+class GpuEye(GpuOp):
+    """Device counterpart of `Eye`, where a device Op reads its values."""
+
+    works = False
+    creates = True
+    demands = (HOST,)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernels that fill a matrix and its diagonal."""
+        return Eye(context, node.outputs[0].type.dtype)

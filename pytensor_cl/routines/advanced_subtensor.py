@@ -1,0 +1,304 @@
+"""Indexing with arrays: gather, and scatter that sets or adds."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.dtypes import ctype
+from pytensor_cl.routines.advanced_subtensor_base import (
+    NOTHING,
+    Indexing,
+    Launch,
+    Shape,
+    Strides,
+    index_type_of,
+    pack,
+    pad,
+    value_of,
+)
+from pytensor_cl.routines.advanced_subtensor_plan import Selection, select
+from pytensor_cl.routines.base import Plans
+from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.template import KernelSource, kernel_source
+
+__all__ = ["Gather", "Scatter"]
+
+WORTH_SHARING = 8192
+"""Elements that repay a second work-item, on schedule cpu."""
+
+OWNED_RUN = 16
+"""Elements per position that repay it, on schedule cpu, to share out the positions."""
+
+GROUP = 256
+"""Work-items of a work-group on schedule simt."""
+
+
+class _GatherPlan(NamedTuple):
+    launch: Launch
+    shift: int
+    check: Launch  # for an empty result, whose indices must be right all the same
+    check_size: int
+    position_dtype: str
+
+
+class Gather(Indexing):
+    """Select elements: ``gather(x, *index_inputs)``; see `Indexing` for the parameters."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._plans: Plans[_GatherPlan] = Plans()
+        self._layouts: Plans[tuple[Layout, ...]] = Plans()
+        self._ctype = ctype(f"uint{8 * np.dtype(self.output_dtypes[0]).itemsize}")
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel with 32-bit indices."""
+        return (self.walker(self._ctype, self.result_ndim, "int"),)
+
+    def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
+        """Return the layout of the result; index inputs may be numbers.
+
+        Raises
+        ------
+        IndexError
+            The index arrays do not broadcast together, or a number is out of range.
+        """
+        array, *values = inputs
+        assert isinstance(array, Layout)
+        return (Layout.contiguous(select(self.entries, array, values).shape),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the kernel; the output may have any strides."""
+        (output,), (array, *values) = outputs, inputs
+        key = (output.layout[1], *self.key(array, values))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self._plan(output.layout, array.layout, values))
+        used = self.used(values)
+        self.run(plan.launch, used, output, array, plan.shift)
+        if plan.check.kernel is not None:
+            self.run(plan.check, used, self.context.empty((plan.check_size,), plan.position_dtype))
+
+    def _plan(self, output: Layout, array: Layout, values: Sequence[Any]) -> _GatherPlan:
+        selection = self.select(array, values)
+        index = index_type_of(array, selection)
+        if 0 in selection.shape:
+            check = self.positions(selection, index) if self.is_checked else NOTHING
+            return _GatherPlan(NOTHING, 0, check, selection.positions.size, _dtype_of(index))
+        strides = output.strides, selection.strides, *(a.strides for a in selection.arrays)
+        launch = self.walk(self._ctype, index, selection.shape, strides, selection.arrays)
+        return _GatherPlan(launch, selection.offset, NOTHING, 0, _dtype_of(index))
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Compute a new array."""
+        array, *values = inputs
+        make = self.layout
+        (layout,) = self._layouts.lookup(self.key(array, values), lambda: make(*map(value_of, inputs)))
+        output = self.context.empty(layout.shape, self.output_dtypes[0])
+        self.launch((output,), inputs)
+        return (output,)
+
+
+def _dtype_of(index: str) -> str:
+    return "int32" if index == "int" else "int64"
+
+
+_COMBINE = {"f": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
+
+
+class _ScatterPlan(NamedTuple):
+    selection: Selection
+    position_dtype: str
+    find: Launch  # positions
+    write: Launch
+    spread: bool  # whether the values must be repeated in memory first
+
+
+class Scatter(Indexing):
+    """Copy an array with some elements set, or added to: ``scatter(x, y, *index_inputs)``.
+
+    Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do, to the bit.
+
+    Parameters
+    ----------
+    context, dtype, ndim, entries, index_types, bounds, schedule
+        See `Indexing`.
+    accumulate
+        Add instead of set.
+    value_dtype, value_ndim
+        Of the values.
+    """
+
+    def __init__(self, *arguments: Any, accumulate: bool, value_dtype: str, value_ndim: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        dtype = np.dtype(self.output_dtypes[0])
+        self.accumulate = accumulate
+        unsigned = ctype(f"uint{8 * dtype.itemsize}")
+        self._ctype = ctype(dtype) if accumulate and dtype.kind == "f" else unsigned
+        self._combine = _COMBINE[dtype.kind] if accumulate else "{b}"
+        self._copy = Copy(self.context, str(dtype), self.ndim, schedule=self.schedule)
+        self._cast = None
+        if value_dtype != dtype:
+            self._cast = Copy(self.context, value_dtype, value_ndim, str(dtype), self.schedule)
+        self._spread = Copy(self.context, str(dtype), self.result_ndim, schedule=self.schedule)
+        self._plans: Plans[_ScatterPlan] = Plans()
+        self._found: Plans[GpuArray] = Plans()
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels with 32-bit indices."""
+        own = self.walker(None, self.advanced_ndim, "int"), self._writer("int")
+        cast = self._cast.sources() if self._cast else ()
+        return (*own, *self._copy.sources(), *cast)
+
+    def _writer(self, index: str) -> KernelSource:
+        arguments: dict[str, Any] = {
+            "ctype": self._ctype,
+            "combine": self._combine,
+            "ndim": max(1, self.kept_ndim),
+            "index": index,
+        }
+        if self.schedule == "simt":
+            return kernel_source("advanced_subtensor_scatter_simt", group=self._group, **arguments)
+        lanes = 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
+        return kernel_source("advanced_subtensor_scatter", lanes=lanes, **arguments)
+
+    @property
+    def _group(self) -> int:
+        return min(GROUP, self.context.info.max_work_group_size)
+
+    def layout(self, *inputs: Any) -> tuple[Layout, ...]:
+        """Return the layout of the array, C-contiguous."""
+        return (Layout.contiguous(inputs[0].shape),)
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Compute a new array."""
+        output = self.context.empty(inputs[0].shape, self.output_dtypes[0])
+        self.launch((output,), inputs)
+        return (output,)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the copy and the kernels that change it; the output must be C-contiguous, and no input.
+
+        Raises
+        ------
+        ValueError
+            The values do not broadcast to what the index selects.
+        """
+        (output,), (array, value, *values) = outputs, inputs
+        key = (value.layout[:2], *self.key(output, values))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self._plan(output.layout, value.layout, values))
+        if output.size:
+            self._copy.launch((output,), (array,))
+        if plan.find.kernel is None:
+            return
+        if self.constant:
+            positions = self._found.lookup(key, lambda: self._find(plan, values))
+        else:
+            positions = self._find(plan, values)
+        kernel, global_size, local_size, geometry = plan.write
+        if kernel is None:
+            return
+        value = self._prepared(plan, value)
+        buffers = positions.buffer, output.buffer, value.buffer
+        starts = np.int64(output.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
+        kernel.launch(self.context.queue, global_size, local_size, *buffers, *starts, geometry)
+
+    def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> GpuArray:
+        positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
+        self.run(plan.find, self.used(values), positions)
+        return positions
+
+    def _prepared(self, plan: _ScatterPlan, value: GpuArray) -> GpuArray:
+        """Return the values in the array's dtype, in memory as the plan wants them."""
+        if self._cast is not None:
+            (value,) = self._cast(value)
+        if not plan.spread:
+            return value
+        shape = plan.selection.shape
+        spread = self.context.empty(shape, value.dtype)
+        self._spread.launch((spread,), (value.view(self._fitted(value.layout, shape)),))
+        return spread
+
+    def _fitted(self, value: Layout, shape: Shape) -> Layout:
+        """Broadcast the values; an assignment drops leading dimensions of length one."""
+        extra = max(0, value.ndim - len(shape))
+        if not self.accumulate and set(value.shape[:extra]) <= {1}:
+            value = Layout(value.shape[extra:], value.strides[extra:], value.offset)
+        try:
+            return value.broadcast_to(shape)
+        except ValueError as error:
+            raise ValueError(
+                f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result of "
+                f"shape {shape}"
+            ) from error
+
+    def _plan(self, output: Layout, value: Layout, values: Sequence[Any]) -> _ScatterPlan:
+        selection = self.select(output, values)
+        if self._cast is not None:
+            value = Layout.contiguous(value.shape)
+        value = self._fitted(value, selection.shape)
+        index = index_type_of(output, selection, value)
+        if not selection.positions.size:
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
+        find = self.positions(selection, index)
+        if 0 in selection.shape:
+            return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
+        steps = self._value_steps(selection, value)
+        spread = len(steps) > 1
+        if spread:
+            value = Layout.contiguous(selection.shape)
+            steps = self._value_steps(selection, value)
+        write = self._write(index, selection, value.strides, steps[0] if steps else 0)
+        return _ScatterPlan(selection, _dtype_of(index), find, write, spread)
+
+    @staticmethod
+    def _value_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
+        dims = slice(selection.advanced.start, selection.advanced.stop)
+        _, (steps,) = collapse(selection.shape[dims], (value.strides[dims],))
+        return steps
+
+    def _write(self, index: str, selection: Selection, strides: Sequence[int], step: int) -> Launch:
+        dims = [d for d in range(len(selection.shape)) if d not in selection.advanced]
+        shape = [selection.shape[d] for d in dims]
+        steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
+        collapsed = collapse(shape, steps)
+        span = sum((a.length - 1) * a.step for a in selection.arrays) + 1
+        plan = self._simt_write if self.schedule == "simt" else self._cpu_write
+        return plan(index, *collapsed, selection.positions.size, step, span)
+
+    def _geometry(self, index: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
+        ndim = max(1, self.kept_ndim)
+        steps = [step for s in strides for step in pad(s, ndim, 0)]
+        return pack(index, [*pad(shape, ndim, 1), *steps, *rest])
+
+    def _cpu_write(self, index: str, shape: Shape, strides: Strides, count: int, step: int, span: int) -> Launch:
+        run, run_step, workers = 1, 0, self.context.info.compute_units
+        if shape and strides[0][-1] == 1:
+            run, run_step = shape[-1], strides[1][-1]
+            shape, strides = shape[:-1], tuple(s[:-1] for s in strides)
+        outer = prod(shape)
+        if outer * run * count < WORTH_SHARING:
+            workers = 1
+        segment = max(32, -(-run // workers)) if outer < workers else run
+        segments = -(-run // segment)
+        units = outer * segments
+        parts = min(units, workers)
+        # For less than that, looking through positions that others own costs more than it saves.
+        owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
+        rest = segment, segments, units, run, run_step, count, step, span
+        geometry = self._geometry(index, shape, strides, rest)
+        return Launch(self.kernel(self._writer(index)), (parts, owners), (1, 1), geometry)
+
+    def _simt_write(self, index: str, shape: Shape, strides: Strides, count: int, step: int, span: int) -> Launch:
+        elements, group = prod(shape), self._group
+        tile = min(4 * group, -(-elements // group) * group)
+        tiles = -(-elements // tile)
+        owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
+        geometry = self._geometry(index, shape, strides, (tile, elements, count, step, span))
+        source = self._writer(index)
+        return Launch(self.kernel(source), (owners * group, tiles), (group, 1), geometry)

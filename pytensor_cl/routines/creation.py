@@ -1,0 +1,143 @@
+"""Arrays made from a few numbers: evenly spaced values, and ones on a diagonal."""
+
+from math import ceil, copysign
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.diagonal import diagonal
+from pytensor_cl.routines.elemwise import Fill
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source, render
+
+__all__ = ["ARange", "Eye", "arange_length"]
+
+GROUP = 256  # work-items of a work-group on schedule simt
+SHARE = 1 << 14  # elements that are worth a work-item on schedule cpu
+INT_LIMIT = 2**31 - 2**16  # indices are 32-bit below this
+
+Number = int | float
+
+
+def arange_length(start: Number, stop: Number, step: Number) -> int:
+    """Return how many values `numpy.arange` makes.
+
+    Raises
+    ------
+    ZeroDivisionError
+        The step is zero.
+    ValueError
+        There is no such number.
+    """
+    count = (stop - start) / step
+    if count == 0 and stop != start:  # underflow: the sign tells whether the first value is inside
+        return 0 if copysign(1, count) < 0 else 1
+    try:
+        return max(0, ceil(count))
+    except (OverflowError, ValueError) as error:
+        raise ValueError("arange: cannot compute length") from error
+
+
+class ARange:
+    """Make evenly spaced values, the same to the last bit as `numpy.arange` does.
+
+    Inputs are start, stop and step: numbers of the host.
+
+    Parameters
+    ----------
+    context
+        Where the array shall live.
+    dtype
+        Of the array: an integer or real one.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        self.context = context
+        self.schedule = schedule or context.info.schedule
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
+        self.dtype = np.dtype(dtype)
+        # Integers wrap, which in C only unsigned ones do.
+        self._stored = np.dtype(f"uint{8 * self.dtype.itemsize}") if self.dtype.kind == "i" else self.dtype
+        self._lanes = 1 if self.schedule == "simt" else 8 if self.dtype.itemsize == 8 else 16
+        self._kernels: dict[str, Kernel] = {}
+
+    def _source(self, index: str) -> KernelSource:
+        stored = str(self._stored)
+        access = (render("strided", dtype=stored, lanes=self._lanes),) if self.schedule == "cpu" else ()
+        return kernel_source(
+            "creation", preambles=access, dtype=stored, lanes=self._lanes, index=index, schedule=self.schedule
+        )
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel with 32-bit indices; the one with 64-bit indices is built when an array needs it."""
+        return (self._source("int"),)
+
+    def __call__(self, start: Any, stop: Any, step: Any) -> tuple[GpuArray, ...]:
+        """Make the array."""
+        first, last, by = (np.asarray(v).item() for v in (start, stop, step))
+        output = self.context.empty((arange_length(first, last, by),), self.dtype)
+        if output.size:
+            self.launch(output, first, by)
+        return (output,)
+
+    def launch(self, output: GpuArray, first: Number, by: Number) -> None:
+        """Enqueue the kernel; the output may have any stride."""
+        ends = np.zeros(2, self.dtype)
+        ends[0] = first
+        if output.size > 1:
+            ends[1] = first + by
+        with np.errstate(all="ignore"):
+            values = (*ends.view(self._stored), (ends[1:] - ends[:1]).view(self._stored)[0])
+        index = "int" if output.size < INT_LIMIT else "long"
+        if index not in self._kernels:
+            self._kernels[index] = self.context.kernel(self._source(index))
+        where = np.int64(output.layout.offset), np.int64(output.layout.strides[0]), np.int64(output.size)
+        self._kernels[index].launch(self.context.queue, *self._range(output.size), output.buffer, *where, *values)
+
+    def _range(self, size: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        units = self.context.info.compute_units
+        if self.schedule == "cpu":
+            return (min(4 * units, -(-size // SHARE)),), (1,)
+        return (min(-(-size // GROUP), 32 * units) * GROUP,), None
+
+
+class Eye:
+    """Make a matrix with ones on a diagonal and zeros elsewhere.
+
+    Inputs are the rows, the columns, and how far the diagonal is above the main one: integers of the host.
+
+    Parameters
+    ----------
+    context
+        Where the array shall live.
+    dtype
+        Of the array.
+    schedule
+        See `ARange`.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        self.context = context
+        self.dtype = np.dtype(dtype)
+        self._zero = Fill(context, dtype, 2, schedule)
+        self._one = Fill(context, dtype, 1, schedule)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels that fill a matrix and a line."""
+        return (*self._zero.sources(), *self._one.sources())
+
+    def __call__(self, rows: Any, columns: Any, offset: Any) -> tuple[GpuArray, ...]:
+        """Make the matrix."""
+        shape = int(rows), int(columns)
+        if min(shape) < 0:
+            raise ValueError("negative dimensions are not allowed")
+        output = self.context.empty(shape, self.dtype)
+        self._zero.launch((output,), (self.dtype.type(0),))
+        self._one.launch((output.view(diagonal(output.layout, int(offset))),), (self.dtype.type(1),))
+        return (output,)

@@ -1,0 +1,253 @@
+"""Cumulative sums and products along an axis of a strided array."""
+
+import struct
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.dtypes import literal
+from pytensor_cl.routines import reduction_plan as planning
+from pytensor_cl.routines.base import Plans, Routine
+from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout, contiguous_strides
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source, render
+
+__all__ = ["OPERATIONS", "CumOp"]
+
+GROUP = 256  # work-items of a work-group on schedule simt
+GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
+MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
+LONG_ROW = 128  # shorter rows are not worth a work-group of their own
+SMALL = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first
+CHUNK = 1 << 14  # elements that a chunk has at least
+
+# Name -> combination of floats, of integers and of bools, and the value that changes nothing.
+# Integers are handled as unsigned ones, which wrap; 1u keeps narrow ones from becoming int.
+OPERATIONS: dict[str, tuple[dict[str, str], int]] = {
+    "add": ({"f": "a + b", "u": "a + b", "b": "a | b"}, 0),
+    "mul": ({"f": "a * b", "u": "a * b", "b": "a & b"}, 1),
+}
+_NARROW = {"mul": "1u * a * b"}
+
+
+class _Problem(NamedTuple):
+    """The rows: length and steps along the axis; length and steps (output, input, totals) of each other dimension."""
+
+    length: int
+    in_step: int
+    out_step: int
+    kept: tuple[tuple[int, ...], ...]
+    in_shift: int
+    out_shift: int
+    total_shift: int
+
+    @property
+    def outputs(self) -> int:
+        """Number of rows."""
+        return int(np.prod([n for n, *_ in self.kept], dtype=object))
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """Number of rows beside each other, and the step between them in the output."""
+        return self.kept[0][:2] if self.kept else (1, 1)
+
+
+class _Split(NamedTuple):
+    """How the work is shared out: the axis in chunks; blocks of rows, and strips across the innermost dimension."""
+
+    pattern: str
+    chunk: int
+    chunks: int
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    blocks: int = 0
+    tiles: int = 1
+
+
+class _Plan(NamedTuple):
+    """A launch, all but its buffers and the arrays' offsets; nothing is to be done without a kernel."""
+
+    kernel: Kernel | None
+    problem: _Problem
+    split: _Split
+    geometry: bytes = b""
+
+
+def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Problem:
+    """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
+    others = [d for d in range(layout.ndim) if d != axis]
+    totals = contiguous_strides([layout.shape[d] for d in others])
+    dims = [
+        (layout.shape[d], out_strides[d], layout.strides[d], total) for d, total in zip(others, totals, strict=True)
+    ]
+    kept, (out_shift, in_shift, total_shift) = planning.walk(dims, 3)
+    length, in_step = layout.shape[axis], layout.strides[axis]
+    return _Problem(length, in_step, out_strides[axis], kept, in_shift, out_shift, total_shift)
+
+
+def _chunks_of(problem: _Problem, wanted: int) -> tuple[int, int]:
+    """Return length and number of chunks, about as many as wanted."""
+    wanted = min(wanted, problem.length * problem.outputs // CHUNK)
+    if wanted <= 1 or problem.length * problem.outputs < SMALL:
+        return problem.length, 1
+    length = -(-problem.length // (64 * wanted)) * 64
+    return length, -(-problem.length // length)
+
+
+def split_cpu(problem: _Problem, units: int, lanes: int) -> _Split:
+    """Share out the work to a few work-items, each with a run of tasks."""
+    columns, step = problem.columns
+    along = columns < lanes or (problem.length >= lanes and abs(problem.out_step) < abs(step))
+    tiles = 1 if along else -(-columns // (planning.STRIP * lanes))
+    blocks = problem.outputs if along else problem.outputs // columns * tiles
+    is_small = problem.length * problem.outputs < SMALL
+    chunk, chunks = _chunks_of(problem, -(-2 * units // blocks) if blocks < 2 * units else 1)
+    workers = 1 if is_small else min(4 * units, blocks * chunks)
+    return _Split("rows" if along else "columns", chunk, chunks, (workers,), (1,), blocks, tiles)
+
+
+def split_simt(problem: _Problem, units: int, group: int) -> _Split:
+    """Share out the work to many work-items, or to work-groups where rows are long."""
+    outputs, (columns, step) = problem.outputs, problem.columns
+    along = problem.length >= LONG_ROW and (columns < 32 or abs(problem.out_step) < abs(step))
+    groups = outputs if along else -(-outputs // group)
+    chunk, chunks = _chunks_of(problem, GROUPS_PER_UNIT * units // groups)
+    return _Split("rows" if along else "columns", chunk, chunks, (groups * group, chunks), (group, 1))
+
+
+class CumOp(Routine):
+    """Combine each element with all before it along an axis.
+
+    Integers wrap, and bools stay bools (``or`` for sums, ``and`` for products): the output has the input's
+    dtype. The elements are combined in blocks, so sums of floats are more accurate than one after another;
+    a product overflows or underflows where a block's own product does.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    operation
+        ``"add"`` or ``"mul"``.
+    dtype
+        Of the input and the output.
+    ndim
+        Number of dimensions, at least one.
+    axis
+        Along which; not negative.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(
+        self, context: Context, operation: str, dtype: str, ndim: int, axis: int, *, schedule: str | None = None
+    ) -> None:
+        super().__init__(context, schedule)
+        self.ndim = ndim
+        self.axis = axis
+        self.output_dtypes = (dtype,)
+        kind = np.dtype(dtype)
+        self._stored = f"uint{8 * kind.itemsize}" if kind.kind in "iu" else dtype
+        self._lanes = 8 if kind.itemsize == 8 else 16
+        self._group = planning.power_of_two(min(GROUP, context.info.max_work_group_size))
+        combine, identity = OPERATIONS[operation]
+        is_narrow = self.schedule == "simt" and kind.kind in "iu"
+        self._arguments: dict[str, Any] = {
+            "dtype": self._stored,
+            "combine": _NARROW.get(operation, combine["u"]) if is_narrow else combine[np.dtype(self._stored).kind],
+            "identity": literal(identity, self._stored),
+            "kept_dims": max(MANY_DIMS, ndim - 1),
+        }
+        self._reduction = Reduction(
+            context, operation, self._stored, self._stored, self._stored, ndim + 1, (axis + 1,), schedule=schedule
+        )
+        self._kernels: dict[tuple[str, str], Kernel] = {}
+        self._plans: Plans[_Plan] = Plans()
+
+    def _source(self, pattern: str, index: str) -> KernelSource:
+        if self.schedule == "simt":
+            return kernel_source("cumop_simt", index=index, group=self._group, **self._arguments)
+        access = render("strided", dtype=self._stored, lanes=self._lanes)
+        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
+        return kernel_source("cumop", preambles=(access,), pattern=pattern, **vectors, **self._arguments)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel for contiguous inputs; what makes the totals of chunks is built when it is needed."""
+        return (self._source("rows" if self.axis == self.ndim - 1 else "columns", "int"),)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output: the input's shape.
+
+        Raises
+        ------
+        ValueError
+            The input has another number of dimensions.
+        """
+        (source,) = inputs
+        if source.ndim != self.ndim:
+            raise ValueError(f"cumulative operation on {self.ndim} dimensions, not on shape {source.shape}")
+        return (Layout.contiguous(source.shape),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernel, after that of the chunks' totals if there are several; the output may have any strides."""
+        (output,), (source,) = outputs, inputs
+        if not isinstance(source, GpuArray):
+            raise TypeError("cumulative operations need an array on the device")
+        layout, (_, out_strides, out_offset) = source.layout, output.layout
+        key = layout.shape, layout.strides, out_strides
+        plan = self._plans.lookup(key, partial(self._plan, layout, out_strides))
+        kernel, problem, split, geometry = plan
+        if kernel is None:
+            return
+        totals = source.buffer if split.chunks == 1 else self._totals(source, split).buffer
+        at = source.buffer, np.int64(layout.offset + problem.in_shift)
+        target = output.buffer, np.int64(out_offset + problem.out_shift)
+        kernel.launch(self.context.queue, split.global_size, split.local_size, *at, *target, totals, geometry)
+
+    def _totals(self, source: GpuArray, split: _Split) -> GpuArray:
+        """Return what each chunk but the last comes to: one row per chunk."""
+        count, axis = split.chunks - 1, self.axis
+        shape, strides, offset = source.layout
+        step = strides[axis]
+        chunks = Layout(
+            (count, *shape[:axis], split.chunk, *shape[axis + 1 :]), (split.chunk * step, *strides), offset
+        )
+        (totals,) = self._reduction(GpuArray(self.context, source.buffer, np.dtype(self._stored), chunks))
+        return totals
+
+    def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
+        problem = _normal_form(layout, out_strides, self.axis)
+        units = self.context.info.compute_units
+        if 0 in layout.shape:
+            return _Plan(None, problem, _Split("", 0, 0, (), ()))
+        is_simt = self.schedule == "simt"
+        split = split_simt(problem, units, self._group) if is_simt else split_cpu(problem, units, self._lanes)
+        index = self._index(problem) if is_simt else "long"
+        kernel = self._kernel(split.pattern, index)
+        return _Plan(kernel, problem, split, self._geometry(problem, split, "i" if index == "int" else "q"))
+
+    def _index(self, problem: _Problem) -> str:
+        """Return the C type that holds every index and step, with room for one tile more."""
+        steps = (problem.length, problem.in_step, problem.out_step), *problem.kept
+        reach = sum(n * max(1, *map(abs, step)) for n, *step in steps)
+        return "int" if max(reach, problem.outputs * problem.length) < 1 << 30 else "long"
+
+    def _kernel(self, pattern: str, index: str) -> Kernel:
+        key = pattern, index
+        if key not in self._kernels:
+            source = self._source(pattern, index)
+            suffix = f"_{pattern}" if self.schedule == "simt" else ""
+            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+        return self._kernels[key]
+
+    def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:
+        """Pack the struct of kernels/cumop_geometry.mako."""
+        head = (problem.outputs, problem.length, split.chunk, split.chunks, split.blocks, split.tiles)
+        kept = problem.kept + ((1, 0, 0, 0),) * (self._arguments["kept_dims"] - len(problem.kept))
+        columns = (v for column in zip(*kept, strict=True) for v in column)
+        values = [*head, problem.in_step, problem.out_step, problem.total_shift, *columns]
+        return struct.pack(f"{len(values)}{code}", *values)

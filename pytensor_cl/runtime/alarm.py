@@ -1,0 +1,52 @@
+"""How kernels tell the host that their data is wrong: words on the device that are read where the host waits anyway."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.context import Context
+
+__all__ = ["Alarm", "Finding"]
+
+_RECORD = np.dtype([("number", "i4"), ("detail", "i4"), ("value", "i8"), ("limit", "i8")])
+
+
+class Finding(NamedTuple):
+    """What a kernel found.
+
+    Attributes
+    ----------
+    number
+        Who found it, as numbered by whoever gave out the alarm; from 1.
+    detail, value, limit
+        What the kernel's routine makes of them: an axis, an index, a length.
+    """
+
+    number: int
+    detail: int
+    value: int
+    limit: int
+
+
+class Alarm:
+    """Where kernels of a context note what is wrong; the first note stays until it is read.
+
+    Parameters
+    ----------
+    context
+        An open context.
+    """
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self._words = context.from_host(np.zeros(_RECORD.itemsize // 4, "int32"))
+        self.buffer = self._words.buffer
+
+    def read(self) -> Finding | None:
+        """Wait for the device; return what a kernel found, and forget it."""
+        words = self._context.download(self._words)
+        if not words[0]:
+            return None
+        self._context.queue.write(self.buffer, np.zeros_like(words))
+        return Finding(*words.view(_RECORD)[0].item())

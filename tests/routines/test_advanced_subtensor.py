@@ -1,0 +1,273 @@
+"""Gather and scatter against NumPy."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.dtypes import SUPPORTED
+from pytensor_cl.routines.advanced_subtensor import Gather, Scatter
+from pytensor_cl.routines.advanced_subtensor_plan import TRUSTED
+from pytensor_cl.routines.base import SCHEDULES
+
+ALL = slice(None)
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    return request.param
+
+
+def numbered(index):
+    """Return an index as entries and inputs, as routines take it, and the types of the inputs."""
+    values = []
+
+    def number(value):
+        if value is None:
+            return None
+        values.append(value)
+        return len(values) - 1
+
+    entries = [
+        slice(*map(number, (e.start, e.stop, e.step))) if isinstance(e, slice) else number(np.asarray(e)) for e in index
+    ]
+    types = [(str(v.dtype), v.ndim) if isinstance(v, np.ndarray) else None for v in values]
+    return entries, values, types
+
+
+class Case:
+    """The routines for an index, and what they compute."""
+
+    def __init__(self, context, schedule, x, index, y=None, **options):
+        self.context, self.x, self.index, self.y = context, x, tuple(index), y
+        entries, values, types = numbered(index)
+        self.values = [context.from_host(v) if isinstance(v, np.ndarray) else v for v in values]
+        common = str(x.dtype), x.ndim, entries, types
+        self.routines = [Gather(context, *common, schedule=schedule, **options)]
+        for accumulate in (True, False) if y is not None else ():
+            kinds = {"accumulate": accumulate, "value_dtype": str(y.dtype), "value_ndim": y.ndim}
+            self.routines.append(Scatter(context, *common, schedule=schedule, **kinds, **options))
+
+    def run(self, routine, *values):
+        device = self.context.from_host(self.x)
+        (result,) = routine(device, *map(self.context.from_host, values), *self.values)
+        routine.check()
+        np.testing.assert_array_equal(device.to_host(), self.x)  # the argument never changes
+        return result.to_host()
+
+    def gather(self):
+        return self.run(self.routines[0])
+
+    def scatter(self, accumulate):
+        return self.run(self.routines[1 if accumulate else 2], self.y)
+
+    def check(self):
+        np.testing.assert_array_equal(self.gather(), self.x[self.index], strict=True, err_msg=str(self.index))
+        for accumulate in (True, False) if self.y is not None else ():
+            want = expected_scatter(accumulate, self.x, self.y, *self.index)
+            np.testing.assert_array_equal(self.scatter(accumulate), want, strict=True, err_msg=str(self.index))
+
+
+def check_all(context, cases):
+    """Check many cases; their kernels are one program."""
+    context.build([source for case in cases for routine in case.routines for source in routine.sources()])
+    for case in cases:
+        case.check()
+
+
+def expected_scatter(accumulate, x, y, *index):
+    result = x.copy()
+    if accumulate:
+        np.add.at(result, index, y)
+    else:
+        result[index] = y
+    return result
+
+
+def values_of(dtype, shape, rng):
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype.startswith("float"):
+        return rng.normal(size=shape).astype(dtype)
+    return rng.integers(0, 100, shape).astype(dtype)
+
+
+def indices(rng, shape=(3, 4)):
+    i, j = rng.integers(-6, 6, shape), rng.integers(-5, 5, shape[-1:])
+    return [
+        (i,),
+        (ALL, i),
+        (i, j),
+        (i, ALL, j),
+        (ALL, i, j),
+        (slice(1, 5), j, slice(None, None, -2)),
+        (j, ALL, 2),
+        (i[:, :1], j),
+        (np.int16(-2), ALL, j.astype("int8")),
+        (i.astype("uint8") % 6, slice(0, 0)),
+        (np.zeros(0, "int64"),),
+        (2, 1, 3),
+    ]
+
+
+def test_gather_and_scatter(context, schedule, rng):
+    x = rng.normal(size=(6, 7, 8)).astype("float32")
+    chosen = indices(rng)
+    check_all(context, [Case(context, schedule, x, i, x[i] + np.float32(0.1)) for i in chosen])
+
+
+def test_dtypes(context, schedule, rng):
+    i = rng.integers(-50, 50, 300)
+
+    def case(dtype):
+        return Case(context, schedule, values_of(dtype, (50, 21), rng), (i,), values_of(dtype, (300, 21), rng))
+
+    check_all(context, [case(dtype) for dtype in SUPPORTED])
+
+
+def test_index_dtypes(context, schedule, rng):
+    x, cases = rng.normal(size=9).astype("float32"), []
+    for kind in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
+        i = rng.integers(0, 9, 40).astype(kind)
+        if kind[0] == "i":
+            i[::2] -= 9
+        cases.append(Case(context, schedule, x, (i,)))
+    check_all(context, cases)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((1000,), 100_000), ((10,), 100_000), ((500, 64), 4096), ((1,), 1000), ((9, 3, 2), 5000)]
+)
+def test_sums_are_numpys_to_the_bit(context, schedule, rng, shape, count):
+    x, i = rng.normal(size=shape).astype("float32"), rng.integers(-shape[0], shape[0], count)
+    check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
+
+
+def test_values_are_repeated(context, schedule, rng):
+    x, i = rng.normal(size=(6, 8)).astype("float32"), rng.integers(-6, 6, (3, 4))
+    shapes = [(), (1,), (8,), (4, 1), (4, 8), (1, 4, 8), (3, 1, 1), (3, 4, 8), (1, 1)]
+    check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=s).astype("float32")) for s in shapes])
+
+
+def test_values_of_another_dtype(context, schedule, rng):
+    x, i = rng.normal(size=(6, 8)).astype("float32"), rng.integers(-6, 6, 5)
+    check_all(context, [Case(context, schedule, x, (i,), rng.integers(-9, 9, (5, 8)).astype("int8"))])
+
+
+def test_values_that_do_not_fit(context, schedule, rng):
+    x, index = np.zeros((3, 4), "float32"), (np.array([0, 1]),)
+    short = Case(context, schedule, x, index, np.ones((3, 4), "float32"))
+    for accumulate in (True, False):
+        with pytest.raises(ValueError, match="could not be broadcast"):
+            short.scatter(accumulate)
+    deep = Case(context, schedule, x, index, np.ones((1, 2, 4), "float32"))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        deep.scatter(True)
+    np.testing.assert_array_equal(deep.scatter(False), expected_scatter(False, x, deep.y, *index))
+
+
+def test_strides(context, schedule, rng):
+    store = rng.normal(size=(9, 14, 10)).astype("float32")
+    many = rng.integers(-3, 3, (6, 10))
+    device, device_index = context.from_host(store), context.from_host(many)
+    x, i = store[::-2, 3:, 1::3].T, many[::-1, ::3]
+    view = device[::-2, 3:, 1::3].T
+    y = np.broadcast_to(rng.normal(size=(1, 11, 1)).astype("float32"), (*i.shape, 11, 5))
+    device_y = context.from_host(y[0, 0, :, :1].copy())
+    device_y = device_y.view(device_y.layout.broadcast_to(y.shape))
+    types = [("int64", 2)]
+    routine = Gather(context, "float32", 3, (0,), types, schedule=schedule)
+    assert x.shape == view.shape
+    np.testing.assert_array_equal(routine(view, device_index[::-1, ::3])[0].to_host(), x[i])
+    options = {"accumulate": True, "value_dtype": "float32", "value_ndim": 4}
+    add = Scatter(context, "float32", 3, (0,), types, schedule=schedule, **options)
+    got = add(view, device_y, device_index[::-1, ::3])[0].to_host()
+    np.testing.assert_array_equal(got, expected_scatter(True, np.ascontiguousarray(x), y, i))
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "message"),
+    [
+        ((5, 4), ([1, 9],), "index 9 is out of bounds for axis 0 with size 5"),
+        ((5, 4), ([1, -6],), "index -6 is out of bounds for axis 0 with size 5"),
+        ((5, 4), ([1, 2], [3, 4]), "index 4 is out of bounds for axis 1 with size 4"),
+        ((5, 4), (ALL, [2**40]), f"index {2**40} is out of bounds for axis 1 with size 4"),
+        ((0, 4), ([3],), "index 3 is out of bounds for axis 0 with size 0"),
+        ((5, 0), ([7],), "index 7 is out of bounds for axis 0 with size 5"),
+        ((5, 4), ([0, 1], [0, 1, 2]), "could not be broadcast together with shapes .2,. .3,."),
+    ],
+)
+def test_bad_indices(context, schedule, shape, index, message):
+    x = np.zeros(shape, "float32")
+    index = [np.array(i) if isinstance(i, list) else i for i in index]
+    with pytest.raises(IndexError, match=message):
+        x[tuple(index)]
+    case = Case(context, schedule, x, index, np.float32(1))
+    for routine in case.routines:
+        with pytest.raises(IndexError, match=message):
+            case.run(routine, *([] if routine is case.routines[0] else [case.y]))
+        assert routine.alarm.read() is None  # it was heard, and the next call is a new one
+
+
+def test_bad_numbers_of_the_host(context, schedule):
+    routine = Gather(context, "float32", 2, (0, 1), [None, ("int64", 1)], schedule=schedule)
+    x, i = context.empty((3, 4), "float32"), context.from_host(np.array([0]))
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        routine(x, 3, i)
+    with pytest.raises(IndexError, match="index -4 is out of bounds for axis 0 with size 3"):
+        routine(x, -4, i)
+
+
+def test_known_bounds_are_checked_without_the_device(context, schedule, rng):
+    x, i = rng.normal(size=6).astype("float32"), np.array([-3, 5])
+    case = Case(context, schedule, x, (i,), bounds=[(-3, 5)])
+    assert not case.routines[0].is_checked
+    case.check()
+    case.x = x[:5]
+    with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 5"):
+        case.gather()
+    assert not Case(context, schedule, x, (i,), bounds=[TRUSTED]).routines[0].is_checked
+
+
+def test_positions_of_constant_indices_are_kept(context, schedule, rng):
+    x, i = rng.normal(size=(6, 3)).astype("float32"), rng.integers(0, 6, 20)
+    kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": 2}
+    routine = Scatter(context, "float32", 2, (0,), [("int64", 1)], constant=True, schedule=schedule, **kinds)
+    device, index = context.from_host(x), context.from_host(i)
+    for _ in range(3):
+        y = rng.normal(size=(20, 3)).astype("float32")
+        got = routine(device, context.from_host(y), index)[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, x, y, i))
+    assert len(routine._found) == 1
+
+
+def test_long_indices(context, schedule, rng, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor_base.INT_LIMIT", 0)
+    x, i = rng.normal(size=(6, 7, 8)).astype("float32"), rng.integers(-6, 6, 9)
+    Case(context, schedule, x, (i, ALL, i), rng.normal(size=(9, 7)).astype("float32")).check()
+
+
+def _random_index(rng, shape):
+    adv = tuple(int(n) for n in rng.choice([0, 1, 2, 3, 5], size=rng.integers(0, 3)))
+    index = []
+    for n in shape[: rng.integers(1, len(shape) + 1)]:
+        if rng.random() < 0.5:
+            start, stop = (None if rng.random() < 0.3 else int(rng.integers(-n - 1, n + 2)) for _ in range(2))
+            index.append(slice(start, stop, rng.choice([None, 1, 2, -1, -3])))
+        elif n == 0:
+            index.append(np.zeros((*adv[:-1], 0), "int64"))
+        else:
+            keep = [m if rng.random() < 0.7 else 1 for m in adv[rng.integers(0, len(adv) + 1) :]]
+            index.append(rng.integers(-n, n, keep).astype(rng.choice(["int8", "int64"])))
+    return index
+
+
+def test_random(context, rng):
+    cases = []
+    while len(cases) < 20:
+        shape = tuple(int(n) for n in rng.choice([0, 1, 2, 3, 5, 9], size=rng.integers(1, 5)))
+        x, index = rng.normal(size=shape).astype("float32"), _random_index(rng, shape)
+        try:
+            y = x[tuple(index)] * 2
+        except IndexError:
+            continue  # arrays that do not broadcast together
+        cases.append(Case(context, str(rng.choice(SCHEDULES)), x, index, np.asarray(y)))
+    check_all(context, cases)

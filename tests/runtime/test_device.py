@@ -1,0 +1,92 @@
+"""Which device a string means."""
+
+import dataclasses
+
+import pytest
+
+from pytensor_cl.errors import DeviceNotFound
+from pytensor_cl.runtime import device
+from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
+
+
+def entry(spec, stable, kind="cpu", name="device", platform="platform"):
+    info = dataclasses.replace(discover()[0].info, kind=kind, name=name, platform=platform, vendor="vendor")
+    return DeviceEntry(spec, stable, info, None)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with two GPUs, an Intel CPU runtime and PoCL."""
+    entries = (
+        entry("opencl0:0", "opencl:intel:0", name="Xeon", platform="Intel(R) OpenCL"),
+        entry("opencl1:0", "opencl:nvidia:0", "gpu", "H200", "NVIDIA CUDA"),
+        entry("opencl1:1", "opencl:nvidia:1", "gpu", "A10", "NVIDIA CUDA"),
+        entry("opencl2:0", "opencl:pocl:0", name="pthread-Xeon", platform="Portable Computing Language"),
+    )
+    monkeypatch.setattr(device, "discover", lambda: entries)
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+
+
+NAMES = {
+    "opencl0:0": "opencl0:0",
+    "opencl1": "opencl1:0",
+    "opencl1:1": "opencl1:1",
+    " OpenCL1:01 ": "opencl1:1",
+    "opencl:intel": "opencl0:0",
+    "opencl:nvidia": "opencl1:0",
+    "opencl:nvidia:1": "opencl1:1",
+    "opencl:NVIDIA:1": "opencl1:1",
+    "opencl:gpu": "opencl1:0",
+    "opencl:gpu:1": "opencl1:1",
+    "opencl:cpu": "opencl0:0",
+    "opencl:cpu:1": "opencl2:0",
+    "opencl:pocl": "opencl2:0",
+    "opencl:a10": "opencl1:1",
+    "opencl": "opencl1:0",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(machine, name):
+    assert resolve(name).spec == NAMES[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["opencl9:0", "opencl0:7", "opencl:amd", "opencl:nvidia:2", "opencl:", "cuda0", "", "opencl:gpu:x", "opencl-1"],
+)
+def test_names_of_nothing(machine, name):
+    with pytest.raises(DeviceNotFound, match="(?s)There are:.*opencl1:1  or  opencl:nvidia:1  A10"):
+        resolve(name)
+
+
+def test_default_device(machine, monkeypatch):
+    monkeypatch.setenv("PYOPENCL_CTX", "2")
+    assert resolve("opencl").spec == "opencl2:0"
+    monkeypatch.setenv("PYOPENCL_CTX", "1:1")
+    assert resolve("opencl").spec == "opencl1:1"
+    monkeypatch.setenv("PYOPENCL_CTX", "portable")
+    assert resolve("opencl").spec == "opencl1:0"
+
+
+def test_pocl_is_the_default_without_a_gpu(monkeypatch):
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+    entries = (entry("opencl0:0", "opencl:intel:0"), entry("opencl1:0", "opencl:pocl:0"))
+    monkeypatch.setattr(device, "discover", lambda: entries)
+    assert resolve("opencl").spec == "opencl1:0"
+
+
+def test_no_driver_at_all(monkeypatch):
+    monkeypatch.setattr(device, "discover", lambda: ())
+    for name in ("opencl", "opencl0:0", "opencl:gpu"):
+        with pytest.raises(DeviceNotFound, match="(?s)no OpenCL device at all.*pip install"):
+            resolve(name)
+
+
+def test_facts(context):
+    info = context.info
+    assert info.kind == "cpu" and info.schedule == "cpu"
+    assert dataclasses.replace(info, kind="gpu").schedule == "simt"
+    assert info.compute_units >= 1 and info.max_allocation <= info.global_memory
+    assert set(info.as_dict()) >= {"name", "has_fp64", "schedule"}
+    assert resolve(context.entry.spec) is context.entry is resolve(context.entry.stable_spec)

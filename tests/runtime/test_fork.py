@@ -1,0 +1,74 @@
+"""Forked children get an error instead of a hang."""
+
+import pytest
+
+from tests.helpers import run_script
+
+FORK = """
+    import os, numpy as np
+    from pytensor_cl.runtime.context import define_contexts, get_context
+    define_contexts({{"dev0": "opencl:{driver}"}}, "dev0")
+    context = get_context()
+    array = context.from_host(np.ones(5000))
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        texts = []
+        for touch in (lambda: get_context(), lambda: array.to_host(), lambda: context.from_host(np.ones(5000)),
+                      lambda: array.copy(), array.sync):
+            try:
+                touch()
+                texts.append("no error")
+            except Exception as error:
+                texts.append(type(error).__name__ + " " + str("spawn" in str(error)))
+        os.write(writer, json.dumps(texts).encode())
+        os._exit(0)
+    os.close(writer)
+    seen["child"] = json.loads(os.fdopen(reader).read())
+    os.wait()
+    seen["parent"] = float(array.to_host().sum())
+"""
+
+
+def test_a_forked_child_that_touches_the_device_gets_an_error(context):
+    seen, _ = run_script(FORK.format(driver=context.name))
+    assert seen["child"] == ["ForkedProcessError True"] * 5
+    assert seen["parent"] == 5000
+
+
+def test_a_fork_before_the_device_is_opened_is_free(context):
+    script = f"""
+        import os, numpy as np, pytensor_cl
+        from pytensor_cl.runtime.context import define_contexts, get_context
+        define_contexts({{"dev0": "opencl:{context.name}"}}, "dev0")
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.write(writer, str(get_context().from_host(np.ones(5000)).to_host().sum()).encode())
+            os._exit(0)
+        os.close(writer)
+        seen["child"] = float(os.fdopen(reader).read())
+        os.wait()
+    """
+    seen, _ = run_script(script)
+    assert seen["child"] == 5000
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_other_start_methods_work_after_the_device_was_opened(context, method, tmp_path):
+    (tmp_path / "work.py").write_text(
+        "import numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl\n"
+        "def work(x):\n"
+        f"    pytensor_cl.use('opencl:{context.name}')\n"
+        "    v = pt.vector('v', dtype='float32')\n"
+        "    return pytensor.function([v], pt.exp(v).sum(), mode='OPENCL')(x).item()\n"
+    )
+    script = f"""
+        import sys, multiprocessing
+        sys.path.insert(0, {str(tmp_path)!r})
+        import numpy as np, work
+        zeros = np.zeros(5, "float32")
+        here = work.work(zeros)
+        with multiprocessing.get_context({method!r}).Pool(1) as pool:
+            seen["values"] = [here, pool.apply(work.work, (zeros,))]
+    """
+    seen, _ = run_script(script)
+    assert seen["values"] == [5, 5]

@@ -1,0 +1,77 @@
+"""Building programs and launching kernels."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import CompilationError
+from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.program import assemble
+from pytensor_cl.template import KernelSource
+
+HELPER = "float twice(float x) { return 2 * x; }"
+
+
+def scale(name, factor="s"):
+    body = f"__kernel void {name}(__global float *x, float s) {{ x[get_global_id(0)] = twice(x[get_global_id(0)]) * {factor}; }}"
+    return KernelSource(name, body, (HELPER,))
+
+
+@pytest.fixture
+def fresh(context):
+    return open_context(f"opencl:{context.name}", "fresh")
+
+
+def test_preambles_come_once_and_first():
+    text = assemble([scale("a"), scale("b"), KernelSource("c", "// c", ("// other",))])
+    assert text.startswith(HELPER) and text.count(HELPER) == 1
+    assert text.index("// other") < text.index("void a") < text.index("void b") < text.index("// c")
+
+
+def test_one_program_for_all_new_kernels(fresh, monkeypatch):
+    texts = []
+    compile_text = fresh.programs._compile
+    monkeypatch.setattr(fresh.programs, "_compile", lambda text: (texts.append(text), compile_text(text))[1])
+    fresh.build([scale("a"), scale("b"), scale("a")])
+    fresh.build([scale("a"), scale("c")])
+    fresh.build([scale("b")])
+    assert len(texts) == 2 and "void b" in texts[0] and "void a" not in texts[1] and "void c" in texts[1]
+
+
+def test_launch_with_buffers_scalars_and_structs(fresh):
+    array = fresh.from_host(np.arange(5000, dtype="float32"))
+    fresh.kernel(scale("k")).launch(fresh.queue, (5000,), None, array.buffer, np.float32(3))
+    np.testing.assert_array_equal(array.to_host(), np.arange(5000, dtype="float32") * 6)
+    struct = KernelSource(
+        "s",
+        "typedef struct { long n; long at[2]; } plan;\n"
+        "__kernel void s(plan p, __global long *x, __global long *none)"
+        " { x[0] = p.n; x[1] = p.at[0]; x[2] = p.at[1]; x[3] = none == 0; }",
+        (),
+    )
+    out = fresh.empty((4,), "int64")
+    plan = np.array([7, -8, 9], "int64").tobytes()
+    fresh.kernel(struct).launch(fresh.queue, (1,), (1,), plan, out.buffer, None)
+    np.testing.assert_array_equal(out.to_host(), [7, -8, 9, 1])
+
+
+def test_kernel_objects_have_arguments_of_their_own(fresh):
+    one, two = fresh.kernel(scale("k")), fresh.kernel(scale("k"))
+    assert one.handle != two.handle
+    assert one.max_work_group_size(fresh.device) >= 1
+
+
+def test_other_functions_of_a_source(fresh):
+    source = KernelSource(
+        "m", "__kernel void m(__global int *x) { x[0] = 1; }\n__kernel void m_b(__global int *x) { x[0] = 2; }", ()
+    )
+    out = fresh.empty((1,), "int32")
+    fresh.kernel(source, "m_b").launch(fresh.queue, (1,), None, out.buffer)
+    assert out.to_host() == [2]
+
+
+def test_a_failed_build_can_be_repeated(fresh):
+    bad = KernelSource("bad", "__kernel void bad() { oops }", ())
+    for _ in range(2):
+        with pytest.raises(CompilationError, match="oops"):
+            fresh.build([scale("k"), bad])
+    fresh.build([scale("k")])

@@ -1,0 +1,72 @@
+"""The code in README.md, CONTRIBUTING.md and docs/ runs and prints what the pages say.
+
+A block fenced as ``python`` is run; a block fenced as ``output`` right after it is what it prints, where ``...``
+stands for anything. The blocks of a page share their names, and each page has an interpreter of its own.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytensor_cl
+from pytensor_cl.flags import FLAGS
+
+ROOT = Path(__file__).parents[1]
+_FENCE = re.compile(r"^```python\n(.*?)^```$(?:\n*^```output\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+_COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def pages():
+    """Pages with code, relative to the root."""
+    found = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+    return [page.relative_to(ROOT).as_posix() for page in found if _FENCE.search(page.read_text())]
+
+
+def run_page(path):
+    """Run the blocks of a page; return what differs from the page."""
+    text, names, problems = path.read_text(), {"__name__": "__main__"}, []
+    for block in _FENCE.finditer(text):
+        line = text.count("\n", 0, block.start()) + 1
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            # Empty lines in front make tracebacks show the line of the page.
+            exec(compile("\n" * line + block[1], str(path), "exec"), names)
+        got, wanted = printed.getvalue(), block[2] or ""
+        if not doctest.OutputChecker().check_output(wanted, got, _COMPARE):
+            problems.append(f"{path}, line {line}: the page says\n{wanted}\nbut the code prints\n{got}")
+    return problems
+
+
+@pytest.mark.parametrize("page", pages())
+def test_code_prints_what_the_page_says(page, tmp_path):
+    # The package under test, whether installed or in the checkout; no flags but the page's own.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTENSOR_FLAGS"}
+    environment |= {"PYTHONPATH": str(Path(pytensor_cl.__file__).parents[1]), "PYTENSORRC": os.devnull}
+    command = [sys.executable, __file__, str(ROOT / page)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_flag_is_described():
+    text = (ROOT / "docs" / "flags.md").read_text()
+    described = set(re.findall(r"^## `(\w+)`$", text, re.MULTILINE))
+    assert described == {flag.name for flag in FLAGS}
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs" / "api.md").read_text()
+    described = set(re.findall(r"\.\. (?!automodule)\S+:: pytensor_cl\.(\w+)(?:\(|$)", text, re.MULTILINE))
+    assert described == set(pytensor_cl.__all__) - {"__version__"}
+
+
+if __name__ == "__main__":
+    found = run_page(Path(sys.argv[1]))
+    sys.stdout.write("\n\n".join(found))
+    sys.exit(bool(found))
