@@ -54,11 +54,11 @@ ${along.helpers()}
                     % endfor
                     const ${V} top = best[k];
                     if (any(${order.beats("found", "top")})) {
-                        ${mask_type(dtype, lanes)} row = ${ROWS - 1};
-                        % for r in reversed(range(ROWS - 1)):
-                        row = ${order.beats("found", f"v{r}")} ? row : (${mask_type(dtype, lanes)})(${r});
+                        // Minus the rows before the first that holds the maximum: a mask is -1.
+                        % for r in range(ROWS - 1):
+                        const ${mask_type(dtype, lanes)} m${r} = ${order.beats("found", f"v{r}")}${f" & m{r - 1}" if r else ""};
                         % endfor
-                        const long${lanes} place = (at + i) + convert_long${lanes}(row);
+                        const long${lanes} place = (at + i) - convert_long${lanes}(${" + ".join(f"m{r}" for r in range(ROWS - 1))});
                         where[k] = convert_long${lanes}(${order.beats("found", "top")}) ? place : where[k];
                         best[k] = ${order.beats("found", "top")} ? found : top;
                     }

@@ -1,5 +1,6 @@
 """Diagonals: views of them, and copies of arrays with another one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pytensor.graph.basic import Apply
@@ -35,7 +36,7 @@ class GpuFillDiagonal(GpuOp):
     """Device counterpart of `FillDiagonal`."""
 
     streams = True
-    demands = (DEVICE, EITHER)
+    demands: Sequence[str] = (DEVICE, EITHER)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy and the fill."""

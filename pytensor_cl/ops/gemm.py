@@ -98,7 +98,7 @@ class GpuGemm(GpuOp):
 
 
 class CheckedAddend:
-    """A product with an addend, repeated only along dimensions that were known to be one when the function was compiled.
+    """A product with an addend, repeated only along dimensions that were known to be one at compile time.
 
     Parameters
     ----------
@@ -111,13 +111,17 @@ class CheckedAddend:
     def __init__(self, routine: Any, node: Apply) -> None:
         c, _, a, b, _ = (v.type for v in node.inputs)
         self._routine = routine
-        self._repeated = [any(known) for known in zip(c.broadcastable, (a.shape[0] == 1, *b.broadcastable[1:]), strict=True)]
+        product = (a.shape[0] == 1, *b.broadcastable[1:])
+        self._repeated = [m or n for m, n in zip(c.broadcastable, product, strict=True)]
         self.sources = routine.sources
 
     def __call__(self, c: GpuArray, alpha: Any, a: GpuArray, b: GpuArray, beta: Any) -> tuple[GpuArray, ...]:
         product = (a.shape[0], *b.shape[1:])
-        if c.shape != product and any(n != m and not r for n, m, r in zip(c.shape, product, self._repeated, strict=True)):
-            raise ValueError(f"an addend of shape {c.shape} does not fit a product of shape {product} (no run-time broadcasting)")
+        pairs = zip(c.shape, product, self._repeated, strict=True)
+        if c.shape != product and any(n != m and not known for n, m, known in pairs):
+            raise ValueError(
+                f"an addend of shape {c.shape} does not fit a product of shape {product} (no run-time broadcasting)"
+            )
         return self._routine(c, alpha, a, b, beta)
 
 

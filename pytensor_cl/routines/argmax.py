@@ -29,7 +29,7 @@ class _Step(NamedTuple):
 
     kernel: Kernel
     global_size: tuple[int, ...]
-    local_size: tuple[int, ...] | None
+    local_size: tuple[int, ...]
     geometry: bytes
     out_shift: int
 
@@ -162,10 +162,14 @@ class Argmax(Routine):
         if split.chunks == 1:
             return _Plan((self._step(problem, split, pattern, ""),), problem.in_shift)
         first, _ = planning.in_two_passes(problem, split.chunks)
-        items = min(problem.outputs, 4 * self.context.info.compute_units * (1 if self.schedule == "cpu" else GROUP))
-        finish = split._replace(global_size=(items,), local_size=(1,) if self.schedule == "cpu" else None)
+        finish = self._finish_range(split, problem.outputs)
         steps = self._step(first, split, pattern, ""), self._step(problem, finish, pattern, "_finish")
         return _Plan(steps, problem.in_shift, problem.outputs * split.chunks * RESULT.itemsize)
+
+    def _finish_range(self, split: Split, outputs: int) -> Split:
+        units, local = self.context.info.compute_units, 1 if self.schedule == "cpu" else self._group
+        groups = min(-(-outputs // local), 4 * units if self.schedule == "cpu" else 32 * units)
+        return split._replace(global_size=(groups * local,), local_size=(local,))
 
     def _split(self, problem: Problem, pattern: str) -> Split:
         units = self.context.info.compute_units

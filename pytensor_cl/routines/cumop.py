@@ -54,7 +54,7 @@ class _Problem(NamedTuple):
     @property
     def columns(self) -> tuple[int, int]:
         """Number of rows beside each other, and the step between them in the output."""
-        return self.kept[0][:2] if self.kept else (1, 1)
+        return (self.kept[0][0], self.kept[0][1]) if self.kept else (1, 1)
 
 
 class _Split(NamedTuple):
@@ -193,7 +193,7 @@ class CumOp(Routine):
         return (Layout.contiguous(source.shape),)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue the kernel, after that of the chunks' totals if there are several; the output may have any strides."""
+        """Enqueue the kernel, after that of the totals if there are several chunks; the output may have any strides."""
         (output,), (source,) = outputs, inputs
         if not isinstance(source, GpuArray):
             raise TypeError("cumulative operations need an array on the device")
@@ -213,9 +213,7 @@ class CumOp(Routine):
         count, axis = split.chunks - 1, self.axis
         shape, strides, offset = source.layout
         step = strides[axis]
-        chunks = Layout(
-            (count, *shape[:axis], split.chunk, *shape[axis + 1 :]), (split.chunk * step, *strides), offset
-        )
+        chunks = Layout((count, *shape[:axis], split.chunk, *shape[axis + 1 :]), (split.chunk * step, *strides), offset)
         (totals,) = self._reduction(GpuArray(self.context, source.buffer, np.dtype(self._stored), chunks))
         return totals
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -252,8 +253,8 @@ class Elemwise(Routine):
         return (result,) * len(self.output_dtypes)
 
     def _common_shape(self, shapes: list[Shape]) -> Shape:
-        if not shapes and self.ndim:
-            raise ValueError("inputs passed by value have no shape")
+        if not shapes:  # values only: each stands for an array of one element
+            return (1,) * self.ndim
         if len(set(shapes)) == 1:
             return shapes[0]
         result = tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*shapes, strict=True))
@@ -352,7 +353,8 @@ class Fill(Elemwise):
 
 
 @lru_cache(maxsize=256)
-def _copy(context: Context, dtype: str, ndim: int) -> Copy:
+def _copy(context: Context, dtype: str, ndim: int, thread: int) -> Copy:
+    """Return the thread's own routine: a kernel holds its arguments between two calls of the driver."""
     return Copy(context, dtype, ndim)
 
 
@@ -360,4 +362,4 @@ def contiguous(array: GpuArray) -> GpuArray:
     """Return the array itself if it is C-contiguous (at any offset), else a C-contiguous copy."""
     if array.layout.is_contiguous:
         return array
-    return _copy(array.context, str(array.dtype), array.ndim)(array)[0]
+    return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]

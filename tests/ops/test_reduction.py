@@ -4,9 +4,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.math import ProdWithoutZeros
 
 from pytensor_cl.ops.reduction import GpuCAReduce
-from tests.helpers import assert_close, assert_on_device, opencl
+from tests.helpers import assert_close, assert_on_device, device_ops, opencl
 
 AXES = (None, 0, (2,), (0, 2), (-1, 1), ())
 
@@ -100,3 +101,17 @@ def test_gradients(context, rng):
     x = pt.matrix("x", dtype="float32")
     cost = x.sum(0).prod() + x.max(1).sum() + (x.mean(1) ** 2).sum()
     check(x, [pt.grad(cost, x)], rng.normal(size=(3, 4)).astype("float32"), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32"])
+def test_product_without_zeros(context, rng, dtype):
+    x = pt.matrix("x", dtype=dtype)
+    values = [rng.integers(0, 3, shape).astype(dtype) for shape in ((3, 40), (0, 4), (3, 0), (1, 1))]
+    check(x, [ProdWithoutZeros(axis=axis)(x) for axis in (None, 0, 1)], *values, np.zeros((2, 20), dtype))
+
+
+def test_gradient_of_product_of_zeros(context, rng):
+    x = pt.matrix("x", dtype="float32")
+    value = rng.integers(0, 3, (6, 5)).astype("float32")
+    f = check(x, [pytensor.grad(pt.prod(x, axis=1).sum(), x)], value, np.zeros_like(value))
+    assert any(isinstance(op.host, ProdWithoutZeros) for op in device_ops(f) if isinstance(op, GpuCAReduce))

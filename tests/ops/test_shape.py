@@ -4,9 +4,11 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import get_mode
+from pytensor.tensor.reshape import SplitDims
 
 from pytensor_cl import GpuArrayType
-from pytensor_cl.ops.shape import GpuDimShuffle, GpuReshape, GpuSpecifyShape, target_shape
+from pytensor_cl.ops.shape import GpuDimShuffle, GpuJoinDims, GpuReshape, GpuSpecifyShape, GpuSplitDims, target_shape
 from tests.helpers import assert_close, assert_on_device, opencl
 
 
@@ -106,3 +108,22 @@ def test_target_shape():
     for size, shape, ndim in ((12, [5, -1], 2), (12, [5, 2], 2), (0, [0, -1], 2), (12, [-1, -1], 2), (6, [2, 3], 3)):
         with pytest.raises(ValueError, match=r"cannot reshape|incorrect length"):
             target_shape(size, shape, ndim)
+
+
+def test_joined_and_split_dimensions(context, rng):
+    """PyTensor's rewrites make Reshape of them; without those they are here."""
+    x, shape = pt.tensor3("x", dtype="float32"), pt.vector("shape", dtype="int64", shape=(2,))
+    joined = [pt.join_dims(v, start, count) for v in (x, x.T) for start, count in ((0, 3), (0, 2), (1, 2), (1, 0))]
+    split = [SplitDims(1)(x, shape), SplitDims(1)(x.T, shape)]
+    value = rng.normal(size=(4, 6, 5)).astype("float32")
+    f = pytensor.function(
+        [x, shape], [2 * v for v in joined + split], mode=get_mode("OPENCL").excluding("canonicalize")
+    )
+    assert_on_device(f, GpuJoinDims, GpuSplitDims)
+    host = pytensor.function([x, shape], [2 * v for v in joined + split], mode="FAST_COMPILE")
+    for values in ((value, [2, 3]), (value, [-1, 2]), (value[:1, :2, :1], [1, 2])):
+        for got, wanted in zip(f(*values), host(*values), strict=True):
+            assert_close(got, wanted)
+    assert [v.shape for v in f(value[:0], [6, 1])[-2:]] == [(0, 6, 1, 5), (5, 6, 1, 0)]  # NumPy cannot join these
+    with pytest.raises(ValueError, match="cannot reshape"):
+        f(value, [4, 2])

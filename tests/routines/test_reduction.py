@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.reduction import OPERATIONS, Reduction
 from pytensor_cl.runtime.layout import Layout
+
+
+class ProductWithoutZeros:
+    """The product of what is not zero; zero if nothing is."""
+
+    @staticmethod
+    def reduce(host, axis, dtype=None):
+        product = np.multiply.reduce(np.where(host == 0, 1, host), axis=axis, dtype=dtype)
+        return np.where((host != 0).any(axis), product, 0)
+
 
 UFUNCS = {
     "add": np.add,
@@ -16,6 +27,7 @@ UFUNCS = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
+    "mul_without_zeros": ProductWithoutZeros,
 }
 REAL = ("float32", "float64")
 INTEGERS = ("bool", "int8", "uint8", "int32", "int64")
@@ -51,7 +63,7 @@ def schedule(request):
 
 
 def accumulator(operation, dtype):
-    wide = operation in ("add", "mul")
+    wide = operation in ("add", "mul", "mul_without_zeros")
     return ACCUMULATORS.get(dtype, dtype) if wide else dtype
 
 
@@ -267,7 +279,7 @@ def test_work_group_sizes(context, rng, group):
 
 
 def test_long_indices_on_simt(context, rng, monkeypatch):
-    monkeypatch.setattr(Reduction, "_index", lambda self, problem: "long")
+    monkeypatch.setattr(reduction_plan, "fits_int", lambda problem: False)
     host = values(rng, (3, 50, 60), "float32")
     for axes in [(0, 2), (1,)]:
         routine = Reduction(context, "add", "float32", "float64", "float64", 3, axes, schedule="simt")

@@ -1,0 +1,67 @@
+"""ARange, Eye and what is built of them, in compiled functions."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor_cl.ops.creation import GpuARange, GpuEye
+from tests.helpers import assert_close, assert_on_device, device_ops, opencl
+
+
+def check(inputs, outputs, kind, *arguments):
+    f = opencl(inputs, outputs)
+    assert_on_device(f, kind)
+    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
+    for values in arguments:
+        for got, wanted in zip(f(*values), host(*values), strict=True):
+            assert_close(got, wanted)
+    return f
+
+
+def test_arange(context, rng):
+    x, n, step = pt.vector("x", dtype="float32"), pt.lscalar("n"), pt.dscalar("step")
+    outputs = [
+        pt.exp(x) + pt.arange(n, dtype="float32"),
+        x.sum() * pt.arange(n, 0, -2),
+        pt.exp(x).sum() + pt.arange(0, n, step, dtype="float64"),
+        x.max() + pt.arange(n, dtype="int8"),
+    ]
+    arguments = [(rng.normal(size=n).astype("float32"), n, step) for n, step in ((40, 0.3), (1, 2.0))]
+    check([x, n, step], outputs, GpuARange, *arguments)
+
+
+def test_arange_of_a_length_from_the_device(context):
+    x = pt.matrix("x", dtype="float32")
+    y = pt.exp(x).sum() + pt.arange(pt.cast(x.max(), "int64"))
+    check([x], [y], GpuARange, (np.full((2, 3), 5, "float32"),), (np.zeros((2, 3), "float32"),))
+
+
+def test_nothing_is_made_there_for_the_host(context):
+    n = pt.lscalar("n")
+    f = opencl([n], [pt.arange(n), pt.eye(n, n, 1)])
+    assert device_ops(f) == []
+    np.testing.assert_array_equal(f(5)[0], np.arange(5))
+
+
+def test_eye(context, rng):
+    x, k = pt.matrix("x", dtype="float32"), pt.lscalar("k")
+    n, m = x.shape
+    outputs = [pt.exp(x) + pt.eye(n, m, k, dtype="float32"), pt.exp(x).T * pt.eye(m, n, k, dtype="int8")]
+    value = rng.normal(size=(4, 7)).astype("float32")
+    check([x, k], outputs, GpuEye, (value, 0), (value, 2), (value.T, -3), (value, 99), (value[:1, :1], 0))
+
+
+def test_triangles(context, rng):
+    x, k = pt.matrix("x", dtype="float32"), pt.lscalar("k")
+    outputs = [pt.tril(pt.exp(x), k), pt.triu(pt.exp(x), k), pt.exp(x) + pt.tri(x.shape[0], x.shape[1], k)]
+    value = rng.normal(size=(4, 7)).astype("float32")
+    check([x, k], outputs, GpuARange, (value, 0), (value, 2), (value.T, -3))
+
+
+@pytest.mark.parametrize("ends", [(0, 5, 0)])
+def test_arange_without_length(context, ends):
+    x, step = pt.vector("x", dtype="float32"), pt.lscalar("step")
+    f = opencl([x, step], pt.exp(x).sum() + pt.arange(*ends[:2], step))
+    with pytest.raises(ZeroDivisionError):
+        f(np.ones(3, "float32"), ends[2])

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+
+from pytensor_cl.dtypes import SUPPORTED
+from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.creation import ARange, Eye, arange_length
+
+RANGES = {
+    "i": [(0, 10, 1), (3, 100, 7), (90, -40, -3), (5, 5, 1), (5, 4, 1), (0, 1, 1), (-100, 100, 3), (0, 0.9, 0.25)],
+    "u": [(0, 10, 1), (3, 100, 7), (90, 3, -3), (5, 5, 1), (5, 4, 1), (0, 1, 1), (0, 200, 3), (0, 0.9, 0.25)],
+    "f": [
+        (0, 10, 1),
+        (0.1, 5, 0.1),
+        (1e8, 1e8 + 500, 0.7),
+        (-1, -9, -0.03),
+        (0, 1, 2),
+        (0.5, 0.5, 1),
+        (0.1, 999, 1 / 3),
+    ],
+}
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in SUPPORTED if dtype != "bool"])
+def test_arange_is_numpys(context, schedule, dtype):
+    routine = ARange(context, dtype, schedule=schedule)
+    for ends in RANGES[np.dtype(dtype).kind]:
+        (got,) = routine(*map(np.asarray, ends))
+        want = np.arange(*ends, dtype=dtype)
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_array_equal(got.to_host(), want, err_msg=str(ends))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "int64"])
+def test_long_aranges_and_strides(context, schedule, dtype):
+    routine = ARange(context, dtype, schedule=schedule)
+    np.testing.assert_array_equal(
+        routine(7, 100_000, 1)[0].to_host(), np.arange(100_000, dtype="int64")[7:].astype(dtype)
+    )
+    out = context.from_host(np.zeros(99, dtype))
+    routine.launch(out[::-3], 5, 2)
+    np.testing.assert_array_equal(out.to_host()[::-3], 5 + 2 * np.arange(33))
+    assert np.count_nonzero(out.to_host()) == 33
+
+
+def test_random_lengths(rng):
+    for start, stop, step in rng.normal(size=(500, 3)).round(1).tolist():
+        if step:
+            assert arange_length(start, stop, step) == len(np.arange(start, stop, step)), (start, stop, step)
+    assert arange_length(0, 1e-320, 1e10) == len(np.arange(0, 1e-320, 1e10))
+    assert arange_length(0, 1e-320, -1e10) == len(np.arange(0, 1e-320, -1e10))
+
+
+@pytest.mark.parametrize(
+    "ends, error", [((0, 5, 0), ZeroDivisionError), ((0, np.inf, 1.0), ValueError), ((0, np.nan, 1.0), ValueError)]
+)
+def test_arange_of_no_length(context, ends, error):
+    with pytest.raises(error):
+        np.arange(*ends)
+    with pytest.raises(error):
+        ARange(context, "float32")(*ends)
+
+
+@pytest.mark.parametrize("dtype", SUPPORTED)
+def test_eye(context, schedule, dtype):
+    routine = Eye(context, dtype, schedule=schedule)
+    for n, m, k in [
+        (4, 4, 0),
+        (3, 7, 2),
+        (7, 3, -2),
+        (7, 3, 2),
+        (3, 7, -2),
+        (3, 3, 5),
+        (3, 3, -3),
+        (0, 3, 0),
+        (2, 0, 1),
+        (1, 1, 0),
+    ]:
+        (got,) = routine(n, m, k)
+        np.testing.assert_array_equal(got.to_host(), np.eye(n, m, k, dtype), err_msg=str((n, m, k)), strict=True)
+
+
+def test_eye_of_negative_size(context):
+    with pytest.raises(ValueError, match="negative dimensions"):
+        Eye(context, "float32")(-1, 2, 0)

@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+
+from pytensor_cl.dtypes import SUPPORTED
+from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.cumop import CumOp
+from pytensor_cl.runtime.layout import Layout
+
+CUMULATE = {"add": np.cumsum, "mul": np.cumprod}
+TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
+VIEWS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.T,
+    "reversed": lambda x: x[::-1, :, ::-1],
+    "sliced": lambda x: x[1:, :, ::2],
+    "column of one": lambda x: x[:, 0:1],
+}
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    return request.param
+
+
+def values(rng, shape, operation, dtype):
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.random(shape) < (0.02 if operation == "add" else 0.98)
+    if kind in "iu":
+        return rng.integers(-3 if kind == "i" else 0, 4, shape).astype(dtype)
+    if operation == "add":
+        return rng.normal(size=shape).astype(dtype)
+    return np.exp(rng.normal(size=shape) * 0.01).astype(dtype)
+
+
+def check(got, host, operation, axis, message=""):
+    """Against double precision, to the rounding of the partial results."""
+    dtype = str(host.dtype)
+    assert (got.dtype, got.shape) == (host.dtype, host.shape)
+    wide = "float64" if dtype == "float32" else dtype
+    want = CUMULATE[operation](host, axis=axis, dtype=wide)
+    size = np.abs(want).max(initial=0) if dtype in TOLERANCE else 0
+    tolerance = TOLERANCE.get(dtype, 0)
+    np.testing.assert_allclose(got.to_host(), want, rtol=10 * tolerance, atol=tolerance * size, err_msg=message)
+
+
+@pytest.mark.parametrize("operation", CUMULATE)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_every_dtype(context, rng, schedule, operation, axis):
+    routines = {dtype: CumOp(context, operation, dtype, 2, axis, schedule=schedule) for dtype in SUPPORTED}
+    context.build(source for routine in routines.values() for source in routine.sources())
+    for dtype, routine in routines.items():
+        host = values(rng, (137, 141), operation, dtype)
+        check(routine(context.from_host(host))[0], host, operation, axis, dtype)
+
+
+@pytest.mark.parametrize("operation, dtype", [("add", "float32"), ("mul", "int64")])
+def test_axes_and_layouts(context, rng, schedule, operation, dtype):
+    for axis in range(3):
+        routine = CumOp(context, operation, dtype, 3, axis, schedule=schedule)
+        for shape in [(5, 3, 70), (2, 33, 19), (1, 1, 1), (4, 1, 3), (0, 2, 3), (2, 3, 0), (2, 200, 20)]:
+            host = values(rng, shape, operation, dtype)
+            device = context.from_host(host)
+            for name, view in VIEWS.items():
+                check(routine(view(device))[0], view(host), operation, axis, f"{axis} {shape} {name}")
+
+
+@pytest.mark.parametrize(
+    "shape, axis",
+    [
+        ((300_001,), 0),
+        ((3, 100_003), 1),
+        ((100_003, 3), 0),
+        ((20_011, 40), 0),
+        ((3, 30_001, 5), 1),
+        ((2, 3, 50_001), 2),
+        ((20_000, 7), 1),
+    ],
+)
+@pytest.mark.parametrize("operation, dtype", [("add", "float32"), ("mul", "uint8")])
+def test_chunks(context, rng, schedule, shape, axis, operation, dtype):
+    host = values(rng, shape, operation, dtype)
+    if dtype == "uint8":
+        host = host * 2 + 1  # odd: products do not become zero
+    routine = CumOp(context, operation, dtype, len(shape), axis, schedule=schedule)
+    device = context.from_host(host)
+    check(routine(device)[0], host, operation, axis)
+    back = (slice(None),) * axis + (slice(None, None, -1),)
+    check(routine(device[back])[0], host[back], operation, axis)
+
+
+def test_long_sums_stay_accurate(context, schedule):
+    host = np.full((1 << 21,), 0.1, "float32")
+    got = CumOp(context, "add", "float32", 1, 0, schedule=schedule)(context.from_host(host))[0].to_host()
+    want = np.cumsum(host, dtype="float64")
+    assert np.abs(got / want - 1).max() < 5e-5
+    assert np.abs(np.cumsum(host) / want - 1).max() > 1e-3  # one after another
+
+
+def test_long_indices_on_simt(context, rng, monkeypatch):
+    monkeypatch.setattr(CumOp, "_index", lambda self, problem: "long")
+    host = values(rng, (5, 70_001), "add", "int32")
+    for axis in (0, 1):
+        check(CumOp(context, "add", "int32", 2, axis, schedule="simt")(context.from_host(host))[0], host, "add", axis)
+
+
+def test_infinities_and_nan(context, schedule):
+    host = np.ones((40, 3), "float32")
+    host[20, 0], host[25, 0], host[30, 1], host[35, 2] = np.inf, -np.inf, np.nan, -np.inf
+    for axis, x in ((0, host), (1, host.T)):
+        (got,) = CumOp(context, "add", "float32", 2, axis, schedule=schedule)(context.from_host(x))
+        with np.errstate(invalid="ignore"):
+            want = np.cumsum(x, axis)
+        np.testing.assert_array_equal(got.to_host(), want)
+
+
+@pytest.mark.parametrize("shape", [(12, 30), (3, 40_000)])
+def test_output_with_strides(context, rng, schedule, shape):
+    host = values(rng, shape, "add", "int32")
+    for axis in (0, 1):
+        out = context.from_host(np.full((2 * shape[0], shape[1]), -7, "int32"))
+        CumOp(context, "add", "int32", 2, axis, schedule=schedule).launch(
+            (out[::-2, ::-1],), (context.from_host(host),)
+        )
+        np.testing.assert_array_equal(out.to_host()[::-2, ::-1], np.cumsum(host, axis, dtype="int32"))
+        assert (out.to_host()[::-1][1::2] == -7).all()
+
+
+def test_broadcast_input(context, rng, schedule):
+    host = values(rng, (6, 1, 40), "add", "float32")
+    device = context.from_host(host)
+    wide = device.view(device.layout.broadcast_to((6, 5, 40)))
+    for axis in range(3):
+        (got,) = CumOp(context, "add", "float32", 3, axis, schedule=schedule)(wide)
+        check(got, np.broadcast_to(host, (6, 5, 40)), "add", axis)
+
+
+def test_wrong_number_of_dimensions(context):
+    with pytest.raises(ValueError, match="2 dimensions"):
+        CumOp(context, "add", "float32", 2, 0).layout(Layout.contiguous((3,)))
