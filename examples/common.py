@@ -46,9 +46,7 @@ class Fit(NamedTuple):
         return float(np.mean(self.labels == self.predicted))
 
 
-def descend(
-    step: Callable[..., np.ndarray], order: Iterable[tuple], label: str
-) -> tuple[np.ndarray, float, float]:
+def descend(step: Callable[..., np.ndarray], order: Iterable[tuple], label: str) -> tuple[np.ndarray, float, float]:
     """Call ``step(*arguments)`` for all arguments in `order`, with a progress bar.
 
     Returns
@@ -119,9 +117,7 @@ def _parser(description: str, unit: str, count: int) -> argparse.ArgumentParser:
     parser.add_argument(f"--{unit}", dest="count", type=int, default=count, help=f"default: {count}")
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the final numbers to this file")
-    parser.add_argument(
-        "--compare", metavar="MODE", help="train in this mode too; exit code 1 if they differ"
-    )
+    parser.add_argument("--compare", metavar="MODE", help="train in this mode too; exit code 1 if they differ")
     return parser
 
 

@@ -20,9 +20,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")
 
     def run(name, *words):
-        code = import_module(name).main(
-            [*words, "--out", str(tmp_path), "--json", str(tmp_path / "report.json")]
-        )
+        code = import_module(name).main([*words, "--out", str(tmp_path), "--json", str(tmp_path / "report.json")])
         (figure,) = tmp_path.glob("*.png")
         assert figure.read_bytes().startswith(b"\x89PNG")
         return code, json.loads((tmp_path / "report.json").read_text())

@@ -452,3 +452,12 @@ def test_c_code_fails_loudly_and_not_wrongly(context, weights):
     assert "OpenCL device" in repr(list.__getitem__(cell, 0))
     cell[0]
     assert isinstance(list.__getitem__(cell, 0), np.ndarray) and cell.resident == ()
+
+
+def test_the_shape_of_a_resident_value_is_known_without_a_download(context, weights):
+    f = opencl([], [weights.shape[0], weights.shape], updates={weights: weights[1:] * 2})
+    f()
+    with counted_traffic() as traffic:
+        rows, shape = f()
+    assert traffic.both == (0, 0)
+    assert int(rows) == 4 and list(shape) == [4, 4]

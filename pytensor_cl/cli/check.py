@@ -103,9 +103,7 @@ def _execute(command: list[str], device: str) -> Outcome:
     return _parse(done.stdout)
 
 
-def _take_turns(
-    device: str, iters: int, repeats: int, *, hooked: bool
-) -> tuple[list[Outcome], list[Outcome]]:
+def _take_turns(device: str, iters: int, repeats: int, *, hooked: bool) -> tuple[list[Outcome], list[Outcome]]:
     """Run device and default mode by turns: what else happens on the machine then strikes both."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "check.py"

@@ -54,9 +54,7 @@ def _drivers() -> Iterator[Finding]:
         yield Finding(status, Path(driver.icd).name, f"{text} (named in {driver.icd})")
     entries = discover()
     for entry in entries:
-        yield Finding(
-            "ok", entry.spec, f"{entry.info.name} ({entry.info.platform}), also {entry.stable_spec}"
-        )
+        yield Finding("ok", entry.spec, f"{entry.info.name} ({entry.info.platform}), also {entry.stable_spec}")
     if not entries:
         yield Finding("FAIL", "devices", f"none. {INSTALL_HINT}")
 
@@ -137,15 +135,11 @@ def _collect(title: str, findings: Iterator[Finding], *, show: bool) -> list[Fin
 def run(options: argparse.Namespace) -> int:
     """Examine the installation and each device; the exit code is 1 if anything failed."""
     sections = _sections(options.device)
-    report = {
-        title: _collect(title, findings(), show=not options.json) for title, findings in sections.items()
-    }
+    report = {title: _collect(title, findings(), show=not options.json) for title, findings in sections.items()}
     statuses = [finding.status for found in report.values() for finding in found]
     failed, warned = statuses.count("FAIL"), statuses.count("warn")
     if options.json:
-        listed = [
-            {"title": title, "findings": [f._asdict() for f in found]} for title, found in report.items()
-        ]
+        listed = [{"title": title, "findings": [f._asdict() for f in found]} for title, found in report.items()]
         print_json({"failed": failed, "warned": warned, "sections": listed})
     else:
         print(f"\n{failed} failed, {warned} to look at, {statuses.count('ok')} ok")

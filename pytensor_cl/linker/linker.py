@@ -15,7 +15,7 @@ from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.schedule import schedule
-from pytensor_cl.linker.steps import ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
+from pytensor_cl.linker.steps import CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
@@ -80,11 +80,13 @@ class _Link:
         return any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == name for n in later)
 
     def _read(self, node: Apply, index: int) -> Cell:
-        """The cell that a host node reads an input from; it may change in place only what it says it destroys."""
+        """The cell that a node reads an input from: shared variables stay as they are until the call has succeeded."""
         cell = self.storage[node.inputs[index]]
         destroyed = {i for many in node.op.destroy_map.values() for i in many}
-        if not isinstance(cell, DeviceCell) or index in destroyed:
+        if not isinstance(cell, DeviceCell):
             return cell
+        if index in destroyed:
+            return CopyCell(cell)
         return ShapeCell(cell) if isinstance(node.op, (Shape, Shape_i)) else ReadCell(cell)
 
     def thunk(self, node: Apply) -> Thunk:

@@ -12,7 +12,7 @@ from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["ReadCell", "ShapeCell", "device_thunk", "download_thunk", "upload_thunk"]
+__all__ = ["CopyCell", "ReadCell", "ShapeCell", "device_thunk", "download_thunk", "upload_thunk"]
 
 
 class ReadCell:
@@ -31,6 +31,15 @@ class ReadCell:
 
     def __getitem__(self, index: int) -> Any:
         return self._cell.peek()
+
+
+class CopyCell(ReadCell):
+    """Gives a copy of a shared variable's value to a node that changes it: a failed call must change nothing."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: int) -> Any:
+        return np.array(self._cell.peek())
 
 
 class ShapeCell(ReadCell):

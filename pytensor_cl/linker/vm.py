@@ -1,5 +1,6 @@
 """The virtual machine: runs the steps of a function in order."""
 
+import sys
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -119,12 +120,21 @@ class OpenCLVM:
 
     def _fail(self, at: int) -> None:
         """Re-raise the current exception with a note that names the node; drop what was computed."""
+        error = sys.exception()
+        if error is not None:
+            error.add_note(f"\nRaised by node {self._describe(at)}")
         try:
             raise_with_op(self.fgraph, self.nodes[at], _Described(self, at), storage_map=self.storage_map)
         finally:
             for variable, cell in self.storage_map.items():
                 if variable.owner is not None:
                     cell[0] = None
+
+    def _describe(self, at: int) -> str:
+        """Name a node and the shapes of its inputs: PyTensor's own notes do so only at a higher verbosity."""
+        node = self.nodes[at]
+        shapes = (getattr(self.storage_map[v][0], "shape", "no shape") for v in node.inputs)
+        return f"{node.op}({', '.join(map(str, node.inputs))}), input shapes: {', '.join(map(str, shapes))}"
 
     def update_profile(self, profile: Any) -> None:
         """Add the times since the last call to PyTensor's profile."""

@@ -126,38 +126,44 @@ class CheckedAddend:
 
 
 class _CheckedBatch:
-    """A batched product that refuses what the host Op refuses."""
+    """A batched product that refuses to broadcast where the host Op does.
 
-    def __init__(self, routine: Any, repeated: Sequence[Sequence[bool]], error: type[Exception]) -> None:
+    Parameters
+    ----------
+    routine
+        Called with the two operands.
+    repeated
+        Per operand and batch dimension, from the right, whether its length is known to be one.
+    """
+
+    def __init__(self, routine: Any, repeated: tuple[Sequence[bool], Sequence[bool]]) -> None:
         self._routine = routine
-        self._repeated = repeated  # per operand and batch dimension, from the right: its length is known to be one
-        self._error = error
+        self._repeated = list(zip(*repeated, strict=False))
         self.sources = routine.sources
 
-    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        extents = [x.shape[-3::-1] for x in inputs]
-        for (n, n_known), (m, m_known) in zip(
-            *(zip(e, r, strict=True) for e, r in zip(extents, self._repeated, strict=True)), strict=False
-        ):
-            if n != m and not (n_known or m_known):
-                shapes = " and ".join(str(x.shape) for x in inputs)
-                raise self._error(
-                    f"the batch dimensions of a product do not match (no run-time broadcasting): {shapes}"
+    def __call__(self, a: GpuArray, b: GpuArray) -> tuple[GpuArray, ...]:
+        extents = zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)
+        for (n, m), known in zip(extents, self._repeated, strict=True):
+            if n != m and not any(known):
+                raise ValueError(
+                    "the batch dimensions of a product do not match (no run-time broadcasting): "
+                    f"{a.shape} and {b.shape}"
                 )
-        return self._routine(*inputs)
+        return self._routine(a, b)
 
 
-def _checked(node: Apply, context: Context, error: type[Exception]) -> Routine:
+def _checked(node: Apply, context: Context) -> Routine:
     product = promoted(BatchedGemm(context, node.outputs[0].type.dtype), node, context)
-    return _CheckedBatch(product, [v.type.broadcastable[-3::-1] for v in node.inputs], error)
+    a, b = (v.type.broadcastable[-3::-1] for v in node.inputs)
+    return _CheckedBatch(product, (a, b))
 
 
 class GpuBatchedDot(GpuOp):
     """Device counterpart of `BatchedDot`: ``out[i] = A[i] @ B[i]``."""
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return the batched GEMM; as on the host, different numbers of matrices are a TypeError."""
-        return _checked(node, context, TypeError)
+        """Return the batched GEMM."""
+        return _checked(node, context)
 
 
 class GpuMatmul(GpuOp):
@@ -165,4 +171,4 @@ class GpuMatmul(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the batched GEMM."""
-        return _checked(node, context, ValueError)
+        return _checked(node, context)

@@ -1,4 +1,4 @@
-"""Keep scalar Ops that a device lacks out of PyTensor's fusion: one would drag its whole Composite to the host."""
+"""Keep nodes out of PyTensor's fusion that it would drag to the host, for want of a kernel, or to another device."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.rewriting.elemwise import unsupported_scalar
+from pytensor_cl.rewriting.placement import contexts_of_nodes
 from pytensor_cl.runtime.context import default_context_name, get_context
 
 __all__ = ["Fenced", "fence", "unfence"]
@@ -48,10 +49,20 @@ def _replace(fgraph: FunctionGraph, nodes: list[Apply], op_of: Any, reason: str)
 
 
 def fence(fgraph: FunctionGraph) -> None:
-    """Elemwise{erfcinv}(x) -> Fenced(Elemwise{erfcinv})(x), where the device has no erfcinv."""
-    info = get_context(default_context_name()).info
-    elemwise = [n for n in fgraph.toposort() if isinstance(n.op, Elemwise)]
-    _replace(fgraph, [n for n in elemwise if unsupported_scalar(n, info)], lambda n: Fenced(n.op), "opencl_fence")
+    """Elemwise{erfcinv}(x) -> Fenced(Elemwise{erfcinv})(x), where the device has no erfcinv.
+
+    So does a node whose result another context reads: fusion would move it there.
+    """
+    order = fgraph.toposort()
+    contexts = contexts_of_nodes(order, fgraph, default_context_name())
+
+    def is_apart(node: Apply) -> bool:
+        clients = (client for v in node.outputs for client, _ in fgraph.clients[v])
+        elsewhere = any(contexts.get(client, contexts[node]) != contexts[node] for client in clients)
+        return elsewhere or unsupported_scalar(node, get_context(contexts[node]).info) is not None
+
+    apart = [n for n in order if isinstance(n.op, Elemwise) and is_apart(n)]
+    _replace(fgraph, apart, lambda n: Fenced(n.op), "opencl_fence")
 
 
 def unfence(fgraph: FunctionGraph) -> None:

@@ -20,6 +20,9 @@ __all__ = ["Decision", "decide", "reason_of"]
 SMALL = 16
 """Elements: results that are statically this small, of host inputs, are not worth a transfer."""
 
+FEW = 8
+"""Nodes: longer chains of elementwise work repay the transfers."""
+
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 _SHAPES = (Shape_i, Shape)
 
@@ -168,8 +171,9 @@ def _borders_unsupported(region: list[Apply], fgraph: FunctionGraph, decision: D
 
 
 def _is_light(region: list[Apply], decision: Decision) -> bool:
-    """Whether a region only streams through its data: a host does that as fast as a transfer."""
-    return all(not decision.ops[n].works or decision.ops[n].streams for n in region)
+    """Whether a region only streams through its data, a few times: a host does that as fast as a transfer."""
+    working = [decision.ops[n] for n in region if decision.ops[n].works]
+    return len(working) <= FEW and all(op.streams for op in working)
 
 
 def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -47,6 +48,7 @@ def register_lift(*op_types: type[Op]) -> Callable[[Lift], Lift]:
     return register
 
 
+_COPIES = (DeepCopyOp, ViewOp)
 _HOST_ONLY = (ScalarType, NoneTypeT)  # indices and absent extents: values that device Ops take from the host
 
 
@@ -65,6 +67,8 @@ def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
 
 def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
     """Return the device Op that computes `node`, or why there is none."""
+    if isinstance(node.op, _COPIES):
+        return NoKernel("a copy, so that the function's result does not share memory with something else")
     lift = next((_lifts[c] for c in type(node.op).__mro__ if c in _lifts), None)
     if lift is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")

@@ -222,9 +222,7 @@ def _is_interleaved(problem: Problem) -> bool:
     """
     length, step = problem.run
     between = problem.columns[1] if problem.kept else 0
-    return (
-        step == 1 and len(problem.reduced) > 1 and length in LONG_RUN and problem.reduced[1][1] > between > 0
-    )
+    return step == 1 and len(problem.reduced) > 1 and length in LONG_RUN and problem.reduced[1][1] > between > 0
 
 
 def split_cpu(

@@ -226,9 +226,7 @@ def parse_contexts(text: str) -> dict[str, str]:
     return pairs
 
 
-def define_contexts(
-    specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None
-) -> None:
+def define_contexts(specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None) -> None:
     """Replace the names of contexts; those that are open already stay as they are.
 
     Parameters

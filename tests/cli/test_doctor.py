@@ -27,9 +27,7 @@ def test_every_driver_computes_right(context, capsys):
     assert main(["doctor", "--device", context.entry.stable_spec, "--json"]) == 0
     *_, findings = sections(capsys.readouterr().out).values()
     found = statuses(findings)
-    assert all(
-        found[name] == "ok" for name in ("exp, contiguous", "exp, strided", "sum of rows", "matrix product")
-    )
+    assert all(found[name] == "ok" for name in ("exp, contiguous", "exp, strided", "sum of rows", "matrix product"))
     rates = [finding["value"] for finding in findings if "GB/s" in finding["text"]]
     assert len(rates) == 3 and all(rate > 0 for rate in rates)
 

@@ -9,9 +9,7 @@ from pytensor_cl.cli.drivers import registered_drivers
 
 def problems(folder):
     """The reason of each .icd file of `folder`, by name."""
-    return {
-        d.icd.rpartition("/")[2]: d.problem for d in registered_drivers() if d.icd.startswith(str(folder))
-    }
+    return {d.icd.rpartition("/")[2]: d.problem for d in registered_drivers() if d.icd.startswith(str(folder))}
 
 
 @pytest.fixture

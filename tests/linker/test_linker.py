@@ -391,3 +391,25 @@ def test_linkers_and_functions_hold_no_handles(context, x, value):
     assert isinstance(pickle.loads(pickle.dumps(get_mode("OPENCL"))).linker, OpenCLLinker)
     again = pickle.loads(pickle.dumps(f))
     assert_close(again(value), np.exp(value))
+
+
+def test_failed_call_leaves_a_shared_variable_that_a_host_op_updates_in_place(context):
+    x, y = pt.fmatrix("x"), pt.fmatrix("y")
+    s = pytensor.shared(np.zeros(4, "float32"), name="s")
+    with pytensor.config.change_flags(opencl__placement="host"):
+        f = pytensor.function([x, y], x @ y, updates={s: pt.set_subtensor(s[1], x[0, 0])}, mode="OPENCL")
+    good, bad = np.ones((2, 3), "float32"), np.ones((2, 2), "float32")
+    with pytest.raises(ValueError, match="mismatch|Incompatible|aligned"):
+        f(good, bad)
+    np.testing.assert_array_equal(s.get_value(), np.zeros(4))
+    f(good, good.T)
+    np.testing.assert_array_equal(s.get_value(), [0, 1, 0, 0])
+
+
+def test_errors_name_their_node_without_a_flag(context):
+    x, y = pt.fmatrix("x"), pt.fmatrix("y")
+    f = pytensor.function([x, y], pt.exp(x) @ y, mode="OPENCL")
+    ones = np.ones((2, 3), "float32")
+    with pytest.raises(ValueError, match="mismatch") as caught:
+        f(ones, ones)
+    assert any("GpuDot22" in note and "(2, 3)" in note for note in caught.value.__notes__)

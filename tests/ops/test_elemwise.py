@@ -242,3 +242,10 @@ def test_device_ops_are_equal_by_what_they_compute(context):
     assert op != type(op)(op.host, "elsewhere")
     node = op(GpuArrayType("float32", (None,))("g")).owner
     assert len(op.infer_shape(node, [(pt.constant(3),)])) == 1 and not op.do_constant_folding(None, node)
+
+
+def test_values_alone_make_an_array_of_one_element(context):
+    a, n = pt.scalar("a", dtype="int8"), pt.scalar("n", dtype="int64")
+    f = opencl([a, n], pt.clip(a.reshape((-1, abs(n) * 0 + 1)), np.int8(-2), np.int8(3)))
+    assert_on_device(f, GpuElemwise)
+    assert_close(f(7, 1), np.array([[3]], "int8"))

@@ -142,9 +142,7 @@ def test_two_passes(context, rng, schedule, shape, axes):
     device = context.from_host(host)
     for view in (lambda x: x, lambda x: x[::-1], lambda x: x[..., 1::2], lambda x: x[..., ::-2]):
         want = expected("add", view(host), "float64", axes)
-        routine = Reduction(
-            context, "add", "float32", "float64", "float64", len(shape), axes, schedule=schedule
-        )
+        routine = Reduction(context, "add", "float32", "float64", "float64", len(shape), axes, schedule=schedule)
         (got,) = routine(view(device))
         (plan,) = routine._plans._plans.values()
         assert len(plan.steps) == 2 or view(host).size < 100_000
@@ -233,9 +231,7 @@ def test_sum_without_double_precision_is_compensated(context, rng, schedule, sha
 
 
 def test_product_without_double_precision_is_compensated(context, rng, schedule):
-    routine = Reduction(
-        context, "mul", "float32", "float64", "float32", 2, (1,), schedule=schedule, has_fp64=False
-    )
+    routine = Reduction(context, "mul", "float32", "float64", "float32", 2, (1,), schedule=schedule, has_fp64=False)
     host = rng.uniform(0.9, 1.1, (9, 4000)).astype("float32")
     want = host.prod(axis=1, dtype="float64")
     np.testing.assert_allclose(routine(context.from_host(host))[0].to_host(), want, rtol=2.0**-23)
@@ -272,9 +268,7 @@ def test_output_of_any_strides(context, rng, schedule):
 def test_work_group_sizes(context, rng, group):
     host = values(rng, (33, 1030), "float32")
     for axes in [(0,), (1,), (0, 1)]:
-        routine = Reduction(
-            context, "add", "float32", "float64", "float64", 2, axes, schedule="simt", group=group
-        )
+        routine = Reduction(context, "add", "float32", "float64", "float64", 2, axes, schedule="simt", group=group)
         close(routine(context.from_host(host))[0].to_host(), host.sum(axis=axes, dtype="float64"))
 
 
