@@ -29,9 +29,9 @@ def line_count(path: Path) -> int:
 
 
 def python_lines(template: Path) -> int:
-    """Return the number of a template's lines that lie in its ``<% %>`` blocks."""
-    blocks = re.findall(r"<%!?\s.*?%>", template.read_text(), re.DOTALL)
-    return sum(block.count("\n") + 1 for block in blocks)
+    """Return the number of lines of code in a template's ``<% %>`` blocks."""
+    blocks = re.findall(r"<%!?\s(.*?)%>", template.read_text(), re.DOTALL)
+    return sum(bool(line.strip()) for block in blocks for line in block.splitlines())
 
 
 def python_allowed(template: Path) -> float:
