@@ -12,6 +12,7 @@ from pytensor.tensor.math import MulWithoutZeros
 
 from pytensor_cl.dtypes import is_supported
 from pytensor_cl.routines.lanes import Lanes, Mask, Value
+from pytensor_cl.special import SPECIAL
 
 __all__ = ["ScalarFunction", "element_function", "supported"]
 
@@ -329,6 +330,7 @@ BUILTINS: dict[type[ps.ScalarOp], str] = {
 
 RULES: dict[type[ps.ScalarOp], Rule] = {
     **{op: _builtin(name) for op, name in BUILTINS.items()},
+    **{op: Rule(emit) for op, emit in SPECIAL.items()},
     ps.Abs: Rule(_abs),
     ps.Add: Rule(_add),
     ps.AND: _bitwise(Value.__and__),

@@ -1,0 +1,35 @@
+## Owen's T function: Gauss-Legendre quadrature of its integral for |a| <= 1, cut where the integrand vanishes; else by
+## the reflection T(h, a) + T(a h, 1 / a) of Owen 1956 (Ann. Math. Stat. 27), formula 2.3.
+<%page args="dtype"/>\
+<%!
+from pytensor_cl.dtypes import ctype, literal
+from pytensor_cl.routines.series import gauss_legendre
+%>\
+<%
+T, M = ctype(dtype), "long" if dtype == "float64" else "int"
+number = lambda value: literal(value, dtype)
+count, reach = (28, 8.6) if dtype == "float64" else (14, 6)
+%>\
+% for lanes in ("", 2, 4, 8, 16):
+<% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
+static inline ${V} owens_t_${V}(const ${V} h, const ${V} a)
+{
+    const ${V} y = fabs(h), slope = fabs(a);
+    const ${mask} steep = (${mask})(slope > (${V})(1));
+    const ${V} product = select(y * slope, (${V})(0), (${mask})(y == (${V})(0)));
+    const ${V} height = select(y, product, steep), end = select(slope, 1 / slope, steep);
+    const ${V} limit = fmin(end, ${number(reach)} / height), half_square = ${number(-0.5)} * height * height;
+    ${V} square, sum = 0;
+    % for node, weight in zip(*gauss_legendre(count)):
+    square = limit * limit * ${number(node**2)} + 1;
+    sum += ${number(weight)} * exp(half_square * square) / square;
+    % endfor
+    const ${V} integral = sum * limit * ${number(0.15915494309189535)};
+    const ${V} p = ${number(0.5)} * erfc(y * ${number(0.7071067811865476)});
+    const ${V} q = ${number(0.5)} * erfc(height * ${number(0.7071067811865476)});
+    const ${V} reflected = ${number(0.5)} * (p + q) - p * q - integral;
+    const ${V} result = copysign(select(integral, reflected, steep), a);
+    return select(result, (${V})(NAN), (${mask})(h != h || a != a));
+}
+
+% endfor

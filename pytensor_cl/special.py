@@ -1,0 +1,55 @@
+"""Special functions of the scalar table that have own code in ``kernels/functions``."""
+
+from collections.abc import Callable
+
+from pytensor import scalar as ps
+from pytensor.scalar import math as psm
+
+from pytensor_cl.routines.lanes import Lanes, Value
+from pytensor_cl.template import render
+
+__all__ = ["SPECIAL"]
+
+Emit = Callable[..., Value]
+
+
+def _own(family: str, function: str) -> Emit:
+    """A function that the family has for vectors too."""
+    return lambda lanes, x, *others: x.call_own(family, function, *others)
+
+
+def _by_lane(family: str, function: str, *needs: str) -> Emit:
+    """A function that branches or loops: the family has it for scalars only. It calls those of `needs`."""
+
+    def emit(lanes: Lanes, x: Value, *others: Value) -> Value:
+        for other in needs:
+            lanes.preambles[render(f"functions/{other}", dtype=x.dtype)] = None
+        value = x.call_own(family, function, *others)
+        wrapper = render("functions/by_lane", function=function, dtype=x.dtype, inputs=1 + len(others))
+        lanes.preambles[wrapper] = None
+        return value
+
+    return emit
+
+
+SPECIAL: dict[type[ps.ScalarOp], Emit] = {
+    psm.BetaInc: _by_lane("betainc", "betainc", "gamma_parts"),
+    psm.BetaIncInv: _by_lane("betainc_inverse", "betaincinv", "gamma_parts", "betainc"),
+    psm.Erfcinv: _own("erf", "erfcinv"),
+    psm.Erfcx: _own("erf", "erfcx"),
+    psm.Erfinv: _own("erf", "erfinv"),
+    psm.GammaInc: _by_lane("gammainc", "gammainc", "gamma_parts"),
+    psm.GammaIncC: _by_lane("gammainc", "gammaincc", "gamma_parts"),
+    psm.GammaIncCInv: _by_lane("gammainc_inverse", "gammainccinv", "erf", "gamma_parts", "gammainc"),
+    psm.GammaIncInv: _by_lane("gammainc_inverse", "gammaincinv", "erf", "gamma_parts", "gammainc"),
+    psm.I0: _own("bessel", "bessel_i0"),
+    psm.I1: _own("bessel", "bessel_i1"),
+    psm.Ive: _by_lane("bessel_order", "bessel_ive"),
+    psm.J0: _own("bessel", "bessel_j0"),
+    psm.J1: _own("bessel", "bessel_j1"),
+    psm.Kve: _by_lane("bessel_order", "bessel_kve"),
+    psm.NdtriExp: _own("erf", "ndtri_exp"),
+    psm.Owens_t: _own("owens_t", "owens_t"),
+    psm.PolyGamma: _by_lane("polygamma", "polygamma", "digamma"),
+}
+"""Inputs are cast to the dtype of the output first."""

@@ -1,0 +1,98 @@
+"""Special functions against SciPy on a grid, and against 50 digits where SciPy is worse."""
+
+import re
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor import scalar as ps
+from pytensor.scalar import math as psm
+from scipy import special
+
+from benchmarks.special import DTYPES, FAMILIES, errors
+from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.routines.series import bessel_power, debye, stirling, temme
+from pytensor_cl.scalar import element_function
+from pytensor_cl.special import SPECIAL
+from tests.helpers import assert_all_on_device, opencl
+
+NAMES = [name for family in FAMILIES for name in family.names]
+LIMIT = {"float32": 1e-6, "float64": 1e-12}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_worst_errors(context, schedule, dtype):
+    found = {name: (worst, where) for name, worst, where in errors(context, dtype, schedule)}
+    assert {n: f for n, f in found.items() if not f[0] <= LIMIT[dtype]} == {}
+
+
+def test_every_function_is_on_the_grid():
+    assert {type(getattr(psm, name)) for name in NAMES} == set(SPECIAL)
+
+
+PRECISE = [
+    ("gammainc", (592241.7365872213, 588636.4761238259), 1.3404585950652885e-06),
+    ("gammainc", (972683.394318862, 968036.8165325532), 1.1876127449435111e-06),
+    ("gammaincc", (1822.3227895438104, 2637.4750941686634), 7.940213227826136e-64),
+    ("gammaincc", (1e10, 1e10), 0.49999867019239),
+    ("owens_t", (5.794832124886582, 0.0001595780571490031), 1.2970946149714448e-12),
+    ("ndtri_exp", (-218338.51525762238,), -660.8042113352545),
+]
+
+
+def one_kernel(context, cases, arity):
+    """All functions of so many arguments, each of its own variables, in one kernel."""
+    inputs = [ps.float64() for _ in range(arity * len(cases))]
+    results = [getattr(psm, name)(*inputs[arity * k : arity * (k + 1)]) for k, (name, _, _) in enumerate(cases)]
+    op, count = ps.Composite(inputs, results), len(inputs)
+    function = element_function(op, ("float64",) * count, ("float64",) * len(cases))
+    return Elemwise(context, function, ((False,),) * count, 1, (False,) * count)
+
+
+@pytest.mark.parametrize("arity", [1, 2])
+def test_where_scipy_is_less_precise(context, arity):
+    cases = [case for case in PRECISE if len(case[1]) == arity]
+    arguments = [context.from_host(np.array([x])) for _, values, _ in cases for x in values]
+    got = [float(out.to_host()[0]) for out in one_kernel(context, cases, arity)(*arguments)]
+    np.testing.assert_allclose(got, [want for *_, want in cases], rtol=1e-12)
+
+
+def test_functions_fuse_with_their_neighbours(context, rng):
+    x = pt.vector("x", dtype="float32")
+    f = opencl([x], pt.exp(-pt.erfcx(pt.abs(x))) + 2 * pt.i1(x))
+    assert_all_on_device(f)
+    a = rng.normal(size=100).astype("float32")
+    want = np.exp(-special.erfcx(np.abs(a))) + 2 * special.i1(a)
+    np.testing.assert_allclose(f(a), want, rtol=2e-6, atol=1e-6)
+
+
+def test_integers_are_cast(context):
+    n = pt.lvector("n")
+    f = opencl([n], [pt.gammaincc(n, 2.5), pt.kve(n, 2.5), pt.owens_t(n, n)])
+    a = np.arange(1, 30)
+    want = special.gammaincc(a, 2.5), special.kve(a, 2.5), special.owens_t(a, a)
+    for one, other in zip(f(a), want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_float32_code_does_not_mention_double(lanes):
+    """A device without fp64 rejects the program otherwise."""
+    n, x = ps.int32(), [ps.float32() for _ in range(3)]
+    arguments = {f.names: (*[n] * f.integers, *x)[: len(f.dtypes("float32"))] for f in FAMILIES}
+    op = ps.Composite([n, *x], [getattr(psm, name)(*some) for names, some in arguments.items() for name in names])
+    function = element_function(op, ("int32", *("float32",) * 3), ("float32",) * len(NAMES))
+    text = re.sub(r"/\*.*?\*/", "", "\n".join((*function.preambles, function.statements(lanes))), flags=re.DOTALL)
+    assert "double" not in text
+    assert not re.search(r"\b(?!0x)\d+\.\d*(e[-+]?\d+)?(?![\w.])", text)
+    assert not re.search(r"0x[\da-f.]+p[-+]?\d+(?!f)\b", text)
+
+
+def test_coefficients():
+    """The first ones, as DLMF prints them in 10.25.2, 10.41.10, 5.11.4 and 8.12.12."""
+    assert [1 / c for c in bessel_power(1, 4)] == [1, 2, 12, 144]
+    assert [[str(c) for c in row] for row in debye(3)] == [["1"], ["1/8", "-5/24"], ["9/128", "-77/192", "385/1152"]]
+    assert [str(c) for c in stirling(4)] == ["1", "1/12", "1/288", "-139/51840"]
+    assert [str(row[0]) for row in temme(3, 2)] == ["-1/3", "-1/540", "25/6048"]
