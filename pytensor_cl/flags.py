@@ -157,7 +157,7 @@ def is_opencl(device: str) -> bool:
     Returns
     -------
     bool
-        True for everything that starts with ``opencl``, whatever its case.
+        True for everything but ``cpu``.
     """
     return device.strip().lower() != "cpu"
 

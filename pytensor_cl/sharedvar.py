@@ -46,7 +46,7 @@ class DeviceCell(list):
         What device copies are; JAX may leave another one on the host.
     """
 
-    __slots__ = ("_devices", "_dtype", "_host", "_used")
+    __slots__ = ("_devices", "_dtype", "_host", "_lent", "_used")
 
     def __init__(self, value: Any, dtype: str | None = None) -> None:
         super().__init__([value])
@@ -54,6 +54,7 @@ class DeviceCell(list):
         self._host: Any = None
         self._devices: dict[str, GpuArray] = {}
         self._used = False  # by a function of mode OPENCL
+        self._lent = True  # whether somebody outside may hold the host array
 
     def __getitem__(self, index: Any) -> Any:
         value = list.__getitem__(self, index)
@@ -64,6 +65,9 @@ class DeviceCell(list):
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        # Values that functions compute are nobody else's; who stores one that he keeps says so with lend().
+        held = list.__getitem__(self, 0)
+        self._lent = self._lent and value is (self._host if held is ON_DEVICE else held)
         self._host = None
         if isinstance(value, GpuArray):
             self._devices = {value.context.name: value}
@@ -109,6 +113,14 @@ class DeviceCell(list):
             list.__setitem__(self, 0, ON_DEVICE)
         return array
 
+    def use(self) -> None:
+        """Note that a function of mode OPENCL has the variable: it stays a cell when it is pickled."""
+        self._used = True
+
+    def lend(self) -> None:
+        """Note that somebody outside may hold the host array, and change it unseen."""
+        self._lent = True
+
     @property
     def resident(self) -> tuple[str, ...]:
         """Names of the contexts that hold a copy."""
@@ -118,7 +130,9 @@ class DeviceCell(list):
         return DeviceCell(copy.deepcopy(self.peek(), memo), self._dtype)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # As a plain list: the variable can then be loaded where this package is not installed.
+        if self._used:
+            return _restore, (self.peek(), self._dtype)
+        # As a plain list, which can be loaded where this package is not installed.
         return list, ([self.peek()],)
 
 
@@ -126,10 +140,17 @@ def _references(cell: DeviceCell) -> int:
     return sys.getrefcount(list.__getitem__(cell, 0))
 
 
+def _restore(value: Any, dtype: str | None) -> DeviceCell:
+    """Unpickle a cell."""
+    cell = DeviceCell(value, dtype)
+    cell.use()
+    return cell
+
+
 def is_held_elsewhere(cell: DeviceCell) -> bool:
     """Tell whether anybody but the cell refers to its host array's memory: by the array, a view, or as its owner."""
     value = list.__getitem__(cell, 0)
-    if value is ON_DEVICE:
+    if value is ON_DEVICE or not cell._lent:
         return False
     borrowed = getattr(value, "base", None) is not None
     del value
@@ -155,22 +176,27 @@ def _init(self: TensorSharedVariable, *args: Any, **kwargs: Any) -> None:
 
 def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal_type: bool = False) -> Any:
     cell = self.container.storage
-    if borrow or not isinstance(cell, DeviceCell):
+    if not isinstance(cell, DeviceCell):
         return SharedVariable.get_value(self, borrow, return_internal_type)
-    return copy.deepcopy(cell.peek())
+    if not borrow:
+        return copy.deepcopy(cell.peek())
+    cell.lend()
+    return cell[0]
 
 
-def _setstate(self: TensorSharedVariable, state: dict[str, Any]) -> None:
-    self.__dict__.update(state)
-    adopt(self)
+def _set_value(self: TensorSharedVariable, new_value: Any, borrow: bool = False) -> None:
+    SharedVariable.set_value(self, new_value, borrow)
+    if borrow and isinstance(self.container.storage, DeviceCell):
+        self.container.storage.lend()
 
 
 _get_value.__doc__ = SharedVariable.get_value.__doc__
-_METHODS = {"__init__": _init, "get_value": _get_value, "__setstate__": _setstate}
+_set_value.__doc__ = SharedVariable.set_value.__doc__
+_METHODS = {"__init__": _init, "get_value": _get_value, "set_value": _set_value}
 
 
 def install() -> None:
-    """Make every `TensorSharedVariable` that is created or unpickled from now on use a `DeviceCell`."""
+    """Make every `TensorSharedVariable` that is created from now on use a `DeviceCell`."""
     for name, method in _METHODS.items():
         setattr(TensorSharedVariable, name, method)
 

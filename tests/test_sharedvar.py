@@ -408,12 +408,42 @@ def test_sparse_and_generator_shared_variables(context):
     assert_close(f(np.eye(3, dtype="float32")), np.exp(np.eye(3, dtype="float32")))
 
 
-def test_loads_where_the_package_is_unknown(context, tmp_path):
+def test_loads_where_the_package_is_unknown(context):
+    s = shared([1, 2, 3])  # the pickle quotes this line
+    assert b"pytensor_cl" not in pickle.dumps(s)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("calls", [0, 2])
+def test_function_and_variable_stay_together_through_a_pickle(context, order, calls):
     s = shared([1, 2, 3])
-    opencl([], None, updates={s: s * 2})()
-    path = tmp_path / "s.pkl"
-    path.write_bytes(pickle.dumps(s))
-    assert b"pytensor_cl" not in path.read_bytes()
+    x = pt.vector("x", dtype="float32")
+    f = opencl([x], s + x, updates={s: s + x})
+    for _ in range(calls):
+        f(np.ones(3, "float32"))
+    pair = [(f, s)[i] for i in order]
+    loaded = pickle.loads(pickle.dumps(pair))
+    g, t = (loaded[i] for i in order)
+    start = t.get_value()
+    g(np.ones(3, "float32"))
+    assert_close(t.get_value(), start + 1)
+    t.set_value(np.full(3, 10, "float32"))
+    assert_close(g(np.zeros(3, "float32")), np.full(3, 10, "float32"))
+    assert t.container.storage.resident == (context.name,)
+    assert_close(s.get_value(), start)
+
+
+def test_values_that_other_functions_computed_stay_on_the_device(context):
+    s = shared([1, 2, 3])
+    step = pytensor.function([], [], updates={s: s + 1}, mode="FAST_COMPILE")
+    read = opencl([], s * 2)
+    step()
+    read()
+    assert s.container.storage.resident == (context.name,)
+    borrowed = s.get_value(borrow=True)
+    read()
+    borrowed += 1
+    assert_close(read(), s.get_value() * 2)
 
 
 def test_function_in_a_spawned_process(context, tmp_path):

@@ -46,6 +46,9 @@ class _Link:
         self.fgraph = fgraph
         self.storage = storage
         self.takers = self._takers()
+        for cell in storage.values():
+            if isinstance(cell, DeviceCell):
+                cell.use()
         self.nodes = nodes = [n for n in nodes if self._is_needed(n)]
         self.keep = {*keep, *self.takers.values()}
         self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
@@ -73,11 +76,12 @@ class _Link:
         clients = self.fgraph.clients[node.outputs[0]] if isinstance(node.op, HostFromGpu) else ()
         return not clients or any(not _is_output(c, self.takers.keys()) for c, _ in clients)
 
-    def _is_awaited(self, upload: Apply) -> bool:
-        """Whether the host waits for the device after an upload, so that the array cannot change before it is read."""
+    def _may_borrow(self, upload: Apply) -> bool:
+        """Whether an array cannot change before the device has read it: the call waits, and no node works in place."""
         name = upload.op.context_name
         later = self.nodes[self.nodes.index(upload) :]
-        return any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == name for n in later)
+        waits = any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == name for n in later)
+        return waits and not any(n.op.destroy_map for n in later)
 
     def _read(self, node: Apply, index: int) -> Cell:
         """The cell that a node reads an input from: shared variables stay as they are until the call has succeeded."""
@@ -97,7 +101,7 @@ class _Link:
             reads = [self._read(node, i) for i in range(len(inputs))]
             return device_thunk(self.routines[node], reads, outputs, [_is_scalar_array(v) for v in node.inputs])
         if isinstance(node.op, GpuFromHost):
-            return upload_thunk(get_context(node.op.context_name), node, inputs[0], outputs[0], self._is_awaited(node))
+            return upload_thunk(get_context(node.op.context_name), node, inputs[0], outputs[0], self._may_borrow(node))
         if isinstance(node.op, HostFromGpu):
             return download_thunk(inputs[0], outputs[0])
         return host_thunk(node, [self._read(node, i) for i in range(len(inputs))], outputs)
@@ -151,7 +155,14 @@ class OpenCLLinker(Linker):
     """
 
     required_rewrites = ("minimum_compile", "opencl", "lazy_ifelse")
-    incompatible_rewrites = ("cxx_only", "local_careduce_fusion", "scan_reduce_trace_prealloc")
+    incompatible_rewrites = (
+        "cxx_only",
+        "local_careduce_fusion",
+        "scan_reduce_trace_prealloc",
+        # Our batched product broadcasts and merges batches itself; the reshapes of these refuse arrays of nothing.
+        "specialize_matmul_to_batched_dot",
+        "local_batched_matmul_to_core_matmul_with_reshape",
+    )
 
     def __init__(self, allow_gc: bool | None = None, scheduler: Any = None) -> None:
         super().__init__(allow_gc=config.allow_gc if allow_gc is None else allow_gc, scheduler=scheduler)

@@ -35,7 +35,7 @@ class GpuDimShuffle(GpuOp):
 
 
 def target_shape(size: int, shape: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return `shape` with its -1, if it has one, replaced by what `size` leaves.
+    """Return `shape` with its negative extent, if it has one, replaced by what `size` leaves.
 
     Raises
     ------
@@ -45,14 +45,12 @@ def target_shape(size: int, shape: Sequence[int], ndim: int) -> tuple[int, ...]:
     wanted = tuple(int(n) for n in shape)
     if len(wanted) != ndim:
         raise ValueError(f"Shape argument to Reshape has incorrect length: {len(wanted)}, should be {ndim}")
-    unknown = wanted.count(-1)
-    known = 1
-    for n in wanted:
-        known *= 1 if n == -1 else n
-    fits = unknown <= 1 and min(wanted, default=0) >= -1
+    unknown = sum(n < 0 for n in wanted)
+    known = prod(n for n in wanted if n >= 0)
+    fits = unknown <= 1
     if fits and unknown:
         fits = known != 0 and size % known == 0
-        wanted = tuple(size // known if n == -1 and fits else n for n in wanted)
+        wanted = tuple(size // known if n < 0 and fits else n for n in wanted)
     elif fits:
         fits = known == size
     if not fits:

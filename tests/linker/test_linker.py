@@ -413,3 +413,23 @@ def test_errors_name_their_node_without_a_flag(context):
     with pytest.raises(ValueError, match="mismatch") as caught:
         f(ones, ones)
     assert any("GpuDot22" in note and "(2, 3)" in note for note in caught.value.__notes__)
+
+
+def test_uploads_are_copied_where_a_host_op_works_in_place(context, rng):
+    """A borrowed array must not change before the device has read it."""
+    x, y = pt.fmatrix("x"), pt.fmatrix("y")
+    ordered = pt.sort(x, axis=1)
+    f = pytensor.function([x, y], [pt.dot(ordered, y), pt.sort(ordered, axis=0)], mode="OPENCL")
+    value, ones = rng.uniform(0.3, 0.6, (1000, 1000)).astype("float32"), np.ones((1000, 3), "float32")
+    for _ in range(5):
+        np.testing.assert_allclose(f(value, ones)[0], np.sort(value, axis=1) @ ones, rtol=1e-4)
+
+
+def test_uploads_are_finished_when_the_only_download_is_empty(context):
+    x = pt.fvector("x")
+    f = pytensor.function([x], [pt.exp(x * 0.5).transfer(context.name), pt.exp(x)[0:0] * 2], mode="OPENCL")
+    for _ in range(5):
+        value = np.ones(1_000_000, "float32")
+        result, _ = f(value)
+        value[:] = 0
+        np.testing.assert_allclose(np.asarray(result), np.exp(0.5), rtol=1e-5)

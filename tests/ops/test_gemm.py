@@ -136,3 +136,18 @@ def test_gradients(context, rng):
     cost = (pt.tanh(x @ w) ** 2).sum() + pt.exp(pt.matmul(t, w) * 0.1).sum()
     values = [rng.normal(size=s).astype("float32") for s in ((4, 5), (5, 3), (2, 3, 5))]
     check([x, w, t], pt.grad(cost, [x, w, t]), [GpuElemwise], values, rtol=1e-3)
+
+
+def test_batches_of_nothing(context):
+    x, y = pt.tensor4("x", dtype="float32"), pt.tensor3("y", dtype="float32")
+    f = pytensor.function([x, y], pt.matmul(x, y[None]), mode="OPENCL")
+    for a, b in (((2, 3, 4, 0), (3, 0, 5)), ((2, 0, 2, 4), (0, 4, 5))):
+        first, second = np.ones(a, "float32"), np.ones(b, "float32")
+        np.testing.assert_array_equal(f(first, second), first @ second[None])
+
+
+def test_different_numbers_of_matrices_are_a_value_error(context):
+    a, b = pt.tensor3("a", dtype="float32"), pt.tensor3("b", dtype="float32")
+    f = pytensor.function([a, b], pt.matmul(a, b), mode="OPENCL")
+    with pytest.raises(ValueError, match="batch dimensions"):
+        f(np.ones((2, 3, 4), "float32"), np.ones((3, 4, 5), "float32"))
