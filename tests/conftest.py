@@ -1,6 +1,7 @@
 """Fixtures: a context per OpenCL driver, functions compiled for it, and random numbers whose seed is printed."""
 
 import os
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -39,9 +40,17 @@ def context(request):
     return context_of(request.param)
 
 
+def _seed(name):
+    """The same for a test each time, unless PYTENSOR_CL_SEED is a number, or ``random``."""
+    chosen = os.environ.get("PYTENSOR_CL_SEED")
+    if chosen == "random":
+        return int(np.random.SeedSequence().entropy % 2**32)
+    return crc32(name.encode()) if chosen is None else int(chosen)
+
+
 @pytest.fixture
 def rng(request):
     """A random generator; pytest shows the seed when the test fails. PYTENSOR_CL_SEED sets it."""
-    seed = int(os.environ.get("PYTENSOR_CL_SEED", np.random.SeedSequence().entropy % 2**32))
+    seed = _seed(request.node.name)
     print(f"seed of {request.node.name}: PYTENSOR_CL_SEED={seed}")  # noqa: T201
     return np.random.default_rng(seed)
