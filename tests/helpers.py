@@ -55,6 +55,17 @@ def assert_close(got, expected, rtol=2e-5):
         np.testing.assert_array_equal(got, expected)
 
 
+def check_against_python(inputs, outputs, kinds, *arguments):
+    """Compile for the device and for PyTensor's Python Ops; compare each call; return the device's function."""
+    f = opencl(inputs, outputs)
+    assert_on_device(f, *kinds)
+    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
+    for values in arguments:
+        for got, wanted in zip(f(*values), host(*values), strict=True):
+            assert_close(got, wanted)
+    return f
+
+
 def another_context(context):
     """A context on another driver than `context`."""
     others = [name for name in defined_contexts() if name != context.name]

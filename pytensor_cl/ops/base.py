@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
@@ -193,8 +193,3 @@ def _by_value(array: np.ndarray) -> Any:
 def context_of(variable: Variable) -> str | None:
     """Return the context that holds a variable, None if the host does."""
     return variable.type.context_name if isinstance(variable.type, GpuArrayType) else None
-
-
-def is_constant(variable: Variable) -> bool:
-    """Whether the variable is a constant of the graph."""
-    return isinstance(variable, Constant)

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.ops.argmax import GpuArgmax
-from tests.helpers import assert_close, assert_on_device, opencl
+from tests.helpers import check_against_python
 
 AXES = (None, 0, (2,), (0, 2), (-1, 1))
 
@@ -18,13 +18,7 @@ def wherever_there_is_a_kernel():
 
 
 def check(inputs, outputs, *arguments):
-    f = opencl(inputs, outputs)
-    assert_on_device(f, GpuArgmax)
-    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
-    for values in arguments:
-        for got, wanted in zip(f(*values), host(*values), strict=True):
-            assert_close(got, wanted)
-    return f
+    return check_against_python(inputs, outputs, (GpuArgmax,), *arguments)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "int8", "uint16", "int64"])

@@ -1,22 +1,15 @@
 """ARange, Eye and what is built of them, in compiled functions."""
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.ops.creation import GpuARange, GpuEye
-from tests.helpers import assert_close, assert_on_device, device_ops, opencl
+from tests.helpers import check_against_python, device_ops, opencl
 
 
 def check(inputs, outputs, kind, *arguments):
-    f = opencl(inputs, outputs)
-    assert_on_device(f, kind)
-    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
-    for values in arguments:
-        for got, wanted in zip(f(*values), host(*values), strict=True):
-            assert_close(got, wanted)
-    return f
+    return check_against_python(inputs, outputs, (kind,), *arguments)
 
 
 def test_arange(context, rng):

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.ops.cumop import GpuCumOp
-from tests.helpers import assert_close, assert_on_device, opencl
+from tests.helpers import assert_on_device, check_against_python, opencl
 
 
 @pytest.fixture(autouse=True)
@@ -16,12 +16,7 @@ def wherever_there_is_a_kernel():
 
 
 def check(inputs, outputs, *arguments):
-    f = opencl(inputs, outputs)
-    assert_on_device(f, GpuCumOp)
-    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
-    for values in arguments:
-        for got, wanted in zip(f(*values), host(*values), strict=True):
-            assert_close(got, wanted)
+    return check_against_python(inputs, outputs, (GpuCumOp,), *arguments)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint64"])
