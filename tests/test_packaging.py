@@ -16,9 +16,9 @@ GENERATED = {".git", "__pycache__", "build", "dist", ".venv", "venv"}
 
 
 def _tracked():
-    """Files of the repository: those git knows or would add, else all but generated ones."""
+    """Files of the repository: those git knows, else all but generated ones."""
     try:
-        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        command = ["git", "ls-files"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         paths = [ROOT / line for line in done.stdout.splitlines()]
     except (OSError, subprocess.CalledProcessError):  # an unpacked sdist, or no git
