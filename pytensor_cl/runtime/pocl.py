@@ -1,9 +1,10 @@
-"""Repair PoCL drivers that cannot name the CPU that they run on.
+"""Repair PoCL drivers that misname the CPU that they run on.
 
-LLVM 14, inside the PoCL 3.0 wheel, calls every CPU that is newer than itself (AMD Zen 4 and 5 among them) ``generic``,
-and clang then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). PoCL keeps the name in its device
-structure, so it can be replaced, before the first build, by that of an older CPU with the same vector instructions: the
-one for which PoCL's own kernel library of that instruction set was compiled.
+LLVM 14, inside the PoCL 3.0 wheel, calls CPUs that are newer than itself (AMD Zen 5 among them) ``generic``, and clang
+then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). Zen 4 it takes for ``znver3``, which has no
+AVX-512; PoCL sees the instructions and links its AVX-512 library all the same, and the compiler hangs or crashes on the
+mixture. PoCL keeps the name in its device structure, so it can be replaced, before the first build, by that of a CPU
+with the same vector instructions: the one for which PoCL's own kernel library of that instruction set was compiled.
 """
 
 import ctypes
@@ -21,6 +22,18 @@ _CPUS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"avx2", "fma", "bmi2"}), "haswell"),
     (frozenset({"avx"}), "sandybridge"),
     (frozenset(), "x86-64"),
+)
+_AVX512_NAMES = (
+    "avx512",
+    "icelake",
+    "cascadelake",
+    "cooperlake",
+    "cannonlake",
+    "tigerlake",
+    "rocketlake",
+    "sapphire",
+    "knl",
+    "knm",
 )
 _STRUCTURE_BYTES = 1024  # of PoCL 3.0; the next device's structure follows at once
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
@@ -67,14 +80,26 @@ def name_the_cpu(device: "cl.Device") -> str | None:
     str or None
         The name that was set; None if the driver needs no repair.
     """
-    version = device.version
-    if "PoCL" not in version or "x86_64" not in version or not version.rstrip().endswith("-generic"):
+    named = _name_in(device.version)
+    have = _instruction_sets()
+    if named is None or _is_right(named, have):
         return None
-    found = _pointers_to(b"generic", device.int_ptr)
+    found = _pointers_to(named.encode(), device.int_ptr)
     if len(found) != 1:  # already repaired, or a structure that we do not know: leave it alone
         return None
-    have = _instruction_sets()
     name = next(cpu for needs, cpu in _CPUS if needs <= have)
     _keep.append(ctypes.create_string_buffer(name.encode()))
     ctypes.c_void_p.from_address(found[0]).value = ctypes.addressof(_keep[-1])
     return name
+
+
+def _name_in(version: str) -> str | None:
+    """Return the CPU that a device's version ends with; None if it is not PoCL on x86-64."""
+    is_ours = "PoCL" in version and "x86_64" in version
+    return version.split()[-1].rpartition("-gnu-")[2] if is_ours else None
+
+
+def _is_right(named: str, have: frozenset[str]) -> bool:
+    """Whether the compiler knows a CPU by that name that has this one's vector instructions."""
+    has_avx512 = _CPUS[0][0] <= have
+    return named != "generic" and (not has_avx512 or any(part in named for part in _AVX512_NAMES))
