@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable, shared_constructor
 from pytensor.tensor.sharedvar import TensorSharedVariable
+from pytensor.tensor.type import TensorType
 
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import get_context
@@ -163,9 +164,10 @@ _ALONE = _references(_example)
 
 
 def adopt(variable: TensorSharedVariable) -> None:
-    """Give a shared variable a `DeviceCell`, unless it has one."""
+    """Give a shared variable a `DeviceCell`, unless it has one, or is sparse: no device holds that."""
     container = getattr(variable, "container", None)
-    if container is not None and type(container.storage) is list:
+    is_dense = type(getattr(variable, "type", None)) is TensorType
+    if is_dense and container is not None and type(container.storage) is list:
         container.storage = DeviceCell(container.storage[0], variable.type.dtype)
 
 

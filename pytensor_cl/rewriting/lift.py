@@ -15,6 +15,7 @@ from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
 from pytensor_cl.rewriting import families  # noqa: F401 (registers the lifts)
 from pytensor_cl.rewriting.fence import unfence
 from pytensor_cl.rewriting.placement import SCALAR, Decision, decide
+from pytensor_cl.rewriting.sparse import lower_sparse
 from pytensor_cl.rewriting.transfer import cut_transfers
 from pytensor_cl.runtime.context import default_context_name
 
@@ -132,6 +133,8 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         What the flags say.
     """
     unfence(fgraph)
+    if policy.placement != "host":
+        lower_sparse(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
     _complain(decision, policy)
     lifter = _Lifter(decision)
