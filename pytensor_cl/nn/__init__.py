@@ -1,0 +1,19 @@
+"""Ops of neural networks that PyTensor does not have: convolution and pooling in one to three dimensions.
+
+They are Ops of the host with gradients of their own, so they work in every mode of PyTensor's Python, C and NUMBA
+linkers; mode OPENCL runs them on the device.
+"""
+
+from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from pytensor_cl.nn.pool import avg_pool, max_pool
+
+__all__ = [
+    "avg_pool",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "max_pool",
+]

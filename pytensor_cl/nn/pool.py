@@ -1,0 +1,334 @@
+"""Pooling Ops and their gradients."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+from pytensor.gradient import DisconnectedType, disconnected_type
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.tensor import as_tensor_variable, cast
+from pytensor.tensor.type import discrete_dtypes, tensor
+
+from pytensor_cl.nn import pool_host
+from pytensor_cl.nn.pool_host import Geometry
+from pytensor_cl.nn.windows import Window, as_ints, as_pads, known, positions
+
+__all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "avg_pool", "max_pool"]
+
+
+class _Pooling(Op):
+    """What pooling and its gradients have in common: the parameters.
+
+    Parameters
+    ----------
+    window, strides
+        Per dimension, of the last ones.
+    padding
+        Per dimension before and after the input.
+    ceil
+        Whether the last window may reach out of the padded input.
+    """
+
+    __props__: tuple[str, ...] = ("window", "strides", "padding", "ceil")
+
+    def __init__(
+        self,
+        window: tuple[int, ...],
+        strides: tuple[int, ...],
+        padding: tuple[tuple[int, int], ...],
+        ceil: bool = False,
+    ) -> None:
+        self.window = window
+        self.strides = strides
+        self.padding = padding
+        self.ceil = ceil
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions that are pooled."""
+        return len(self.window)
+
+    @property
+    def geometry(self) -> Geometry:
+        """The parameters as `pool_host` takes them."""
+        return Geometry(self.windows(), self.ceil)
+
+    def windows(self) -> tuple[Window, ...]:
+        """Return the window along each dimension."""
+        dims = zip(self.window, self.strides, self.padding, strict=True)
+        return tuple(Window(k, s, 1, *p) for k, s, p in dims)
+
+    def _relative(self, kind: Any) -> Any:
+        """Return an Op of another class with the same parameters."""
+        return kind(*(getattr(self, name) for name in self.__props__))
+
+    def _pooled(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the output's shape; None where a length is."""
+        leading = len(shape) - self.ndim
+        dims = zip(shape[leading:], self.windows(), strict=True)
+        return (*shape[:leading], *(positions(n, w, self.ceil) if known(n) else None for n, w in dims))
+
+    def _variables(self, *values: Any) -> list[Variable]:
+        variables = [as_tensor_variable(v) for v in values]
+        for v in variables:
+            if v.type.ndim < self.ndim:
+                raise TypeError(f"{type(self).__name__} pools {self.ndim} dimensions, but this has fewer: {v.type}")
+        return variables
+
+
+def _is_disconnected(variable: Variable) -> bool:
+    return isinstance(variable.type, DisconnectedType)
+
+
+class MaxPool(_Pooling):
+    """The largest element of each window; NaN if there is one in it."""
+
+    def make_node(self, x: Any) -> Apply:
+        """Make a node."""
+        (x,) = self._variables(x)
+        return Apply(self, [x], [tensor(dtype=x.type.dtype, shape=self._pooled(x.type.shape))])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Count the windows."""
+        return [self._pooled(shapes[0])]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Pool on the host."""
+        output_storage[0][0] = pool_host.max_pool(inputs[0], self.geometry)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        """The gradient goes to the element that was chosen."""
+        (x,), (gradient,) = inputs, cotangents
+        return [disconnected_type() if _is_disconnected(gradient) else self._relative(MaxPoolScatter)(x, gradient)]
+
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
+        """The tangent of the element that was chosen."""
+        (x,), (tangent,) = inputs, tangents
+        return [disconnected_type() if _is_disconnected(tangent) else self._relative(MaxPoolGather)(x, tangent)]
+
+
+class MaxPoolScatter(_Pooling):
+    """Add each element of dy (...) to where the first largest element of its window of x (...) is."""
+
+    def make_node(self, x: Any, dy: Any) -> Apply:
+        """Make a node."""
+        x, dy = self._variables(x, dy)
+        return Apply(self, [x, dy], [tensor(dtype=dy.type.dtype, shape=x.type.shape)])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """That of x."""
+        return [shapes[0]]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Scatter on the host."""
+        output_storage[0][0] = pool_host.max_scatter(inputs[0], inputs[1], self.geometry)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        """Linear in dy; which element is chosen does not change with x, but at ties."""
+        (x, _), (gradient,) = inputs, cotangents
+        if _is_disconnected(gradient):
+            return [disconnected_type(), disconnected_type()]
+        return [x.zeros_like(dtype=pytensor.config.floatX), self._relative(MaxPoolGather)(x, gradient)]
+
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
+        """Linear in dy."""
+        return [disconnected_type() if _is_disconnected(tangents[1]) else self(inputs[0], tangents[1])]
+
+
+class MaxPoolGather(_Pooling):
+    """The element of v (...) that lies where the first largest element of each window of x (...) does."""
+
+    def make_node(self, x: Any, v: Any) -> Apply:
+        """Make a node."""
+        x, v = self._variables(x, v)
+        return Apply(self, [x, v], [tensor(dtype=v.type.dtype, shape=self._pooled(x.type.shape))])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Count the windows."""
+        return [self._pooled(shapes[0])]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Gather on the host."""
+        output_storage[0][0] = pool_host.max_gather(inputs[0], inputs[1], self.geometry)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        """Linear in v."""
+        (x, _), (gradient,) = inputs, cotangents
+        if _is_disconnected(gradient):
+            return [disconnected_type(), disconnected_type()]
+        return [x.zeros_like(dtype=pytensor.config.floatX), self._relative(MaxPoolScatter)(x, gradient)]
+
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
+        """Linear in v."""
+        return [disconnected_type() if _is_disconnected(tangents[1]) else self(inputs[0], tangents[1])]
+
+
+class _Averaging(_Pooling):
+    """What the average and its gradient have in common.
+
+    Parameters
+    ----------
+    inc_pad
+        Whether padding counts as elements.
+    """
+
+    __props__ = ("window", "strides", "padding", "ceil", "inc_pad")
+
+    def __init__(self, window: Any, strides: Any, padding: Any, ceil: bool = False, inc_pad: bool = True) -> None:
+        super().__init__(window, strides, padding, ceil)
+        self.inc_pad = inc_pad
+
+
+class AvgPool(_Averaging):
+    """The average of each window."""
+
+    def make_node(self, x: Any) -> Apply:
+        """Make a node."""
+        (x,) = self._variables(x)
+        if x.type.dtype in discrete_dtypes:
+            raise TypeError(f"the average of {x.type.dtype} is no {x.type.dtype}: cast the input first")
+        return Apply(self, [x], [tensor(dtype=x.type.dtype, shape=self._pooled(x.type.shape))])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Count the windows."""
+        return [self._pooled(shapes[0])]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Pool on the host."""
+        output_storage[0][0] = pool_host.avg_pool(inputs[0], self.geometry, self.inc_pad)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        """Each element of a window gets its share."""
+        (x,), (gradient,) = inputs, cotangents
+        if _is_disconnected(gradient):
+            return [disconnected_type()]
+        lengths = [x.shape[x.type.ndim - self.ndim + i] for i in range(self.ndim)]
+        return [self._relative(AvgPoolGrad)(gradient, *lengths)]
+
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
+        """It is linear."""
+        return [disconnected_type() if _is_disconnected(tangents[0]) else self(tangents[0])]
+
+
+class AvgPoolGrad(_Averaging):
+    """From dy (...) and the lengths of x, the gradient for x (...)."""
+
+    def make_node(self, dy: Any, *lengths: Any) -> Apply:
+        """Make a node."""
+        (dy,) = self._variables(dy)
+        extents = [cast(as_tensor_variable(n), "int64") for n in lengths]
+        static = [int(n.data) if hasattr(n, "data") else None for n in map(as_tensor_variable, lengths)]
+        shape = (*dy.type.shape[: dy.type.ndim - self.ndim], *static)
+        return Apply(self, [dy, *extents], [tensor(dtype=dy.type.dtype, shape=shape)])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """The lengths that were given."""
+        leading = node.inputs[0].type.ndim - self.ndim
+        return [(*shapes[0][:leading], *node.inputs[1:])]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """The gradient is connected, lengths are not."""
+        return [[i == 0] for i in range(len(node.inputs))]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Spread on the host."""
+        dy, *lengths = inputs
+        spread = pool_host.avg_grad(dy, tuple(map(int, lengths)), self.geometry, self.inc_pad)
+        output_storage[0][0] = spread
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        """It is linear in dy."""
+        (gradient,) = cotangents
+        first = disconnected_type() if _is_disconnected(gradient) else self._relative(AvgPool)(gradient)
+        return [first, *(disconnected_type() for _ in inputs[1:])]
+
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
+        """It is linear in dy."""
+        return [disconnected_type() if _is_disconnected(tangents[0]) else self(tangents[0], *inputs[1:])]
+
+
+def _parameters(x: Variable, window: Any, strides: Any, padding: Any, ignore_border: bool) -> tuple[Any, ...]:
+    ndim = x.type.ndim - 2 if isinstance(window, int | np.integer) else len(window)
+    if not 1 <= ndim <= 3:
+        raise ValueError(f"pooling is in 1 to 3 dimensions, not {ndim}")
+    windows = as_ints(window, ndim, "window")
+    pads = as_pads(padding, ndim)
+    if any(isinstance(p, str) or max(p) >= k for p, k in zip(pads, windows, strict=True)):
+        raise ValueError(f"padding {padding!r} must be less than the window {window!r}")
+    return windows, windows if strides is None else as_ints(strides, ndim, "strides"), pads, not ignore_border
+
+
+def max_pool(
+    x: Any,
+    window: int | Sequence[int],
+    *,
+    strides: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    ignore_border: bool = True,
+) -> Variable:
+    """Return the largest element of each window.
+
+    Parameters
+    ----------
+    x
+        Shape (..., n1, n2...): the last dimensions are pooled.
+    window
+        Lengths of the window, one for each dimension that is pooled (1 to 3); an integer is for all but the first two.
+    strides
+        From window to window; None: as long as the window.
+    padding
+        Elements at each side that never are the largest: an integer, or per dimension an integer or a pair (before,
+        after). Less than the window.
+    ignore_border
+        Whether windows lie inside the padded input; else the last one may reach out of it, as long as it does not
+        begin in the padding.
+
+    Returns
+    -------
+    TensorVariable
+        Shape (..., m1, m2...), of the dtype of `x`. The gradient goes to the first of several largest elements.
+
+    Raises
+    ------
+    ValueError
+        A parameter makes no sense.
+    """
+    x = as_tensor_variable(x)
+    return MaxPool(*_parameters(x, window, strides, padding, ignore_border))(x)
+
+
+def avg_pool(
+    x: Any,
+    window: int | Sequence[int],
+    *,
+    strides: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    ignore_border: bool = True,
+    inc_pad: bool = True,
+) -> Variable:
+    """Return the average of each window.
+
+    Parameters
+    ----------
+    x, window, strides, padding, ignore_border
+        As of `max_pool`; padding elements are zeros.
+    inc_pad
+        Whether padding counts as elements; what a window has outside of the padded input never does.
+
+    Returns
+    -------
+    TensorVariable
+        Shape (..., m1, m2...); of the dtype of `x`, or floatX for integers.
+
+    Raises
+    ------
+    ValueError
+        A parameter makes no sense.
+    """
+    x = as_tensor_variable(x)
+    if x.type.dtype in discrete_dtypes:
+        x = cast(x, pytensor.config.floatX)
+    windows, steps, pads, ceil = _parameters(x, window, strides, padding, ignore_border)
+    return AvgPool(windows, steps, pads, ceil, inc_pad)(x)

@@ -1,0 +1,192 @@
+"""Convolution Ops on the host: values by direct summation, gradients by finite differences."""
+
+from itertools import product
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.gradient import verify_grad
+
+from pytensor_cl import nn
+
+CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+
+
+@pytest.fixture(autouse=True)
+def without_numba():
+    """What `verify_grad` compiles by itself would take seconds each time."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        yield
+
+
+def direct(x, w, pads, strides, dilation, groups, flip):
+    """Convolve by summing tap by tap and channel by channel."""
+    ndim = x.ndim - 2
+    w = np.flip(w, tuple(range(2, w.ndim))) if flip else w
+    x = np.pad(x, [(0, 0), (0, 0), *pads])
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True)]
+    counts = [max(0, (n - r) // s + 1) for n, r, s in zip(x.shape[2:], reach, strides, strict=True)]
+    y = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
+    per_group = w.shape[0] // groups
+    for o, c in product(range(w.shape[0]), range(w.shape[1])):
+        channel = x[:, o // per_group * w.shape[1] + c]
+        for tap in np.ndindex(*w.shape[2:]):
+            at = tuple(
+                slice(t * d, t * d + n * s, s) for t, d, n, s in zip(tap, dilation, counts, strides, strict=True)
+            )
+            if 0 not in counts:
+                y[:, o] += w[(o, c, *tap)] * channel[(slice(None), *at)][(slice(None), *map(slice, counts))]
+    assert ndim == len(counts)
+    return y
+
+
+def random_case(rng, ndim):
+    """Parameters of a convolution and arrays that fit; lengths of one and zero among them."""
+    groups = int(rng.choice([1, 1, 2, 3]))
+    strides, dilation = (tuple(map(int, rng.integers(1, 4, ndim))) for _ in range(2))
+    pads = tuple((int(a), int(b)) for a, b in rng.integers(0, 3, (ndim, 2)))
+    extents = rng.integers(1, 4, ndim)
+    lengths = rng.integers(1, 9, ndim)
+    batch, per_group, features = rng.choice([0, 1, 2, 3]), rng.integers(1, 4), rng.integers(1, 4)
+    x = rng.normal(size=(batch, per_group * groups, *lengths))
+    w = rng.normal(size=(features * groups, per_group, *extents))
+    options = {"border_mode": pads, "strides": strides, "dilation": dilation, "groups": groups}
+    return x, w, options, bool(rng.integers(2))
+
+
+def variables(ndim, *names):
+    return [pt.tensor(n, shape=(None,) * (ndim + 2), dtype="float64") for n in names]
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_values(rng, ndim):
+    for _ in range(60):
+        x, w, options, flip = random_case(rng, ndim)
+        sx, sw = variables(ndim, "x", "w")
+        y = CONVS[ndim](sx, sw, **options, filter_flip=flip)
+        f = pytensor.function([sx, sw], [y, y.shape], mode="FAST_COMPILE")
+        got, shape = f(x, w)
+        wanted = direct(x, w, options["border_mode"], options["strides"], options["dilation"], options["groups"], flip)
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+        assert tuple(shape) == wanted.shape
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_gradients(rng, ndim):
+    for _ in range(6):
+        x, w, options, flip = random_case(rng, ndim)
+        if x.shape[0] == 0:
+            continue
+        op = CONVS[ndim]
+        if (
+            0
+            in direct(
+                x, w, options["border_mode"], options["strides"], options["dilation"], options["groups"], flip
+            ).shape
+        ):
+            continue
+
+        def f(a, b, op=op, options=options, flip=flip):
+            return op(a, b, **options, filter_flip=flip)
+
+        verify_grad(f, [x, w], rng=rng, mode="FAST_COMPILE")
+
+        def g(a, b, f=f):
+            return pytensor.grad(pt.sqr(f(a, b)).sum(), [a, b])[0]
+
+        verify_grad(g, [x, w], rng=rng, mode="FAST_COMPILE")
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "FAST_RUN", "CVM", "NUMBA"])
+def test_modes(rng, mode):
+    x, w = variables(2, "x", "w")
+    cost = pt.sqr(nn.conv2d(x, w, border_mode="half", strides=(2, 1))).sum()
+    values = rng.normal(size=(2, 3, 7, 8)), rng.normal(size=(4, 3, 3, 3))
+    linker = "cvm" if mode == "CVM" else None
+    chosen = pytensor.compile.mode.Mode(linker=linker) if linker else mode
+    got = pytensor.function([x, w], [cost, *pytensor.grad(cost, [x, w])], mode=chosen)(*values)
+    y = direct(*values, ((1, 1), (1, 1)), (2, 1), (1, 1), 1, True)
+    np.testing.assert_allclose(got[0], (y**2).sum())
+    step = 1e-6
+    moved = values[0].copy()
+    moved[1, 2, 3, 4] += step
+    slope = ((direct(moved, values[1], ((1, 1), (1, 1)), (2, 1), (1, 1), 1, True) ** 2).sum() - (y**2).sum()) / step
+    np.testing.assert_allclose(got[1][1, 2, 3, 4], slope, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("mode", "length"), [("valid", 5), ("half", 9), ("full", 13), (1, 7), (((0, 3),), 8)])
+def test_border_modes(rng, mode, length):
+    x, w = pt.tensor("x", shape=(2, 1, 9)), pt.tensor("w", shape=(1, 1, 5))
+    y = nn.conv1d(x, w, border_mode=mode)
+    assert y.type.shape == (2, 1, length)
+    value = rng.normal(size=(2, 1, 9)), rng.normal(size=(1, 1, 5))
+    assert y.eval({x: value[0].astype(x.dtype), w: value[1].astype(w.dtype)}, mode="FAST_COMPILE").shape == (
+        2,
+        1,
+        length,
+    )
+
+
+def test_equals_numpy_convolve(rng):
+    x, w = rng.normal(size=12), rng.normal(size=5)
+    for mode in ("valid", "full"):
+        y = nn.conv1d(x[None, None], w[None, None], border_mode=mode).eval(mode="FAST_COMPILE")
+        np.testing.assert_allclose(y[0, 0], np.convolve(x, w, mode))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_transposed_is_the_gradient(rng, ndim):
+    for _ in range(10):
+        strides, dilation = (tuple(map(int, rng.integers(1, 4, ndim))) for _ in range(2))
+        extra = tuple(int(rng.integers(0, s)) for s in strides)
+        x, w = rng.normal(size=(2, 4, *rng.integers(1, 5, ndim))), rng.normal(size=(4, 3, *rng.integers(1, 4, ndim)))
+        options = {"strides": strides, "dilation": dilation, "groups": 2}
+        z = TRANSPOSED[ndim](x, w, output_padding=extra, **options)
+        big = pt.tensor("big", shape=z.type.shape, dtype="float64")
+        y = CONVS[ndim](big, w, **options)
+        assert y.type.shape[2:] == x.shape[2:]
+        wanted = pytensor.grad((y * x).sum(), big)
+        got, wanted = pytensor.function([big], [z, wanted], mode="FAST_COMPILE")(np.zeros(z.type.shape))
+        np.testing.assert_allclose(got, wanted)
+        verify_grad(
+            lambda a, b, o=options, e=extra: TRANSPOSED[ndim](a, b, output_padding=e, **o),
+            [x, w],
+            rng=rng,
+            mode="FAST_COMPILE",
+        )
+
+
+def test_pushforward(rng):
+    x, w = variables(1, "x", "w")
+    dx, dw = variables(1, "dx", "dw")
+    y = nn.conv1d(x, w, strides=2)
+    values = [rng.normal(size=s) for s in ((2, 3, 9), (4, 3, 2)) * 2]
+    got = pytensor.function([x, w, dx, dw], pytensor.gradient.Rop(y, [x, w], [dx, dw]), mode="FAST_COMPILE")(*values)
+    a, b, da, db = values
+    wanted = direct(da, b, ((0, 0),), (2,), (1,), 1, True) + direct(a, db, ((0, 0),), (2,), (1,), 1, True)
+    np.testing.assert_allclose(got, wanted)
+
+
+def test_what_makes_no_sense_is_refused():
+    x, w = pt.tensor("x", shape=(None, 4, 9)), pt.tensor("w", shape=(6, 2, 3))
+    for options in (
+        {"strides": 0},
+        {"dilation": (1, 1)},
+        {"groups": 0},
+        {"border_mode": -1},
+        {"border_mode": "wide"},
+        {"border_mode": (1, 1)},
+        {},  # 4 channels, but kernels for 2
+    ):
+        with pytest.raises(ValueError):
+            nn.conv1d(x, w, **options)
+    with pytest.raises(TypeError, match="4-d arrays"):
+        nn.conv2d(x, w)
+    with pytest.raises(ValueError, match="output_padding"):
+        nn.conv_transpose1d(x, w, output_padding=1)
+    sx, sw = variables(1, "x", "w")
+    f = pytensor.function([sx, sw], nn.conv1d(sx, sw), mode="FAST_COMPILE")
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        f(np.ones((1, 4, 9)), np.ones((6, 2, 3)))
