@@ -1,6 +1,7 @@
 """Indexing with arrays: selecting elements, setting them, adding to them."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,17 @@ from pytensor.graph.op import Op
 from pytensor.scalar import add
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
-from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine
+from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, context_of
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.routines.advanced_subtensor import Gather, Scatter
 from pytensor_cl.routines.advanced_subtensor_plan import TRUSTED, Bounds, Entry
-from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.routines.elemwise import Elemwise, contiguous
+from pytensor_cl.routines.nonzero import Expand, Flatnonzero, Select, mask_mismatch
 from pytensor_cl.runtime.alarm import Alarm
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar import element_function
 from pytensor_cl.template import KernelSource
 from pytensor_cl.type import GpuArrayType
@@ -29,12 +32,16 @@ def _is_mask(variable: Variable) -> bool:
     return variable.type.dtype == "bool"
 
 
+def _is_constant_mask(variable: Variable) -> bool:
+    return _is_mask(variable) and isinstance(variable, Constant)
+
+
 def index_demands(entries: Sequence[Entry], variables: Sequence[Variable]) -> tuple[str, ...]:
-    """Return where each index input must be: bounds of slices and masks on the host, index arrays on the device."""
+    """Return where each index input must be: bounds of slices on the host, index arrays and masks on the device."""
     arrays = {entry for entry in entries if isinstance(entry, int)}
 
     def demand(at: int, variable: Variable) -> str:
-        if at not in arrays or _is_mask(variable):
+        if at not in arrays or _is_constant_mask(variable):
             return HOST
         return EITHER if variable.type.ndim == 0 else DEVICE
 
@@ -50,11 +57,22 @@ def _constant_behind(variable: Variable) -> Constant | None:
 
 def _is_fixed(variable: Variable) -> bool:
     """Whether an index input is no array that may change; numbers are part of a plan's key."""
-    return not _is_mask(variable) and (is_by_value(variable) or _constant_behind(variable) is not None)
+    if _is_mask(variable):
+        return isinstance(variable, Constant)
+    return is_by_value(variable) or _constant_behind(variable) is not None
+
+
+def _array_type(variable: Variable) -> tuple[str, int] | None:
+    """Return dtype and dimensions of the index array that an input is, None for a number of the host."""
+    if _is_mask(variable):
+        return "int64", 1
+    return None if is_by_value(variable) else (variable.type.dtype, variable.type.ndim)
 
 
 def _bounds(variable: Variable) -> Bounds | None:
-    """Return the bounds of an index array that is a constant."""
+    """Return the bounds of an index array that is a constant, or what a mask is replaced by."""
+    if _is_mask(variable):
+        return TRUSTED
     constant = _constant_behind(variable)
     if constant is None:
         return None
@@ -63,7 +81,7 @@ def _bounds(variable: Variable) -> Bounds | None:
 
 
 class _Index:
-    """The index of a node, its masks replaced by the index arrays that they mean.
+    """The index of a node: each mask is replaced by the places where it is true, and the axes that it indexes by one.
 
     Parameters
     ----------
@@ -82,56 +100,53 @@ class _Index:
 
     def __init__(self, context: Context, entries: Sequence[Entry], variables: Sequence[Variable]) -> None:
         self._context = context
-        self.masks: dict[int, int] = {}  # input -> the first axis that it indexes
-        self._types: list[tuple[str, int] | None] = []
-        self._bounds: list[Bounds | None] = []
-        self.constant = all(map(_is_fixed, variables))
-        starts = [self._add(variable) for variable in variables]
-        self._entries: list[Entry] = []
+        self._masks: dict[int, tuple[int, int]] = {}  # input -> the first axis that it indexes, and how many
+        self._places: dict[int, Flatnonzero] = {}
+        self._known: dict[int, tuple[tuple[int, ...], GpuArray]] = {}  # of masks that are constants: shape and places
+        axis = 0
         for entry in entries:
-            if isinstance(entry, slice):
-                numbers = (None if at is None else starts[at] for at in (entry.start, entry.stop, entry.step))
-                self._entries.append(slice(*numbers))
-                continue
             count = 1
-            if _is_mask(variables[entry]):
-                self.masks[entry] = len(self._entries)
+            if isinstance(entry, int) and _is_mask(variables[entry]):
                 count = variables[entry].type.ndim
-            self._entries.extend(range(starts[entry], starts[entry] + count))
+                self._masks[entry] = axis, count
+                self._prepare(entry, variables[entry])
+            axis += count
+        types = [_array_type(variable) for variable in variables]
+        self.arguments = tuple(entries), types, [_bounds(variable) for variable in variables]
+        self.constant = all(map(_is_fixed, variables))
 
-    @property
-    def arguments(self) -> tuple[Sequence[Entry], Sequence[tuple[str, int] | None], Sequence[Bounds | None]]:
-        """The entries, and per index input its dtype and dimensions, and its bounds."""
-        return self._entries, self._types, self._bounds
-
-    def _add(self, variable: Variable) -> int:
-        """Note the inputs that a variable becomes; return the number of the first."""
-        start = len(self._types)
-        if _is_mask(variable):
-            self._types.extend([("int64", 1)] * variable.type.ndim)
-            self._bounds.extend([TRUSTED] * variable.type.ndim)
+    def _prepare(self, at: int, mask: Variable) -> None:
+        if isinstance(mask, Constant):
+            self._known[at] = mask.data.shape, self._context.from_host(np.flatnonzero(mask.data))
         else:
-            self._types.append(None if is_by_value(variable) else (variable.type.dtype, variable.type.ndim))
-            self._bounds.append(_bounds(variable))
-        return start
+            self._places[at] = Flatnonzero(self._context, "bool", mask.type.ndim)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels that find the places."""
+        return tuple(source for places in self._places.values() for source in places.sources())
+
+    def joined(self, ndim: int) -> int:
+        """Return how many dimensions are left of an array's where those that a mask indexes are one."""
+        return ndim - sum(count - 1 for _, count in self._masks.values())
 
     def values(self, array: GpuArray, values: Sequence[Any]) -> Sequence[Any]:
         """Replace the masks among the values of the index inputs."""
-        if not self.masks:
-            return values
-        expanded: list[Any] = []
-        for at, value in enumerate(values):
-            expanded.extend(self._places(array, self.masks[at], value) if at in self.masks else (value,))
-        return expanded
+        return [self._value(array, at, v) if at in self._masks else v for at, v in enumerate(values)]
 
-    def _places(self, array: GpuArray, first: int, mask: np.ndarray) -> list[GpuArray]:
-        for axis, (n, m) in enumerate(zip(array.shape[first:], mask.shape, strict=False), start=first):
-            if n != m:
-                raise IndexError(
-                    f"boolean index did not match indexed array along axis {axis}; size of axis is {n} but size of "
-                    f"corresponding boolean axis is {m}"
-                )
-        return [self._context.from_host(places) for places in np.nonzero(mask)]
+    def _value(self, array: GpuArray, at: int, mask: Any) -> GpuArray:
+        shape, places = self._known.get(at, (mask.shape, None))
+        error = mask_mismatch(array.shape, shape, self._masks[at][0])
+        if error is not None:
+            raise error
+        return self._places[at](mask)[0] if places is None else places
+
+    def join(self, array: GpuArray) -> GpuArray:
+        """Make the axes of each mask one; copies only where the strides do not allow a view."""
+        shape = list(array.shape)
+        for first, count in sorted(self._masks.values(), reverse=True):
+            shape[first : first + count] = [prod(shape[first : first + count])]
+        layout = array.layout.reshape(shape)
+        return contiguous(array).view(Layout.contiguous(shape)) if layout is None else array.view(layout)
 
 
 class _Indexed:
@@ -141,13 +156,18 @@ class _Indexed:
         self._routine = routine
         self._index = index
         self._first = 1 + others
-        self.sources = routine.sources
         self.is_checked = routine.is_checked
         self.watch, self.error, self.check = routine.watch, routine.error, routine.check
 
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the routine, and those of the masks."""
+        return (*self._routine.sources(), *self._index.sources())
+
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        index = self._index.values(inputs[0], inputs[self._first :])
-        return self._routine(*inputs[: self._first], *index)
+        array, *others = inputs[: self._first]
+        index = self._index.values(array, inputs[self._first :])
+        (result,) = self._routine(self._index.join(array), *others, *index)
+        return (result.view(Layout.contiguous(array.shape)),) if others else (result,)
 
 
 class _GpuIndexing(GpuOp):
@@ -170,14 +190,27 @@ class _GpuIndexing(GpuOp):
         self.demands = demands
 
 
+def _is_whole_mask(op: Op, ndim: int, variables: Sequence[Variable]) -> bool:
+    """Whether the index is one mask of all dimensions, which is no constant."""
+    return (
+        op.idx_list == (0,)
+        and _is_mask(variables[0])
+        and context_of(variables[0]) is not None
+        and (variables[0].type.ndim == ndim)
+    )
+
+
 class GpuAdvancedSubtensor(_GpuIndexing):
     """Device counterpart of `AdvancedSubtensor`."""
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the gather."""
         array, *variables = node.inputs
+        dtype, ndim = array.type.dtype, array.type.ndim
+        if _is_whole_mask(self.host, ndim, variables):
+            return Select(context, dtype, ndim)
         index = _Index(context, self.host.idx_list, variables)
-        gather = Gather(context, array.type.dtype, array.type.ndim, *index.arguments, constant=index.constant)
+        gather = Gather(context, dtype, index.joined(ndim), *index.arguments, constant=index.constant)
         return _Indexed(gather, index, 0)
 
 
@@ -255,8 +288,11 @@ class GpuAdvancedIncSubtensor(_GpuIndexing):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the scatter."""
         array, value, *variables = node.inputs
-        index = _Index(context, self.host.idx_list, variables)
         is_set = self.host.set_instead_of_inc
+        if _is_whole_mask(self.host, array.type.ndim, variables) and Expand.takes(array.type.dtype, not is_set):
+            values: dict[str, Any] = {"value_dtype": value.type.dtype, "value_ndim": value.type.ndim}
+            return Expand(context, array.type.dtype, array.type.ndim, accumulate=not is_set, **values)
+        index = _Index(context, self.host.idx_list, variables)
         if self.host.ignore_duplicates and not is_set:
             routine: Any = self._last_wins(node, index, context)
         else:
@@ -268,12 +304,14 @@ class GpuAdvancedIncSubtensor(_GpuIndexing):
         kind: GpuArrayType, dtype: str, ndim: int, index: _Index, context: Context, accumulate: bool
     ) -> _Indexed:
         values: dict[str, Any] = {"accumulate": accumulate, "value_dtype": dtype, "value_ndim": ndim}
-        scatter = Scatter(context, kind.dtype, kind.ndim, *index.arguments, constant=index.constant, **values)
+        scatter = Scatter(
+            context, kind.dtype, index.joined(kind.ndim), *index.arguments, constant=index.constant, **values
+        )
         return _Indexed(scatter, index, 1)
 
     def _last_wins(self, node: Apply, index: _Index, context: Context) -> _LastWins:
         kind, dtype = node.inputs[0].type, node.inputs[1].type.dtype
-        gather = Gather(context, kind.dtype, kind.ndim, *index.arguments, constant=index.constant)
+        gather = Gather(context, kind.dtype, index.joined(kind.ndim), *index.arguments, constant=index.constant)
         ndim = gather.result_ndim
         function = element_function(add, (kind.dtype, dtype), (kind.dtype,))
         plus = Elemwise(context, function, ((False,) * ndim, (True,) * ndim), ndim, (False, False))

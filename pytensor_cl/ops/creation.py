@@ -3,10 +3,10 @@
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.ops.base import HOST, GpuOp, Routine
-from pytensor_cl.routines.creation import ARange, Eye
+from pytensor_cl.routines.creation import ARange, Bartlett, Eye
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuARange", "GpuEye"]
+__all__ = ["GpuARange", "GpuBartlett", "GpuEye"]
 
 
 class GpuARange(GpuOp):
@@ -31,3 +31,15 @@ class GpuEye(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels that fill a matrix and its diagonal."""
         return Eye(context, node.outputs[0].type.dtype)
+
+
+class GpuBartlett(GpuOp):
+    """Device counterpart of `Bartlett`, where a device Op reads its values."""
+
+    works = False
+    creates = True
+    demands = (HOST,)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel of the window."""
+        return Bartlett(context, node.outputs[0].type.dtype)

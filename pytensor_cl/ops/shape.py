@@ -12,7 +12,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["GpuDimShuffle", "GpuJoinDims", "GpuReshape", "GpuSpecifyShape", "GpuSplitDims"]
+__all__ = ["GpuCpuContiguous", "GpuDimShuffle", "GpuJoinDims", "GpuReshape", "GpuSpecifyShape", "GpuSplitDims"]
 
 
 class _Dimshuffle(ViewRoutine):
@@ -148,3 +148,23 @@ class GpuSpecifyShape(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the check."""
         return _SpecifyShape()
+
+
+class _Contiguous(ViewRoutine):
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        return (contiguous(array),)
+
+
+class GpuCpuContiguous(GpuOp):
+    """Device counterpart of `CpuContiguous`; copies only where the strides are not those of C order."""
+
+    view_map = {0: [0]}
+    works = False
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
+        """Return the input's shape."""
+        return [shapes[0]]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view, or the copy."""
+        return _Contiguous()

@@ -1,19 +1,20 @@
-"""Arrays made from a few numbers: evenly spaced values, and ones on a diagonal."""
+"""Arrays made from a few numbers: evenly spaced values, ones on a diagonal, a window."""
 
 from math import ceil, copysign
 from typing import Any
 
 import numpy as np
 
+from pytensor_cl.dtypes import computed
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.diagonal import diagonal
-from pytensor_cl.routines.elemwise import Fill
+from pytensor_cl.routines.elemwise import Copy, Fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import KernelSource, kernel_source, render
 
-__all__ = ["ARange", "Eye", "arange_length"]
+__all__ = ["ARange", "Bartlett", "Eye", "arange_length"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 14  # elements that are worth a work-item on schedule cpu
@@ -63,7 +64,9 @@ class ARange:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
         self.dtype = np.dtype(dtype)
         # Integers wrap, which in C only unsigned ones do.
-        self._stored = np.dtype(f"uint{8 * self.dtype.itemsize}") if self.dtype.kind == "i" else self.dtype
+        unsigned = f"uint{8 * self.dtype.itemsize}"
+        self._stored = np.dtype(unsigned if self.dtype.kind == "i" else computed(self.dtype))
+        self._narrow = Copy(context, str(self._stored), 1, dtype, schedule) if self.dtype == "float16" else None
         self._lanes = 1 if self.schedule == "simt" else 8 if self.dtype.itemsize == 8 else 16
         self._kernels: dict[str, Kernel] = {}
 
@@ -76,15 +79,16 @@ class ARange:
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with 32-bit indices; the one with 64-bit indices is built when an array needs it."""
-        return (self._source("int"),)
+        return (self._source("int"), *(self._narrow.sources() if self._narrow else ()))
 
     def __call__(self, start: Any, stop: Any, step: Any) -> tuple[GpuArray, ...]:
         """Make the array."""
         first, last, by = (np.asarray(v).item() for v in (start, stop, step))
-        output = self.context.empty((arange_length(first, last, by),), self.dtype)
+        shape = (arange_length(first, last, by),)
+        output = self.context.empty(shape, self._stored if self._narrow else self.dtype)
         if output.size:
             self.launch(output, first, by)
-        return (output,)
+        return self._narrow(output) if self._narrow else (output,)
 
     def launch(self, output: GpuArray, first: Number, by: Number) -> None:
         """Enqueue the kernel; the output may have any stride."""
@@ -93,6 +97,8 @@ class ARange:
         if output.size > 1:
             ends[1] = first + by
         with np.errstate(all="ignore"):
+            if self._narrow:  # the first two values are rounded, and their difference is not
+                ends = ends.astype(self._stored)
             values = (*ends.view(self._stored), (ends[1:] - ends[:1]).view(self._stored)[0])
         index = "int" if output.size < INT_LIMIT else "long"
         if index not in self._kernels:
@@ -141,3 +147,50 @@ class Eye:
         self._zero.launch((output,), (self.dtype.type(0),))
         self._one.launch((output.view(diagonal(output.layout, int(offset))),), (self.dtype.type(1),))
         return (output,)
+
+
+class Bartlett:
+    """Make the triangular window of `numpy.bartlett`.
+
+    The input is the number of values: an integer of the host.
+
+    Parameters
+    ----------
+    context
+        Where the array shall live.
+    dtype
+        Of the array: a real one.
+    schedule
+        See `ARange`.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        self.context = context
+        self.schedule = schedule or context.info.schedule
+        self.dtype = np.dtype(dtype)
+        self._one = Fill(context, dtype, 1, schedule)
+        self._source = kernel_source("bartlett", dtype=dtype, schedule=self.schedule)
+        self._kernel: Kernel | None = None
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel, and the one for a window of one value."""
+        return (self._source, *self._one.sources())
+
+    def __call__(self, length: Any) -> tuple[GpuArray, ...]:
+        """Make the window; empty if the number is not positive."""
+        size = max(0, int(length))
+        output = self.context.empty((size,), self.dtype)
+        if size > 1:
+            self._launch(output, size)
+        else:
+            self._one.launch((output,), (self.dtype.type(1),))
+        return (output,)
+
+    def _launch(self, output: GpuArray, size: int) -> None:
+        if self._kernel is None:
+            self._kernel = self.context.kernel(self._source)
+        units = self.context.info.compute_units
+        sizes: tuple[tuple[int, ...], tuple[int, ...] | None] = (min(4 * units, -(-size // SHARE)),), (1,)
+        if self.schedule == "simt":
+            sizes = (min(-(-size // GROUP), 32 * units) * GROUP,), None
+        self._kernel.launch(self.context.queue, *sizes, output.buffer, np.int64(size))

@@ -1,10 +1,11 @@
-"""ARange, Eye and what is built of them, in compiled functions."""
+"""ARange, Eye, Bartlett and what is built of them, in compiled functions."""
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.ops.creation import GpuARange, GpuEye
+from pytensor_cl.ops.creation import GpuARange, GpuBartlett, GpuEye
 from tests.helpers import check_against_python, device_ops, opencl
 
 
@@ -58,3 +59,20 @@ def test_arange_without_length(context, ends):
     f = opencl([x, step], pt.exp(x).sum() + pt.arange(*ends[:2], step))
     with pytest.raises(ZeroDivisionError):
         f(np.ones(3, "float32"), ends[2])
+
+
+def test_bartlett(context, rng):
+    x, n = pt.vector("x", dtype="float64"), pt.lscalar("n")
+    check(
+        [x, n],
+        [pt.exp(x).sum() * pt.bartlett(n)],
+        GpuBartlett,
+        *((rng.normal(size=3), n) for n in (-1, 0, 1, 2, 9, 50)),
+    )
+
+
+def test_diagonal_matrices(context, rng):
+    x = pt.matrix("x", dtype="float32")
+    outputs = [pt.diag(pt.exp(x[0]), 1), pt.basic.alloc_diag(pt.exp(x), offset=-2), pt.diag(x)]
+    with pytensor.config.change_flags(opencl__placement="device"):
+        check_against_python([x], outputs, (), (rng.normal(size=(4, 5)).astype("float32"),))

@@ -5,10 +5,19 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import get_mode
+from pytensor.tensor.extra_ops import cpu_contiguous
 from pytensor.tensor.reshape import SplitDims
 
 from pytensor_cl import GpuArrayType
-from pytensor_cl.ops.shape import GpuDimShuffle, GpuJoinDims, GpuReshape, GpuSpecifyShape, GpuSplitDims, target_shape
+from pytensor_cl.ops.shape import (
+    GpuCpuContiguous,
+    GpuDimShuffle,
+    GpuJoinDims,
+    GpuReshape,
+    GpuSpecifyShape,
+    GpuSplitDims,
+    target_shape,
+)
 from tests.helpers import assert_close, assert_on_device, opencl
 
 
@@ -127,3 +136,18 @@ def test_joined_and_split_dimensions(context, rng):
     assert [v.shape for v in f(value[:0], [6, 1])[-2:]] == [(0, 6, 1, 5), (5, 6, 1, 0)]  # NumPy cannot join these
     with pytest.raises(ValueError, match="cannot reshape"):
         f(value, [4, 2])
+
+
+def test_contiguous(x, value):
+    outputs = [cpu_contiguous(pt.exp(x)), cpu_contiguous(pt.exp(x).T), cpu_contiguous(pt.exp(x)[::-1, :, ::2])]
+    check([x], outputs, (GpuCpuContiguous,), value)
+    gradient = pytensor.grad(pt.sqr(cpu_contiguous(x.T)).sum(), x)
+    check([x], [gradient, cpu_contiguous(x).shape[2]], (), value)
+
+
+def test_a_shape_that_differs(x, value):
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([x], pt.exp(pt.specify_shape(pt.exp(x), (4, 1, 7))))
+    assert_on_device(f, GpuSpecifyShape)
+    with pytest.raises(AssertionError, match="SpecifyShape: Got shape"):
+        f(value)

@@ -1,0 +1,20 @@
+"""Repetition of elements."""
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import GpuOp, Routine
+from pytensor_cl.routines.repeat import Repeat
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["GpuRepeat"]
+
+
+class GpuRepeat(GpuOp):
+    """Device counterpart of `Repeat`: waits for the sum of the numbers of repetitions."""
+
+    streams = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernels that add up the numbers and copy the elements."""
+        source, repeats = (v.type for v in node.inputs)
+        return Repeat(context, source.dtype, source.ndim, self.host.axis, repeats.dtype)

@@ -1,0 +1,310 @@
+"""Where arrays are not zero: the places, the elements there, and arrays with other elements there."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.dtypes import carrier, ctype, widened
+from pytensor_cl.routines.base import Routine
+from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.reduction_plan import power_of_two
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source
+
+__all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
+
+GROUP = 256  # work-items of a work-group on schedule simt
+TILE = 2048  # elements that repay a work-group, on schedule simt
+SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
+INT_LIMIT = 2**31 - 2**16  # indices are 32-bit below this, on schedule simt
+
+# By kind: the bits that tell zero from other values; zero has two signs. None: the value is 0 or 1.
+_BITS = {
+    "b": lambda bits: None,
+    "i": lambda bits: f"0x{(1 << bits) - 1:x}ul",
+    "u": lambda bits: f"0x{(1 << bits) - 1:x}ul",
+    "f": lambda bits: f"0x{(1 << bits - 1) - 1:x}ul",
+    "c": lambda bits: f"0x{((1 << 31) - 1) * 0x100000001 if bits == 64 else (1 << 63) - 1:x}ul",
+}
+_ADD = {"b": "({a} | {b})", "i": "({a} + {b})", "u": "({a} + {b})", "f": "({a} + {b})"}
+
+
+def mask_mismatch(shape: Sequence[int], mask: Sequence[int], first: int = 0) -> IndexError | None:
+    """Return NumPy's error if a mask does not fit an array's dimensions from `first` on."""
+    for axis, (n, m) in enumerate(zip(shape[first:], mask, strict=False), start=first):
+        if n != m:
+            return IndexError(
+                f"boolean index did not match indexed array along axis {axis}; size of axis is {n} but size of "
+                f"corresponding boolean axis is {m}"
+            )
+    return None
+
+
+def _flat(array: GpuArray, copy: Copy, stepped: bool = False) -> tuple[GpuArray, int]:
+    """Return an array whose elements lie one step apart in C order, and the step: 1 unless `stepped`."""
+    _, (steps,) = collapse(array.shape, (array.layout.strides,))
+    step = steps[0] if steps else 1
+    if len(steps) < 2 and (stepped or step == 1):
+        return array, step
+    return copy(array)[0], 1
+
+
+class _Masked(Routine):
+    """What the routines share: two kernels, one that counts in each chunk, and one that knows the counts.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype, ndim
+        Of the array that is zero or not; at least one dimension.
+    emit
+        What the second kernel does.
+    schedule
+        See `Routine`.
+    options
+        More arguments of the template.
+    """
+
+    def __init__(
+        self, context: Context, dtype: str, ndim: int, emit: str, schedule: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(context, schedule)
+        self.ndim = ndim
+        kind = np.dtype(dtype)
+        self._group = power_of_two(min(GROUP, context.info.max_work_group_size))
+        self._arguments: dict[str, Any] = {
+            "unit": carrier(kind),
+            "bits": _BITS[kind.kind](8 * kind.itemsize),
+            "emit": emit,
+            **options,
+        }
+        self._contiguous = Copy(context, dtype, ndim, schedule=schedule)
+        self._kernels: dict[str, tuple[Kernel, Kernel]] = {}
+
+    def _source(self, index: str) -> KernelSource:
+        if self.schedule == "simt":
+            return kernel_source("nonzero_simt", index=index, group=self._group, **self._arguments)
+        return kernel_source("nonzero", **self._arguments)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels for contiguous arrays with 32-bit indices."""
+        return (self._source("int"),)
+
+    def _kernel(self, size: int) -> tuple[Kernel, Kernel]:
+        """Return the two kernels for arrays of a size."""
+        index = "int" if size < INT_LIMIT else "long"
+        if index not in self._kernels:
+            source = self._source(index)
+            make = self.context.kernel
+            self._kernels[index] = make(source, f"{source.name}_count"), make(source)
+        return self._kernels[index]
+
+    def _range(self, size: int) -> tuple[int, int]:
+        """Return the number of chunks, and the work-items of each."""
+        units = self.context.info.compute_units
+        if self.schedule == "simt":
+            return min(-(-size // TILE), 32 * units), self._group
+        return min(-(-size // SHARE), 4 * units), 1
+
+    def _count(self, mask: GpuArray) -> GpuArray:
+        """Enqueue the first kernel; return the counts of the chunks."""
+        chunks, group = self._range(mask.size)
+        counts = self.context.empty((chunks,), "int64")
+        where = mask.buffer, np.int64(mask.layout.offset), np.int64(mask.size)
+        kernel, _ = self._kernel(mask.size)
+        kernel.launch(self.context.queue, (chunks * group,), (group,), *where, counts.buffer)
+        return counts
+
+    def _emit(self, mask: GpuArray, counts: GpuArray, *arguments: object) -> None:
+        """Enqueue the second kernel."""
+        chunks, group = self._range(mask.size)
+        where = mask.buffer, np.int64(mask.layout.offset), np.int64(mask.size)
+        _, kernel = self._kernel(mask.size)
+        kernel.launch(self.context.queue, (chunks * group,), (group,), *where, counts.buffer, *arguments)
+
+    def _total(self, counts: GpuArray) -> int:
+        """Wait, and return how many elements are not zero: shapes depend on it."""
+        return int(self.context.download(counts).sum())
+
+
+class Nonzero(_Masked):
+    """The indices of the elements that are not zero, in C order: an int64 vector per dimension.
+
+    Parameters
+    ----------
+    context, dtype, ndim, schedule
+        See `_Masked`.
+    """
+
+    def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, ndim, "places", schedule, dims=ndim)
+        self.output_dtypes = ("int64",) * ndim
+
+    def _extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Wait for the count, and enqueue the kernel."""
+        (array,) = inputs
+        empty = self.context.empty
+        if not array.size:
+            return tuple(empty((0,), dtype) for dtype in self.output_dtypes)
+        extents = map(np.int64, self._extents(array.shape))
+        mask, _ = _flat(array, self._contiguous)
+        counts = self._count(mask)
+        total = self._total(counts)
+        outputs = tuple(empty((total,), dtype) for dtype in self.output_dtypes)
+        if total:
+            self._emit(mask, counts, *(output.buffer for output in outputs), *extents)
+        return outputs
+
+
+class Flatnonzero(Nonzero):
+    """The indices of the elements that are not zero, in the flat array: one int64 vector."""
+
+    def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
+        _Masked.__init__(self, context, dtype, ndim, "flat", schedule)
+        self.output_dtypes = ("int64",)
+
+    def _extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (prod(shape),)
+
+
+class Select(_Masked):
+    """Elements of an array where a mask of its shape is true: ``select(x, mask)`` is ``x[mask]``.
+
+    Parameters
+    ----------
+    context, schedule
+        See `Routine`.
+    dtype, ndim
+        Of the array.
+    """
+
+    def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
+        super().__init__(context, "bool", ndim, "select", schedule, element=carrier(dtype))
+        self.output_dtypes = (dtype,)
+        self._copy = Copy(context, dtype, ndim, schedule=schedule)
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Wait for the count, and enqueue the kernel.
+
+        Raises
+        ------
+        IndexError
+            The mask has another shape.
+        """
+        array, mask = inputs
+        error = mask_mismatch(array.shape, mask.shape)
+        if error is not None:
+            raise error
+        if not mask.size:
+            return (self.context.empty((0,), self.output_dtypes[0]),)
+        mask, _ = _flat(mask, self._contiguous)
+        counts = self._count(mask)
+        output = self.context.empty((self._total(counts),), self.output_dtypes[0])
+        if output.size:
+            array, step = _flat(array, self._copy, stepped=True)
+            self._emit(mask, counts, array.buffer, np.int64(array.layout.offset), np.int64(step), output.buffer)
+        return (output,)
+
+
+class Expand(_Masked):
+    """Copy an array with other elements where a mask of its shape is true: ``expand(x, y, mask)``.
+
+    Parameters
+    ----------
+    context, schedule
+        See `Routine`.
+    dtype, ndim
+        Of the array.
+    accumulate
+        Add the values instead of setting them.
+    value_dtype
+        Of the values.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        ndim: int,
+        *,
+        accumulate: bool,
+        value_dtype: str,
+        value_ndim: int,
+        schedule: str | None = None,
+    ) -> None:
+        kind = np.dtype(dtype)
+        # Integers wrap, which in C only unsigned ones do.
+        element = ctype(dtype) if accumulate and kind.kind == "f" else carrier(dtype)
+        combine = _ADD[kind.kind] if accumulate else "{b}"
+        options: dict[str, Any] = {"element": element, "combine": combine}
+        if (schedule or context.info.schedule) == "cpu":
+            lanes = 64 // max(4, kind.itemsize)
+            options.update(lanes=lanes, elements=widened(element, lanes))
+        super().__init__(context, "bool", ndim, "expand", schedule, **options)
+        self.output_dtypes = (dtype,)
+        self._accumulate = accumulate
+        self._copy = Copy(context, dtype, ndim, schedule=schedule)
+        self._cast = None if value_dtype == dtype else Copy(context, value_dtype, value_ndim, dtype, schedule)
+
+    @staticmethod
+    def takes(dtype: str, accumulate: bool) -> bool:
+        """Tell whether there is a kernel for a dtype."""
+        return not accumulate or dtype == "bool" or np.dtype(dtype).kind in "iu" or dtype in ("float32", "float64")
+
+    def _fitted(self, value: GpuArray) -> GpuArray:
+        """Return a value of at most one dimension; an assignment drops leading dimensions of length one."""
+        shape, strides, offset = value.layout
+        extra = max(0, len(shape) - 1)
+        if not self._accumulate and set(shape[:extra]) <= {1}:
+            return value.view(Layout(shape[extra:], strides[extra:], offset))
+        return value
+
+    def _steps(self, value: GpuArray, counts: GpuArray) -> int:
+        """Return the step from one value to the next; waits where only the count tells whether they fit."""
+        if value.layout.size == 1 and value.ndim < 2:
+            return 0
+        total = self._total(counts)
+        if value.shape != (total,):
+            raise ValueError(
+                f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result of "
+                f"shape ({total},)"
+            )
+        return value.layout.strides[0]
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Wait for the count if there are several values, and enqueue the kernel.
+
+        Raises
+        ------
+        IndexError
+            The mask has another shape.
+        ValueError
+            There are more or fewer values than the mask has true elements.
+        """
+        array, value, mask = inputs
+        if not isinstance(value, GpuArray):
+            value = self.context.from_host(np.asarray(value))
+        error = mask_mismatch(array.shape, mask.shape)
+        if error is not None:
+            raise error
+        value = self._fitted(value if self._cast is None else self._cast(value)[0])
+        output = self.context.empty(array.shape, self.output_dtypes[0])
+        mask, _ = _flat(mask, self._contiguous)
+        counts = self._count(mask) if mask.size else self.context.from_host(np.zeros(1, "int64"))
+        step = self._steps(value, counts)
+        if not output.size:
+            return (output,)
+        array, x_step = _flat(array, self._copy, stepped=True)
+        x = array.buffer, np.int64(array.layout.offset), np.int64(x_step)
+        y = value.buffer, np.int64(value.layout.offset), np.int64(step)
+        self._emit(mask, counts, *x, *y, output.buffer)
+        return (output,)
