@@ -3,6 +3,8 @@
 ## where x steps. Without x (`ctype` is None) the result is the positions that the indices mean, in elements of x.
 <%page args="name, ctype, index_types, checked, ndim, index, lanes"/>\
 <%!
+from pytensor_cl.dtypes import widened
+
 def step(array):
     return f"p.i[{array[1:]}]" if array[0] == "i" else f"p.{array}"
 %>\
@@ -11,7 +13,7 @@ arrays = [f"i{k}" for k in range(len(index_types))] + (["x"] if ctype else [])
 last, count = ndim - 1, max(1, len(index_types))
 %>\
 % if ctype and lanes > 1:
-typedef ${ctype}${lanes} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
+typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
 typedef struct {
     ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${count}][${ndim}], length[${count}], step[${count}], axis[${count}];

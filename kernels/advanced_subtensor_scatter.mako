@@ -2,7 +2,10 @@
 ## order: repeated positions need no atomics, the last one wins or the sum is NumPy's to the bit.
 ## Dimension 0 of the NDRange shares out the elements of x that one position means, dimension 1 the positions.
 <%page args="name, ctype, combine, ndim, index, lanes"/>\
-typedef ${ctype}${lanes} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
+<%!
+from pytensor_cl.dtypes import widened
+%>\
+typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
     ${index} segment, segments, units, run, y_run, count, y_count, span;

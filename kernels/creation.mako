@@ -23,10 +23,12 @@ void ${name}(__global ${T} *output, const long output_at, const long step, const
         const ${V} values = (${V})(first) + ${as_dtype(dtype, lanes)}(i + (${I})(${places})) * (${V})(difference);
         store_${V}(values, output + i * step, step, min(${lanes}L, size - i) - 1);
     }
-    if (part == 0 && size > 1)
-        output[step] = second;
+    if (part == 0) {
+        output[0] = first;  /* which is no number above where the difference is infinite */
+        if (size > 1) output[step] = second;
+    }
     % else:
     for (${index} i = get_global_id(0); i < size; i += get_global_size(0))
-        output[i * step] = i == 1 ? second : (${T})(first + (${T})i * difference);
+        output[i * step] = i == 0 ? first : i == 1 ? second : (${T})(first + (${T})i * difference);
     % endif
 }

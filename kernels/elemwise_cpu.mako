@@ -2,7 +2,7 @@
 ## A tile is `rows` x `columns` elements of the last two dimensions.
 <%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer"/>\
 <%!
-from pytensor_cl.dtypes import ctype, vector_type
+from pytensor_cl.dtypes import access_name, ctype, repeated, vector_type
 %>\
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
@@ -32,7 +32,7 @@ void ${name}(
     const ${index} end = p.tiles * (part + 1) / parts;
 % for k, dtype in enumerate(inputs):
     % if by_value[k]:
-    const ${vector_type(dtype, lanes)} i${k} = (${vector_type(dtype, lanes)})(v${k});
+    const ${vector_type(dtype, lanes)} i${k} = ${repeated(dtype, lanes, f'v{k}')};
     % endif
 % endfor
     for (${index} tile = p.tiles * part / parts; tile < end; ++tile) {
@@ -66,7 +66,7 @@ void ${name}(
                 const int last = min(${lanes}, (int)(columns - c)) - 1;
 % for array in arrays:
     % if array[0] == "i":
-                const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1} ? vload${lanes}(0, p_${array}) : load_${vector_type(type_of[array], lanes)}(p_${array}, s_${array}, last);
+                const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1} ? unit_${access_name(type_of[array], lanes)}(p_${array}) : load_${access_name(type_of[array], lanes)}(p_${array}, s_${array}, last);
                 p_${array} += ${lanes} * s_${array};
     % endif
 % endfor
@@ -77,7 +77,7 @@ void ${name}(
                     ${statements}
                 }
 % for k, dtype in enumerate(outputs):
-                if (unit && last == ${lanes - 1}) vstore${lanes}(o${k}, 0, p_o${k}); else store_${vector_type(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
+                if (unit && last == ${lanes - 1}) put_${access_name(dtype, lanes)}(o${k}, p_o${k}); else store_${access_name(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
                 p_o${k} += ${lanes} * s_o${k};
 % endfor
             }

@@ -1,24 +1,18 @@
 ## What the reduction kernels share: geometry, accumulators, and the one place where an element is read.
 ## The defs see the arguments of the template that calls them.
+<%namespace name="convert" file="reduction_cast.mako"/>
 <%!
     import numpy as np
 
-    from pytensor_cl.dtypes import ctype, vector_type
+    from pytensor_cl.dtypes import ctype, is_complex, repeated, vector_type
 
     def itemsize(dtype):
         return np.dtype(dtype).itemsize
-%>
-## An expression of dtype `source` as one of dtype `target`.
-<%def name="cast(value, source, target, n)" buffered="True" filter="trim">
-% if source == target:
-${value}
-% elif target == "bool":
-(convert_${vector_type("bool", n)}((${value}) != 0) & (uchar)1)
-% else:
-convert_${vector_type(target, n)}(${value})
-% endif
-</%def>
 
+    def lane(dtype, i):
+        """Return the components of a vector that are its element `i`."""
+        return "".join(f"{k:x}" for k in ((2 * i, 2 * i + 1) if is_complex(dtype) else (i,)))
+%>
 <%def name="geometry()">
 typedef struct {  // dimensions from the innermost outwards; lengths and steps in elements
     ${index} outputs, total, chunk, chunks, chunk_step, plane, blocks, tiles, threads, thread_step, slot_step;
@@ -43,9 +37,9 @@ typedef ${vector_type(out_dtype, n)} ${name}_w${n} __attribute__((aligned(${item
 static ${acc} ${name}_identity${n}(void)
 {
 % if compensation:
-    const ${acc} a = {(${value})(${identity}), (${value})(0.0f)};
+    const ${acc} a = {${repeated(acc_dtype, n, identity)}, (${value})(0.0f)};
 % else:
-    const ${acc} a = (${value})(${identity});
+    const ${acc} a = ${repeated(acc_dtype, n, identity)};
 % endif
     return a;
 }
@@ -59,6 +53,11 @@ static ${acc} ${name}_combine${n}(const ${acc} a, const ${acc} b)
 % elif compensation == "mul":  # TwoProduct by fma (Graillat 2009, CompProd)
     const ${value} product = a.sum * b.sum;
     const ${acc} c = {product, a.error * b.sum + (a.sum * b.error + fma(a.sum, b.sum, -product))};
+    return c;
+% elif is_complex(acc_dtype) and combine != "a + b":
+    ${acc} c;
+    c.even = ${convert.part(combine, "even", "a.even * b.even - a.odd * b.odd")};
+    c.odd = ${convert.part(combine, "odd", "a.even * b.odd + a.odd * b.even")};
     return c;
 % else:
     return ${combine};
@@ -80,9 +79,9 @@ static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${ind
 % if pair_in:
     const ${acc} a = {${read("p")}, ${read("p + plane")}};
 % elif compensation:
-    const ${acc} a = {${cast(read("p"), in_dtype, acc_dtype, n)}, (${value})(0.0f)};
+    const ${acc} a = {${convert.cast(read("p"), in_dtype, acc_dtype, n)}, (${value})(0.0f)};
 % else:
-    const ${acc} a = ${cast(read("p"), in_dtype, acc_dtype, n)};
+    const ${acc} a = ${convert.cast(read("p"), in_dtype, acc_dtype, n)};
 % endif
     return a;
 }
@@ -94,9 +93,9 @@ static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, c
     ${write("p + plane", "a.error", n)}
 % elif compensation:  # an infinite sum has no error term
     const ${value} exact = isfinite(a.sum) ? a.sum + a.error : a.sum;
-    ${write("p", cast("exact", acc_dtype, out_dtype, n), n)}
+    ${write("p", convert.cast("exact", acc_dtype, out_dtype, n), n)}
 % else:
-    ${write("p", cast("a", acc_dtype, out_dtype, n), n)}
+    ${write("p", convert.cast("a", acc_dtype, out_dtype, n), n)}
 % endif
 }
 </%def>
@@ -111,7 +110,7 @@ static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, c
             *(__global ${name}_w${n} *)(${p}) = value;
         else {
         % for i in range(n):
-            (${p})[${i} * step] = value.s${"0123456789abcdef"[i]};
+            (${p})[${i} * step] = value.s${lane(out_dtype, i)};
         % endfor
         }
     }

@@ -1,31 +1,35 @@
 ## Load and store `lanes` elements that lie `stride` apart, of which those up to `last` exist.
 <%page args="dtype, lanes"/>\
 <%!
-from pytensor_cl.dtypes import ctype, vector_type
+from pytensor_cl.dtypes import access_name, ctype, is_complex, part, repeated, vector_type
 %>\
 <%
-T, V, top = ctype(dtype), vector_type(dtype, lanes), lanes - 1
-reverse = ".s" + "".join(f"{k:x}" for k in reversed(range(lanes)))
+T, V, A, top = ctype(dtype), vector_type(dtype, lanes), access_name(dtype, lanes), lanes - 1
+number, count = ctype(part(dtype)), lanes * (2 if is_complex(dtype) else 1)
 %>\
-static inline ${V} load_${V}(__global const ${T} *p, const long stride, const int last)
+#define unit_${A}(p) vload${count}(0, (__global const ${number} *)(p))
+#define put_${A}(value, p) vstore${count}(value, 0, (__global ${number} *)(p))
+static inline ${V} load_${A}(__global const ${T} *p, const long stride, const int last)
 {
     if (last == ${top}) {
-        if (stride == 1) return vload${lanes}(0, p);
-        if (stride == 0) return (${V})(*p);
-        if (stride == -1) return vload${lanes}(0, p - ${top})${reverse};
+        if (stride == 1) return unit_${A}(p);
+        if (stride == 0) return ${repeated(dtype, lanes, "*p")};
+% if not is_complex(dtype):
+        if (stride == -1) return unit_${A}(p - ${top}).s${"".join(f"{k:x}" for k in reversed(range(lanes)))};
+% endif
         return (${V})(${", ".join(f"p[{k} * stride]" for k in range(lanes))});
     }
     /* Lanes past the last repeat it: no address outside the array is read, and no rare value computed. */
     return (${V})(${", ".join(f"p[min({k}, last) * stride]" for k in range(lanes))});
 }
 
-static inline void store_${V}(${V} value, __global ${T} *p, const long stride, const int last)
+static inline void store_${A}(${V} value, __global ${T} *p, const long stride, const int last)
 {
     if (stride == 1 && last == ${top}) {
-        vstore${lanes}(value, 0, p);
+        put_${A}(value, p);
         return;
     }
     ${T} lane[${lanes}];
-    vstore${lanes}(value, 0, lane);
+    vstore${count}(value, 0, (${number} *)lane);
     for (int k = 0; k <= last; ++k) p[k * stride] = lane[k];
 }

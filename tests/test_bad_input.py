@@ -149,7 +149,7 @@ def test_wrong_arguments(context):
     assert_close(f(ones(3, 4)), np.exp(ones(3, 4)))
 
 
-def test_dtypes_that_no_device_holds_stay_on_the_host(context):
+def test_complex_numbers_and_halves_among_others(context):
     z, h = pt.zmatrix("z"), pt.matrix("h", dtype="float16")
     f = opencl([z, h, x], [abs(z * 2), h + 1, pt.exp(x)])
     value = ones(2, 3, dtype="complex128") * (3 + 4j)

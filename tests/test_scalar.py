@@ -17,7 +17,7 @@ from pytensor_cl.scalar import BUILTINS, RULES, Unsupported, element_function, s
 from pytensor_cl.special import SPECIAL
 
 SIZE = 1000
-FLOATS = ("float32", "float64")
+FLOATS = ("float16", "float32", "float64")
 DTYPES = ("bool", "int8", "int32", "int64", "uint8", *FLOATS)
 MIXED = (
     ("int64", "uint64"),
@@ -25,6 +25,8 @@ MIXED = (
     ("bool", "int8"),
     ("bool", "float32"),
     ("int32", "float32"),
+    ("int8", "float16"),
+    ("float16", "float32"),
 )
 TERNARY = (("float32", "float32", "float32"), ("bool", "float32", "float64"), ("int32", "int8", "int8"))
 TUPLES = (*((d,) for d in DTYPES), *((d, d) for d in DTYPES), *MIXED, *TERNARY)
@@ -32,7 +34,7 @@ TUPLES = (*((d,) for d in DTYPES), *((d, d) for d in DTYPES), *MIXED, *TERNARY)
 # For integers these show that the input is cast; the functions themselves are tested with floats.
 FUNCTIONS = {*BUILTINS, ps.Cos, ps.Sin, ps.Tan, psm.Psi, psm.TriGamma, psm.Log1mexp}
 FUNCTIONS_OF_INTEGERS = {ps.Exp, ps.Sqrt, ps.Floor, psm.Erf, psm.Psi}
-RELATIVE = {"float32": 2e-6, "float64": 2e-13}
+RELATIVE = {"float16": 1e-3, "float32": 2e-6, "float64": 2e-13}
 # SciPy's own error; the drivers are right to 2 ulp (compared with 120 digits).
 SCIPY_ERROR = {psm.Erfc: 1e-12, psm.GammaLn: 1e-8, psm.Psi: 1e-7}
 # Near a zero of the function only the absolute error is small, SciPy's too.
@@ -98,7 +100,8 @@ def specials(dtype):
         return np.array([False, True])
     if dtype.kind == "f":
         common = [0.0, -0.0, np.nan, np.inf, -np.inf, 1, -1, 0.5, -0.5, 2, 1e10, -1e10, 300, -300, 2.5, 1e-30, 1e30]
-        return np.array(common, dtype)
+        with np.errstate(over="ignore"):
+            return np.array(common, dtype)
     limits = np.iinfo(dtype)
     return np.array([0, 1, 2, limits.max, limits.min, limits.max - 1], dtype)
 
@@ -108,8 +111,9 @@ def values(rng, dtype):
     dtype = np.dtype(dtype)
     some = specials(dtype)
     if dtype.kind == "f":
-        spread = np.exp(rng.normal(0, 15, SIZE)) * rng.choice([-1, 1], SIZE)
-        ordinary = np.where(rng.random(SIZE) < 0.5, rng.normal(0, 4, SIZE), spread).astype(dtype)
+        spread = np.exp(rng.normal(0, 6 if dtype == "float16" else 15, SIZE)) * rng.choice([-1, 1], SIZE)
+        with np.errstate(over="ignore"):
+            ordinary = np.where(rng.random(SIZE) < 0.5, rng.normal(0, 4, SIZE), spread).astype(dtype)
     elif dtype.kind == "b":
         return rng.choice(some, SIZE)
     else:
@@ -162,9 +166,10 @@ def test_every_op_is_tested():
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("source", ["bool", "int8", "int64", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("source", ["bool", "int8", "int64", "uint64", "float16", "float32", "float64"])
 def test_cast(context, schedule, source, rng):
-    targets = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+    integers = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    targets = ("bool", *integers, *FLOATS, "complex64", "complex128")
     x = values(rng, source)
     copies = {t: Copy(context, source, 1, t, schedule) for t in targets}
     context.build(s for c in copies.values() for s in c.sources())
@@ -214,6 +219,37 @@ def test_constant_power(context, schedule, rng):
     with np.errstate(all="ignore"):
         want = [base**n for n in exponents]
     np.testing.assert_allclose(run(context, schedule, [x], powers, base), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_half_powers_of_zero_and_infinity(context, schedule, dtype):
+    exponents = (-0.5, 1.5, -1.5, 2.5)
+    (x,) = scalar_inputs(dtype)
+    base = np.array([0.0, -0.0, np.inf, -np.inf, -4, 4], dtype)
+    powers = [ps.pow(x, ps.constant(n, dtype=dtype)) for n in exponents]
+    with np.errstate(all="ignore"):
+        want = [np.power(base, np.full_like(base, n)) for n in exponents]
+    np.testing.assert_array_equal(run(context, schedule, [x], powers, base), want)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_casts_to_halves_round_once_and_to_even(context, schedule):
+    ulps = np.array([-1, -0.5, -(2.0**-38), 0, 2.0**-38, 0.5, 1])  # of half-way cases, in double precision
+    places = [1, 2.0**-14, 2.0**-24, 2.0**-25, 65504, 65520, 1e-300, 1e300]
+    x = np.concatenate(
+        [p * (1 + (2.0**-11 + ulps * 2.0**-13)) for p in places] + [p * (1 + ulps / 1024) for p in places]
+    )
+    x = np.concatenate([x, -x, [np.nan, np.inf, -np.inf]])
+    with np.errstate(over="ignore"):
+        want = x.astype("float16")
+    (got,) = Copy(context, "float64", 1, "float16", schedule)(context.from_host(x))
+    np.testing.assert_array_equal(got.to_host(), want)
+    every = np.arange(2**16, dtype="uint16").view("float16")
+    (got,) = Copy(context, "float16", 1, "float32", schedule)(context.from_host(every))
+    np.testing.assert_array_equal(got.to_host(), every.astype("float32"))
+    (back,) = Copy(context, "float32", 1, "float16", schedule)(got)
+    np.testing.assert_array_equal(back.to_host(), every)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -274,12 +310,18 @@ def test_float32_graphs_do_not_mention_double(lanes):
     assert function.itemsize == 4
 
 
+class Unheard(ps.UnaryScalarOp):
+    """An Op of somebody else."""
+
+
 @pytest.mark.parametrize(
     ("op", "inputs", "outputs", "reason"),
     [
-        (ps.exp, ["float16"], ["float16"], "float16 is not supported"),
-        (ps.add, ["complex64", "float32"], ["complex64"], "complex64 is not supported"),
-        (psm.hyp2f1, ["float32"] * 4, ["float32"], "no OpenCL kernel for Hyp2F1 yet"),
+        (ps.exp, ["float16"], ["float16"], None),
+        (ps.add, ["complex64", "float32"], ["complex64"], None),
+        (ps.add, ["complex64", "float64"], ["complex128"], "float64, which the device does not have"),
+        (psm.erf, ["complex64"], ["complex64"], "no OpenCL kernel for Erf of complex numbers yet"),
+        (Unheard(ps.same_out), ["float32"], ["float32"], "no OpenCL kernel for Unheard yet"),
         (ps.exp, ["float64"], ["float64"], "float64, which the device does not have"),
         (ps.lt, ["int32", "float32"], ["bool"], "float64, which the device does not have"),
         (ps.and_, ["int64", "uint64"], ["float64"], "no integer type holds both"),
@@ -296,5 +338,6 @@ def test_reason_inside_a_composite():
     op = ps.Composite([x], [ps.cast(ps.exp(ps.cast(x, "float64")), "float32")])
     assert "float64" in supported(op, ["float32"], ["float32"], has_fp64=False)
     assert supported(op, ["float32"], ["float32"], has_fp64=True) is None
-    with pytest.raises(Unsupported, match="float16"):
-        element_function(ps.Composite([x], [ps.cast(x, "float16")]), ["float32"], ["float16"])
+    inner = ps.Composite([x], [ps.real(psm.erf(ps.complex(x, x)))])
+    with pytest.raises(Unsupported, match="Erf of complex"):
+        element_function(inner, ["float32"], ["float32"])

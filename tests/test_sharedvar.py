@@ -23,6 +23,7 @@ from tests.helpers import (
     assert_close,
     assert_on_device,
     counted_traffic,
+    host_sort,
     opencl,
     run_script,
 )
@@ -379,7 +380,7 @@ def test_shared_of_a_device_array(context):
 def test_host_updates_of_a_device_shared_variable(context):
     w = pytensor_cl.shared(np.ones(3, "float32"))
     x = pt.vector(dtype="float32")
-    f = opencl([x], None, updates={w: pytensor_cl.gpu_from_host(pt.sort(x))})
+    f = opencl([x], None, updates={w: pytensor_cl.gpu_from_host(host_sort(x))})
     f(np.array([3, 1, 2], "float32"))
     assert_close(w.get_value(), np.array([1, 2, 3], "float32"))
     plain = pytensor.function([], w.sum(), mode="FAST_COMPILE")
@@ -389,8 +390,8 @@ def test_host_updates_of_a_device_shared_variable(context):
 def test_device_shared_variables_refuse(context):
     with pytest.raises(ContextNotDefined, match="nowhere"):
         pytensor_cl.shared([1.0], target="nowhere")
-    with pytest.raises(UnsupportedDtype, match="cannot hold complex128"):
-        pytensor_cl.shared([1j])
+    with pytest.raises(UnsupportedDtype, match="cannot hold float128"):
+        pytensor_cl.shared([np.longdouble(1)])
     w = pytensor_cl.shared(np.ones(3, "float32"))
     with pytest.raises(TypeError):
         w.set_value(np.ones((3, 3), "float32"))
@@ -466,7 +467,7 @@ def test_function_in_a_spawned_process(context, tmp_path):
 
 
 def test_host_ops_read_without_driving_the_value_off_the_device(context, weights):
-    f = opencl([], [pt.exp(weights), pt.sort(weights.ravel())], updates={weights: weights * 2})
+    f = opencl([], [pt.exp(weights), host_sort(weights.ravel())], updates={weights: weights * 2})
     assert_on_device(f, GpuElemwise)
     for _ in range(3):
         value = weights.get_value()

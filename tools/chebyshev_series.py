@@ -18,6 +18,9 @@ def between(low: float, high: float, function: Callable) -> Callable:
     return lambda t: function((high + low + t * (high - low)) / mpf(2))
 
 
+DIGAMMA_ZERO = mp.findroot(mp.digamma, 1.46)
+
+
 def erfcx_shape(t: mpf) -> mpf:
     x = mpf(15) / 4 * (1 + t) / (1 - t)
     scaled = exp(x * x) * erfc(x) if x < 1e6 else 1 / (x * sqrt(pi)) * (1 - 1 / (2 * x * x))
@@ -88,6 +91,7 @@ SERIES = {
     "p1": between(0, 1, amplitude(1, 0)),
     "q1": between(0, 1, amplitude(1, 1)),
     "lgamma1p": between(-0.5, 1, lambda a: loggamma(1 + a) / a),
+    "digamma": between(1.2, 1.7, lambda x: mp.digamma(x) / (x - DIGAMMA_ZERO)),
     "temme_1": between(0, 0.25, temme_gamma(1)),
     "temme_2": between(0, 0.25, temme_gamma(0)),
 }

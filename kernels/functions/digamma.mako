@@ -3,6 +3,7 @@
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
+from pytensor_cl.routines.series import DIGAMMA_ZERO, chebyshev_series
 ## Bernoulli numbers B2, B4, ... B14
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 PI = 3.141592653589793
@@ -35,6 +36,9 @@ static inline ${V} digamma_${V}(const ${V} x)
     const ${V} left = right - ${number(PI)} / tan(${number(PI)} * turn);
     const ${mask} pole = negative & (${mask})(turn == (${V})(0));
     ${V} result = select(select(right, left, negative), (${V})(NAN), pole);
+    /* The distance from the zero in two parts, so that it is exact. */
+    const ${V} t = x * 4 - ${number(5.8)}, about_zero = ((x - ${number(DIGAMMA_ZERO[dtype][0])}) - ${number(DIGAMMA_ZERO[dtype][1])}) * ${chebyshev_series("digamma", "t", dtype, V)};
+    result = select(result, about_zero, (${mask})(x > (${V})(${number(1.2)}) && x < (${V})(${number(1.7)})));
     result = select(result, copysign((${V})(INFINITY), -x), (${mask})(x == (${V})(0)));
     return select(result, (${V})(NAN), (${mask})(x == (${V})(-INFINITY)));
 }

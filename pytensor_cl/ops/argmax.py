@@ -2,8 +2,11 @@
 
 from pytensor.graph.basic import Apply
 
+from pytensor_cl.dtypes import computed
 from pytensor_cl.ops.base import GpuOp, Routine
 from pytensor_cl.routines.argmax import Argmax
+from pytensor_cl.routines.computed import Computed
+from pytensor_cl.routines.elemwise import Copy
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuArgmax"]
@@ -17,4 +20,6 @@ class GpuArgmax(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of the search over the axes."""
         source = node.inputs[0].type
-        return Argmax(context, source.dtype, source.ndim, self.host.axis)
+        wide = computed(source.dtype)
+        routine = Argmax(context, wide, source.ndim, self.host.axis)
+        return routine if wide == source.dtype else Computed(routine, Copy(context, source.dtype, source.ndim, wide))

@@ -2,8 +2,11 @@
 
 from pytensor.graph.basic import Apply
 
+from pytensor_cl.dtypes import computed
 from pytensor_cl.ops.base import GpuOp, Routine
+from pytensor_cl.routines.computed import Computed
 from pytensor_cl.routines.cumop import CumOp
+from pytensor_cl.routines.elemwise import Copy
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuCumOp"]
@@ -17,4 +20,9 @@ class GpuCumOp(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel along the axis."""
         source = node.inputs[0].type
-        return CumOp(context, self.host.mode, source.dtype, source.ndim, self.host.axis)
+        wide = computed(source.dtype)
+        routine = CumOp(context, self.host.mode, wide, source.ndim, self.host.axis)
+        if wide == source.dtype:
+            return routine
+        back = Copy(context, wide, source.ndim, source.dtype)
+        return Computed(routine, Copy(context, source.dtype, source.ndim, wide), back)

@@ -3,20 +3,27 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pytensor.graph.basic import Apply
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply, Variable
 
+from pytensor_cl.dtypes import computed, is_complex
 from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
-from pytensor_cl.routines.elemwise import Cast, Elemwise
+from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.routines.elemwise import Copy, Elemwise
 from pytensor_cl.routines.gemm import BatchedGemm, Gemm
+from pytensor_cl.routines.gemm_complex import ComplexGemm
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.scalar import element_function
 from pytensor_cl.template import KernelSource
 
 __all__ = ["CheckedAddend", "GpuBatchedDot", "GpuDot", "GpuDot22", "GpuDot22Scalar", "GpuGemm", "GpuMatmul"]
 
 
 class Promoted:
-    """A product of operands that are cast to the result's dtype first.
+    """A product of operands that are cast to one dtype first, and whose result may be cast after it.
 
     Parameters
     ----------
@@ -24,32 +31,105 @@ class Promoted:
         The routine of the product.
     casts
         Per input the routine that casts it, or None.
+    number
+        What casts a number of the host; None leaves it as it is.
+    result
+        The routine that casts the result, or None.
     """
 
-    def __init__(self, product: Any, casts: Sequence[Elemwise | None]) -> None:
+    def __init__(
+        self, product: Any, casts: Sequence[Elemwise | None], number: Any = None, result: Copy | None = None
+    ) -> None:
         self._product = product
         self._casts = tuple(casts)
+        self._number = number
+        self._result = result
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Kernels of the product and of the casts."""
-        routines = (self._product, *filter(None, self._casts))
+        routines = (self._product, *filter(None, (*self._casts, self._result)))
         return tuple(source for routine in routines for source in routine.sources())
 
+    def _cast(self, cast: Elemwise | None, value: Any) -> Any:
+        if self._number is not None and not isinstance(value, GpuArray):
+            return self._number(value)
+        return value if cast is None else cast(value)[0]
+
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        return self._product(*(x if c is None else c(x)[0] for c, x in zip(self._casts, inputs, strict=True)))
+        (product,) = self._product(*(self._cast(c, x) for c, x in zip(self._casts, inputs, strict=True)))
+        return (product,) if self._result is None else self._result(product)
 
 
-def promoted(product: Any, node: Apply, context: Context) -> Routine:
-    """Return `product`, with casts of those inputs of `node` that need them."""
+def promoted(product: Any, inputs: Sequence[Variable], target: Any, context: Context) -> Routine:
+    """Return `product`, with casts of those inputs that need them for a result of Type `target`, and of float16."""
+    dtype = computed(target.dtype)
+
+    def cast(source: str, ndim: int, target: str) -> Copy | None:
+        return None if source == target else Copy(context, source, ndim, target)
+
+    casts = [cast(v.type.dtype, v.type.ndim, dtype) for v in inputs]
+    result = cast(dtype, target.ndim, target.dtype)
+    return Promoted(product, casts, np.dtype(dtype).type, result) if any((*casts, result)) else product
+
+
+def _product(kind: type[Gemm], node: Apply, context: Context) -> Routine:
+    """Return a product of the node's first two inputs; that of float16 is computed in float32."""
     dtype = node.outputs[0].type.dtype
+    whole = ComplexGemm(context, kind, dtype) if is_complex(dtype) else kind(context, computed(dtype))
+    return promoted(whole, node.inputs, node.outputs[0].type, context)
 
-    def cast(source: Any) -> Elemwise | None:
-        if source.dtype == dtype:
-            return None
-        return Elemwise(context, Cast(source.dtype, dtype), (source.broadcastable,), source.ndim, (False,))
 
-    casts = [cast(v.type) for v in node.inputs]
-    return Promoted(product, casts) if any(casts) else product
+class ScaledComplex:
+    """``alpha * A @ B + beta * C`` of complex numbers: the product, then a function of each element.
+
+    Called with ``(C, alpha, A, B, beta)``, or with ``(alpha, A, B)``. Where ``beta`` is zero, C does not count.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of every operand.
+    has_c
+        Whether there is an addend.
+    by_value
+        Whether alpha, and beta, are numbers of the host.
+    """
+
+    def __init__(self, context: Context, dtype: str, has_c: bool, by_value: Sequence[bool]) -> None:
+        self._product = ComplexGemm(context, Gemm, dtype)
+        product, alpha, c, beta = (ps.get_scalar_type(dtype)() for _ in range(4))
+        inputs, result = [product, alpha], ps.mul(alpha, product)
+        if has_c:
+            inputs = [product, alpha, c, beta]
+            result = ps.switch(ps.eq(beta, ps.constant(0, dtype=dtype)), result, ps.add(result, ps.mul(beta, c)))
+        function = element_function(ps.Composite(inputs, [result]), [dtype] * len(inputs), [dtype])
+        values = [False, by_value[0], False, by_value[-1]][: len(inputs)]
+        self._finish = Elemwise(context, function, [(True, True)] * len(inputs), 2, values)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the product and of the sum."""
+        return (*self._product.sources(), *self._finish.sources())
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        c, alpha, a, b, beta = inputs if len(inputs) == 5 else (None, *inputs, None)
+        (product,) = self._product(a, b)
+        scalars = [_as_matrix(x) if isinstance(x, GpuArray) else x for x in (alpha, beta)]
+        addend = () if c is None else (c, scalars[1])
+        return self._finish(product, scalars[0], *addend)
+
+
+def _as_matrix(scalar: GpuArray) -> GpuArray:
+    return scalar.view(Layout((1, 1), (0, 0), scalar.layout.offset))
+
+
+def scaled(inputs: Sequence[Variable], target: Any, context: Context) -> Routine:
+    """Return the routine of ``(C, alpha, A, B, beta)``, or of ``(alpha, A, B)``, for a result of Type `target`."""
+    dtype, has_c = target.dtype, len(inputs) == 5
+    if is_complex(dtype):
+        numbers = [v for v in inputs if v.type.ndim == 0]
+        return ScaledComplex(context, dtype, has_c, [is_by_value(v) for v in numbers])
+    return promoted(Gemm(context, computed(dtype), has_c=has_c, has_alpha=True), inputs, target, context)
 
 
 class GpuDot(GpuOp):
@@ -57,7 +137,7 @@ class GpuDot(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMM."""
-        return promoted(Gemm(context, node.outputs[0].type.dtype), node, context)
+        return _product(Gemm, node, context)
 
 
 class GpuDot22(GpuDot):
@@ -71,8 +151,8 @@ class GpuDot22Scalar(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMM."""
-        gemm = Gemm(context, node.outputs[0].type.dtype, has_alpha=True)
-        return _Reordered(gemm, (2, 0, 1))
+        a, b, alpha = node.inputs
+        return _Reordered(scaled([alpha, a, b], node.outputs[0].type, context), (2, 0, 1))
 
 
 class _Reordered:
@@ -94,7 +174,7 @@ class GpuGemm(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMM."""
-        return CheckedAddend(Gemm(context, node.outputs[0].type.dtype, has_c=True), node)
+        return CheckedAddend(scaled(node.inputs, node.outputs[0].type, context), node)
 
 
 class CheckedAddend:
@@ -153,7 +233,7 @@ class _CheckedBatch:
 
 
 def _checked(node: Apply, context: Context) -> Routine:
-    product = promoted(BatchedGemm(context, node.outputs[0].type.dtype), node, context)
+    product = _product(BatchedGemm, node, context)
     a, b = (v.type.broadcastable[-3::-1] for v in node.inputs)
     return _CheckedBatch(product, (a, b))
 

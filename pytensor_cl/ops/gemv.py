@@ -1,13 +1,30 @@
 """Products of a matrix and a vector."""
 
+from typing import Any
+
 from pytensor.graph.basic import Apply
 
+from pytensor_cl.dtypes import computed, is_complex
 from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
-from pytensor_cl.ops.gemm import CheckedAddend
+from pytensor_cl.ops.gemm import CheckedAddend, promoted, scaled
 from pytensor_cl.routines.gemv import Gemv
+from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuGemv"]
+
+
+class _ComplexGemv:
+    """A product of a matrix and a vector of complex numbers, by way of one of two matrices."""
+
+    def __init__(self, product: Any) -> None:
+        self._product = product
+        self.sources = product.sources
+
+    def __call__(self, y: GpuArray, alpha: Any, a: GpuArray, x: GpuArray, beta: Any) -> tuple[GpuArray, ...]:
+        columns = (v.view(v.layout.dimshuffle((0, "x"))) for v in (y, x))
+        (result,) = self._product(next(columns), alpha, a, next(columns), beta)
+        return (result.view(result.layout.reshape(result.shape[:1])),)
 
 
 class GpuGemv(GpuOp):
@@ -17,4 +34,8 @@ class GpuGemv(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMV."""
-        return CheckedAddend(Gemv(context, node.outputs[0].type.dtype, has_y=True), node)
+        target = node.outputs[0].type
+        if is_complex(target.dtype):
+            return CheckedAddend(_ComplexGemv(scaled(node.inputs, target, context)), node)
+        product = Gemv(context, computed(target.dtype), has_y=True)
+        return CheckedAddend(promoted(product, node.inputs, target, context), node)

@@ -19,15 +19,15 @@ def uncastable(target: str, value: str) -> NoKernel | None:
     return NoKernel(f"NumPy does not add {value} to an array of {target} in place")
 
 
-@register_lift(AdvancedSubtensor)
+@register_lift(AdvancedSubtensor, every_dtype=True)
 def lift_advanced_subtensor(
     op: AdvancedSubtensor, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuAdvancedSubtensor:
-    """x[i, :, j] -> a gather on the device; bounds of slices and masks stay on the host."""
+    """x[i, :, j] -> a gather on the device; bounds of slices stay on the host."""
     return GpuAdvancedSubtensor(op, context_name, (DEVICE, *index_demands(op.idx_list, node.inputs[1:])))
 
 
-@register_lift(AdvancedIncSubtensor)
+@register_lift(AdvancedIncSubtensor, every_dtype=True)
 def lift_advanced_inc_subtensor(
     op: AdvancedIncSubtensor, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuAdvancedIncSubtensor | NoKernel:

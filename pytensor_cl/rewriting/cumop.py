@@ -10,7 +10,7 @@ from pytensor_cl.runtime.device import DeviceInfo
 __all__: list[str] = []
 
 
-@register_lift(CumOp)
+@register_lift(CumOp, every_dtype=True)
 def lift_cumop(op: CumOp, node: Apply, context_name: str, info: DeviceInfo) -> GpuCumOp:
     """cumsum(x) -> GpuCumOp(x), cumprod(x) likewise."""
     return GpuCumOp(op, context_name)

@@ -19,7 +19,7 @@ _OPS: dict[type[Op], type[GpuOp]] = {
 }
 
 
-@register_lift(*_OPS)
+@register_lift(*_OPS, every_dtype=True)
 def lift_diagonal(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp:
     """ExtractDiag(x) -> GpuExtractDiag(x), and so on."""
     return _OPS[type(op)](op, context_name)

@@ -18,7 +18,7 @@ def unsupported_scalar(node: Apply, info: DeviceInfo) -> str | None:
     return supported(node.op.scalar_op, inputs, outputs, info.has_fp64)
 
 
-@register_lift(Elemwise)
+@register_lift(Elemwise, every_dtype=True)
 def lift_elemwise(op: Elemwise, node: Apply, context_name: str, info: DeviceInfo) -> GpuElemwise | NoKernel:
     """Elemwise(x, ...) -> GpuElemwise(x, ...)."""
     reason = unsupported_scalar(node, info)

@@ -10,7 +10,7 @@ from pytensor_cl.runtime.device import DeviceInfo
 __all__: list[str] = []
 
 
-@register_lift(Gemv)
+@register_lift(Gemv, every_dtype=True)
 def lift_gemv(op: Gemv, node: Apply, context_name: str, info: DeviceInfo) -> GpuGemv:
     """Gemv(y, alpha, A, x, beta) -> GpuGemv(y, alpha, A, x, beta)."""
     return GpuGemv(op, context_name)

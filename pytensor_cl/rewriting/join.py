@@ -14,7 +14,7 @@ __all__: list[str] = []
 _OPS: dict[type[Op], type[GpuOp]] = {Join: GpuJoin, Split: GpuSplit, MakeVector: GpuMakeVector}
 
 
-@register_lift(*_OPS)
+@register_lift(*_OPS, every_dtype=True)
 def lift_join(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp:
     """Join(x, y) -> GpuJoin(x, y), and so on."""
     return _OPS[type(op)](op, context_name)

@@ -15,7 +15,7 @@ from pytensor_cl import dtypes
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["NoKernel", "device_op", "register_lift"]
+__all__ = ["NoKernel", "batched_lift", "device_op", "register_batched_lift", "register_lift"]
 
 Lift = Callable[[Op, Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
@@ -36,16 +36,49 @@ class NoKernel(NamedTuple):
 
 
 _lifts: dict[type[Op], Lift] = {}
+_of_every_dtype: set[type[Op]] = set()
 
 
-def register_lift(*op_types: type[Op]) -> Callable[[Lift], Lift]:
-    """Register a function ``(op, node, context_name, info)`` that returns a node's device Op, or why there is none."""
+def register_lift(*op_types: type[Op], every_dtype: bool = False) -> Callable[[Lift], Lift]:
+    """Register a function ``(op, node, context_name, info)`` that returns a node's device Op, or why there is none.
+
+    Parameters
+    ----------
+    op_types
+        Classes of host Ops.
+    every_dtype
+        Whether the function takes nodes of float16 and of complex numbers too.
+    """
 
     def register(lift: Lift) -> Lift:
         _lifts.update(dict.fromkeys(op_types, lift))
+        if every_dtype:
+            _of_every_dtype.update(op_types)
         return lift
 
     return register
+
+
+_batched_lifts: dict[type[Op], Lift] = {}
+_batched_of_every_dtype: set[type[Op]] = set()
+
+
+def register_batched_lift(*core_types: type[Op], every_dtype: bool = False) -> Callable[[Lift], Lift]:
+    """Register a function, as `register_lift` does, for Blockwise nodes whose core Op is of these classes."""
+
+    def register(lift: Lift) -> Lift:
+        _batched_lifts.update(dict.fromkeys(core_types, lift))
+        if every_dtype:
+            _batched_of_every_dtype.update(core_types)
+        return lift
+
+    return register
+
+
+def batched_lift(core_op: Op, node: Apply) -> Lift | None:
+    """Return what lifts a Blockwise node of a core Op, if anything does."""
+    is_refused = type(core_op) not in _batched_of_every_dtype and _special_dtype(node) is not None
+    return None if is_refused else _batched_lifts.get(type(core_op))
 
 
 _COPIES = (DeepCopyOp, ViewOp)
@@ -65,13 +98,24 @@ def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
     return None
 
 
+def _special_dtype(node: Apply) -> str | None:
+    """Return the first dtype of a node for which a kernel must be written specially; None if there is none."""
+    kinds = (v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType))
+    return next((kind.dtype for kind in kinds if dtypes.is_special(kind.dtype)), None)
+
+
 def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
     """Return the device Op that computes `node`, or why there is none."""
     if isinstance(node.op, _COPIES):
         return NoKernel("a copy, so that the function's result does not share memory with something else")
-    lift = next((_lifts[c] for c in type(node.op).__mro__ if c in _lifts), None)
-    if lift is None:
+    kind = next((c for c in type(node.op).__mro__ if c in _lifts), None)
+    if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")
     variables: list[Variable] = [*node.inputs, *node.outputs]
     unfit = next(filter(None, (_unfit(v.type, info) for v in variables)), None)
-    return unfit or lift(node.op, node, context_name, info)
+    if unfit is not None:
+        return unfit
+    special = None if kind in _of_every_dtype else _special_dtype(node)
+    if special is not None:
+        return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} of {special} yet")
+    return _lifts[kind](node.op, node, context_name, info)

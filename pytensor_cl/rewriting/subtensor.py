@@ -11,13 +11,13 @@ from pytensor_cl.runtime.device import DeviceInfo
 __all__: list[str] = []
 
 
-@register_lift(Subtensor)
+@register_lift(Subtensor, every_dtype=True)
 def lift_subtensor(op: Subtensor, node: Apply, context_name: str, info: DeviceInfo) -> GpuSubtensor:
     """x[i, a:b:c] -> a view on the device; the indices stay on the host."""
     return GpuSubtensor(op, context_name)
 
 
-@register_lift(IncSubtensor)
+@register_lift(IncSubtensor, every_dtype=True)
 def lift_inc_subtensor(
     op: IncSubtensor, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuIncSubtensor | NoKernel:

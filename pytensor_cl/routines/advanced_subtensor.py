@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import ctype
+from pytensor_cl.dtypes import carrier, ctype
 from pytensor_cl.routines.advanced_subtensor_base import (
     NOTHING,
     Indexing,
@@ -23,7 +23,7 @@ from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.elemwise import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
-from pytensor_cl.template import KernelSource, kernel_source
+from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["Gather", "Scatter"]
 
@@ -52,7 +52,7 @@ class Gather(Indexing):
         super().__init__(*arguments, **options)
         self._plans: Plans[_GatherPlan] = Plans()
         self._layouts: Plans[tuple[Layout, ...]] = Plans()
-        self._ctype = ctype(f"uint{8 * np.dtype(self.output_dtypes[0]).itemsize}")
+        self._ctype = carrier(self.output_dtypes[0])
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with 32-bit indices."""
@@ -106,7 +106,7 @@ def _dtype_of(index: str) -> str:
     return "int32" if index == "int" else "int64"
 
 
-_COMBINE = {"f": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
+_COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
 
 
 class _ScatterPlan(NamedTuple):
@@ -136,9 +136,11 @@ class Scatter(Indexing):
         super().__init__(*arguments, **options)
         dtype = np.dtype(self.output_dtypes[0])
         self.accumulate = accumulate
-        unsigned = ctype(f"uint{8 * dtype.itemsize}")
-        self._ctype = ctype(dtype) if accumulate and dtype.kind == "f" else unsigned
+        self._is_half = accumulate and dtype == "float16"
+        self._ctype = ctype(dtype) if accumulate and dtype.kind in "fc" else carrier(dtype)
         self._combine = _COMBINE[dtype.kind] if accumulate else "{b}"
+        if self._is_half:
+            self._combine = "narrow_half1(widen_half1({a}) + widen_half1({b}))"
         self._copy = Copy(self.context, str(dtype), self.ndim, schedule=self.schedule)
         self._cast = None
         if value_dtype != dtype:
@@ -160,9 +162,10 @@ class Scatter(Indexing):
             "ndim": max(1, self.kept_ndim),
             "index": index,
         }
+        arguments["preambles"] = (render("half"),) if self._is_half else ()
         if self.schedule == "simt":
             return kernel_source("advanced_subtensor_scatter_simt", group=self._group, **arguments)
-        lanes = 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
+        lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
         return kernel_source("advanced_subtensor_scatter", lanes=lanes, **arguments)
 
     @property

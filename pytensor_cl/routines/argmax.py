@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pytensor_cl.dtypes import is_special
+from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import reduction_plan as planning
 from pytensor_cl.routines.base import Plans, Routine
 from pytensor_cl.routines.reduction_plan import Problem, Split
@@ -93,6 +95,8 @@ class Argmax(Routine):
         group: int | None = None,
     ) -> None:
         super().__init__(context, schedule)
+        if is_special(dtype):
+            raise UnsupportedDtype(f"there is no argmax kernel of {dtype}; that of float16 is computed in float32")
         self.ndim = ndim
         self.axes = tuple(sorted(range(ndim) if axes is None else normalize_axis_tuple(axes, ndim, "axis")))
         self.output_dtypes = (str(RESULT),)

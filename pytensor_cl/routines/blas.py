@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.dtypes import ctype
+from pytensor_cl.dtypes import ctype, is_special
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base import Routine
 from pytensor_cl.runtime.array import GpuArray
@@ -62,8 +62,8 @@ class BlasRoutine(Routine):
     ) -> None:
         super().__init__(context, schedule)
         self.dtype = context.check_dtype(dtype)
-        if self.dtype.kind == "b":
-            raise UnsupportedDtype("matrix products of bool are not supported")
+        if self.dtype.kind == "b" or is_special(self.dtype):
+            raise UnsupportedDtype(f"matrix products of {self.dtype} have no kernels of their own")
         self.output_dtypes = (self.dtype.name,)
         self.has_c, self.has_alpha = has_c, has_alpha or has_c
         # The struct <name>_call of the kernels: four offsets and those of alpha and beta, then their values.

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import literal
+from pytensor_cl.dtypes import ctype, is_complex, literal
+from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import reduction_plan as planning
 from pytensor_cl.routines.base import Plans, Routine
 from pytensor_cl.routines.reduction import Reduction
@@ -26,11 +27,12 @@ LONG_ROW = 128  # shorter rows are not worth a work-group of their own
 SMALL = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first
 CHUNK = 1 << 14  # elements that a chunk has at least
 
-# Name -> combination of floats, of integers and of bools, and the value that changes nothing.
+# Name -> combination of floats, of integers, of bools and of pairs of type {T}, and the value that changes nothing.
 # Integers are handled as unsigned ones, which wrap; 1u keeps narrow ones from becoming int.
+_PRODUCT = "({T})(a.even * b.even - a.odd * b.odd, a.even * b.odd + a.odd * b.even)"
 OPERATIONS: dict[str, tuple[dict[str, str], int]] = {
-    "add": ({"f": "a + b", "u": "a + b", "b": "a | b"}, 0),
-    "mul": ({"f": "a * b", "u": "a * b", "b": "a & b"}, 1),
+    "add": ({"f": "a + b", "u": "a + b", "b": "a | b", "c": "a + b"}, 0),
+    "mul": ({"f": "a * b", "u": "a * b", "b": "a & b", "c": _PRODUCT}, 1),
 }
 _NARROW = {"mul": "1u * a * b"}
 
@@ -140,25 +142,28 @@ class CumOp(Routine):
     axis
         Along which; not negative.
     schedule
-        See `Routine`.
+        See `Routine`. Complex numbers have kernels of schedule simt only, which run on CPUs too.
     """
 
     def __init__(
         self, context: Context, operation: str, dtype: str, ndim: int, axis: int, *, schedule: str | None = None
     ) -> None:
-        super().__init__(context, schedule)
+        super().__init__(context, "simt" if is_complex(dtype) else schedule)
+        if dtype == "float16":
+            raise UnsupportedDtype("cumulative operations on float16 are computed in float32: see Computed")
         self.ndim = ndim
         self.axis = axis
         self.output_dtypes = (dtype,)
         kind = np.dtype(dtype)
         self._stored = f"uint{8 * kind.itemsize}" if kind.kind in "iu" else dtype
         self._lanes = 8 if kind.itemsize == 8 else 16
-        self._group = planning.power_of_two(min(GROUP, context.info.max_work_group_size))
+        most = GROUP if kind.itemsize <= 8 else GROUP // 2  # local memory is short
+        self._group = planning.power_of_two(min(most, context.info.max_work_group_size))
         combine, identity = OPERATIONS[operation]
         is_narrow = self.schedule == "simt" and kind.kind in "iu"
         self._arguments: dict[str, Any] = {
             "dtype": self._stored,
-            "combine": _NARROW.get(operation, combine["u"]) if is_narrow else combine[np.dtype(self._stored).kind],
+            "combine": _NARROW.get(operation, combine["u"]) if is_narrow else self._combine(combine),
             "identity": literal(identity, self._stored),
             "kept_dims": max(MANY_DIMS, ndim - 1),
         }
@@ -167,6 +172,9 @@ class CumOp(Routine):
         )
         self._kernels: dict[tuple[str, str], Kernel] = {}
         self._plans: Plans[_Plan] = Plans()
+
+    def _combine(self, by_kind: dict[str, str]) -> str:
+        return by_kind[np.dtype(self._stored).kind].replace("{T}", ctype(self._stored))
 
     def _source(self, pattern: str, index: str) -> KernelSource:
         if self.schedule == "simt":

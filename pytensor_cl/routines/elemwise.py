@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pytensor_cl.routines.base import Plans, Routine
-from pytensor_cl.routines.lanes import Lanes, Value
+from pytensor_cl.routines.lanes import Lanes, Scalar
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -65,7 +65,11 @@ class Cast:
 
     source: str
     target: str
-    preambles: tuple[str, ...] = ()
+
+    @property
+    def preambles(self) -> tuple[str, ...]:
+        """What converts a float16."""
+        return tuple(self._write(1)[0].preambles)
 
     @property
     def input_dtypes(self) -> tuple[str, ...]:
@@ -84,8 +88,12 @@ class Cast:
 
     def statements(self, lanes: int) -> str:
         """Return the assignment of ``o0``."""
+        writer, value = self._write(lanes)
+        return writer.body((value,))
+
+    def _write(self, lanes: int) -> tuple[Lanes, Scalar]:
         writer = Lanes(lanes)
-        return writer.body((Value("i0", self.source, writer).cast(self.target),))
+        return writer, writer.cast(writer.input("i0", self.source), self.target)
 
 
 def lanes_of(function: ElementFunction) -> int:

@@ -1,19 +1,22 @@
 """Write OpenCL C expressions once, for scalars and for vectors of any number of lanes.
 
-A `Value` is an expression with a NumPy dtype, a `Mask` the outcome of a comparison. Their operators
-give new expressions that follow NumPy: integers wrap, comparisons do not promote. `Lanes` collects the
-statements that bind expressions to names; a repeated expression is bound once.
+A `Value` is an expression with a NumPy dtype, a `Complex` a pair of them, a `Mask` the outcome of a comparison.
+Their operators give new expressions that follow NumPy: integers wrap, comparisons do not promote. A value of float16
+is the bits that are stored: it can be moved and cast, all else needs `Value.widened`. `Lanes` collects the statements
+that bind expressions to names; a repeated expression is bound once.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Union
 
 import numpy as np
 
-from pytensor_cl.dtypes import ctype, literal, vector_type
+from pytensor_cl.dtypes import ctype, is_complex, literal, part, vector_type
 from pytensor_cl.template import render
 
-__all__ = ["Lanes", "Mask", "Value"]
+__all__ = ["Complex", "Lanes", "Mask", "Scalar", "Value"]
 
 Number = bool | int | float
 Operand = Union["Value", Number]
@@ -172,11 +175,41 @@ class Value:
         if self.constant is not None:
             with np.errstate(all="ignore"):
                 return self.lanes.literal(self.constant.astype(dtype), dtype)
+        if self.dtype == "float16":
+            return self.widened().cast(dtype)
+        if dtype == "float16":
+            return self._narrowed()
         if dtype == "bool":
             return self.is_true().as_bool()
         if np.dtype(self.dtype).kind == "f" and np.dtype(dtype).kind in "iu":
             return self._truncate(dtype)
         return self._convert(dtype)
+
+    def widened(self) -> "Value":
+        """Return float16 as float32, and anything else as it is."""
+        if self.dtype != "float16":
+            return self
+        if self.constant is not None:
+            return self.lanes.literal(self.constant, "float32")
+        return self.lanes.let(self._by_half("widen", "float32"))
+
+    def _narrowed(self) -> "Value":
+        x = self._rounded_to_odd() if self.dtype == "float64" else self.lanes.let(self.cast("float32"))
+        return x._by_half("narrow", "float16")
+
+    def _by_half(self, direction: str, dtype: str) -> "Value":
+        self.lanes.preambles[render("half")] = None
+        return Value(f"{direction}_half{self.lanes.count}({self.text})", dtype, self.lanes)
+
+    def _rounded_to_odd(self) -> "Value":
+        """Round float64 to float32, away from even, so that rounding once more is right (Boldo and Melquiond 2008)."""
+        lanes = self.lanes
+        x = lanes.let(self)
+        near = lanes.let(x._convert("float32"))
+        back = lanes.let(near._convert("float64"))
+        bits = lanes.let(near.bits("int32"))
+        inside = lanes.let(lanes.select(back.call("fabs") > x.call("fabs"), bits - 1, bits))
+        return lanes.let(lanes.select(back.differs(x), inside | 1, inside).bits("float32"))
 
     def _convert(self, dtype: str) -> "Value":
         target = self.lanes.type(dtype)
@@ -202,6 +235,57 @@ class Value:
         info = np.iinfo(dtype)
         inside = (x >= float(info.min)) & (x < -float(info.min))
         return self.lanes.select(inside, x._convert(dtype), self.lanes.literal(info.min, dtype))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Complex:
+    """A complex number in each lane: two values of one dtype, float32 or float64."""
+
+    real: Value
+    imag: Value
+
+    @property
+    def lanes(self) -> "Lanes":
+        """Where its parts are written."""
+        return self.real.lanes
+
+    @property
+    def dtype(self) -> str:
+        """The complex dtype."""
+        return str(np.result_type(self.real.dtype, "complex64"))
+
+    def __add__(self, other: "Complex") -> "Complex":
+        return Complex(self.real + other.real, self.imag + other.imag)
+
+    def __sub__(self, other: "Complex") -> "Complex":
+        return Complex(self.real - other.real, self.imag - other.imag)
+
+    def __mul__(self, other: "Complex") -> "Complex":
+        # A product that has a name is not contracted with a sum: z * conj(z) is real.
+        let, (a, b), (c, d) = self.lanes.let, (self.real, self.imag), (other.real, other.imag)
+        return Complex(let(a * c) - let(b * d), let(a * d) + let(b * c))
+
+    def __neg__(self) -> "Complex":
+        return Complex(-self.real, -self.imag)
+
+    def scaled(self, factor: Operand) -> "Complex":
+        """Multiply by a real number."""
+        return Complex(self.real * factor, self.imag * factor)
+
+    def equals(self, other: "Complex") -> Mask:
+        """Compare for equality."""
+        return self.real.equals(other.real) & self.imag.equals(other.imag)
+
+    def is_nan(self) -> Mask:
+        """Return where a part is not a number."""
+        return self.real.is_nan() | self.imag.is_nan()
+
+    def is_true(self) -> Mask:
+        """Return where the number is not zero."""
+        return self.real.is_true() | self.imag.is_true()
+
+
+Scalar = Value | Complex
 
 
 class Lanes:
@@ -238,6 +322,29 @@ class Lanes:
         constant = np.dtype(dtype).type(value)
         return Value(f"({self.type(dtype)})({literal(constant, dtype)})", dtype, self, constant)
 
+    def constant(self, value: object, dtype: str) -> Scalar:
+        """Return a constant, real or complex."""
+        number = np.dtype(dtype).type(value)
+        if not is_complex(dtype):
+            return self.literal(number, dtype)
+        return Complex(self.literal(number.real, part(dtype)), self.literal(number.imag, part(dtype)))
+
+    def input(self, name: str, dtype: str) -> Scalar:
+        """Return what a name stands for that is declared in the type that stores `dtype`."""
+        if not is_complex(dtype):
+            return Value(name, dtype, self)
+        return Complex(Value(f"{name}.even", part(dtype), self), Value(f"{name}.odd", part(dtype), self))
+
+    def cast(self, value: Scalar, dtype: str) -> Scalar:
+        """Convert as ``ndarray.astype`` does: real dtypes get the real part, bool whether either part is not zero."""
+        if is_complex(dtype):
+            zero = self.literal(0, part(dtype))
+            parts = (value.real, value.imag) if isinstance(value, Complex) else (value, zero)
+            return Complex(parts[0].cast(part(dtype)), parts[1].cast(part(dtype)))
+        if isinstance(value, Complex):
+            return value.is_true().as_bool() if dtype == "bool" else value.real.cast(dtype)
+        return value.cast(dtype)
+
     def arithmetic(self, operator: str, dtype: str) -> str:
         """Return a format string of two operands, e.g. ``({} + {})``.
 
@@ -258,8 +365,13 @@ class Lanes:
     def _new_name(self) -> str:
         return f"t{len(self.statements)}"
 
-    def let(self, value: Value) -> Value:
+    def let[T: (Value, Complex, Scalar)](self, value: T) -> T:
         """Bind an expression to a name (constants and names stay as they are)."""
+        if isinstance(value, Complex):
+            return Complex(self._let(value.real), self._let(value.imag))
+        return self._let(value)
+
+    def _let(self, value: Value) -> Value:
         self.dtypes.add(value.dtype)
         if value.constant is not None or value.text.isidentifier():
             return value
@@ -285,15 +397,35 @@ class Lanes:
         """Add a line of C, such as the head or the end of a loop."""
         self.statements.append(text)
 
-    def select(self, mask: Mask, if_true: Value, if_false: Value) -> Value:
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget at the end what was bound inside: between the braces of a loop."""
+        outside = dict(self._bound)
+        yield
+        self._bound = outside
+
+    def select[T: (Value, Complex, Scalar)](self, mask: Mask, if_true: T, if_false: T) -> T:
         """Choose between two values of one dtype in each lane."""
+        if isinstance(if_true, Complex) and isinstance(if_false, Complex):
+            real = self._select(mask, if_true.real, if_false.real)
+            return Complex(real, self._select(mask, if_true.imag, if_false.imag))
+        assert isinstance(if_true, Value) and isinstance(if_false, Value)
+        return self._select(mask, if_true, if_false)
+
+    def _select(self, mask: Mask, if_true: Value, if_false: Value) -> Value:
         dtype = if_true.dtype
         if self.count == 1:
             return Value(f"({mask.text} ? {if_true.text} : {if_false.text})", dtype, self)
         mask = mask.resize(np.dtype(dtype).itemsize)
         return Value(f"select({if_false.text}, {if_true.text}, {mask.text})", dtype, self)
 
-    def body(self, outputs: tuple[Value, ...]) -> str:
+    def body(self, outputs: Sequence[Scalar]) -> str:
         """Return all statements, then those that set ``o0``, ``o1``... to `outputs`."""
-        ends = (f"o{k} = {value.text};" for k, value in enumerate(outputs))
+        ends = (line for k, value in enumerate(outputs) for line in _assignments(f"o{k}", value))
         return "\n".join((*self.statements, *ends))
+
+
+def _assignments(name: str, value: Scalar) -> tuple[str, ...]:
+    if isinstance(value, Complex):
+        return f"{name}.even = {value.real.text};", f"{name}.odd = {value.imag.text};"
+    return (f"{name} = {value.text};",)

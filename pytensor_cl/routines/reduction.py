@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pytensor_cl.dtypes import literal, needs_fp64
+from pytensor_cl.dtypes import computed, is_complex, literal, needs_fp64, part
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import reduction_plan as planning
 from pytensor_cl.routines.base import Plans, Routine
@@ -17,11 +17,12 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source
+from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["OPERATIONS", "Operation", "Reduction"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
+_NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices without double precision
 MANY_DIMS = 4  # kept dimensions that every kernel takes, so that most programs share one for all shapes
 
 
@@ -37,6 +38,8 @@ class Operation:
         Value that changes nothing, for a dtype.
     real
         The expression for floating point; None where the operation is for integers only.
+    pairs
+        The expression for complex numbers, or the name of one of reduction_accumulator.mako; None where there is none.
     boolean
         The operation that does the same on truth values.
     compensation
@@ -51,6 +54,7 @@ class Operation:
     boolean: str
     compensation: str | None = None
     has_identity: bool = True
+    pairs: str | None = None
 
 
 def _lowest(dtype: np.dtype) -> object:
@@ -68,8 +72,8 @@ def _all_bits(dtype: np.dtype) -> object:
 _WITHOUT_ZEROS = "a == 0 ? b : (b == 0 ? a : a * b)"
 
 OPERATIONS: dict[str, Operation] = {
-    "add": Operation("a + b", lambda _: 0, "a + b", "or", "add"),
-    "mul": Operation("a * b", lambda _: 1, "a * b", "and", "mul"),
+    "add": Operation("a + b", lambda _: 0, "a + b", "or", "add", pairs="a + b"),
+    "mul": Operation("a * b", lambda _: 1, "a * b", "and", "mul", pairs="product"),
     # NaN wins, as in NumPy: it is taken from b, and in a it loses no comparison.
     "maximum": Operation("max(a, b)", _lowest, "(b > a) | (b != b) ? b : a", "or", has_identity=False),
     "minimum": Operation("min(a, b)", _highest, "(b < a) | (b != b) ? b : a", "and", has_identity=False),
@@ -77,7 +81,7 @@ OPERATIONS: dict[str, Operation] = {
     "or": Operation("a | b", lambda _: 0, None, "or"),
     "xor": Operation("a ^ b", lambda _: 0, None, "xor"),
     # The product of what is not zero; zero if nothing is.
-    "mul_without_zeros": Operation(_WITHOUT_ZEROS, lambda _: 0, _WITHOUT_ZEROS, "or"),
+    "mul_without_zeros": Operation(_WITHOUT_ZEROS, lambda _: 0, _WITHOUT_ZEROS, "or", pairs="product_without_zeros"),
 }
 
 
@@ -132,10 +136,12 @@ class Reduction(Routine):
         Where the arrays live and the kernels run.
     operation
         A key of `OPERATIONS`. ``maximum`` and ``minimum`` propagate NaN; ``and``, ``or`` and ``xor`` are for
-        bool and integers. On bool accumulators ``add`` is ``or`` and ``mul`` is ``and``, as in NumPy.
+        bool and integers; complex numbers have sums and products only. On bool accumulators ``add`` is ``or`` and
+        ``mul`` is ``and``, as in NumPy.
     in_dtype, acc_dtype, out_dtype
         What is read, what is computed with, and what is written. Where the device has no double precision,
-        accumulators of float64 become pairs of float32, a value and its rounding error (sums and products).
+        accumulators of float64 become pairs of float32, a value and its rounding error (sums and products), and so
+        do those of complex128 for sums. Accumulators of float16 are float32.
     ndim
         Number of dimensions of the input.
     axes
@@ -179,9 +185,11 @@ class Reduction(Routine):
         self._has_fp64 = context.info.has_fp64 if has_fp64 is None else has_fp64
         self._check_storage(in_dtype, out_dtype)
         is_narrowed = needs_fp64(acc_dtype) and not self._has_fp64
-        self.acc_dtype = "float32" if is_narrowed else str(np.dtype(acc_dtype))
+        self.acc_dtype = _NARROWER[np.dtype(acc_dtype).kind] if is_narrowed else computed(acc_dtype)
         self._compensation = OPERATIONS[operation].compensation if is_narrowed else None
-        self._lanes = 8 if np.dtype(in_dtype).itemsize == 8 else 16
+        if is_complex(self.acc_dtype) and self._compensation != "add":
+            self._compensation = None
+        self._lanes = 8 if np.dtype(in_dtype).itemsize >= 8 else 16
         self._group = planning.power_of_two(min(group or GROUP, context.info.max_work_group_size))
         self._fixed = self._fixed_arguments()
         pairs = bool(self._compensation)
@@ -201,9 +209,10 @@ class Reduction(Routine):
         operation = OPERATIONS[self.operation]
         if dtype.kind == "b":
             operation = OPERATIONS[operation.boolean]
-        combine = operation.real if dtype.kind == "f" else operation.combine
+        combine = {"f": operation.real, "c": operation.pairs}.get(dtype.kind, operation.combine)
         if combine is None:
-            raise UnsupportedDtype(f"reduction {self.operation!r} is for bool and integers, not {dtype}")
+            takers = "real numbers" if dtype.kind == "c" else "bool and integers"
+            raise UnsupportedDtype(f"reduction {self.operation!r} is for {takers}, not {dtype}")
         return {
             "combine": combine,
             "identity": literal(operation.identity(dtype), dtype),
@@ -214,7 +223,7 @@ class Reduction(Routine):
         }
 
     def _source(self, stage: _Stage, variant: Variant, index: str) -> KernelSource:
-        arguments = {
+        arguments: dict[str, Any] = {
             **self._fixed,
             "in_dtype": stage.in_dtype,
             "out_dtype": stage.out_dtype,
@@ -222,6 +231,7 @@ class Reduction(Routine):
             "pair_out": stage.pair_out,
             "index": index,
         }
+        arguments["preambles"] = (render("half"),) if "float16" in (stage.in_dtype, stage.out_dtype) else ()
         if self.schedule == "simt":
             return kernel_source("reduction_simt", unit=True, group=self._group, **arguments)
         vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
@@ -303,7 +313,7 @@ class Reduction(Routine):
         units = self.context.info.compute_units
         if self.schedule == "simt":
             return planning.split_simt(problem, units, self._group, may_split=may_split)
-        is_rounded = self.acc_dtype == "float32" and not self._compensation
+        is_rounded = part(self.acc_dtype) == "float32" and not self._compensation
         return planning.split_cpu(problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded)
 
     def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:

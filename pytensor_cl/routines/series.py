@@ -13,7 +13,17 @@ from numpy.polynomial import chebyshev
 
 from pytensor_cl.dtypes import literal
 
-__all__ = ["BESSEL_ZEROS", "bessel_power", "chebyshev_series", "debye", "gauss_legendre", "horner", "stirling", "temme"]
+__all__ = [
+    "BESSEL_ZEROS",
+    "DIGAMMA_ZERO",
+    "bessel_power",
+    "chebyshev_series",
+    "debye",
+    "gauss_legendre",
+    "horner",
+    "stirling",
+    "temme",
+]
 
 Coefficients = Sequence[float | Fraction]
 
@@ -116,6 +126,11 @@ def _in_two(number: str, dtype: str) -> tuple[float, float]:
     high = float(np.dtype(dtype).type(number))
     return high, float(Fraction(number) - Fraction(high))
 
+
+DIGAMMA_ZERO = {
+    dtype: _in_two("1.46163214496836234126265954232572132846819", dtype) for dtype in ("float32", "float64")
+}
+"""The zero of digamma above 0 as a sum of two numbers, by dtype."""
 
 BESSEL_ZEROS = {
     (order, dtype): [_in_two(zero, dtype) for zero in zeros]
@@ -234,6 +249,12 @@ SERIES: dict[str, tuple[float, ...]] = {
         -2.8315582059391788e-13, 9.0757369561773790e-14, -2.9132657206536794e-14, 9.3642599982588925e-15,
         -3.0138405460400386e-15, 9.7114267309914227e-16, -3.1327660371518328e-16, 1.0116364234117453e-16,
         -3.2699774630018984e-17,
+    ),
+    "digamma": (
+        0.98128572290742687, -0.11423962905399188, 0.0084847341279468954, -0.00068421788918540691,
+        5.7193506247534466e-5, -4.8656880565192436e-6, 4.1777117198529944e-7, -3.6050020390465838e-8,
+        3.1194931685190945e-9, -2.7036437769506573e-10, 2.3453564249639457e-11, -2.0356164868504272e-12,
+        1.7673209693950960e-13, -1.5346598563165942e-14, 1.3327663577272147e-15, -1.1575037265206221e-16,
     ),
     "temme_1": (
         -0.57101134018558392, 0.0065165112670736881, 0.00030870901730853682, -3.4706269649043178e-6,

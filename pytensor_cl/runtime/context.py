@@ -70,7 +70,8 @@ class Context:
 
     def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
         settings = settings or Settings()
-        name_the_cpu(entry.handle)
+        cpu = name_the_cpu(entry.handle)
+        options = [*settings.options(entry), *([f"-DCPU_{cpu.replace('-', '_')}"] if cpu else [])]
         self.name = name
         self.entry = entry
         self.info = entry.info
@@ -78,7 +79,7 @@ class Context:
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
         self.memory = Memory(self.queue, entry.info)
-        self.programs = ProgramCache(self.cl_context, settings.options(entry), settings.cache_dir)
+        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir)
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         _opened.append(self)

@@ -37,6 +37,7 @@ _AVX512_NAMES = (
 )
 _STRUCTURE_BYTES = 1024  # of PoCL 3.0; the next device's structure follows at once
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
+_named: dict[int, str] = {}  # by the device's address
 
 
 def _instruction_sets() -> frozenset[str]:
@@ -78,18 +79,22 @@ def name_the_cpu(device: "cl.Device") -> str | None:
     Returns
     -------
     str or None
-        The name that was set; None if the driver needs no repair.
+        The name that was set, now or before; None if the driver needs no repair. Programs should be built with an
+        option that has it: PoCL's cache does not tell binaries of one name from those of another.
     """
+    if device.int_ptr in _named:
+        return _named[device.int_ptr]
     named = _name_in(device.version)
     have = _instruction_sets()
     if named is None or _is_right(named, have):
         return None
     found = _pointers_to(named.encode(), device.int_ptr)
-    if len(found) != 1:  # already repaired, or a structure that we do not know: leave it alone
+    if len(found) != 1:  # a structure that we do not know: leave it alone
         return None
     name = next(cpu for needs, cpu in _CPUS if needs <= have)
     _keep.append(ctypes.create_string_buffer(name.encode()))
     ctypes.c_void_p.from_address(found[0]).value = ctypes.addressof(_keep[-1])
+    _named[device.int_ptr] = name
     return name
 
 

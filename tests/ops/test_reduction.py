@@ -114,4 +114,4 @@ def test_gradient_of_product_of_zeros(context, rng):
     x = pt.matrix("x", dtype="float32")
     value = rng.integers(0, 3, (6, 5)).astype("float32")
     f = check(x, [pytensor.grad(pt.prod(x, axis=1).sum(), x)], value, np.zeros_like(value))
-    assert any(isinstance(op.host, ProdWithoutZeros) for op in device_ops(f) if isinstance(op, GpuCAReduce))
+    assert any("without" in str(op).lower() for op in device_ops(f))  # alone or fused

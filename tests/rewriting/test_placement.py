@@ -14,7 +14,15 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.subtensor import GpuSubtensor
 from pytensor_cl.rewriting import placement
-from tests.helpers import another_context, assert_all_on_device, assert_close, assert_on_device, device_ops, opencl
+from tests.helpers import (
+    another_context,
+    assert_all_on_device,
+    assert_close,
+    assert_on_device,
+    device_ops,
+    host_sort,
+    opencl,
+)
 
 
 @pytest.fixture
@@ -76,12 +84,12 @@ def test_views_of_device_values_stay_there(context):
 
 
 def test_streaming_work_between_host_nodes_stays_on_the_host(context, x, value):
-    f = opencl([x], pt.sort(pt.exp(x), axis=0))
+    f = opencl([x], host_sort(pt.exp(x), axis=0))
     assert device_ops(f) == [] and placement.CONE in reasons(f)
     with flags(placement="device"):
-        g = opencl([x], pt.sort(pt.exp(x), axis=0))
+        g = opencl([x], host_sort(pt.exp(x), axis=0))
     assert_on_device(g, GpuElemwise)
-    heavy = opencl([x], pt.sort(pt.exp(x @ x.T), axis=0))
+    heavy = opencl([x], host_sort(pt.exp(x @ x.T), axis=0))
     assert_on_device(heavy, GpuElemwise)
     for fn in (f, g):
         assert_close(fn(value), np.sort(np.exp(value), axis=0))
@@ -89,7 +97,7 @@ def test_streaming_work_between_host_nodes_stays_on_the_host(context, x, value):
 
 
 def test_what_the_user_moved_is_worked_on_where_it_is(context, x, value):
-    f = opencl([x], pt.sort(pt.exp(gpu_from_host(x)), axis=0))
+    f = opencl([x], host_sort(pt.exp(gpu_from_host(x)), axis=0))
     assert_on_device(f, GpuElemwise)
     assert_close(f(value), np.sort(np.exp(value), axis=0))
 
@@ -124,8 +132,8 @@ def test_scalars_of_the_device_stay_on_the_device(context, x, value):
 
 def test_slices_are_cut_before_they_are_moved(context, x, value):
     i = pt.scalar("i", dtype="int64")
-    f = opencl([x, i], pt.dot(pt.sort(x, axis=0)[i : i + 2], x.T))
-    assert reasons(f) == {placement.SCALAR, placement.SLICE, "no OpenCL kernel for SortOp yet"}
+    f = opencl([x, i], pt.dot(host_sort(x, axis=0)[i : i + 2], x.T))
+    assert reasons(f) == {placement.SCALAR, placement.SLICE, "no OpenCL kernel for HostSort yet"}
     assert_close(f(value, 1), np.sort(value, axis=0)[1:3] @ value.T)
 
 
@@ -156,15 +164,11 @@ def test_shared_counters_stay_on_the_host(context):
 
 
 def test_missing_kernels_have_a_reason(context, x):
-    z = pt.zmatrix("z")
-    outputs = [cholesky(x @ x.T), pt.exp(z), pt.prod(pt.cast(x, "float16"))]
     with flags(placement="device"):
-        f = opencl([x, z], outputs)
-    by_op = {str(n.op): n.reason for n in explain(f).host_nodes}
-    assert any(
-        "Cholesky" in op and "no OpenCL kernel for Cholesky yet" in reason for op, reason in by_op.items()
-    ) or any("Cholesky" in op and "no batched OpenCL kernel for Cholesky yet" in reason for op, reason in by_op.items())
-    assert {"device arrays cannot hold complex128", "device arrays cannot hold float16"} <= set(by_op.values())
+        f = opencl([x], [cholesky(x @ x.T), host_sort(pt.exp(x))])
+    found = set(reasons(f))
+    assert "no OpenCL kernel for HostSort yet" in found
+    assert any(r.endswith("OpenCL kernel for Cholesky yet") for r in found)
 
 
 def test_scalar_ops_without_a_kernel_do_not_drag_their_neighbours(context, x, value):
@@ -178,14 +182,14 @@ def test_scalar_ops_without_a_kernel_do_not_drag_their_neighbours(context, x, va
 
 def test_on_host_raise_and_warn(context, x):
     with flags(on_host="raise"):
-        with pytest.raises(OnHostError, match="stays on the host: no OpenCL kernel for SortOp yet"):
-            opencl([x], pt.sort(pt.exp(x)))
+        with pytest.raises(OnHostError, match="stays on the host: no OpenCL kernel for HostSort yet"):
+            opencl([x], host_sort(pt.exp(x)))
         opencl([x], pt.exp(x).sum())
-    with flags(on_host="warn"), pytest.warns(OnHostWarning, match="no OpenCL kernel for SortOp yet"):
-        opencl([x], pt.sort(pt.exp(x)))
+    with flags(on_host="warn"), pytest.warns(OnHostWarning, match="no OpenCL kernel for HostSort yet"):
+        opencl([x], host_sort(pt.exp(x)))
     with flags(on_host="allow"), warnings.catch_warnings():
         warnings.simplefilter("error", OnHostWarning)
-        opencl([x], pt.sort(pt.exp(x)))
+        opencl([x], host_sort(pt.exp(x)))
 
 
 def test_on_host_does_not_complain_of_shape_arithmetic(context, x, value):
@@ -208,7 +212,7 @@ def test_nodes_of_two_contexts(context, value):
 
 def test_a_plan_for_every_policy_gives_the_same_values(context, x, value):
     outputs = [
-        pt.sort(pt.exp(x), axis=0).sum(0),
+        host_sort(pt.exp(x), axis=0).sum(0),
         x.T[1:] * x.mean(),
         pt.argmax(x, axis=1) + x.shape[0],
         x[pt.argmin(x, axis=0)],

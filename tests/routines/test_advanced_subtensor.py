@@ -87,6 +87,8 @@ def values_of(dtype, shape, rng):
         return rng.random(shape) < 0.5
     if dtype.startswith("float"):
         return rng.normal(size=shape).astype(dtype)
+    if dtype.startswith("complex"):
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
     return rng.integers(0, 100, shape).astype(dtype)
 
 

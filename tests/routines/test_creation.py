@@ -3,7 +3,7 @@ import pytest
 
 from pytensor_cl.dtypes import SUPPORTED
 from pytensor_cl.routines.base import SCHEDULES
-from pytensor_cl.routines.creation import ARange, Eye, arange_length
+from pytensor_cl.routines.creation import ARange, Bartlett, Eye, arange_length
 
 RANGES = {
     "i": [(0, 10, 1), (3, 100, 7), (90, -40, -3), (5, 5, 1), (5, 4, 1), (0, 1, 1), (-100, 100, 3), (0, 0.9, 0.25)],
@@ -25,7 +25,7 @@ def schedule(request):
     return request.param
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in SUPPORTED if dtype != "bool"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in SUPPORTED if np.dtype(dtype).kind not in "bc"])
 def test_arange_is_numpys(context, schedule, dtype):
     routine = ARange(context, dtype, schedule=schedule)
     for ends in RANGES[np.dtype(dtype).kind]:
@@ -87,3 +87,14 @@ def test_eye(context, schedule, dtype):
 def test_eye_of_negative_size(context):
     with pytest.raises(ValueError, match="negative dimensions"):
         Eye(context, "float32")(-1, 2, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bartlett(context, schedule, dtype):
+    routine = Bartlett(context, dtype, schedule)
+    for n in (-3, 0, 1, 2, 3, 10, 40_001):
+        (got,) = routine(n)
+        wanted = np.bartlett(n)
+        assert (got.dtype, got.shape) == (np.dtype(dtype), wanted.shape)
+        tolerance = 0 if dtype == "float64" else 1e-7
+        np.testing.assert_allclose(got.to_host(), wanted, rtol=0, atol=tolerance)

@@ -307,3 +307,38 @@ def test_misuse(context):
         Reduction(context, "add", "float64", "float64", "float64", 2, has_fp64=False)
     with pytest.raises(ValueError, match="dimensions"):
         Reduction(context, "add", "float32", "float32", "float32", 2).layout(Layout.contiguous((3,)))
+
+
+COMPLEX = {"add": np.sum, "mul": np.prod, "mul_without_zeros": lambda x, axis: np.prod(np.where(x == 0, 1, x), axis)}
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+def test_complex_numbers(context, rng, schedule, axes):
+    pairs = (("complex64", "complex64"), ("complex64", "complex128"), ("complex128", "complex128"))
+    cases = [(name, *pair) for name in COMPLEX for pair in pairs]
+    routines = [Reduction(context, n, t, acc, t, 2, axes, schedule=schedule) for n, t, acc in cases]
+    context.build(source for routine in routines for source in routine.sources())
+    for (name, dtype, _), routine in zip(cases, routines, strict=True):
+        for shape in ((37, 53), (1, 19), (170, 3)):
+            host = (rng.uniform(0.9, 1.1, shape) * np.exp(1j * rng.normal(size=shape))).astype(dtype)
+            host[1::3, :2] = 0 if name == "mul_without_zeros" else host[1::3, :2]
+            tolerance = 1e-5 if dtype == "complex64" else 1e-13
+            for view in (host, host[::-1, ::-2]):
+                got = routine(context.from_host(host)[::-1, ::-2] if view is not host else context.from_host(host))[0]
+                want = COMPLEX[name](view.astype("complex128"), axes)
+                np.testing.assert_allclose(got.to_host(), want, rtol=tolerance, atol=tolerance * 60)
+
+
+@pytest.mark.parametrize("operation", ["add", "mul", "maximum"])
+def test_halves(context, rng, schedule, operation):
+    host = rng.uniform(0.5, 2, (90, 40)).astype("float16")
+    for axes in ((0,), (1,), (0, 1)):
+        for has_fp64 in (None, False):
+            routine = Reduction(
+                context, operation, "float16", "float16", "float16", 2, axes, schedule=schedule, has_fp64=has_fp64
+            )
+            want = expected(operation, host.astype("float64"), "float64", axes)
+            with np.errstate(over="ignore"):
+                np.testing.assert_allclose(
+                    routine(context.from_host(host))[0].to_host(), want.astype("float16"), rtol=2e-3
+                )

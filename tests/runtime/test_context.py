@@ -81,7 +81,7 @@ def test_other_byte_order_and_subclasses(context):
     np.testing.assert_array_equal(context.from_host(np.matrix([[1.0, 2.0]])).to_host(), [[1, 2]])
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float16", "U4", "O", "datetime64[s]"])
+@pytest.mark.parametrize("dtype", ["U4", "O", "datetime64[s]"])
 def test_dtypes_that_no_device_holds(context, dtype):
     with pytest.raises(UnsupportedDtype, match="device arrays cannot hold"):
         context.from_host(np.zeros(2, dtype))

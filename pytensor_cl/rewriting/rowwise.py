@@ -1,0 +1,207 @@
+"""Elementwise nodes and reductions along the same axes -> GpuRowwise: fewer walks through memory."""
+
+from collections.abc import Iterable, Iterator
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+
+from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.ops.reduction import GpuCAReduce
+from pytensor_cl.ops.rowwise import FULL
+from pytensor_cl.ops.shape import GpuDimShuffle
+from pytensor_cl.rewriting.rowwise_copies import by_importance, copy_producers
+from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
+from pytensor_cl.rewriting.rowwise_function import cost_of, fused_node
+from pytensor_cl.runtime.context import get_context
+
+__all__ = ["fuse_rows"]
+
+MOST = 12
+"""Arrays of a kernel: more of them hardly share their rows, and its arguments must fit where the device keeps them."""
+
+FIXED_BYTES = 320
+"""Of the arguments of a kernel, besides those for each array; an estimate from above."""
+
+DEAR_ROW = 10
+"""Cost of a row value from which it is better computed with vectors across rows, by a kernel of its own."""
+
+
+class _Order:
+    """Which nodes come before which, and after which, as sets of bits; a group counts as one node."""
+
+    def __init__(self, order: list[Apply]) -> None:
+        self.order = order
+        self.number = {node: i for i, node in enumerate(order)}
+        self._before = [0] * len(order)
+        self._after = [0] * len(order)
+        for i, node in enumerate(order):
+            for owner in {v.owner for v in node.inputs if v.owner is not None}:
+                j = self.number[owner]
+                self._before[i] |= self._before[j] | 1 << j
+        for i in reversed(range(len(order))):
+            for owner in {v.owner for v in order[i].inputs if v.owner is not None}:
+                self._after[self.number[owner]] |= self._after[i] | 1 << i
+
+    def join(self, nodes: Iterable[Apply]) -> None:
+        """Make one node of several."""
+        numbers = [self.number[node] for node in nodes]
+        own = sum(1 << i for i in numbers)
+        for reached in (self._before, self._after):
+            whole = own
+            for i in numbers:
+                whole |= reached[i]
+            for i, bits in enumerate(reached):
+                if bits & own or own >> i & 1:
+                    reached[i] = bits | whole
+
+    def is_convex(self, nodes: Iterable[Apply]) -> bool:
+        """Whether no path leaves the nodes and comes back."""
+        own = before = after = 0
+        for i in map(self.number.__getitem__, nodes):
+            own |= 1 << i
+            before |= self._before[i]
+            after |= self._after[i]
+        return not before & after & ~own
+
+
+class _Fusion:
+    """Finds the groups of a graph."""
+
+    def __init__(self, fgraph: FunctionGraph) -> None:
+        self._fgraph = fgraph
+        self._order = _Order(fgraph.toposort())
+        self._taken: set[Apply] = set()
+        self._for_others: dict[tuple[Apply, Domain], bool] = {}
+        self._leading: dict[tuple[Apply, Domain], bool] = {}
+
+    def _clients(self, node: Apply) -> Iterator[Apply]:
+        for variable in node.outputs:
+            for client, _ in self._fgraph.clients[variable]:
+                if client in self._order.number:
+                    yield client
+
+    def _neighbours(self, group: dict[Apply, None], domain: Domain) -> Iterator[Apply]:
+        """Yield nodes that read or make what the group does: those before it, those beside it, those after it."""
+        read = {v: None for node in group for v in node.inputs}
+        for variable in read:
+            owner = variable.owner
+            if owner is not None and owner in self._order.number and domain.is_full(owner):
+                yield owner
+        for variable in read:
+            yield from (c for c, _ in self._fgraph.clients[variable] if self._leads_to_a_row(c, domain))
+        for node in group:
+            yield from self._clients(node)
+
+    def _leads_to_a_row(self, node: Apply, domain: Domain) -> bool:
+        """Whether a node is a reduction over the rows, or elementwise and on the way to one."""
+        if node not in self._order.number or not isinstance(node.op, GpuElemwise):
+            return domain_of(node) == domain
+        if (node, domain) not in self._leading:
+            self._leading[node, domain] = any(self._leads_to_a_row(c, domain) for c in self._clients(node))
+        return self._leading[node, domain]
+
+    def _grow(self, seed: Apply, domain: Domain) -> dict[Apply, None]:
+        group, unfit = {seed: None}, set(self._taken)
+        while True:
+            candidates = dict.fromkeys(self._neighbours(group, domain))
+            unfit.update(n for n in candidates if n not in unfit and not domain.takes(n))
+            found = next((n for n in candidates if n not in unfit and self._joins(n, group, domain)), None)
+            if found is None:
+                return group
+            group[found] = None
+
+    def _joins(self, node: Apply, group: dict[Apply, None], domain: Domain) -> bool:
+        if node in group or not self._has_the_shape(node, group, domain) or self._is_for_others(node, domain):
+            return False
+        has_room = len(self._border({**group, node: None})) <= _most_arrays(domain)
+        return has_room and self._order.is_convex((*group, node))
+
+    def _is_for_others(self, node: Apply, domain: Domain) -> bool:
+        """Whether a node only computes what reductions along other axes read: a kernel of theirs takes it in."""
+        if not isinstance(node.op, GpuElemwise):
+            return domain_of(node) not in (None, domain)
+        if (node, domain) not in self._for_others:
+            clients = {client for v in node.outputs for client, _ in self._fgraph.clients[v]}
+            self._for_others[node, domain] = all(self._is_for_others(client, domain) for client in clients)
+        return self._for_others[node, domain]
+
+    def _has_the_shape(self, node: Apply, group: dict[Apply, None], domain: Domain) -> bool:
+        """Whether the full values of a node must have the shape of those of the group, whatever the data."""
+        if not domain.is_full(node):
+            return True
+        full = {v for n in group for v in (*n.inputs, *n.outputs) if domain.made(v) == FULL}
+        return any(v in full for v in (*node.inputs, *node.outputs))
+
+    def _border(self, group: dict[Apply, None]) -> set[Variable]:
+        """Return the arrays that a kernel of the group would read and write."""
+        made = {v for node in group for v in node.outputs}
+        read = {v for node in group for v in node.inputs if v not in made and v.type.ndim}
+        return read | set(self._outputs(group))
+
+    def _outputs(self, group: dict[Apply, None]) -> list[Variable]:
+        """Return what others need of the group."""
+        return [
+            v
+            for node in sorted(group, key=self._order.number.__getitem__)
+            for v in node.outputs
+            if any(client not in group for client, _ in self._fgraph.clients[v])
+        ]
+
+    def _prune(self, group: dict[Apply, None], domain: Domain) -> None:
+        """Leave out row values at the end that a kernel with vectors across rows computes faster."""
+        is_single = len(domain.axes) == domain.ndim
+        if is_single or get_context(domain.context_name).info.schedule != "cpu":
+            return
+        for node in sorted(group, key=self._order.number.__getitem__, reverse=True):
+            is_end = all(client not in group for client in self._clients(node))
+            is_dear = isinstance(node.op, GpuElemwise) and cost_of(node.op.host.scalar_op) >= DEAR_ROW
+            is_row = isinstance(node.op, GpuDimShuffle) or (is_dear and not domain.is_full(node))
+            if is_end and is_row:
+                del group[node]
+
+    def groups(self) -> Iterator[tuple[list[Apply], list[Variable], Domain]]:
+        """Yield the nodes of each group in order, what others need of it, and its rows."""
+        seeds = by_importance(self._order.order)
+        for seed, domain in seeds:
+            if seed in self._taken:
+                continue
+            group = self._grow(seed, domain)
+            self._prune(group, domain)
+            if _is_worthwhile(group, domain) and self._order.is_convex(group):
+                self._taken.update(group)
+                self._order.join(group)
+                yield sorted(group, key=self._order.number.__getitem__), self._outputs(group), domain
+
+
+def _most_arrays(domain: Domain) -> int:
+    """Return how many arrays a kernel may have: for each there are a pointer, an offset and its steps."""
+    room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
+    return min(MOST, room // (8 * (domain.ndim + 4)))
+
+
+def _is_worthwhile(group: dict[Apply, None], domain: Domain) -> bool:
+    """Whether fusing saves a walk through memory."""
+    reductions = sum(isinstance(node.op, GpuCAReduce) for node in group)
+    return reductions > 0 and (reductions > 1 or any(domain.is_full(node) for node in group))
+
+
+def fuse_rows(fgraph: FunctionGraph) -> None:
+    """Fuse device nodes over the same rows.
+
+    Parameters
+    ----------
+    fgraph
+        A graph after lifting; changed in place.
+    """
+    if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
+        return
+    copy_producers(fgraph)
+    for nodes, outputs, domain in list(_Fusion(fgraph).groups()):
+        fused = fused_node(nodes, outputs, domain)
+        pairs = list(zip(outputs, fused.outputs, strict=True))
+        for old, new in pairs:
+            new.name = old.name
+            new.tag.trace = getattr(old.tag, "trace", [])
+        fgraph.replace_all_validate(
+            [(old, old.type.filter_variable(new)) for old, new in pairs], reason="opencl_rowwise"
+        )
