@@ -4,7 +4,7 @@
 <%page args="name, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c"/>
 <%
     cols = lanes * vectors
-    R, J = range(rows), range(vectors)
+    J = range(vectors)
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
 %>
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
@@ -56,25 +56,28 @@ static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long 
 ${pack("a", rows)}
 ${pack("b", cols)}
 
-// tile = (panel of A) @ (panel of B)
-static void ${name}_multiply(__global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth,
+<%def name="multiply(rows, lanes, vectors, J, suffix='')">
+// tile = (panel of A) @ (panel of B), for the vectors J of the panel of B
+static void ${name}_multiply${suffix}(__global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth,
                              ${ctype} *restrict tile)
 {
-    % for i in R:
+    % for i in range(rows):
     ${ctype}${lanes} ${", ".join(f"c{i}_{j} = 0" for j in J)};
     % endfor
-    for (long k = 0; k < depth; k++, a += ${rows}, b += ${cols}) {
+    for (long k = 0; k < depth; k++, a += ${rows}, b += ${vectors * lanes}) {
         % for j in J:
         const ${ctype}${lanes} b${j} = *(__global const ${name}_vec *)(b + ${j * lanes});
         % endfor
-        % for i in R:
+        % for i in range(rows):
         { const ${ctype}${lanes} x = a[${i}]; ${" ".join(f"c{i}_{j} = x * b{j} + c{i}_{j};" for j in J)} }
         % endfor
     }
-    % for i in R:
-    ${" ".join(f"*({name}_vec *)(tile + {i * cols + j * lanes}) = c{i}_{j};" for j in J)}
+    % for i in range(rows):
+    ${" ".join(f"*({name}_vec *)(tile + {(i * vectors + j) * lanes}) = c{i}_{j};" for j in J)}
     % endfor
 }
+</%def>
+${multiply(rows, lanes, vectors, J)}
 
 <%def name="element(type, vec)">
             ${type} v = *(const ${vec} *)(tile + i * ${cols} + j);

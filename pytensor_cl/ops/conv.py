@@ -1,0 +1,146 @@
+"""Convolution of signals."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.tensor.blockwise import Blockwise
+
+from pytensor_cl.dtypes import computed
+from pytensor_cl.nn.windows import resolve
+from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.pool import Widened
+from pytensor_cl.routines.conv import Convolve, ConvForward, ConvGradInput, ConvGradWeight
+from pytensor_cl.routines.elemwise import Cast, Elemwise
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.template import KernelSource
+
+__all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
+
+
+class _Moded:
+    """A convolution whose mode is a value of the host, and which does not broadcast where the host Op does not.
+
+    Parameters
+    ----------
+    routine
+        Called with the two signals and whether the mode is "full".
+    casts
+        Per signal what casts it, or None.
+    repeated
+        Per signal and batch dimension, whether its length is known to be one.
+    """
+
+    def __init__(self, routine: Convolve, casts: Sequence[Elemwise | None], repeated: Sequence[Sequence[bool]]) -> None:
+        self._routine = routine
+        self._casts = tuple(casts)
+        self._repeated = list(zip(*repeated, strict=True))
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Kernels of the convolution and of the casts."""
+        routines = (self._routine, *filter(None, self._casts))
+        return tuple(source for routine in routines for source in routine.sources())
+
+    def __call__(self, x: GpuArray, w: GpuArray, full: Any) -> tuple[GpuArray, ...]:
+        # The dimensions in front of the signal: `repeated` is as long as there are such.
+        for n, m, known in zip(x.shape, w.shape, self._repeated, strict=False):
+            if n != m and not any(known):
+                raise ValueError(
+                    "Incompatible Blockwise batch input shapes: the batch dimensions of a convolution do not match "
+                    f"(no run-time broadcasting): {x.shape} and {w.shape}"
+                )
+        x, w = (a if c is None else c(a)[0] for a, c in zip((x, w), self._casts, strict=True))
+        return self._routine(x, w, bool(np.asarray(full).reshape(())))
+
+
+class GpuConvolve(GpuOp):
+    """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise; always computed directly."""
+
+    demands = (DEVICE, DEVICE, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the convolution, with casts of the signals that need them."""
+        core = self.host.core_op if isinstance(self.host, Blockwise) else self.host
+        dtype = node.outputs[0].type.dtype
+        signals = [v.type for v in node.inputs[:2]]
+        casts = [
+            None if t.dtype == dtype else Elemwise(context, Cast(t.dtype, dtype), (t.broadcastable,), t.ndim, (False,))
+            for t in signals
+        ]
+        repeated = [t.broadcastable[: -core.ndim] for t in signals]
+        return _Moded(Convolve(context, dtype, core.ndim), casts, repeated)
+
+
+class _Padded:
+    """A convolution whose padding may depend on the lengths of its kernels.
+
+    Parameters
+    ----------
+    make
+        Makes the routine for a padding.
+    host
+        The host Op, of class `pytensor_cl.nn.conv.Conv` or a gradient of it.
+    kernels
+        Which argument has the kernels, or their lengths.
+    """
+
+    def __init__(self, make: Any, host: Any, kernels: int) -> None:
+        self._make = make
+        self._host = host
+        self._kernels = kernels
+        self._routines: dict[tuple[tuple[int, int], ...], Any] = {}
+        plain = self._routine((1,) * host.ndim)
+        self.sources = plain.sources
+        self.output_dtypes = plain.output_dtypes
+
+    def _routine(self, extents: Sequence[int]) -> Any:
+        dims = zip(self._host.padding, extents, self._host.dilation, strict=True)
+        padding = tuple(resolve(p, k, d) for p, k, d in dims)
+        if padding not in self._routines:
+            self._routines[padding] = self._make(padding)
+        return self._routines[padding]
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        kernels = inputs[self._kernels]
+        return self._routine(kernels.shape[2:] if isinstance(kernels, GpuArray) else kernels)(*inputs)
+
+
+class _GpuConv(GpuOp):
+    """What a convolution with channels and its gradients have in common: the parameters are the host Op's."""
+
+    demands: Sequence[str] = (DEVICE, DEVICE, HOST)
+    kind: Any = None
+    kernels = 0
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the convolution, with casts of the arrays that need them; float16 is computed as float32."""
+        host, target = self.host, node.outputs[0].type
+        dtype = computed(target.dtype)
+
+        def make(padding: Any) -> Any:
+            return self.kind(context, dtype, host.ndim, host.strides, host.dilation, host.groups, padding, host.flip)
+
+        return Widened(_Padded(make, host, self.kernels), node.inputs[:2], (dtype, dtype), target, context)
+
+
+class GpuConv(_GpuConv):
+    """Device counterpart of `pytensor_cl.nn.conv.Conv`."""
+
+    kind = ConvForward
+    kernels = 1
+
+
+class GpuConvGradInput(_GpuConv):
+    """Device counterpart of `ConvGradInput`."""
+
+    kind = ConvGradInput
+    kernels = 0
+
+
+class GpuConvGradWeight(_GpuConv):
+    """Device counterpart of `ConvGradWeight`; its last inputs are the lengths of the kernels."""
+
+    kind = ConvGradWeight
+    kernels = 2

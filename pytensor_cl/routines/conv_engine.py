@@ -1,0 +1,330 @@
+"""Choose and launch the kernels of the conv family."""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from math import lcm, prod
+from typing import NamedTuple
+
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base import Plans
+from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.conv_plan import Problem, encode, simplify
+from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source, render
+
+__all__ = ["Engine"]
+
+Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
+Variant = tuple[object, ...]  # name of a variant, and its parameters
+
+_CALL = struct.Struct("3q")  # conv_call
+_GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
+
+# Register tiles of the cpu schedule, rows and vectors, by bytes of the device's vector registers; see gemm.py.
+# The second one wastes less where there are few rows.
+_TILES = {64: ((12, 2), (8, 3)), 32: ((4, 3),), 16: ((4, 2),)}
+
+# What a work-item packs at a time.
+_DEPTH_BYTES = 4096  # along k
+_BLOCK_M = 144
+_BLOCK_N = 512
+_GATHERING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
+_PART = 1024  # along k, that is worth a part of its own
+_STEP = 128  # along k, read at a time
+_GRAIN = 2**17  # multiply-adds that are worth another work-item
+
+# Channels of the output in a group that do not repay packing; twice as many if a group of the input has few, too.
+_FEW, _FEW_CHANNELS = 8, 4
+# Rows (channels, if there is one channel then rows of the image) and vectors along a row that the direct kernels
+# compute at a time.
+_DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
+_DEPTHWISE_ROWS = 4  # of the output
+_DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
+# Work-groups per compute unit that are wanted, and steps along k that are worth a part of their own.
+_SIMT_LOAD, _SIMT_PART = 4, 16
+_SIMT_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
+
+
+class _Launch(NamedTuple):
+    """How to launch one problem."""
+
+    kernel: Kernel
+    encoded: bytes  # conv_plan
+    starts: tuple[int, ...]
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    scratch: int = 0  # elements
+    parts: int = 1  # of the sums, which are added up in the end
+    target: Layout | None = None  # of their sum, in y
+
+
+def _balanced(total: int, limit: int, unit: int) -> int:
+    """Size of the fewest equal blocks of at most `limit`, in whole units."""
+    count = -(-total // limit) or 1
+    return -(-total // (count * unit)) * unit or unit
+
+
+def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int) -> tuple[int, int, int]:
+    """Split a problem among work-items along columns, rows and groups, for the least work of the slowest one."""
+    z = min(p.groups, items)
+    tiles_m, tiles_n = -(-p.m // rows), -(-p.columns // (vectors * lanes))
+    left = -(-items // z)
+
+    def cost(x: int) -> float:
+        y = min(left // x, tiles_m)
+        tiles = -(-tiles_n // x) * -(-tiles_m // y)
+        columns, blocks = p.columns / x, -(-p.columns // (x * _BLOCK_N))
+        return tiles * rows * vectors + _GATHERING * columns / lanes + _PACKING * p.m / y * blocks
+
+    x = min(range(1, min(left, tiles_n) + 1), key=cost)
+    return x, max(1, min(left // x, tiles_m)), z
+
+
+def _in_parts(
+    launch: _Launch, p: Problem, span: Sequence[int], parts: int, blocks: Sequence[int] = (0,) * 5
+) -> _Launch:
+    """Complete a launch whose sums fall into parts."""
+    target = p.target
+    if parts > 1:
+        p = p.into(Layout.contiguous(target.shape))
+    return launch._replace(encoded=encode(p, span, blocks, parts), starts=p.starts, parts=parts, target=target)
+
+
+def _depths(p: Problem, depth: int, limit: int, gather: str) -> tuple[int, int]:
+    """Return how much of `depth` is packed, and how much of that is read, at a time: whole channels if they fit."""
+    taps = prod(a.taps for a in p.axes)
+    unit = lcm(taps, 4)  # whole vectors of packed w
+    if unit > limit:
+        taps, unit = 1, 16
+    block = _balanced(depth, limit, unit)
+    return block, block if gather == "columns" else taps * max(1, _STEP // taps)
+
+
+def _spans(p: Problem, x: Layout, w: Layout) -> tuple[int, ...]:
+    """Return first and one past the last elements of x and w, relative to where the problem starts in them."""
+    arrays = zip((x, w), p.starts, strict=False)
+    return tuple(end - layout.offset - start for layout, start in arrays for end in layout.span)
+
+
+class Engine:
+    """Kernels for problems of one dtype.
+
+    Parameters
+    ----------
+    context, dtype
+        Where the arrays live, and their dtype.
+    schedule
+        ``"cpu"`` or ``"simt"``.
+
+    Raises
+    ------
+    UnsupportedDtype
+        The dtype is bool, float16 or complex.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str) -> None:
+        self.context = context
+        self.dtype = context.check_dtype(dtype)
+        if self.dtype.kind not in "fiu" or self.dtype.name == "float16":
+            raise UnsupportedDtype(f"convolutions of {self.dtype} are not supported")
+        self.schedule = schedule
+        self._plans: Plans[tuple[_Launch, ...]] = Plans()
+        self._kernels: dict[Variant, Kernel] = {}
+        self._sources: dict[str, Callable[..., KernelSource]] = {
+            "general": self._general_source,
+            "depthwise": partial(self._direct_source, template="conv_depthwise"),
+            "direct": self._direct_source,
+            "dot": self._dot_source,
+            "product": self._product_source,
+            "simt": self._simt_source,
+        }
+        self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], _Launch]] = {
+            "general": self._plan_general,
+            "depthwise": self._plan_direct,
+            "direct": self._plan_direct,
+            "dot": self._plan_direct,
+            "product": self._plan_product,
+            "simt": self._plan_simt,
+        }
+
+    # --- which variant ---
+
+    def variant(self, p: Problem) -> Variant:
+        """Return the name and the parameters of the kernel for a simplified problem."""
+        last = p.axes[-1]
+        along_taps = last.taps > last.out and last.dilation > 0
+        is_float, is_cpu = self.dtype.kind == "f", self.schedule == "cpu"
+        few = p.m <= _FEW or (p.m <= 2 * _FEW and p.c <= _FEW_CHANNELS)
+        conditions = {
+            "general": not is_float or (not is_cpu and p.m < _FEW),
+            "simt": not is_cpu,
+            "dot": along_taps and p.m <= _FEW // 2,
+            "depthwise": p.m == 1 and not along_taps,
+            "direct": few and not along_taps,
+            "product": True,
+        }
+        name = next(name for name, holds in conditions.items() if holds)
+        parameters: dict[str, tuple[object, ...]] = {
+            "dot": (min(last.out, _DOT_COUNT),),
+            "depthwise": self._block(p, 1 if p.axes[-2].out == 1 else _DEPTHWISE_ROWS),
+            "direct": self._block(p, p.m),
+            "product": ("columns" if along_taps else "rows", *self._tile(p)),
+        }
+        return (name, *parameters.get(name, ()))
+
+    def _block(self, p: Problem, count: int) -> tuple[int, int]:
+        """Return rows and vectors of what the direct kernels compute at a time, if there are `count` rows."""
+        rows = next(r for r in _DIRECT if count <= r or r == max(_DIRECT))
+        needed = -(-p.axes[-1].out // lanes_of(self.context, self.dtype))
+        return rows, next(v for v in _DIRECT[rows] if v < 2 * needed)
+
+    def _tile(self, p: Problem) -> tuple[int, int]:
+        """Return rows and vectors of the register tile that computes least for nothing."""
+        tiles = _TILES.get(register_bytes(self.context), _TILES[16])
+        lanes = lanes_of(self.context, self.dtype)
+
+        def computed(tile: tuple[int, int]) -> int:
+            rows, vectors = tile
+            whole, rest = divmod(-(-p.columns // lanes), vectors)
+            return -(-p.m // rows) * rows * (whole * vectors + (min(rest, 1) if rest < 2 else vectors))
+
+        return min(tiles, key=computed)
+
+    # --- kernels ---
+
+    def _source(self, variant: Variant) -> KernelSource:
+        name, *parameters = variant
+        return self._sources[str(name)](*parameters)
+
+    def _cpu_source(self, template: str, **extra: object) -> KernelSource:
+        lanes = lanes_of(self.context, self.dtype)
+        types = {"ctype": arithmetic_types(self.dtype)["ctype"]}
+        vectors = render("conv_lanes", **types, itemsize=self.dtype.itemsize, lanes=lanes)
+        return kernel_source(template, preambles=(render("conv_plan"), vectors), **types, lanes=lanes, **extra)
+
+    def _general_source(self) -> KernelSource:
+        return kernel_source("conv_general", preambles=(render("conv_plan"),), **arithmetic_types(self.dtype))
+
+    def _direct_source(self, rows: int, vectors: int, template: str = "conv_direct") -> KernelSource:
+        return self._cpu_source(template, rows=rows, vectors=vectors)
+
+    def _dot_source(self, count: int) -> KernelSource:
+        return self._cpu_source("conv_dot", count=count)
+
+    def _product_source(self, gather: str, rows: int, vectors: int) -> KernelSource:
+        return self._cpu_source("conv", itemsize=self.dtype.itemsize, rows=rows, vectors=vectors, gather=gather)
+
+    def _simt_source(self) -> KernelSource:
+        group, step = self._simt_group()
+        types = arithmetic_types(self.dtype)
+        return kernel_source("conv_simt", preambles=(render("conv_plan"),), **types, group=group, step=step)
+
+    def _simt_group(self) -> tuple[int, int]:
+        info, size = self.context.info, self.dtype.itemsize
+        fits = (
+            (g, s)
+            for g, s in _SIMT_GROUPS
+            if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * size + 40 * (4 * g + s) <= info.local_memory
+        )
+        return next(fits)
+
+    def sources(self, signals: int = 0) -> tuple[KernelSource, ...]:
+        """Return the kernel that most problems need, or most convolutions of signals of so many dimensions."""
+        if self.dtype.kind != "f" or (signals and self.schedule == "simt"):
+            return (self._general_source(),)
+        if self.schedule == "simt":
+            return (self._simt_source(),)
+        if signals:
+            return (self._source(("depthwise", 1 if signals == 1 else _DEPTHWISE_ROWS, max(_DIRECT[1]))),)
+        tile = _TILES.get(register_bytes(self.context), _TILES[16])[0]
+        return (self._product_source("rows", *tile),)
+
+    def _kernel(self, variant: Variant) -> Kernel:
+        if variant not in self._kernels:
+            self._kernels[variant] = self.context.kernel(self._source(variant))
+        return self._kernels[variant]
+
+    # --- plans ---
+
+    def _plan(self, problem: Problem, x: Layout, w: Layout) -> _Launch:
+        problem = simplify(problem)
+        variant = self.variant(problem)
+        return self._planners[str(variant[0])](problem, _spans(problem, x, w), variant)
+
+    def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+        local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)
+        items = min(-(-p.size // local), 64 * self.context.info.compute_units) * local
+        return _Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
+
+    def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+        items = max(1, min(4 * self.context.info.compute_units, p.size * p.depth // _GRAIN))
+        return _Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (1,))
+
+    def _plan_product(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+        rows, vectors, lanes = int(str(variant[2])), int(str(variant[3])), lanes_of(self.context, self.dtype)
+        items = min(self.context.info.compute_units, p.size * p.depth // _GRAIN + 1)
+        x, y, z = grid = _grid(p, rows, vectors, lanes, items)
+        parts = max(1, min(items // prod(grid), p.depth // _PART)) if z == p.groups else 1
+        kb, step = _depths(p, -(-p.depth // parts), _DEPTH_BYTES // self.dtype.itemsize, str(variant[1]))
+        mb = _balanced(-(-p.m // y), _BLOCK_M, rows)
+        nb = _balanced(-(-p.columns // x), _BLOCK_N, vectors * lanes)
+        scratch = kb * (mb + nb)
+        grid = x, y, z * parts
+        launch = _Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), scratch * prod(grid))
+        return _in_parts(launch, p, span, parts, (mb, nb, kb, step, scratch))
+
+    def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+        group, step = self._simt_group()
+        tiles = -(-p.m // (4 * group)) * -(-p.columns // (4 * group))
+        wanted = -(-_SIMT_LOAD * self.context.info.compute_units // (tiles * p.groups))
+        parts = max(1, min(wanted, p.depth // (_SIMT_PART * step)))
+        size = (tiles * group, min(p.groups * parts, _GROUPS_LIMIT) * group)
+        return _in_parts(_Launch(self._kernel(variant), b"", (), size, (group, group)), p, span, parts)
+
+    # --- launch ---
+
+    def run(self, problems: Problems, x: GpuArray, w: GpuArray, y: GpuArray) -> None:
+        """Enqueue what computes y.
+
+        Parameters
+        ----------
+        problems
+            Makes the problems from the layouts of the arrays.
+        x, w, y
+            In the roles that they have in the problems.
+        """
+        if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
+            x = contiguous(x)
+        layouts = x.layout, w.layout, y.layout
+        key = tuple(layout[:2] for layout in layouts)
+        plan = self._plans.get(key)
+        if plan is None:
+            launches = tuple(self._plan(p, *layouts[:2]) for p in problems(*layouts) if p.size)
+            plan = self._plans.remember(key, launches)
+        for launch in plan:
+            self._launch(launch, x, w, y)
+
+    def _launch(self, launch: _Launch, x: GpuArray, w: GpuArray, y: GpuArray) -> None:
+        if launch.parts > 1 and launch.target is not None:
+            target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
+            y = self.context.empty((launch.parts, *target.shape), self.dtype)
+        offsets = (a.layout.offset + start for a, start in zip((x, w, y), launch.starts, strict=True))
+        # The queue is in order, so the scratch space may be dropped once the launch is enqueued.
+        scratch = self.context.empty((launch.scratch,), self.dtype).buffer if launch.scratch else None
+        buffers = (x.buffer, w.buffer, y.buffer, scratch)
+        call = _CALL.pack(*offsets)
+        launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, launch.encoded, call, *buffers)
+        if launch.parts > 1:
+            self._sum.launch((target,), (y,))
+
+    @cached_property
+    def _sum(self) -> Reduction:
+        """The sum of the parts."""
+        name = self.dtype.name
+        return Reduction(self.context, "add", name, name, name, ndim=7, axes=(0,), schedule=self.schedule)

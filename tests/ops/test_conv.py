@@ -1,0 +1,218 @@
+"""Convolutions of signals in compiled functions."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.signal import convolve1d, convolve2d
+
+from pytensor_cl import nn
+from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
+from tests.helpers import assert_on_device, check_against_python, device_ops, opencl
+
+
+@pytest.fixture(autouse=True)
+def wherever_there_is_a_kernel():
+    with pytensor.config.change_flags(opencl__placement="device"):
+        yield
+
+
+def check(inputs, outputs, *arguments):
+    return check_against_python(inputs, outputs, (GpuConvolve,), *arguments)
+
+
+def draw(rng, dtype, *shapes):
+    return [(rng.normal(size=s) * (1 if dtype.startswith("float") else 9)).astype(dtype) for s in shapes]
+
+
+MODES = ("full", "valid", "same")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_one_dimension(context, rng, dtype):
+    x, w = pt.vector("x", dtype=dtype), pt.vector("w", dtype=dtype)
+    lengths = [(9, 4), (4, 9), (1, 1), (70, 33), (33, 33)]
+    arguments = [draw(rng, dtype, *pair) for pair in lengths]
+    long, short = draw(rng, dtype, 80, 21)
+    check([x, w], [convolve1d(x, w, mode=m) for m in MODES], *arguments, (long[::-2], short[::3]), (long[::-1], short))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_two_dimensions(context, rng, dtype):
+    x, w = pt.matrix("x", dtype=dtype), pt.matrix("w", dtype=dtype)
+    shapes = [((9, 8), (4, 3)), ((3, 4), (9, 40)), ((1, 1), (1, 1)), ((20, 40), (20, 5))]
+    outputs = [convolve2d(x, w, mode=m, method="direct") for m in MODES]
+    arguments = [draw(rng, dtype, *pair) for pair in shapes]
+    large, small = draw(rng, dtype, (19, 24), (5, 6))
+    check([x, w], outputs, *arguments, (large.T[::-1], small[::2, ::-1]))
+
+
+def test_boundaries(context, rng):
+    x, w = pt.matrix("x", dtype="float32"), pt.matrix("w", dtype="float32")
+    outputs = [convolve2d(x, w, mode="same", boundary=b, method="direct") for b in ("wrap", "symm")]
+    check([x, w], outputs, draw(rng, "float32", (9, 8), (4, 3)))
+
+
+def test_batches(context, rng):
+    x, w, v = pt.tensor4("x", dtype="float32"), pt.tensor3("w", dtype="float32"), pt.matrix("v", dtype="float32")
+    row = pt.vector("row", dtype="float32")
+    outputs = [convolve1d(x, row), convolve1d(row, x, mode="valid"), convolve1d(x, x[:, :, ::-1]), convolve1d(x[0], w)]
+    outputs += [convolve2d(x, v, mode=m, method="direct") for m in MODES]
+    outputs += [convolve2d(w[0], x, method="direct"), convolve2d(x[0], w, mode="valid", method="direct")]
+    shapes = (2, 3, 9, 20), (3, 9, 20), (3, 2), 4
+    check([x, w, v, row], outputs, draw(rng, "float32", *shapes))
+    two = [
+        pt.tensor3(n, dtype="float32", shape=s) for n, s in zip("ab", ((None, 1, None), (1, None, None)), strict=True)
+    ]
+    check(two, [convolve1d(*two), convolve1d(*two, mode="valid")], draw(rng, "float32", (3, 1, 20), (1, 4, 7)))
+
+
+def test_mixed_dtypes(context, rng):
+    x, w = pt.vector("x", dtype="float32"), pt.vector("w", dtype="int8")
+    y = pt.vector("y", dtype="float64")
+    values = [v for d, n in (("float32", 20), ("int8", 5), ("float64", 6)) for v in draw(rng, d, n)]
+    check([x, w, y], [convolve1d(x, w), convolve1d(y, x, mode="valid"), convolve1d(w, y)], values)
+
+
+def test_gradients(context, rng):
+    x, w = pt.vector("x", dtype="float64"), pt.vector("w", dtype="float64")
+    a, b = pt.tensor3("a", dtype="float64"), pt.matrix("b", dtype="float64")
+    costs = [pt.sqr(convolve1d(x, w, mode=m)).sum() for m in MODES]
+    outputs = [g for cost in costs for g in pytensor.grad(cost, [x, w])]
+    check([x, w], outputs, draw(rng, "float64", 12, 5), draw(rng, "float64", 5, 5))
+    costs = [pt.sqr(convolve2d(a, b, mode=m, method="direct")).sum() for m in ("full", "valid")]
+    check([a, b], [g for cost in costs for g in pytensor.grad(cost, [a, b])], draw(rng, "float64", (3, 6, 7), (2, 3)))
+
+
+def test_a_mode_that_is_computed(context, rng):
+    x, w, n = pt.vector("x", dtype="float32"), pt.vector("w", dtype="float32"), pt.lscalar("n")
+    y = pt.signal.conv.Convolve1d()(x, w, pytensor.tensor.scalar_from_tensor(pt.gt(n, 3)))
+    values = draw(rng, "float32", 12, 5)
+    check([x, w, n], [y], (*values, 1), (*values, 5))
+
+
+def test_infinities_stay_where_they_are(context):
+    x, w = pt.vector("x", dtype="float32"), pt.vector("w", dtype="float32")
+    f = opencl([x, w], convolve1d(x, w))
+    assert_on_device(f, GpuConvolve)
+    values = np.array([1, 2, np.inf, 3] + [1] * 40, "float32"), np.array([1, np.inf, 2], "float32")
+    np.testing.assert_array_equal(f(*values), np.convolve(*values))
+
+
+def test_errors(context):
+    x, w = pt.vector("x", dtype="float32"), pt.vector("w", dtype="float32")
+    f = opencl([x, w], convolve1d(x, w))
+    one, none = np.ones(3, "float32"), np.ones(0, "float32")
+    for values in ((one, none), (none, one)):
+        with pytest.raises(ValueError, match="empty"):
+            f(*values)
+    a, b = pt.matrix("a", dtype="float32"), pt.matrix("b", dtype="float32")
+    g = opencl([a, b], convolve2d(a, b, mode="valid"))
+    with pytest.raises(ValueError, match="valid"):
+        g(np.ones((3, 4), "float32"), np.ones((4, 3), "float32"))
+    h = opencl([a, b], convolve1d(a, b))
+    with pytest.raises(ValueError, match="batch"):
+        h(np.ones((1, 4), "float32"), np.ones((3, 2), "float32"))
+
+
+def test_what_stays_on_the_host(context):
+    x, w = pt.vector("x", dtype="bool"), pt.vector("w", dtype="bool")
+    f = opencl([x, w], convolve1d(x, w))
+    assert not any(isinstance(op, GpuConvolve) for op in device_ops(f))
+    values = [np.array(v, bool) for v in ([1, 0, 1, 1], [1, 0])]
+    np.testing.assert_array_equal(f(*values), np.convolve(*values))
+
+
+# Convolutions of batches with channels, and their gradients
+
+GRADIENTS = (GpuConvGradInput, GpuConvGradWeight)
+CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+# Parameters, and shapes of x and w: batches and kernels of length 0 and 1, kernels that do not fit.
+LAYERS = {
+    "plain": (
+        {},
+        [((2, 3, 7, 9), (4, 3, 3, 2)), ((1, 1, 1, 1), (1, 1, 1, 1)), ((0, 3, 5, 5), (4, 3, 2, 2)), ((2, 3, 2, 2), (4, 3, 3, 3))],
+    ),
+    "half": ({"border_mode": "half"}, [((2, 3, 7, 9), (4, 3, 3, 5)), ((1, 2, 6, 6), (3, 2, 2, 1)), ((1, 2, 1, 1), (3, 2, 3, 3))]),
+    "full": ({"border_mode": "full", "dilation": (2, 1)}, [((2, 3, 7, 9), (4, 3, 3, 5)), ((1, 2, 1, 1), (3, 2, 3, 3))]),
+    "strided": (
+        {"strides": (2, 3), "dilation": (1, 2), "border_mode": ((1, 0), (0, 2)), "filter_flip": False},
+        [((2, 3, 8, 11), (4, 3, 3, 2)), ((1, 1, 1, 1), (1, 1, 1, 1))],
+    ),
+    "groups": ({"groups": 2, "border_mode": 1}, [((2, 4, 6, 7), (6, 2, 3, 3)), ((1, 2, 5, 5), (2, 1, 1, 1))]),
+    "depthwise": ({"groups": 3, "border_mode": "half", "strides": 2}, [((2, 3, 9, 8), (6, 1, 3, 3)), ((1, 3, 4, 4), (3, 1, 2, 2))]),
+    "one dimension": ({"strides": 2, "border_mode": ((2, 1),)}, [((3, 2, 20), (4, 2, 5)), ((1, 2, 4), (4, 2, 1))]),
+    "three dimensions": ({"strides": (1, 2, 1), "border_mode": "half"}, [((2, 2, 4, 5, 6), (3, 2, 3, 3, 2))]),
+}  # fmt: skip
+
+
+def weighted(y):
+    """A sum in which each element has another weight."""
+    return (y * (1 + pt.arange(y.size, dtype="float64").reshape(y.shape).astype(y.dtype) / 64)).sum()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers(context, rng, layer):
+    options, shapes = LAYERS[layer]
+    ndim = len(shapes[0][0]) - 2
+    x, w = (pt.tensor(n, shape=(None,) * (ndim + 2), dtype="float32") for n in "xw")
+    y = CONVS[ndim](x, w, **options)
+    outputs = [y, *pytensor.grad(weighted(pt.sqr(y)), [x, w])]
+    check_against_python([x, w], outputs, (GpuConv, *GRADIENTS), *(draw(rng, "float32", *pair) for pair in shapes))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
+def test_dtypes_of_layers(context, rng, dtype):
+    x, w = pt.tensor4("x", dtype=dtype), pt.tensor4("w", dtype=dtype)
+    y = nn.conv2d(x, w, border_mode="half")
+    arguments = draw(rng, dtype, (2, 3, 6, 7), (4, 3, 3, 3))
+    if dtype == "int32":
+        check_against_python([x, w], [y], (GpuConv,), arguments)
+        return
+    outputs = [y, *pytensor.grad(y.astype("float64").sum(), [x, w])]
+    check_against_python([x, w], outputs, (GpuConv, *GRADIENTS), arguments)
+
+
+def test_mixed_dtypes_of_layers(context, rng):
+    x, w = pt.tensor3("x", dtype="float32"), pt.tensor3("w", dtype="float64")
+    arguments = [draw(rng, d, s)[0] for d, s in (("float32", (2, 3, 9)), ("float64", (4, 3, 2)))]
+    y = nn.conv1d(x, w)
+    check_against_python([x, w], [y, *pytensor.grad(y.sum(), [x, w])], (GpuConv, *GRADIENTS), arguments)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_transposed(context, rng, ndim):
+    x, w = (pt.tensor(n, shape=(None,) * (ndim + 2), dtype="float32") for n in "xw")
+    z = TRANSPOSED[ndim](x, w, strides=2, output_padding=1, border_mode=1, groups=2)
+    outputs = [z, *pytensor.grad(weighted(z), [x, w])]
+    shapes = [((2, 4, *(4, 5, 3)[:ndim]), (4, 3, *(3, 2, 4)[:ndim])), ((1, 2, *(1,) * ndim), (2, 1, *(3,) * ndim))]
+    check_against_python([x, w], outputs, (GpuConv, *GRADIENTS), *(draw(rng, "float32", *pair) for pair in shapes))
+
+
+def test_second_derivatives_of_layers(context, rng):
+    x, w, v = (pt.tensor3(n, dtype="float64") for n in "xwv")
+    y = nn.conv1d(x, w, strides=2, border_mode="half", groups=2)
+    first = pytensor.grad(weighted(y**3), x)
+    outputs = [*pytensor.grad((first * v).sum(), [x, w]), pytensor.gradient.Rop(y, [x], [v])]
+    arguments = draw(rng, "float64", (2, 4, 9), (6, 2, 3), (2, 4, 9))
+    check_against_python([x, w, v], outputs, (GpuConv, *GRADIENTS), arguments)
+
+
+def test_layers_of_views(context, rng):
+    x, w = pt.tensor4("x", dtype="float32"), pt.tensor4("w", dtype="float32")
+    y = nn.conv2d(x.transpose(0, 3, 1, 2)[:, ::-1], w[:, :, ::-1, ::2], border_mode="full")
+    arguments = draw(rng, "float32", (2, 6, 7, 3), (4, 3, 3, 5))
+    check_against_python([x, w], [y, *pytensor.grad(weighted(y), [x, w])], (GpuConv, *GRADIENTS), arguments)
+
+
+def test_shapes_that_do_not_fit(context):
+    x, w = pt.tensor3("x", dtype="float32"), pt.tensor3("w", dtype="float32")
+    f = opencl([x, w], nn.conv1d(x, w, groups=2))
+    assert_on_device(f, GpuConv)
+    for shapes in (((1, 4, 5), (2, 4, 2)), ((1, 4, 5), (3, 2, 2))):
+        with pytest.raises(ValueError, match="Shape mismatch"):
+            f(*(np.ones(s, "float32") for s in shapes))
+    g = opencl([x, w], nn.conv_transpose1d(x, w))
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        g(np.ones((1, 4, 5), "float32"), np.ones((3, 2, 2), "float32"))

@@ -1,0 +1,276 @@
+"""Convolutions and their gradients against NumPy, on every driver, with both schedules."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
+from pytensor_cl.runtime.layout import Layout
+
+_kernels = {}
+
+
+@pytest.fixture(params=["cpu", "simt"])
+def schedule(request):
+    return request.param
+
+
+@pytest.fixture
+def make(context, schedule):
+    """Make a routine whose kernels are built once in the whole session."""
+
+    def get(kind, dtype, *args, **parameters):
+        routine = kind(context, dtype, *args, schedule=schedule, **parameters)
+        engine = routine.engine
+        engine._kernels = _kernels.setdefault((context.name, schedule, dtype), engine._kernels)
+        return routine
+
+    return get
+
+
+class Reference:
+    """A convolution by the sum over taps, in float64, and its gradients by the transposes of the same slices."""
+
+    def __init__(self, x, w, strides, dilation, groups, padding, flip):
+        self.x, self.w, self.groups, self.flip = x.astype("float64"), w.astype("float64"), groups, flip
+        self.padding = [(0, 0), (0, 0), *padding]
+        self.padded = np.pad(self.x, self.padding)
+        spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True)]
+        rooms = zip(self.padded.shape[2:], spans, strides, strict=True)
+        self.out = tuple(max(0, (n - span) // s + 1) if n >= span else 0 for n, span, s in rooms)
+        self.steps = list(zip(self.out, strides, dilation, strict=True))
+
+    def each(self):
+        """For each group and tap: channels of x and of y, index of w, and the slices of the padded x."""
+        if 0 in self.out:
+            return
+        c, m = self.w.shape[1], self.w.shape[0] // self.groups
+        for g, tap in product(range(self.groups), product(*map(range, self.w.shape[2:]))):
+            at = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, (n, s, d) in zip(tap, self.steps, strict=True))
+            kernel = tuple(k - 1 - t for k, t in zip(self.w.shape[2:], tap, strict=True)) if self.flip else tap
+            filters = slice(g * m, (g + 1) * m)
+            yield filters, (filters, slice(None), *kernel), (slice(None), slice(g * c, (g + 1) * c), *at)
+
+    def forward(self):
+        y = np.zeros((self.x.shape[0], self.w.shape[0], *self.out))
+        for filters, kernel, at in self.each():
+            y[:, filters] += np.einsum("nc...,oc->no...", self.padded[at], self.w[kernel])
+        return y
+
+    def grad_input(self, dy):
+        dx = np.zeros_like(self.padded)
+        for filters, kernel, at in self.each():
+            dx[at] += np.einsum("no...,oc->nc...", dy[:, filters].astype("float64"), self.w[kernel])
+        return dx[tuple(slice(b, b + n) for (b, _), n in zip(self.padding, self.x.shape, strict=True))]
+
+    def grad_weight(self, dy):
+        dw = np.zeros_like(self.w)
+        for filters, kernel, at in self.each():
+            flat = (a.reshape(*a.shape[:2], np.prod(self.out)) for a in (dy[:, filters], self.padded[at]))
+            dw[kernel] = np.einsum("nox,ncx->oc", *flat)
+        return dw
+
+
+PLACEMENTS = {
+    "rows": lambda context, x: context.from_host(x),
+    "reversed": lambda context, x: context.from_host(x[..., ::-1])[..., ::-1],
+    "transposed": lambda context, x: context.from_host(np.ascontiguousarray(x.T)).T,
+    "sliced": lambda context, x: context.from_host(np.repeat(np.repeat(x, 2, -1), 3, 1))[:, 1::3, ..., 1::2],
+}
+
+
+def close(got, expected, dtype):
+    got = np.asarray(got)
+    assert (got.dtype, got.shape) == (dtype, expected.shape)
+    tolerance = {"float32": 1e-4, "float64": 1e-11}.get(dtype, 0)
+    assert np.abs(got - expected).max(initial=0) <= tolerance * max(1, np.abs(expected).max(initial=0))
+
+
+def draw(rng, dtype, *shape):
+    return (rng.standard_normal(shape) * (1 if dtype.startswith("float") else 5)).astype(dtype)
+
+
+def check(make, context, rng, dtype, shape, kernel, place="rows", **parameters):
+    """Compare a convolution and both gradients; `kernel` is the shape of w."""
+    ndim = len(kernel) - 2
+    full = {"strides": (1,) * ndim, "dilation": (1,) * ndim, "groups": 1, "padding": ((0, 0),) * ndim, "flip": False}
+    full |= parameters
+    x, w = draw(rng, dtype, *shape), draw(rng, dtype, *kernel)
+    reference = Reference(x, w, **full)
+    y = reference.forward()
+    dy = draw(rng, dtype, *y.shape)
+    dx, dw, ddy = (PLACEMENTS[place](context, a) for a in (x, w, dy))
+    close(make(ConvForward, dtype, ndim, **full)(dx, dw)[0], y, dtype)
+    close(make(ConvGradInput, dtype, ndim, **full)(dw, ddy, shape[2:])[0], reference.grad_input(dy), dtype)
+    close(make(ConvGradWeight, dtype, ndim, **full)(dx, ddy, kernel[2:])[0], reference.grad_weight(dy), dtype)
+
+
+ONE = ((1, 1), (1, 1))
+CASES = {
+    "same": ((2, 5, 20, 37), (13, 5, 3, 3), {"padding": ONE}),
+    "pointwise": ((3, 20, 7, 7), (30, 20, 1, 1), {}),
+    "strided pointwise": ((2, 20, 9, 8), (24, 20, 1, 1), {"strides": (2, 2)}),
+    "strided": ((2, 4, 21, 40), (17, 4, 3, 3), {"strides": (2, 2), "padding": ONE}),
+    "deep": ((1, 130, 6, 5), (12, 130, 3, 3), {"padding": ONE, "flip": True}),
+    "large kernel": ((1, 3, 30, 35), (20, 3, 7, 7), {"strides": (2, 3), "padding": ((3, 2), (0, 3))}),
+    "dilated": ((1, 3, 20, 20), (9, 3, 3, 2), {"dilation": (2, 3), "padding": ((2, 0), (1, 3)), "flip": True}),
+    "strided and dilated": ((2, 3, 20, 21), (9, 3, 3, 4), {"dilation": (2, 3), "strides": (4, 2)}),
+    "groups": ((2, 12, 9, 18), (18, 4, 3, 3), {"groups": 3, "padding": ONE}),
+    "depthwise": ((2, 6, 12, 70), (6, 1, 3, 3), {"groups": 6, "padding": ONE}),
+    "depthwise with a multiplier": ((1, 3, 10, 20), (6, 1, 3, 5), {"groups": 3, "strides": (2, 2), "padding": ONE}),
+    "kernel as large as the input": ((2, 9, 6, 5), (11, 9, 6, 5), {}),
+    "one dimension": ((2, 4, 90), (10, 4, 5), {"strides": (3,), "padding": ((4, 1),)}),
+    "three dimensions": (
+        (1, 3, 5, 6, 9),
+        (9, 3, 2, 3, 3),
+        {"strides": (1, 2, 1), "padding": ((1, 0), *ONE), "flip": True},
+    ),
+    "stride beyond the kernel": ((1, 2, 9, 11), (9, 2, 2, 1), {"strides": (3, 4)}),
+    "long sums": ((1, 3, 61, 64), (9, 3, 3, 3), {"padding": ONE}),
+    "image of one position": ((20, 9, 1, 1), (10, 9, 1, 1), {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases(context, make, rng, case):
+    shape, kernel, parameters = CASES[case]
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+
+
+@pytest.mark.parametrize("case", ["strided", "groups", "dilated"])
+def test_double_precision(context, make, rng, case):
+    shape, kernel, parameters = CASES[case]
+    check(make, context, rng, "float64", shape, kernel, **parameters)
+
+
+@pytest.mark.parametrize("case", ["strided", "depthwise with a multiplier"])
+def test_integers(context, make, rng, case):
+    shape, kernel, parameters = CASES[case]
+    check(make, context, rng, "int32", shape, kernel, **parameters)
+
+
+EMPTY = {
+    "no images": ((0, 3, 8, 8), (9, 3, 3, 3)),
+    "no filters": ((2, 3, 8, 8), (0, 3, 3, 3)),
+    "no channels": ((2, 0, 8, 8), (9, 0, 3, 3)),
+    "no positions": ((2, 3, 2, 8), (9, 3, 3, 3)),
+    "no pixels": ((2, 3, 0, 8), (9, 3, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_empty(context, make, rng, case):
+    check(make, context, rng, "float32", *EMPTY[case])
+    check(make, context, rng, "float32", *EMPTY[case], padding=ONE, strides=(2, 2))
+
+
+@pytest.mark.parametrize("place", PLACEMENTS)
+@pytest.mark.parametrize("case", ["strided", "pointwise", "depthwise", "one dimension"])
+def test_strides(context, make, rng, case, place):
+    shape, kernel, parameters = CASES[case]
+    check(make, context, rng, "float32", shape, kernel, place, **parameters)
+
+
+def test_zero_strides_and_strided_outputs(context, make, rng):
+    x, w = draw(rng, "float32", 2, 1, 1, 30), draw(rng, "float32", 12, 9, 3, 3)
+    repeated = context.from_host(x)
+    repeated = repeated.view(repeated.layout.broadcast_to((2, 9, 10, 30)))
+    out = context.from_host(np.full((28, 2, 12, 16), 7, "float32"))
+    view = out.view(out.layout.transpose((1, 2, 3, 0)))[:, :, ::2]
+    make(ConvForward, "float32", 2).launch((view,), (repeated, context.from_host(w)))
+    reference = Reference(np.tile(x, (1, 9, 10, 1)), w, (1, 1), (1, 1), 1, ((0, 0),) * 2, False)
+    close(view, reference.forward(), "float32")
+    assert np.all(np.asarray(out)[:, :, :, 1::2] == 7)
+
+
+def test_random(context, make, rng):
+    for _ in range(12):
+        ndim, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+        most = {1: 60, 2: 20, 3: 8}[ndim]
+        shape = (int(rng.integers(1, 3)), groups * int(rng.integers(1, 6)), *map(int, rng.integers(1, most, ndim)))
+        kernel = (groups * int(rng.choice([1, 4, 9, 14])), shape[1] // groups, *map(int, rng.integers(1, 5, ndim)))
+        parameters = {
+            "strides": tuple(map(int, rng.integers(1, 4, ndim))),
+            "dilation": tuple(map(int, rng.integers(1, 4, ndim))),
+            "padding": tuple((int(b), int(a)) for b, a in rng.integers(0, 4, (ndim, 2))),
+            "groups": groups,
+            "flip": bool(rng.integers(2)),
+        }
+        print(shape, kernel, parameters)  # noqa: T201 (for a test that fails)
+        check(make, context, rng, "float32", shape, kernel, **parameters)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_signals(context, make, rng, ndim):
+    convolve = make(Convolve, "float32", ndim)
+    x, w = draw(rng, "float32", *(3, 7, 150)[-ndim:]), draw(rng, "float32", *(2, 3, 6)[-ndim:])
+    plain = {"strides": (1,) * ndim, "dilation": (1,) * ndim, "groups": 1, "flip": True}
+    for full in (True, False):
+        padding = [(k - 1, k - 1) if full else (0, 0) for k in w.shape]
+        expected = Reference(x[None, None], w[None, None], padding=padding, **plain).forward()[0, 0]
+        for pair in ((x, w), (w, x)):
+            close(convolve(*map(context.from_host, pair), full)[0], expected, "float32")
+
+
+BATCHES = [
+    ((3, 2), (3, 2)),
+    ((2,), (3, 2)),
+    ((3, 1), (1, 2)),
+    ((3, 2, 1), (1, 1, 4)),
+    ((0,), (1,)),
+    ((2, 1, 3), (1, 4, 1)),
+]
+
+
+@pytest.mark.parametrize("shapes", BATCHES, ids=str)
+def test_batches_of_signals(context, make, rng, shapes):
+    x, w = draw(rng, "float32", *shapes[0], 20), draw(rng, "float32", *shapes[1], 4)
+    convolve = np.vectorize(np.convolve, signature="(n),(k)->(m)", excluded={2})
+    batch = np.broadcast_shapes(*shapes)
+    for full, mode in ((True, "full"), (False, "valid")):
+        length = 23 if full else 17
+        expected = convolve(x, w, mode) if 0 not in batch else np.zeros((*batch, length))
+        close(make(Convolve, "float32", 1)(context.from_host(x), context.from_host(w), full)[0], expected, "float32")
+
+
+def test_layouts_that_do_not_fit(context):
+    def layout(*shape):
+        return Layout.contiguous(shape)
+
+    forward = ConvForward(context, "float32", 2, groups=2)
+    for x, w in (
+        ((1, 4, 5, 5), (2, 4, 3, 3)),
+        ((1, 4, 5, 5), (3, 2, 3, 3)),
+        ((1, 4, 5), (2, 2, 3)),
+        ((1, 4, 5, 5), (2, 2)),
+    ):
+        with pytest.raises(ValueError, match="Shape mismatch"):
+            forward.layout(layout(*x), layout(*w))
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        ConvGradInput(context, "float32", 1).layout(layout(2, 3, 3), layout(1, 2, 5), (8,))
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        ConvGradWeight(context, "float32", 1).layout(layout(1, 3, 9), layout(1, 2, 5), (3,))
+    convolve = Convolve(context, "float32", 2)
+    with pytest.raises(ValueError, match="valid"):
+        convolve.layout(layout(3, 4), layout(4, 3), False)
+    with pytest.raises(ValueError, match="empty"):
+        Convolve(context, "float32", 1).layout(layout(0), layout(2), True)
+    assert convolve.layout(layout(0, 2), layout(3, 4), True)[0].shape == (2, 5)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"strides": (0,)}, {"dilation": (0,)}, {"groups": 0}, {"strides": (1, 1)}, {"padding": ((0, 0),) * 2}],
+    ids=str,
+)
+def test_parameters_that_make_no_sense(context, parameters):
+    with pytest.raises(ValueError, match="strides"):
+        ConvForward(context, "float32", 1, **parameters)
+
+
+def test_dtypes_that_are_refused(context):
+    for dtype in ("bool", "float16"):
+        with pytest.raises(UnsupportedDtype):
+            ConvForward(context, dtype, 1)
