@@ -1,0 +1,94 @@
+## What the row kernels of both schedules share. The defs see the arguments of the template that calls them.
+<%!
+    from pytensor_cl.dtypes import ctype, vector_type
+%>
+<%namespace name="convert" file="reduction_cast.mako"/>
+
+<%def name="declarations()">
+typedef struct {  // dimensions from the innermost outwards; lengths and steps in elements
+    ${index} blocks, tiles, width, total, chunk, chunks, parts, slots, scratch, threads, thread_step, slot_step;
+    ${index} kept[${kept_dims}], reduced[${reduced_dims}];
+    ${index} kept_step[${len(arrays)}][${kept_dims}], reduced_step[${len(arrays)}][${reduced_dims}];
+    ${index} keep_at[${max(1, len(keeps))}], partial_at[${max(1, len(totals))}];
+} ${name}_geometry;
+typedef struct { long at[${len(arrays)}]; } ${name}_offsets;
+</%def>
+
+## What a kernel takes.
+<%def name="parameters()">
+% for value in values:
+    const ${ctype(value.dtype)} ${value.name},
+% endfor
+% for array in arrays:
+    __global ${"" if array.is_output else "const "}${ctype(array.dtype)} *${array.name},
+% endfor
+    __global uchar *scratch, __global uchar *partials, const ${name}_offsets offset, const ${name}_geometry g
+</%def>
+
+## Where row number `rest` begins in each array.
+<%def name="row_offsets()">
+% for a, array in enumerate(arrays):
+        long at_${array.name} = offset.at[${a}];
+% endfor
+        for (int d = 0; rest; ++d) {
+            ${split("rest", "i", "g.kept[d]")}
+% for a, array in enumerate(arrays):
+            at_${array.name} += i * g.kept_step[${a}][d];
+% endfor
+        }
+</%def>
+
+## Divides `number` by a length; its remainder is the new `rest`. Most numbers are smaller, and division is slow.
+<%def name="split(number, rest, length)">
+            ${index} ${rest} = ${number};
+            if (${rest} < ${length})
+                ${number} = 0;
+            else {
+                ${number} /= ${length};
+                ${rest} -= ${number} * ${length};
+            }
+</%def>
+
+## Pointers to element `place` of the arrays that a loop uses.
+<%def name="run_pointers(used, place)">
+% if reduced_dims == 1:
+            const ${index} inner = ${place};
+% else:
+            ${index} run = ${place};
+            ${split("run", "inner", "g.reduced[0]")}
+% endif
+% for a in used:
+            long p_${arrays[a].name} = at_${arrays[a].name} + inner * g.reduced_step[${a}][0];
+% endfor
+% if reduced_dims > 1:
+            for (int d = 1; run; ++d) {
+                ${split("run", "i", "g.reduced[d]")}
+% for a in used:
+                p_${arrays[a].name} += i * g.reduced_step[${a}][d];
+% endfor
+            }
+% endif
+</%def>
+
+## A full value as one of an accumulator.
+<%def name="lift(total, value, n)" buffered="True" filter="trim">
+% if total.compensation:
+(${total.accumulator}_a${n}){${convert.cast(value, total.source_dtype, total.acc_dtype, n)}, (${vector_type(total.acc_dtype, n)})(0.0f)}
+% else:
+${convert.cast(value, total.source_dtype, total.acc_dtype, n)}
+% endif
+</%def>
+
+## What an accumulator comes to; an infinite sum has no error term.
+<%def name="result(total, a, n)" buffered="True" filter="trim">
+% if total.compensation:
+${convert.cast(f"(isfinite({a}.sum) ? {a}.sum + {a}.error : {a}.sum)", total.acc_dtype, total.dtype, n)}
+% else:
+${convert.cast(a, total.acc_dtype, total.dtype, n)}
+% endif
+</%def>
+
+## Partial results of a reduction: a plane of values, and one of rounding errors if those are kept.
+<%def name="partial(total)" buffered="True" filter="trim">
+(__global ${ctype(total.acc_dtype)} *)(partials + g.partial_at[${totals.index(total)}])
+</%def>

@@ -1,0 +1,122 @@
+"""Functions of rows: fused elementwise functions and reductions along the same axes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl.ops.base import EITHER, GpuOp, Routine
+from pytensor_cl.routines.rowwise import Rowwise
+from pytensor_cl.routines.rowwise_program import Reduce, RowFunction
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["DROPPED", "FULL", "KEPT", "VALUE", "GpuRowwise"]
+
+FULL = "full"
+"""A variable with an element for each position of a row."""
+KEPT = "kept"
+"""A variable with an element for each row, and length 1 along the axes of the reductions."""
+DROPPED = "dropped"
+"""The same without these axes."""
+VALUE = "value"
+"""A 0-d value of the host."""
+
+SHOWN = 8  # names in the text of an Op
+
+_NAMES = {"maximum": "max", "minimum": "min", "add": "sum", "mul": "prod", "and": "all", "or": "any"}
+
+
+class GpuRowwise(GpuOp):
+    """What several device nodes compute of the rows of some arrays, in one kernel.
+
+    Parameters
+    ----------
+    function
+        What is computed.
+    ndim
+        Dimensions of full variables.
+    axes
+        Along which the reductions go.
+    forms
+        Of the inputs and then of the outputs: FULL, KEPT, DROPPED or VALUE.
+    context_name
+        Where it runs.
+    """
+
+    __props__ = ("function", "ndim", "axes", "forms", "context_name")
+    streams = True
+
+    def __init__(
+        self, function: RowFunction, ndim: int, axes: Sequence[int], forms: Sequence[str], context_name: str
+    ) -> None:
+        self.function = function
+        self.ndim = ndim
+        self.axes = tuple(axes)
+        self.forms = tuple(forms)
+        self.context_name = context_name
+
+    def __str__(self) -> str:
+        names = [_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in self.function.steps]
+        shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."]
+        return f"GpuRowwise{{axes={self.axes}: {', '.join(shown)}}}"
+
+    def demand(self, index: int) -> str:
+        """Arrays must be on the device; the values are those that were when the nodes were fused."""
+        return EITHER
+
+    def _spread(self, form: str, entries: Sequence[Any], one: Any) -> tuple[Any, ...]:
+        """Give what belongs to the dimensions of a variable those that it lacks."""
+        if form != DROPPED:
+            return tuple(entries)
+        rest = iter(entries)
+        return tuple(one if d in self.axes else next(rest) for d in range(self.ndim))
+
+    def _common(self, node_inputs: Sequence[Variable], entries: Sequence[Sequence[Any]], one: Any) -> tuple[Any, ...]:
+        """Return, per dimension, the entry of the first input that is not repeated along it."""
+        found = [one] * self.ndim
+        is_open = [True] * self.ndim
+        for variable, form, own in zip(node_inputs, self.forms, entries, strict=False):
+            if form == VALUE:
+                continue
+            known = self._spread(form, variable.type.broadcastable, True)
+            for d, entry in enumerate(self._spread(form, own, one)):
+                if is_open[d] and not known[d]:
+                    found[d], is_open[d] = entry, False
+        return tuple(found)
+
+    def _formed(self, form: str, full: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
+        """Return the entries of an output."""
+        if form == FULL:
+            return full
+        if form == DROPPED:
+            return tuple(n for d, n in enumerate(full) if d not in self.axes)
+        return tuple(one if d in self.axes else n for d, n in enumerate(full))
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node; tensors of the host are transferred, except those that were values."""
+        placed = [v if form == VALUE else self.on_device(v) for v, form in zip(inputs, self.forms, strict=False)]
+        full = self._common(placed, [getattr(v.type, "shape", ()) for v in placed], 1)
+        types = [
+            TensorType(self.function.dtypes[v], self._formed(form, full, 1))
+            for v, form in zip(self.function.outputs, self.forms[len(placed) :], strict=True)
+        ]
+        return self.apply(placed, types)
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Return the common shape of the inputs, or what it leaves for row values."""
+        full = self._common(node.inputs, shapes, 1)
+        return [self._formed(form, full, 1) for form in self.forms[len(node.inputs) :]]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel."""
+        return Rowwise(
+            context,
+            self.function,
+            self.ndim,
+            self.axes,
+            tuple(form == DROPPED for form in self.forms),
+            tuple(
+                () if form == VALUE else v.type.broadcastable for v, form in zip(node.inputs, self.forms, strict=False)
+            ),
+        )

@@ -1,0 +1,169 @@
+"""Functions of rows in compiled functions: softmax and its like, normalisation, reductions of expressions."""
+
+import pickle
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.special import log_softmax, softmax
+
+from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.ops.reduction import GpuCAReduce
+from pytensor_cl.ops.rowwise import GpuRowwise
+from tests.helpers import assert_close, check_against_python, device_ops, opencl
+
+
+@pytest.fixture(autouse=True)
+def wherever_there_is_a_kernel():
+    with pytensor.config.change_flags(opencl__placement="device", floatX="float32"):
+        yield
+
+
+def check(inputs, outputs, *arguments):
+    return check_against_python(inputs, outputs, (GpuRowwise,), *arguments)
+
+
+def kinds(f):
+    return [type(op) for op in device_ops(f)]
+
+
+def matrix_values(rng, *shapes):
+    return [(rng.normal(size=shape).astype("float32"),) for shape in shapes]
+
+
+def layer_norm(x, gain, bias, axis=-1):
+    centred = x - x.mean(axis, keepdims=True)
+    return centred / pt.sqrt(x.var(axis, keepdims=True) + 1e-5) * gain + bias
+
+
+def test_softmax_is_one_kernel(context, rng):
+    x = pt.fmatrix("x")
+    for axis in (0, 1):
+        f = check([x], [softmax(x, axis=axis)], *matrix_values(rng, (7, 33), (1, 1)))
+        assert kinds(f) == [GpuRowwise]
+        assert str(device_ops(f)[0]) == f"GpuRowwise{{axes=({axis},): max, sub, exp, sum, true_div}}"
+
+
+def test_log_softmax_and_logsumexp(context, rng):
+    x = pt.ftensor3("x")
+    value = rng.normal(size=(4, 5, 21)).astype("float32")
+    check([x], [log_softmax(x, axis=-1), pt.logsumexp(x, axis=(0, 1))], (value,), (value + 300,))
+
+
+def test_gradients_of_softmax(context, rng):
+    x, c = pt.fmatrices("x", "c")
+    values = tuple(rng.normal(size=(6, 30)).astype("float32") for _ in range(2))
+    costs = (softmax(x, axis=1) * c).sum(), (log_softmax(x, axis=0) * c).sum(), pt.sqr(pt.logsumexp(x, axis=1)).sum()
+    check([x, c], [pytensor.grad(cost, x) for cost in costs], values)
+
+
+def test_classifier(context, rng):
+    x, y, w, b = pt.fmatrix("x"), pt.lvector("y"), pt.fmatrix("w"), pt.fvector("b")
+    cost = -log_softmax(x @ w + b, axis=1)[pt.arange(y.shape[0]), y].mean()
+    values = [rng.normal(size=shape).astype("float32") for shape in ((20, 8), (8, 5), (5,))]
+    f = check([x, w, b, y], [cost, *pytensor.grad(cost, [w, b])], (*values, rng.integers(0, 5, 20)))
+    assert kinds(f).count(GpuRowwise) >= 2
+
+
+def test_layer_norm(context, rng):
+    x, gain, bias = pt.ftensor3("x"), pt.fvector("gain"), pt.fvector("bias")
+    arrays = [rng.normal(size=shape).astype("float32") for shape in ((3, 7, 24), (24,), (24,))]
+    y = layer_norm(x, gain, bias)
+    f = check([x, gain, bias], [y], arrays)
+    assert GpuCAReduce not in kinds(f)
+    assert kinds(f).count(GpuRowwise) == 1
+    check([x, gain, bias], pytensor.grad((y**3).sum(), [x, gain, bias]), arrays)
+
+
+def test_norms_and_moments(context, rng):
+    x = pt.fmatrix("x")
+    outputs = [x.var(1), x.norm(2), x / pt.sqrt((x**2).sum(0, keepdims=True)), pt.sum(x * x[:, ::-1], axis=0)]
+    check([x], outputs, *matrix_values(rng, (9, 50)))
+
+
+def test_mixture(context, rng):
+    x, means, weights = pt.fvector("x"), pt.fvector("means"), pt.fvector("weights")
+    component = -0.5 * (x[:, None] - means[None, :]) ** 2 + log_softmax(weights)[None, :]
+    cost = pt.logsumexp(component, axis=1).sum()
+    values = [rng.normal(size=n).astype("float32") for n in (100, 4, 4)]
+    check([x, means, weights], [cost, *pytensor.grad(cost, [means, weights])], values)
+
+
+def test_batch_norm_over_several_axes(context, rng):
+    x = pt.ftensor4("x")
+    mean, var = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+    value = rng.normal(size=(4, 3, 6, 5)).astype("float32")
+    check([x], [(x - mean) / pt.sqrt(var + 1e-5), mean, var], (value,))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8", "bool"])
+def test_other_dtypes(context, rng, dtype):
+    x = pt.matrix("x", dtype=dtype)
+    value = (rng.normal(size=(8, 35)) * 3).astype(dtype)
+    check([x], [pt.sum(x * x, axis=1), pt.all(pt.neq(x, 1), axis=1), pt.max(x + x, axis=1)], (value,))
+
+
+def test_nan_and_infinity_go_their_way(context):
+    x = pt.fmatrix("x")
+    value = np.array([[1, 2, np.nan], [np.inf, 1, 2], [-np.inf, 0, 1], [-np.inf] * 3, [np.inf, -np.inf, 0]], "float32")
+    outputs = [softmax(x, axis=1), log_softmax(x, axis=1), pt.logsumexp(x, axis=1)]
+    f = opencl([x], outputs)
+    with np.errstate(all="ignore"):
+        for wide in (value, np.repeat(value, 9, axis=1)):
+            for got, wanted in zip(f(wide), pytensor.function([x], outputs, mode="FAST_COMPILE")(wide), strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_reductions_that_share_an_input_share_a_kernel(context, rng):
+    x = pt.fmatrix("x")
+    f = check([x], [x.sum(), (x**2).sum(), x.max()], *matrix_values(rng, (30, 50)))
+    assert kinds(f).count(GpuRowwise) == 1
+    assert GpuElemwise not in kinds(f)
+
+
+def test_a_full_result_that_others_need_is_written(context, rng):
+    x = pt.fmatrix("x")
+    y = pt.exp(x)
+    check([x], [y, y.sum(1), y @ y.T], *matrix_values(rng, (12, 20)))
+
+
+def test_results_that_depend_on_row_values_only(context, rng):
+    x, y = pt.fmatrix("x"), pt.fcol("y")
+    scalars = [pytensor.scalar.float32() for _ in range(2)]
+    one = pytensor.scalar.constant(np.float32(3))
+    results = [
+        scalars[0] * scalars[1],
+        scalars[1] + scalars[1],
+        pytensor.scalar.identity(one),
+        pytensor.scalar.identity(scalars[1]),
+    ]
+    both = Elemwise(pytensor.scalar.Composite(scalars, results))(x, y)
+    values = [rng.normal(size=shape).astype("float32") for shape in ((7, 20), (7, 1))]
+    check([x, y], [v.sum(1) for v in both] + [both[1], both[3]], values)
+
+
+def test_rows_of_different_length_are_not_fused(context, rng):
+    x, y = pt.fmatrices("x", "y")
+    outputs = [y - x.sum(1, keepdims=True), pt.exp(x).sum(1)]
+    check([x, y], outputs, [rng.normal(size=shape).astype("float32") for shape in ((5, 9), (5, 4))])
+
+
+def test_errors_are_those_of_the_host(context):
+    x, y = pt.fmatrices("x", "y")
+    f = opencl([x, y], [(x * y).sum(1), x.max(1) + y.max(1)])
+    ones = np.ones((3, 4), "float32")
+    with pytest.raises(ValueError, match="mismatch|broadcast"):
+        f(ones, ones[:, :1])
+    with pytest.raises(ValueError, match="zero-size array"):
+        f(ones[:, :0], ones[:, :0])
+
+
+def test_shape_and_pickle(context, rng):
+    x = pt.fmatrix("x")
+    y = softmax(x, axis=1)
+    f = pickle.loads(pickle.dumps(opencl([x], [y, y.shape, x.sum(1) * 2 + pt.exp(x).sum(1)])))
+    value = rng.normal(size=(4, 6)).astype("float32")
+    assert list(f(value)[1]) == [4, 6]
+    assert_close(f(value)[2], 2 * value.sum(1) + np.exp(value).sum(1))

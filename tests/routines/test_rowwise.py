@@ -1,0 +1,189 @@
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import CompilationError
+from pytensor_cl.routines import rowwise_plan
+from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.rowwise import Rowwise
+from pytensor_cl.routines.rowwise_program import NEVER, Map, Operand, Program, Reduce, RowFunction
+
+F32 = "float32"
+
+
+@dataclass(frozen=True)
+class Code:
+    """An element function of one dtype, as text."""
+
+    text: str
+    count: int
+    dtype: str = F32
+    preambles: tuple[str, ...] = ()
+
+    @property
+    def input_dtypes(self):
+        return (self.dtype,) * self.count
+
+    @property
+    def output_dtypes(self):
+        return (self.dtype,)
+
+    @property
+    def itemsize(self):
+        return np.dtype(self.dtype).itemsize
+
+    def statements(self, lanes):
+        return f"o0 = {self.text};"
+
+
+def step(text, *inputs, cost=1, dtype=F32):
+    return Map(Code(text, len(inputs), dtype), inputs, cost)
+
+
+FULL = Operand("full", F32)
+EXPONENTS = (
+    Reduce("maximum", 0, F32, F32),
+    step("i0 - i1", 0, 1),
+    step("exp(i0)", 2, cost=10),
+    Reduce("add", 3, "float64", F32),
+)
+SOFTMAX = RowFunction((FULL,), (*EXPONENTS, step("i0 / i1", 3, 4)), (5, 1))
+MOMENTS = RowFunction(
+    (FULL,), (step("i0 * i0", 0), Reduce("add", 1, "float64", F32), Reduce("add", 0, "float64", F32)), (2, 3)
+)
+
+
+def softmax(x, axis):
+    e = np.exp(x.astype("float64") - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True), x.max(axis)
+
+
+def moments(x, axis):
+    return np.square(x, dtype="float64").sum(axis), x.sum(axis, dtype="float64")
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    return request.param
+
+
+def rows_of(context, function, axes, schedule, *, ndim=2, dropped=1, **options):
+    kept = [False] * (len(function.operands) + len(function.outputs) - dropped) + [True] * dropped
+    broadcast = ((False,) * ndim,) * len(function.operands)
+    return Rowwise(context, function, ndim, axes, kept, broadcast, schedule=schedule, **options)
+
+
+def check(got, wanted, rtol=3e-6):
+    for array, want in zip(got, wanted, strict=True):
+        assert array.shape == want.shape
+        np.testing.assert_allclose(array.to_host(), want, rtol=rtol, atol=rtol * np.abs(want).max(initial=0))
+
+
+VIEWS = (lambda x: x, lambda x: x.T, lambda x: x[::-1, 1::2])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_shapes_and_layouts(context, rng, schedule, axis):
+    routine = rows_of(context, SOFTMAX, (axis,), schedule)
+    for shape in ((1, 1), (3, 5), (17, 40), (40, 17), (70, 3), (600, 130)):
+        host = rng.normal(size=shape).astype(F32)
+        array = context.from_host(host)
+        for view in VIEWS if shape == (17, 40) else VIEWS[:1]:
+            check(routine(view(array)), softmax(view(host), axis))
+
+
+@pytest.mark.parametrize("shape, axis", [((2, 70_001), 1), ((70_001, 2), 0), ((20_001, 40), 0)])
+def test_few_long_rows_are_cut_in_chunks(context, rng, schedule, shape, axis):
+    host = rng.normal(size=shape).astype(F32)
+    check(rows_of(context, SOFTMAX, (axis,), schedule)(context.from_host(host)), softmax(host, axis))
+    check(rows_of(context, MOMENTS, (axis,), schedule, dropped=2)(context.from_host(host)), moments(host, axis))
+
+
+def test_sums_without_double_precision(context, rng, schedule):
+    host = (rng.normal(size=(3, 60_000)) + 1000).astype(F32)
+    routine = rows_of(context, MOMENTS, (1,), schedule, dropped=2, has_fp64=False)
+    assert all("double" not in "".join((*source.preambles, source.source)) for source in routine.sources())
+    check(routine(context.from_host(host)), moments(host, 1), 2e-7)
+    check(routine(context.from_host(host[:, :50])), moments(host[:, :50], 1), 2e-7)
+
+
+def test_several_axes(context, rng, schedule):
+    host = rng.normal(size=(6, 5, 9, 7)).astype(F32)
+    array = context.from_host(host)
+    for axes in ((0, 2, 3), (1, 3), (0, 1, 2, 3)):
+        routine = rows_of(context, MOMENTS, axes, schedule, ndim=4, dropped=2)
+        check(routine(array), moments(host, axes))
+        check(routine(array[:, ::-1, :, ::2]), moments(host[:, ::-1, :, ::2], axes))
+
+
+def test_operands_of_all_kinds(context, rng, schedule):
+    operands = (FULL, FULL, Operand("row", F32), Operand("value", F32))
+    steps = (step("i0 * i1 + i2 * i3", 0, 1, 2, 3), Reduce("minimum", 4, F32, F32), step("i0 - i1", 4, 5))
+    function = RowFunction(operands, steps, (6, 5))
+    broadcast = ((False, False), (True, False), (False,), ())
+    x, gain, bias = (rng.normal(size=shape).astype(F32) for shape in ((21, 50), (1, 50), (21,)))
+    want = x * gain + bias[:, None] * np.float32(3)
+    arrays = [context.from_host(a) for a in (x, gain, bias)]
+    for forms in ((False, False, True, False, False, False), (False, False, True, False, False, True)):
+        routine = Rowwise(context, function, 2, (1,), forms, broadcast, schedule=schedule)
+        least = want.min(1, keepdims=not forms[-1])
+        check(routine(*arrays, np.float32(3)), (want - want.min(1, keepdims=True), least))
+    for bad in ((x[:, :49], gain, bias), (x, x, bias), (x, gain, bias[:5])):
+        with pytest.raises(ValueError, match="mismatch"):
+            routine.layout(*(context.from_host(a).layout for a in bad), ((), (), 0))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float64"])
+def test_every_size_of_element(context, rng, schedule, dtype):
+    wide = "float64" if dtype == "float64" else "int64"
+    steps = (step("i0 & i1" if dtype != "float64" else "i0 * i1", 0, 1, dtype=dtype),)
+    steps += (Reduce("add", 2, wide, wide), Reduce("maximum", 2, dtype, dtype), Reduce("minimum", 0, dtype, dtype))
+    function = RowFunction((Operand("full", dtype),) * 2, steps, (3, 4, 5))
+    x, y = ((rng.normal(size=(19, 37)) * 5).astype(dtype) for _ in range(2))
+    both = x * y if dtype == "float64" else x & y
+    for axis in (0, 1):
+        routine = rows_of(context, function, (axis,), schedule, dropped=3)
+        got = routine(context.from_host(x), context.from_host(y))
+        check(got, (both.sum(axis, dtype=wide), both.max(axis), x.min(axis)), 1e-13)
+
+
+def test_nothing_to_read_or_write(context, schedule):
+    empty = np.ones((0, 4), F32)
+    routine = rows_of(context, MOMENTS, (0,), schedule, dropped=2)
+    check(routine(context.from_host(empty)), moments(empty, 0))
+    check(rows_of(context, SOFTMAX, (1,), schedule)(context.from_host(empty)), (empty, empty[:, 0]))
+    with pytest.raises(ValueError, match="zero-size array to reduction operation maximum"):
+        rows_of(context, SOFTMAX, (0,), schedule).layout(context.from_host(empty).layout)
+
+
+def test_dear_values_are_computed_once():
+    program = Program(SOFTMAX, has_fp64=True)
+    assert program.keeps == (3,)
+    assert [loop.reads for loop in program.loops(16, 1)] == [(0,), (0,), ()]
+    assert Program(SOFTMAX, has_fp64=True, dear=NEVER).keeps == ()
+    assert Program(SOFTMAX, has_fp64=True, keep_operands=True).keeps == (0, 3)
+
+
+def test_what_is_not_needed_is_not_computed():
+    function = RowFunction((FULL,), (*EXPONENTS, step("i0 * i1", 0, 1)), (5,))
+    loops = Program(function, has_fp64=True).loops(16, 1)
+    assert len(loops) == 2
+    assert "exp" not in loops[1].code
+
+
+def test_how_work_is_shared():
+    def split(rows, pattern, loops):
+        return rowwise_plan.split_cpu(rows, pattern, 4, 16, 64, loops=loops, nbytes=8, is_rounded=False)
+
+    many, long = (rowwise_plan.Rows(((n, m),), ((m, 1),), (0,), 0) for n, m in ((4096, 1000), (2, 10**7)))
+    assert split(many, "rows", 3).chunks == 1
+    assert split(many, "rows", 3).is_cached
+    assert split(long, "rows", 3).chunks > 1
+    assert not split(long, "rows", 3).is_cached
+
+
+def test_a_kernel_that_does_not_build_says_so(context):
+    function = RowFunction((FULL,), (step("nonsense", 0), Reduce("add", 1, F32, F32)), (2,))
+    with pytest.raises(CompilationError, match="nonsense"):
+        rows_of(context, function, (1,), "cpu")(context.from_host(np.ones((2, 3), F32)))
