@@ -1,16 +1,18 @@
 """Thunks of nodes that stay on the host.
 
-Three ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
-Python by NUMBA; all others by their own ``perform``, which calls NumPy or SciPy.
+Four ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
+Python by NUMBA; IfElse, which has no ``perform``, here; all others by their own ``perform``, which calls NumPy or
+SciPy.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
-from pytensor.conditional.op import LazyIfElse
+from pytensor.conditional.op import IfElse, LazyIfElse
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
@@ -80,6 +82,20 @@ class _Compiled:
             self._first_call()
 
 
+def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Hand on the values of one branch. All are there: where leaving work out pays there is a LazyIfElse instead."""
+    count, as_view = node.op.n_outs, node.op.as_view
+    condition, then, otherwise = inputs[0], inputs[1 : 1 + count], inputs[1 + count :]
+
+    def run() -> None:
+        is_true = bool(condition[0])
+        for cell, chosen in zip(outputs, then if is_true else otherwise, strict=True):
+            # IfElse declares views of its first branch only.
+            cell[0] = chosen[0] if is_true and as_view else deepcopy(chosen[0])
+
+    return run
+
+
 def _perform_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
     perform = node.op.perform
     node.op.prepare_node(node, None, None, "py")
@@ -101,6 +117,7 @@ def _is_scalar_arithmetic(node: Apply) -> bool:
 _KINDS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
     (_is_scalar_arithmetic, _scalar_thunk),
     (lambda node: isinstance(node.op, LOOPS), _Compiled),
+    (lambda node: isinstance(node.op, IfElse), _choice_thunk),
     (lambda node: True, _perform_thunk),
 )
 
