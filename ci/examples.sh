@@ -7,4 +7,5 @@ for driver in pocl intel; do
     printf -- '--- %s\n' "$driver"
     python examples/logistic_regression.py --steps 50 --compare NUMBA --out "$work"
     python examples/mlp_digits.py --epochs 2 --compare NUMBA --out "$work"
+    python examples/cnn_digits.py --epochs 1 --compare NUMBA --out "$work"
 done

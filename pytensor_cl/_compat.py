@@ -1,5 +1,6 @@
 """The only module that touches what PyTensor does not promise to keep."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,14 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 
-__all__ = ["bake_inner_graphs_as_numba", "inline_op_from_graphs", "link_with_numba", "numba_refusals", "register"]
+__all__ = [
+    "bake_inner_graphs_as_numba",
+    "inline_op_from_graphs",
+    "link_with_numba",
+    "numba_refusals",
+    "register",
+    "run_in_object_mode",
+]
 
 _INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_optimize_inner_graph)
 
@@ -67,6 +75,25 @@ def numba_refusals() -> tuple[type[Exception], ...]:
     from numba.core.errors import NumbaError  # loading NUMBA takes 0.1 s: not where nothing is compiled with it
 
     return NotImplementedError, NumbaError
+
+
+def run_in_object_mode(*op_types: type) -> None:
+    """Make NUMBA call ``perform`` of Ops without a warning: their ``perform`` is NumPy, which NUMBA could not better.
+
+    Parameters
+    ----------
+    op_types
+        Classes of Ops.
+    """
+    from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify  # loads NUMBA
+
+    def quietly(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+            return generate_fallback_impl(op, node, **kwargs)
+
+    for op_type in op_types:
+        numba_funcify.register(op_type)(quietly)
 
 
 def inline_op_from_graphs(fgraph: FunctionGraph) -> None:

@@ -10,7 +10,7 @@ for package in ("sklearn", "matplotlib", "tqdm"):
     pytest.importorskip(package, reason="the examples need pip install 'pytensor-cl[examples]'")
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SHORT = {"logistic_regression": ["--steps", "30"], "mlp_digits": ["--epochs", "2"]}
+SHORT = {"logistic_regression": ["--steps", "30"], "mlp_digits": ["--epochs", "2"], "cnn_digits": ["--epochs", "1"]}
 
 
 @pytest.fixture
@@ -37,7 +37,9 @@ def test_opencl_agrees_with_numba(run, name, capsys):
     assert "held-out accuracy" in text.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("name", "accuracy"), [("logistic_regression", 0.93), ("mlp_digits", 0.96)])
+@pytest.mark.parametrize(
+    ("name", "accuracy"), [("logistic_regression", 0.93), ("mlp_digits", 0.96), ("cnn_digits", 0.98)]
+)
 def test_full_training_reaches_its_result(run, name, accuracy):
     code, report = run(name)
     assert code == 0

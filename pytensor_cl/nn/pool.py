@@ -13,7 +13,7 @@ from pytensor.tensor.type import discrete_dtypes, tensor
 
 from pytensor_cl.nn import pool_host
 from pytensor_cl.nn.pool_host import Geometry
-from pytensor_cl.nn.windows import Window, as_ints, as_pads, known, positions
+from pytensor_cl.nn.windows import Window, as_ints, as_pads, known, pool_positions
 
 __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "avg_pool", "max_pool"]
 
@@ -68,7 +68,7 @@ class _Pooling(Op):
         """Return the output's shape; None where a length is."""
         leading = len(shape) - self.ndim
         dims = zip(shape[leading:], self.windows(), strict=True)
-        return (*shape[:leading], *(positions(n, w, self.ceil) if known(n) else None for n, w in dims))
+        return (*shape[:leading], *(pool_positions(n, w, self.ceil) if known(n) else None for n, w in dims))
 
     def _variables(self, *values: Any) -> list[Variable]:
         variables = [as_tensor_variable(v) for v in values]

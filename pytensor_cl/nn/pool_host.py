@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.nn.windows import Window, padded, positions, views
+from pytensor_cl.nn.windows import Window, padded, pool_positions, views
 
 __all__ = ["Geometry", "avg_grad", "avg_pool", "max_gather", "max_pool", "max_scatter"]
 
@@ -19,7 +19,7 @@ class Geometry(NamedTuple):
 
     def counts(self, lengths: Sequence[int]) -> tuple[int, ...]:
         """Return how many windows there are along each dimension."""
-        return tuple(positions(n, w, self.ceil) for n, w in zip(lengths, self.windows, strict=True))
+        return tuple(pool_positions(n, w, self.ceil) for n, w in zip(lengths, self.windows, strict=True))
 
     def pooled(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the output's shape."""

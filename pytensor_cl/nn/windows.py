@@ -7,7 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-__all__ = ["Pads", "Window", "as_ints", "as_pads", "known", "positions", "views"]
+__all__ = ["Pads", "Window", "as_ints", "as_pads", "known", "padded", "pool_positions", "positions", "resolve", "views"]
 
 Pad = tuple[int, int] | str
 Pads = tuple[Pad, ...]
@@ -84,23 +84,32 @@ def known(*values: Any) -> bool:
     return all(v is not None for v in values)
 
 
-def positions(length: Any, window: Window, ceil: bool = False) -> Any:
-    """Return how many places a window has along a dimension; `length` may be symbolic.
+def _at_least_zero(count: Any, is_meant: Any) -> Any:
+    """Return a number of places; none where it makes no sense."""
+    if isinstance(count, Variable) or isinstance(is_meant, Variable):
+        return pt.switch(is_meant & pt.ge(count, 0), count, 0)
+    return max(count, 0) if is_meant else 0
+
+
+def positions(length: Any, window: Window) -> Any:
+    """Return how many places a kernel has along a dimension; `length` may be symbolic."""
+    room = length + window.before + window.after - window.reach
+    return _at_least_zero(room // window.stride + 1, window.extent > 0)
+
+
+def pool_positions(length: Any, window: Window, ceil: bool) -> Any:
+    """Return how many places a pooling window has along a dimension; `length` may be symbolic.
 
     With `ceil` the last window may reach out of the padded dimension, if it begins before its end and not in the
-    padding behind it.
+    padding behind it. There is none where there is nothing to pool.
     """
     room = length + window.before + window.after - window.reach
-    if ceil:
-        count = -(-room // window.stride) + 1
-        last_start = (count - 1) * window.stride
-        begins_behind = last_start >= length + window.before
-        count = count - (pt.cast(begins_behind, "int64") if isinstance(count, Variable) else int(begins_behind))
-    else:
-        count = room // window.stride + 1
-    if isinstance(count, Variable):
-        return pt.switch(pt.ge(room, 0) & pt.gt(window.extent, 0), count, 0)
-    return count if room >= 0 and window.extent > 0 else 0
+    if not ceil:
+        return _at_least_zero(room // window.stride + 1, length > 0)
+    count = -(-room // window.stride) + 1
+    begins_behind = (count - 1) * window.stride >= length + window.before
+    one = pt.cast(begins_behind, "int64") if isinstance(count, Variable) else int(begins_behind)
+    return _at_least_zero(count - one, length > 0)
 
 
 def padded(x: np.ndarray, windows: Sequence[Window], counts: Sequence[int], fill: Any) -> np.ndarray:

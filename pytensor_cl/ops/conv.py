@@ -11,7 +11,7 @@ from pytensor_cl.dtypes import computed
 from pytensor_cl.nn.windows import resolve
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.pool import Widened
-from pytensor_cl.routines.conv import Convolve, ConvForward, ConvGradInput, ConvGradWeight
+from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.elemwise import Cast, Elemwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context

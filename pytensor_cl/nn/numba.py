@@ -1,0 +1,30 @@
+"""Mode NUMBA runs the Ops of this package on the host's NumPy, without a warning for each."""
+
+from typing import Any
+
+from pytensor.compile.mode import optdb
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import GraphRewriter
+
+from pytensor_cl._compat import run_in_object_mode
+from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
+from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
+
+__all__ = ["OPS"]
+
+OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad)
+
+
+class _TellNumba(GraphRewriter):
+    """Changes no graph: tells NUMBA about the Ops when they first occur, so that importing them does not load it."""
+
+    _is_done = False
+
+    def apply(self, fgraph: FunctionGraph) -> Any:
+        """Look whether there is such an Op."""
+        if not self._is_done and any(isinstance(node.op, OPS) for node in fgraph.apply_nodes):
+            run_in_object_mode(*OPS)
+            self._is_done = True
+
+
+optdb.register("pytensor_cl_nn_numba", _TellNumba(), "numba", position=0)

@@ -1,0 +1,373 @@
+"""Pooling in one to three dimensions, and its gradients."""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.dtypes import literal
+from pytensor_cl.routines.base import Plans, Routine
+from pytensor_cl.routines.elemwise import Copy, contiguous
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import KernelSource, kernel_source
+
+__all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "Window"]
+
+LANES = 8  # windows that schedule cpu looks at side by side
+GROUP = 256  # work-items of a work-group on schedule simt
+GROUPS_PER_UNIT = 32
+INT_LIMIT = 1 << 30  # 32-bit indices, with room for a step of the grid
+COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own
+_PLACES = {"int": "int32", "long": "int64"}
+_MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # what vectors of so many bytes an element compare to
+
+
+class Window(NamedTuple):
+    """How a window slides along one dimension: its length, its step, and the padding before and after."""
+
+    extent: int
+    step: int
+    before: int
+    after: int
+
+    def positions(self, length: int, ceil: bool) -> int:
+        """Return how many windows there are; with `ceil` the last may reach out of the padding behind."""
+        room = length + self.before + self.after - self.extent
+        count = max(0, (-(-room // self.step) if ceil else room // self.step) + 1) if length else 0
+        # What begins in the padding behind the dimension sees none of it.
+        return count - 1 if ceil and count and (count - 1) * self.step >= length + self.before else count
+
+    def whole(self, length: int, count: int) -> tuple[int, int]:
+        """Return the first and one past the last window that sees no padding."""
+        room = length + self.before - self.extent
+        first = -(-self.before // self.step)
+        return first, max(first, min(count, room // self.step + 1))
+
+
+class _Shape(NamedTuple):
+    """Planes of three pooled dimensions, of windows along each and their number."""
+
+    planes: int
+    lengths: tuple[int, ...]
+    counts: tuple[int, ...]
+    windows: tuple[Window, ...]
+
+    @property
+    def plane(self) -> int:
+        """Number of elements of a plane that is pooled."""
+        return prod(self.lengths)
+
+    @property
+    def largest(self) -> int:
+        """Number of elements, or of windows if they are more."""
+        return self.planes * max(self.plane, prod(self.counts))
+
+
+class _Variant(NamedTuple):
+    """A kernel: what it does, its type of indices and of places in a plane."""
+
+    kind: str
+    indices: str
+    place: str = "int"
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it writes as much as is pooled."""
+        return self.kind in ("scatter", "spread")
+
+
+class _Launch(NamedTuple):
+    """A launch, all but its arrays."""
+
+    kernel: Kernel
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    geometry: bytes
+
+
+class _Pooling(Routine):
+    """What pooling and its gradients have in common.
+
+    The last dimensions of an array are pooled; all in front of them are alike.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    dtype
+        Of what is pooled.
+    windows
+        One for each dimension that is pooled: 1 to 3.
+    ceil
+        Whether the last window along a dimension may reach out of the padding, if it begins before it.
+    inc_pad
+        Whether padding counts as elements of an average.
+    other
+        Dtype of the second input, where there is one, and of the output; None: the same.
+    schedule
+        See `Routine`.
+
+    Raises
+    ------
+    ValueError
+        There are too many windows, or one makes no sense.
+    """
+
+    kind = ""
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        windows: Sequence[Window],
+        ceil: bool = False,
+        *,
+        inc_pad: bool = True,
+        other: str | None = None,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        if not 1 <= len(windows) <= 3 or any(w.extent < 1 or w.step < 1 for w in windows):
+            raise ValueError(f"pooling takes 1 to 3 windows of positive length and stride, not {windows}")
+        if any(not 0 <= pad < w.extent for w in windows for pad in w[2:]):
+            raise ValueError(f"padding must be less than the window: {windows}")
+        self.windows = tuple(windows)
+        self.ceil = ceil
+        self.inc_pad = inc_pad
+        self.dtype = context.check_dtype(dtype)
+        self.other = context.check_dtype(other or dtype)
+        self.output_dtypes = (self.other.name,)
+        self._kernels: dict[_Variant, Kernel] = {}
+        self._plans: Plans[_Launch] = Plans()
+
+    # Shapes
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions that are pooled."""
+        return len(self.windows)
+
+    def pooled(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of what comes of pooling an array.
+
+        Raises
+        ------
+        ValueError
+            It has fewer dimensions.
+        """
+        lead = len(shape) - self.ndim
+        if lead < 0:
+            raise ValueError(f"pooling of {self.ndim} dimensions of an array of shape {tuple(shape)}")
+        dims = zip(self.windows, shape[lead:], strict=True)
+        return (*shape[:lead], *(w.positions(n, self.ceil) for w, n in dims))
+
+    def _check(self, expected: Sequence[int], shape: Sequence[int], what: str) -> None:
+        if tuple(expected) != tuple(shape):
+            raise ValueError(f"Shape mismatch: {what} of shape {tuple(expected)} has shape {tuple(shape)}")
+
+    def _normal(self, shape: Sequence[int]) -> _Shape:
+        lead, missing = len(shape) - self.ndim, 3 - self.ndim
+        lengths = (1,) * missing + tuple(shape[lead:])
+        counts = (1,) * missing + self.pooled(shape)[lead:]
+        return _Shape(prod(shape[:lead]), lengths, counts, (Window(1, 1, 0, 0),) * missing + self.windows)
+
+    # Kernels
+
+    def _ordinary(self, kind: str) -> _Variant:
+        return _Variant(kind, "long" if self.schedule == "cpu" else "int")
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel of ordinary arrays; the one of 64-bit indices is built when an array needs it."""
+        return (self._source(self._ordinary(self.kind)),)
+
+    def _source(self, variant: _Variant) -> KernelSource:
+        dtype = "uint8" if self.dtype == "bool" else self.dtype.name
+        least = np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
+        template = "pool_simt" if self.schedule == "simt" else "pool_grad" if variant.is_gradient else "pool"
+        compared = self.other if variant.is_gradient else np.dtype(dtype)
+        inner = self.windows[-1][:2]
+        return kernel_source(
+            template,
+            kind=variant.kind,
+            index=variant.indices,
+            place=variant.place,
+            dtype=dtype,
+            other=self.other.name,
+            mask=_MASKS[compared.itemsize],
+            lowest=literal(least, dtype),
+            inner=inner if self.schedule == "cpu" and inner in COMMON else None,
+        )
+
+    def _kernel(self, variant: _Variant) -> Kernel:
+        if variant not in self._kernels:
+            self._kernels[variant] = self.context.kernel(self._source(variant))
+        return self._kernels[variant]
+
+    # Launches
+
+    def _variant(self, kind: str, s: _Shape) -> _Variant:
+        ordinary = self._ordinary(kind)
+        if s.plane < INT_LIMIT and (self.schedule == "cpu" or s.largest < INT_LIMIT):
+            return ordinary
+        return ordinary._replace(indices="long", place="long")
+
+    def _inner(self, s: _Shape, is_gradient: bool) -> tuple[int, int]:
+        """Return the run of the last dimension that schedule cpu works at with vectors, or an empty one."""
+        window, length = s.windows[2], s.lengths[2]
+        first, last = window.whole(length, s.counts[2])
+        if s.plane >= INT_LIMIT or (not is_gradient and (window.extent, window.step) == (1, 2)):
+            return 0, 0
+        if not is_gradient:
+            return (first, last) if last - first >= LANES else (0, 0)
+        # Elements of as many whole steps: the windows that they are in begin there, or up to `reach` steps before.
+        reach = -(-window.extent // window.step) - 1
+        room = (length + window.before) // window.step
+        first, last = (n * window.step - window.before for n in (first + reach, min(last, room)))
+        return (first, last) if last - first >= LANES * window.step else (0, 0)
+
+    def _geometry(self, s: _Shape, variant: _Variant) -> bytes:
+        columns = (s.lengths, s.counts, *zip(*s.windows, strict=True))
+        inner = self._inner(s, variant.is_gradient)
+        values = [s.planes, int(self.inc_pad), *inner, *(v for c in columns for v in c)]
+        return struct.pack(f"{len(values)}{'i' if variant.indices == 'int' else 'q'}", *values)
+
+    def _launch(self, kind: str, shape: tuple[int, ...]) -> _Launch:
+        """Return the launch of a kernel for what is pooled of that shape."""
+        return self._plans.lookup((kind, shape), partial(self._plan, kind, self._normal(shape)))
+
+    def _plan(self, kind: str, s: _Shape) -> _Launch:
+        variant = self._variant(kind, s)
+        units, lengths = self.context.info.compute_units, s.lengths if variant.is_gradient else s.counts
+        size, local = s.planes * prod(lengths), GROUP
+        items = min(-(-size // GROUP), GROUPS_PER_UNIT * units) * GROUP
+        if self.schedule == "cpu":
+            items, local = min(s.planes * prod(lengths[:2]), 4 * units), 1
+        return _Launch(self._kernel(variant), (items,), (local,), self._geometry(s, variant))
+
+    def _run(self, kind: str, shape: tuple[int, ...], *arrays: GpuArray) -> None:
+        launch = self._launch(kind, shape)
+        arguments: list[Any] = []
+        for array in arrays:
+            arguments += array.buffer, np.int64(array.layout.offset)
+        launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, *arguments, launch.geometry)
+
+    def _write(self, output: GpuArray, write: Callable[[GpuArray], None]) -> None:
+        """Call `write` for a C-contiguous array, which the output is or gets."""
+        if output.layout.is_contiguous:
+            write(output)
+            return
+        draft = self.context.empty(output.shape, output.dtype)
+        write(draft)
+        Copy(self.context, self.output_dtypes[0], output.ndim, schedule=self.schedule).launch((output,), (draft,))
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the kernels; the arrays may have any strides."""
+        (output,) = outputs
+        if output.layout.size:
+            arrays = tuple(map(contiguous, inputs))
+            self._write(output, partial(self._enqueue, arrays))
+
+    def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        """Enqueue the kernels for C-contiguous arrays."""
+        self._run(self.kind, inputs[0].shape, *inputs, output)
+
+
+class _Reduction(_Pooling):
+    """What makes one element of each window."""
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output."""
+        return (Layout.contiguous(self.pooled(inputs[0].shape)),)
+
+
+class MaxPool(_Reduction):
+    """The largest element of each window; NaN if there is one in it."""
+
+    kind = "max"
+
+
+class AvgPool(_Reduction):
+    """The average of each window."""
+
+    kind = "average"
+
+
+class MaxPoolGather(_Pooling):
+    """From x and v, the element of v that lies where the first largest element of each window of x does."""
+
+    kind = "gather"
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output.
+
+        Raises
+        ------
+        ValueError
+            The shapes differ.
+        """
+        x, v = inputs
+        if x.shape != v.shape:
+            raise ValueError(f"Shape mismatch: {v.shape} is not the shape {x.shape} that is pooled")
+        return (Layout.contiguous(self.pooled(x.shape)),)
+
+
+class MaxPoolScatter(_Pooling):
+    """From x and dy, each element of dy added to where the first largest element of its window of x is."""
+
+    kind = "scatter"
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output.
+
+        Raises
+        ------
+        ValueError
+            The gradient has not the shape of the pooled x.
+        """
+        x, dy = inputs
+        self._check(self.pooled(x.shape), dy.shape, "the gradient of an output")
+        return (Layout.contiguous(x.shape),)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels: one finds the largest elements, one asks who they are."""
+        return tuple(self._source(self._ordinary(kind)) for kind in ("place", "scatter"))
+
+    def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        x, dy = inputs
+        variant = self._variant("place", self._normal(x.shape))
+        places = self.context.empty(dy.shape, _PLACES[variant.place])
+        if dy.layout.size:
+            self._run("place", x.shape, x, places)
+        self._run("scatter", x.shape, places, dy, output)
+
+
+class AvgPoolGrad(_Pooling):
+    """From dy and the lengths of what was pooled, each element's share: called with ``(dy, lengths)``."""
+
+    kind = "spread"
+
+    def layout(self, dy: Layout, lengths: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
+        """Return the layout of the output.
+
+        Raises
+        ------
+        ValueError
+            The gradient has not the shape of the pooled array.
+        """
+        shape = (*dy.shape[: dy.ndim - self.ndim], *map(int, lengths))
+        self._check(self.pooled(shape), dy.shape, "the gradient of an output")
+        return (Layout.contiguous(shape),)
+
+    def __call__(self, dy: GpuArray, lengths: Sequence[int]) -> tuple[GpuArray, ...]:  # type: ignore[override]
+        dx = self.context.empty(self.layout(dy.layout, lengths)[0].shape, self.dtype)
+        self.launch((dx,), (dy,))
+        return (dx,)
+
+    def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        self._run("spread", output.shape, *inputs, output)

@@ -1,0 +1,85 @@
+"""Convolution and pooling agree with PyTorch; needs an interpreter that has it, named by PYTENSOR_CL_TORCH_PYTHON."""
+
+import os
+import subprocess
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor_cl import nn
+from tests.helpers import ROOT, opencl
+from tests.nn.configurations import KINDS, arrays, configurations, save
+
+TORCH_PYTHON = os.environ.get("PYTENSOR_CL_TORCH_PYTHON")
+COUNT, LEAST = 340, 200  # configurations of a kind; those of them that PyTorch takes, too
+ON_DEVICE = 10  # one of so many also runs on the device
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
+
+pytestmark = pytest.mark.skipif(TORCH_PYTHON is None, reason="PYTENSOR_CL_TORCH_PYTHON names no interpreter")
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory):
+    """Per kind, configurations and what PyTorch makes of them."""
+    folder = tmp_path_factory.mktemp("torch")
+    configs = [config for kind in KINDS for config in configurations(kind, COUNT)]
+    save(folder / "in.npz", configs)
+    tool = ROOT / "tools" / "torch_reference.py"
+    subprocess.run([TORCH_PYTHON, tool, folder / "in.npz", folder / "out.npz"], check=True)
+    with np.load(folder / "out.npz") as results:
+        found = dict(results)
+    return {
+        kind: [
+            (config, {name: found[f"{n}.{name}"] for name in ("y", "dx", "dw") if f"{n}.{name}" in found})
+            for n, config in enumerate(configs)
+            if config["kind"] == kind and f"{n}.y" in found
+        ]
+        for kind in KINDS
+    }
+
+
+def build(config, x, w=None):
+    """The same with this package."""
+    options = {"strides": config["strides"]}
+    pads = [tuple(p) for p in config["padding"]]
+    if w is None:
+        name, rest = config["kind"][:-2], {"padding": pads, "ignore_border": not config["ceil"]}
+        if name == "avg_pool":
+            rest["inc_pad"] = config["inc_pad"]
+        return getattr(nn, name)(x, config["window"], **options, **rest)
+    options |= {"dilation": config["dilation"], "groups": config["groups"], "filter_flip": config["flip"]}
+    if "output_padding" in config:
+        options["output_padding"] = config["output_padding"]
+    return getattr(nn, config["kind"])(x, w, border_mode=config["border_mode"] or pads, **options)
+
+
+def graph(config):
+    inputs = [pt.tensor(n, shape=(None,) * len(config[n]), dtype=config["dtype"]) for n in "xw" if config[n]]
+    y = build(config, *inputs)
+    weights = pt.cos(pt.arange(y.size, dtype="float64")).astype(y.dtype).reshape(y.shape)
+    return inputs, [y, *pytensor.grad((y * weights).sum(), inputs)]
+
+
+def check(config, results, wanted):
+    for got, (name, value) in zip(results, wanted.items(), strict=True):
+        assert (got.dtype, got.shape) == (value.dtype, value.shape), (name, config)
+        scale = TOLERANCE[config["dtype"]]
+        largest = np.abs(value).max(initial=1e-3)
+        np.testing.assert_allclose(got, value, rtol=scale, atol=scale * largest, err_msg=f"{name} {config}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_host(references, kind):
+    assert len(references[kind]) >= LEAST
+    for config, wanted in references[kind]:
+        f = pytensor.function(*graph(config), mode="FAST_COMPILE")
+        check(config, f(*arrays(config).values()), wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_device(references, context, kind):
+    with pytensor.config.change_flags(opencl__placement="device"):
+        for config, wanted in references[kind][::ON_DEVICE]:
+            check(config, opencl(*graph(config))(*arrays(config).values()), wanted)

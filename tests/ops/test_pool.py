@@ -1,0 +1,111 @@
+"""Pooling in compiled functions."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor_cl import nn
+from pytensor_cl.ops.pool import GpuAvgPool, GpuAvgPoolGrad, GpuMaxPool, GpuMaxPoolGather, GpuMaxPoolScatter
+from tests.helpers import assert_all_on_device, assert_on_device, check_against_python, opencl
+
+MAX, AVG = (GpuMaxPool, GpuMaxPoolScatter), (GpuAvgPool, GpuAvgPoolGrad)
+
+
+@pytest.fixture(autouse=True)
+def wherever_there_is_a_kernel():
+    with pytensor.config.change_flags(opencl__placement="device"):
+        yield
+
+
+def slope(y, x):
+    """The gradient of a sum in which each element of the output has another weight."""
+    return pytensor.grad((y * (1 + pt.arange(y.size).reshape(y.shape))).sum(), x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_values_and_gradients(context, rng, dtype):
+    x = pt.tensor4("x", dtype=dtype)
+    options = {"strides": (2, 1), "padding": ((1, 0), (0, 1)), "ignore_border": False}
+    ys = [nn.max_pool(x, 2), nn.max_pool(x, (2, 3), **options), nn.avg_pool(x, 2)]
+    ys += [nn.avg_pool(x, (2, 3), inc_pad=inc, **options) for inc in (True, False)]
+    outputs = [out.astype(dtype) for y in ys for out in (y, slope(y, x))]
+    small = rng.integers(-9, 9, (2, 3, 7, 12)).astype(dtype)
+    views = (small, small[:, ::-1, 1::2], np.swapaxes(small, 2, 3), small[:0], small[:1, :1, :2, :2])
+    check_against_python([x], outputs, (*MAX, *AVG), *((v,) for v in views))
+
+
+@pytest.mark.parametrize("ndim", [1, 3])
+def test_other_numbers_of_dimensions(context, rng, ndim):
+    x = pt.tensor("x", shape=(None,) * (ndim + 1), dtype="float32")
+    window = (2, 3, 2)[:ndim]
+    ys = [f(x, window, strides=2, padding=1) for f in (nn.max_pool, nn.avg_pool)]
+    outputs = [out for y in ys for out in (y, slope(y, x), y.shape)]
+    shapes = [(3, *(7, 8, 9)[:ndim]), (1, *(1, 1, 1)[:ndim]), (2, *(0, 5, 5)[:ndim])]
+    values = [(rng.normal(size=s).astype("float32"),) for s in shapes]
+    check_against_python([x], outputs, (*MAX, *AVG), *values)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64"])
+def test_integers(context, rng, dtype):
+    x = pt.tensor3("x", dtype=dtype)
+    value = rng.integers(0, 2 if dtype == "bool" else 99, (2, 5, 41)).astype(dtype)
+    if dtype == "int8":
+        value[0] = -128
+    outputs = [nn.max_pool(x, (2, 3), strides=1, padding=1), nn.max_pool(x, (1, 2), ignore_border=False)]
+    check_against_python([x], outputs, (GpuMaxPool,), (value,), (value[:, :, ::-2],))
+
+
+def test_second_derivatives(context, rng):
+    x, v = pt.tensor3("x", dtype="float64"), pt.tensor3("v", dtype="float64")
+    outputs = []
+    for y in (nn.max_pool(x, (2, 2), strides=1), nn.avg_pool(x, (2, 2), strides=1)):
+        gradient = pytensor.grad((y**3).sum(), x)
+        outputs += [
+            pytensor.grad((gradient * v).sum(), x),
+            pytensor.gradient.pushforward(y, [x], [v], use_op_pushforward=True),
+        ]
+    values = [rng.normal(size=(2, 5, 6)) for _ in range(2)]
+    check_against_python([x, v], outputs, (GpuMaxPoolGather, GpuMaxPoolScatter, *AVG), values)
+
+
+def test_a_training_step_stays_on_the_device(context, rng):
+    x = pt.tensor4("x", dtype="float32")
+    y = nn.avg_pool(nn.max_pool(pt.exp(x), 2), 2)
+    f = opencl([x], pytensor.grad(pt.sqr(y).sum(), x))
+    value = rng.normal(size=(2, 3, 8, 8)).astype("float32")
+    host = pytensor.function([x], pytensor.grad(pt.sqr(y).sum(), x), mode="FAST_COMPILE")
+    np.testing.assert_allclose(f(value), host(value), rtol=1e-5)
+    assert_all_on_device(opencl([x], y), GpuMaxPool, GpuAvgPool)
+
+
+def test_ties_and_nan(context):
+    x = pt.tensor3("x", dtype="float32")
+    y = nn.max_pool(x, 2, padding=1)
+    inf, nan = np.inf, np.nan
+    rows = ([-inf, -inf, 3, 3, 3], [1, nan, 3, nan, nan], [nan, nan, -inf, 7, -0.0])
+    f = opencl([x], [y, slope(y, x)])
+    host = pytensor.function([x], [y, slope(y, x)], mode="FAST_COMPILE")
+    assert_on_device(f, *MAX)
+    value = np.array([rows], "float32")
+    for got, wanted in zip(f(value), host(value), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_errors(context):
+    x, dy = pt.tensor3("x", dtype="float32"), pt.tensor3("dy", dtype="float32")
+    op = nn.max_pool(x, (2, 2)).owner.op
+    scatter, gather = (op._relative(k) for k in (nn.pool.MaxPoolScatter, nn.pool.MaxPoolGather))
+    one = np.ones((1, 4, 4), "float32")
+    for z in (scatter(x, dy), gather(x, dy)):
+        with pytest.raises(ValueError, match="Shape mismatch"):
+            opencl([x, dy], z)(one, np.ones((1, 2, 3), "float32"))
+    spread = nn.pool.AvgPoolGrad(op.window, op.strides, op.padding)
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        opencl([dy], spread(dy, 10, 9))(one)
+
+
+def test_complex_stays_on_the_host(context):
+    x = pt.tensor3("x", dtype="complex64")
+    f = opencl([x], nn.avg_pool(x, (1, 2)))
+    np.testing.assert_allclose(f(np.full((1, 2, 4), 1 + 2j, "complex64")), np.full((1, 2, 2), 1 + 2j, "complex64"))
