@@ -3,3 +3,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 sphinx-build -W --keep-going -q -b html docs "$work/docs/html"
+
+# The page that says what runs where is written by the code that it is about.
+OMP_NUM_THREADS=1 python tools/op_coverage.py --check

@@ -84,7 +84,7 @@ GROUPS: tuple[Group, ...] = (
     ("Other tensor Ops", ("pytensor.tensor.",), NUMERIC),
     ("XTensor", ("pytensor.xtensor.random.",), HOST),
     ("XTensor", ("pytensor.xtensor.",), NUMERIC),
-    ("Sparse matrices", ("pytensor.sparse.",), NUMERIC),
+    ("Sparse matrices", ("pytensor.sparse.",), SEPARATE),
     ("Typed lists", ("pytensor.typed_list.",), HOST),
     ("Prints and breakpoints", ("pytensor.printing.", "pytensor.breakpoint."), HOST),
     ("Graphs, branches, checks, gradients", ("pytensor.",), NUMERIC),

@@ -78,7 +78,7 @@ def _place(kind: type, nodes: set[Apply], report: Any) -> tuple[str, str]:
     kept = next((n for n in on_host if _holds(n.op, kind)), None)
     if kept is not None:
         return HOST, kept.reason
-    if any(_holds(op.host, kind) for op in device_ops):
+    if any(_holds(getattr(op, "host", op), kind) for op in device_ops):
         return DEVICE, ""
     rest = [n for n in on_host if not _is_preparation(n, device_ops)]
     if rest:
