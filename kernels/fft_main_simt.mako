@@ -51,7 +51,7 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
                 a[k] = j < side->re_count ? input[to] : 0;
                 a[k + plane] = j < side->im_count ? input[to + side->im] * sign : 0;
         </%call>
-        ${fence};
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // the output may be the input
         if (g.tangle) {
             ${name}_tangle(a, b, plane, width, tangle, g.length);
             c = a;

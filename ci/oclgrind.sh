@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Routine tests of each family under Oclgrind, a simulator of a device that reports data races and accesses out of
+# bounds. By hand: it is a hundred times slower than a driver. 'ci/oclgrind.sh sort conv' runs those families only.
+# Debian has the program (apt install oclgrind). With the compiler's optimisation on, version 21.10 computes nonsense.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+export PYTENSOR_CL_TEST_DRIVERS=oclgrind
+export PYOPENCL_NO_CACHE=1   # binaries of a simulator of another version
+
+# Which tests: small arrays, both schedules, every variant of the kernels.
+declare -A chosen=(
+    [advanced_subtensor]="gather_and_scatter or values_are_repeated or strides or bad_indices"
+    [argmax]="axes_and_layouts or broadcast"
+    [choose]="modes_and_broadcasting or strides or out_of_range"
+    [conv]="zero_strides or empty"
+    [creation]="eye or bartlett or arange_is_numpys"
+    [cumop]="broadcast or infinities or output_with_strides and shape0"
+    [diagonal]="fill or offsets or dimensions"
+    [elemwise]="tails or strided_views or permuted or broadcast or copy or fill"
+    [fft]="any_stride or minus_one or of_ones"
+    [gemm]="zero_strides or beta_zero or output_may_be or itself"
+    [gemv]="zero_strides or output_strides or output_may_be or writes"
+    [nonzero]="strides or repeated or select"
+    [permute_row_elements]="both_ways or strides or range"
+    [ravel_multi_index]="ravel or strides or range"
+    [reduction]="broadcast or output_of_any or alternating or nothing"
+    [repeat]="uneven or strides"
+    [rowwise]="several or operands or shapes_and_layouts and 0"
+    [searchsorted]="sorter or layouts or batches"
+    [sort]="broadcast or many_dimensions or negative_zero"
+    [sparse]="views or wrong"
+    [unique]="outputs or layouts"
+)
+families=("$@")
+[ $# -gt 0 ] || mapfile -t families < <(printf '%s\n' "${!chosen[@]}" | sort)
+
+mkdir -p "$work"
+failed=()
+for family in "${families[@]}"; do
+    log=$work/oclgrind-$family.log
+    rm -f "$log"
+    echo "== $family"
+    # It adds up the local memory of all kernels of a program, which 32 KiB do not hold.
+    oclgrind --data-races --local-mem-size 65536 --build-options -cl-opt-disable --max-errors 20 --log "$log" \
+        "${PYTHON:-python}" -m pytest -q -n 0 "tests/routines/test_$family.py" -k "${chosen[$family]}" || failed+=("$family (tests)")
+    if [ -s "$log" ]; then
+        cat "$log"
+        failed+=("$family (report: $log)")
+    fi
+done
+[ ${#failed[@]} -eq 0 ] || { printf 'failed: %s\n' "${failed[@]}"; exit 1; }
