@@ -37,7 +37,8 @@ with PyTensor's Python Ops: values, dtypes, shapes. An Op that PyTensor replaces
 
 `device` means that at least one of the Op's graphs runs there and is right; the graphs that do not are named beside it.
 The reasons are those that `pytensor_cl.explain` gives. Sparse matrices are objects of the host; their products with
-dense ones run on the device, and so are counted in a row of their own. "Right on" names the drivers on which all graphs were right.
+dense ones run on the device, and so are counted in a row of their own. "Right on" names the drivers on which all
+graphs were right.
 
 `python tools/op_coverage.py` writes this page; with `--check` it compares the page with what the code does.
 """

@@ -119,7 +119,8 @@ def _keep_without_kernel(node: Apply, missing: NoKernel, decision: Decision) -> 
         decision.keep(node, SCALAR)
         return
     decision.keep(node, missing.reason)
-    decision.unsupported[node] = missing
+    if not missing.is_free:
+        decision.unsupported[node] = missing
 
 
 def _slice_before_upload(order: list[Apply], fgraph: FunctionGraph, decision: Decision) -> None:

@@ -29,10 +29,13 @@ class NoKernel(NamedTuple):
         A sentence for the user.
     missing_fp64
         Whether all that the device lacks is double precision.
+    is_free
+        Whether there is nothing to compute, so that neighbours can be anywhere.
     """
 
     reason: str
     missing_fp64: bool = False
+    is_free: bool = False
 
 
 _lifts: dict[type[Op], Lift] = {}
@@ -85,6 +88,11 @@ _COPIES = (DeepCopyOp, ViewOp)
 _HOST_ONLY = (ScalarType, NoneTypeT)  # indices and absent extents: values that device Ops take from the host
 
 
+def _names_dimensions(op: Op) -> bool:
+    """Whether an Op turns a tensor into one with named dimensions, or back; that package is loaded where it is used."""
+    return any(c.__name__ == "XTypeCastOp" and c.__module__ == "pytensor.xtensor.basic" for c in type(op).__mro__)
+
+
 def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
     """Say why a device cannot hold values of a Type."""
     if isinstance(kind, _HOST_ONLY):
@@ -108,6 +116,8 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     """Return the device Op that computes `node`, or why there is none."""
     if isinstance(node.op, _COPIES):
         return NoKernel("a copy, so that the function's result does not share memory with something else")
+    if _names_dimensions(node.op):
+        return NoKernel("gives dimensions names or takes them away: nothing is computed", is_free=True)
     kind = next((c for c in type(node.op).__mro__ if c in _lifts), None)
     if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")

@@ -5,8 +5,10 @@ import warnings
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+import pytensor.xtensor as px
 import pytest
 from pytensor.tensor.linalg import cholesky
+from pytensor.xtensor.type import xtensor
 
 from pytensor_cl import GpuArrayType, explain, gpu_from_host
 from pytensor_cl.errors import OnHostError, OnHostWarning
@@ -20,6 +22,7 @@ from tests.helpers import (
     assert_close,
     assert_on_device,
     device_ops,
+    host_ops,
     host_sort,
     opencl,
 )
@@ -223,3 +226,11 @@ def test_a_plan_for_every_policy_gives_the_same_values(context, x, value):
             results = opencl([x], outputs)(value)
         for got, wanted in zip(results, expected, strict=True):
             assert_close(got, wanted)
+
+
+def test_named_dimensions_keep_nothing_on_the_host(context):
+    x = xtensor("x", dims=("a", "b"), shape=(30, 40), dtype="float32")
+    f = opencl([x], (px.math.exp(x) * 2 + 1).sum("a"))
+    assert device_ops(f) != [] and all("XTensor" in str(op) for op in host_ops(f))
+    value = np.random.default_rng(1).normal(size=(30, 40)).astype("float32")
+    assert_close(f(value), (np.exp(value) * 2 + 1).sum(0))
