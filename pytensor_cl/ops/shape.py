@@ -12,7 +12,15 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["GpuCpuContiguous", "GpuDimShuffle", "GpuJoinDims", "GpuReshape", "GpuSpecifyShape", "GpuSplitDims"]
+__all__ = [
+    "GpuCheckAndRaise",
+    "GpuCpuContiguous",
+    "GpuDimShuffle",
+    "GpuJoinDims",
+    "GpuReshape",
+    "GpuSpecifyShape",
+    "GpuSplitDims",
+]
 
 
 class _Dimshuffle(ViewRoutine):
@@ -72,6 +80,29 @@ class _Reshape(ViewRoutine):
 
     def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
         return (_reshaped(array, target_shape(array.size, values[0], self._ndim)),)
+
+
+class _CheckAndRaise(ViewRoutine):
+    def __init__(self, exception: type[Exception], message: str) -> None:
+        self._exception = exception
+        self._message = message
+
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        if not all(values):
+            raise self._exception(self._message)
+        return (array,)
+
+
+class GpuCheckAndRaise(GpuOp):
+    """Device counterpart of `CheckAndRaise` and `Assert`: waits for the conditions, not for the value."""
+
+    view_map = {0: [0]}
+    works = False
+    demands = (DEVICE, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the check."""
+        return _CheckAndRaise(self.host.exc_type, self.host.msg)
 
 
 class GpuReshape(GpuOp):

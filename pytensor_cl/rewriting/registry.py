@@ -8,6 +8,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
@@ -118,6 +119,8 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
         return NoKernel("a copy, so that the function's result does not share memory with something else")
     if _names_dimensions(node.op):
         return NoKernel("gives dimensions names or takes them away: nothing is computed", is_free=True)
+    if isinstance(node.op, ScalarFromTensor):
+        return NoKernel("hands a number to the host", is_free=True)
     kind = next((c for c in type(node.op).__mro__ if c in _lifts), None)
     if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")

@@ -1,7 +1,8 @@
-"""DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape and CpuContiguous -> views on the device."""
+"""DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape, CpuContiguous and CheckAndRaise -> views on the device."""
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.raise_op import Assert, CheckAndRaise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CpuContiguous
 from pytensor.tensor.reshape import JoinDims, SplitDims
@@ -9,6 +10,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.shape import (
+    GpuCheckAndRaise,
     GpuCpuContiguous,
     GpuDimShuffle,
     GpuJoinDims,
@@ -28,6 +30,8 @@ _OPS: dict[type[Op], type[GpuOp]] = {
     JoinDims: GpuJoinDims,
     SplitDims: GpuSplitDims,
     CpuContiguous: GpuCpuContiguous,
+    CheckAndRaise: GpuCheckAndRaise,
+    Assert: GpuCheckAndRaise,
 }
 
 

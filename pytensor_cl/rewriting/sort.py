@@ -14,7 +14,7 @@ __all__: list[str] = []
 _OPS = {SortOp: GpuSort, ArgSortOp: GpuArgSort}
 
 
-@register_lift(*_OPS)
+@register_lift(*_OPS, every_dtype=True)
 def lift_sort(
     op: SortOp | ArgSortOp, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuSort | GpuArgSort | NoKernel:
@@ -24,7 +24,7 @@ def lift_sort(
     return _OPS[type(op)](op, context_name)
 
 
-@register_batched_lift(*_OPS)
+@register_batched_lift(*_OPS, every_dtype=True)
 def lift_batched_sort(
     op: Blockwise, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuSort | GpuArgSort | NoKernel:

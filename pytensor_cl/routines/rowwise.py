@@ -283,7 +283,10 @@ class Rowwise(Routine):
         }
         preambles = self._preambles(program, (1,) if is_simt else ((lanes,) if is_across else _halves(lanes)))
         if is_simt:
-            return kernel_source("rowwise_simt", preambles=preambles, group=self._group, **arguments)
+            # Intel's compiler for CPUs takes what is computed between two barriers for the same in all work-items.
+            qualifier = "volatile " if self.context.info.kind == "cpu" else ""
+            arguments.update(group=self._group, row_qualifier=qualifier)
+            return kernel_source("rowwise_simt", preambles=preambles, **arguments)
         arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)

@@ -12,7 +12,8 @@ from pytensor.tensor.special import log_softmax, softmax
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import GpuRowwise
-from tests.helpers import assert_close, check_against_python, device_ops, opencl
+from pytensor_cl.runtime.device import DeviceInfo
+from tests.helpers import assert_close, assert_on_device, check_against_python, device_ops, opencl
 
 
 @pytest.fixture(autouse=True)
@@ -167,3 +168,17 @@ def test_shape_and_pickle(context, rng):
     value = rng.normal(size=(4, 6)).astype("float32")
     assert list(f(value)[1]) == [4, 6]
     assert_close(f(value)[2], 2 * value.sum(1) + np.exp(value).sum(1))
+
+
+def test_values_of_rows_that_are_used_after_the_reduction(context):
+    """Both schedules: what each row computes of its own is not the same for all rows."""
+    x, s = pt.fmatrix("x"), pt.fvector("s")
+    outputs = [(x * x).sum(0) / pt.exp(s), pt.max(pt.sqr(x), axis=0) * pt.exp(-s)]
+    values = np.ones((5, 3), "float32"), np.float32([1, 2, 3])
+    for schedule in ("cpu", "simt"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DeviceInfo, "schedule", property(lambda self, s=schedule: s))
+            f = opencl([x, s], outputs)
+            assert_on_device(f, GpuRowwise)
+            for got, wanted in zip(f(*values), (5 * np.exp(-values[1]), np.exp(-values[1])), strict=True):
+                assert_close(got, wanted)

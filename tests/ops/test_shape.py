@@ -5,11 +5,13 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import get_mode
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.extra_ops import cpu_contiguous
 from pytensor.tensor.reshape import SplitDims
 
 from pytensor_cl import GpuArrayType
 from pytensor_cl.ops.shape import (
+    GpuCheckAndRaise,
     GpuCpuContiguous,
     GpuDimShuffle,
     GpuJoinDims,
@@ -151,3 +153,18 @@ def test_a_shape_that_differs(x, value):
     assert_on_device(f, GpuSpecifyShape)
     with pytest.raises(AssertionError, match="SpecifyShape: Got shape"):
         f(value)
+
+
+def test_checks_wait_for_the_condition_and_not_for_the_value(context):
+    x = pt.fmatrix("x")
+    checked = CheckAndRaise(ValueError, "nothing but positive numbers")(pt.exp(x), pt.all(x > 0), x.shape[0] > 1)
+    with pytensor.config.change_flags(opencl__on_host="raise"):
+        f = opencl([x], [checked * 2, pytensor.grad(checked.sum(), x)])
+    assert_on_device(f, GpuCheckAndRaise)
+    good = np.ones((30, 40), "float32")
+    for got in f(good):
+        assert got.shape == good.shape
+    for bad in (-good, good[:1]):
+        with pytest.raises(ValueError, match="nothing but positive"):
+            f(bad)
+    assert_close(f(good)[0], np.exp(good) * 2)

@@ -18,10 +18,11 @@ from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.join import GpuJoin
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.subtensor import GpuIncSubtensor
-from tests.helpers import assert_close, assert_on_device, host_ops, opencl
+from tests.helpers import assert_close, assert_on_device, host_ops, opencl, sweep
 
 COMPLEX = ("complex64", "complex128")
 SPECIAL = ("float16", *COMPLEX)
+each_dtype = sweep(("dtype",), [(d,) for d in SPECIAL], [("float16",), ("complex64",)])
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def check(kinds, inputs, outputs, *values):
     assert [str(n.op) for n in pytensor_cl.explain(f).host_nodes if "host arithmetic" not in n.reason] == []
 
 
-@pytest.mark.parametrize("dtype", SPECIAL)
+@each_dtype
 def test_elements(context, rng, dtype):
     x, y = pt.matrix("x", dtype=dtype), pt.vector("y", dtype=dtype)
     outputs = [
@@ -63,7 +64,7 @@ def test_elements(context, rng, dtype):
     check([GpuElemwise], [x, y], outputs, random(rng, dtype, 5, 19), random(rng, dtype, 19))
 
 
-@pytest.mark.parametrize("dtype", SPECIAL)
+@each_dtype
 def test_arrays(context, rng, dtype):
     x, i = pt.matrix("x", dtype=dtype), pt.lvector("i")
     outputs = [
@@ -84,18 +85,18 @@ def test_arrays(context, rng, dtype):
     check(kinds, [x, i], outputs, random(rng, dtype, 7, 7), np.array([1, 5, 1, 0, 6, 1]))
 
 
-@pytest.mark.parametrize("dtype", SPECIAL)
+@each_dtype
 def test_reductions(context, rng, dtype):
     x = pt.matrix("x", dtype=dtype)
-    outputs = [x.sum(), x.sum(axis=0), x.sum(axis=1), x.mean(axis=0), x[:, ::-2].prod(axis=1), x.prod()]
-    outputs += [pt.cumsum(x, axis=1), pt.cumsum(x), pt.cumprod(x, axis=0), pt.eq(x, x[0]).all(axis=0)]
+    outputs = [x.sum(), x.sum(axis=0), x.mean(axis=1), x[:, ::-2].prod(axis=1)]
+    outputs += [pt.cumsum(x), pt.cumprod(x, axis=0), pt.eq(x, x[0]).all(axis=0)]
     if dtype == "float16":
-        outputs += [x.max(axis=0), x.min(), pt.argmax(x, axis=1), pt.argmin(x)]
+        outputs += [x.max(axis=0), x.min(), pt.argmax(x, axis=1)]
     kinds = [GpuCAReduce, GpuCumOp] + ([GpuArgmax] if dtype == "float16" else [])
     check(kinds, [x], outputs, random(rng, dtype, 9, 12))
 
 
-@pytest.mark.parametrize("dtype", SPECIAL)
+@each_dtype
 def test_products(context, rng, dtype):
     a, b, c = pt.matrix("a", dtype=dtype), pt.matrix("b", dtype=dtype), pt.matrix("c", dtype=dtype)
     x, y, t = pt.vector("x", dtype=dtype), pt.vector("y", dtype=dtype), pt.tensor3("t", dtype=dtype)
@@ -130,7 +131,7 @@ def test_what_has_no_kernel_runs_on_the_host(context, rng, dtype):
     assert len(host_ops(f)) >= 3
 
 
-@pytest.mark.parametrize("dtype", SPECIAL)
+@each_dtype
 def test_a_chain_is_rounded_as_one_op_after_another(context, rng, dtype):
     x = pt.vector("x", dtype=dtype)
     value = random(rng, dtype, 200)
