@@ -15,6 +15,7 @@ from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.fence import fence
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
+from pytensor_cl.rewriting.pick import fuse_picks
 from pytensor_cl.rewriting.rowwise import fuse_rows
 from pytensor_cl.runtime.context import (
     Settings,
@@ -66,13 +67,26 @@ def opencl_lift(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_pick(fgraph: FunctionGraph) -> None:
+    """Elements picked from an elementwise result -> one device Op."""
+    fuse_picks(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_rowwise(fgraph: FunctionGraph) -> None:
     """Device Ops over the same rows -> one device Op."""
     fuse_rows(fgraph)
 
 
 # Position in optdb: before fusion (49), before the destroy handler (49.5) and the baking of inner graphs (49.6).
-_PASSES = ((opencl_inline, 47.9), (opencl_fence, 48.95), (opencl_lift, 49.2), (opencl_rowwise, 49.3))
+_PASSES = (
+    (opencl_inline, 47.9),
+    (opencl_fence, 48.95),
+    (opencl_lift, 49.2),
+    (opencl_pick, 49.25),
+    (opencl_rowwise, 49.3),
+)
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))
 

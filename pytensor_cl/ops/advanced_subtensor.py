@@ -25,7 +25,7 @@ from pytensor_cl.scalar import element_function
 from pytensor_cl.template import KernelSource
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuAdvancedIncSubtensor", "GpuAdvancedSubtensor", "index_demands"]
+__all__ = ["GpuAdvancedIncSubtensor", "GpuAdvancedSubtensor", "index_arguments", "index_demands"]
 
 
 def _is_mask(variable: Variable) -> bool:
@@ -80,6 +80,11 @@ def _bounds(variable: Variable) -> Bounds | None:
     return (int(data.min()), int(data.max())) if data.size else TRUSTED
 
 
+def index_arguments(variables: Sequence[Variable]) -> tuple[list[tuple[str, int] | None], list[Bounds | None], bool]:
+    """Return types and bounds of index inputs, and whether every call gets the same, as `Indexing` takes them."""
+    return [_array_type(v) for v in variables], [_bounds(v) for v in variables], all(map(_is_fixed, variables))
+
+
 class _Index:
     """The index of a node: each mask is replaced by the places where it is true, and the axes that it indexes by one.
 
@@ -111,9 +116,8 @@ class _Index:
                 self._masks[entry] = axis, count
                 self._prepare(entry, variables[entry])
             axis += count
-        types = [_array_type(variable) for variable in variables]
-        self.arguments = tuple(entries), types, [_bounds(variable) for variable in variables]
-        self.constant = all(map(_is_fixed, variables))
+        types, bounds, self.constant = index_arguments(variables)
+        self.arguments = tuple(entries), types, bounds
 
     def _prepare(self, at: int, mask: Variable) -> None:
         if isinstance(mask, Constant):

@@ -15,7 +15,7 @@ from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.rewriting.rowwise_function import cost_of
 
-__all__ = ["by_importance", "copy_producers"]
+__all__ = ["by_importance", "copy_producers", "restricted"]
 
 MOST_COST = 40
 """Additions for each element above which storing a value is no slower than computing it twice."""
@@ -66,7 +66,7 @@ def _reached(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[Domain]:
     return reached
 
 
-def _restricted(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[int, Variable]:
+def restricted(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[int, Variable]:
     """Return, by their numbers, those outputs of an elementwise node that are needed, computed by a new node."""
     scalar_op = node.op.host.scalar_op
     if not isinstance(scalar_op, ps.Composite):
@@ -89,7 +89,7 @@ def _copy(variable: Variable, cone: dict[Apply, None], order: dict[Apply, int]) 
             if v.owner in cone:
                 needed.setdefault(v.owner, set()).add(v.index)
     for node in sorted(cone, key=order.__getitem__):
-        made = _restricted(node, sorted(needed[node]), [copies.get(v, v) for v in node.inputs])
+        made = restricted(node, sorted(needed[node]), [copies.get(v, v) for v in node.inputs])
         copies.update((node.outputs[i], v) for i, v in made.items())
     return copies[variable]
 
