@@ -9,8 +9,11 @@ from pytensor.compile.mode import fast_run_linkers_to_mode, predefined_linkers, 
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
+from pytensor.tensor.basic import AllocDiag
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 
 __all__ = [
@@ -96,16 +99,29 @@ def run_in_object_mode(*op_types: type) -> None:
         numba_funcify.register(op_type)(quietly)
 
 
+def _unbatched(node: Apply) -> Apply:
+    """Return a node that computes what a Blockwise does by an Op that needs no batches, or the node itself."""
+    core = getattr(node.op, "core_op", None)
+    batch = node.op.batch_ndim(node) if isinstance(node.op, Blockwise) else 0
+    if isinstance(core, AllocDiag):  # knows of more dimensions
+        shifted = type(core)(axis1=core.axis1 + batch, axis2=core.axis2 + batch, offset=core.offset)
+        return shifted(*node.inputs).owner
+    return core.make_node(*node.inputs) if isinstance(core, OpFromGraph) and not batch else node
+
+
+def _is_inlined(op: Op) -> bool:
+    return isinstance(op, OpFromGraph) and not isinstance(op, FinalizedOpFromGraph)
+
+
 def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
     """Replace OpFromGraph nodes by the graphs inside them, so that those fuse and move to the device."""
     while True:
-        found = [
-            n for n in fgraph.toposort() if isinstance(n.op, OpFromGraph) and not isinstance(n.op, FinalizedOpFromGraph)
-        ]
+        simple = ((node, _unbatched(node)) for node in fgraph.toposort())
+        found = [(node, inner) for node, inner in simple if _is_inlined(inner.op)]
         if not found:
             return
-        for node in found:
-            pairs = list(zip(node.outputs, inline_ofg_node(node), strict=True))
+        for node, inner in found:
+            pairs = list(zip(node.outputs, inline_ofg_node(inner), strict=True))
             typed = [(old, old.type.filter_variable(new)) for old, new in pairs]
             fgraph.replace_all(typed, reason="opencl_inline", import_missing=True)
 

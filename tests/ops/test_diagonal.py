@@ -4,9 +4,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.replace import vectorize_graph
 
 from pytensor_cl.ops.diagonal import GpuExtractDiag, GpuFillDiagonal, GpuFillDiagonalOffset
-from tests.helpers import assert_close, assert_on_device, opencl
+from tests.helpers import assert_close, assert_on_device, host_ops, opencl
 
 
 def check(inputs, outputs, kinds, *arguments):
@@ -79,3 +80,18 @@ def test_a_matrix_with_a_given_diagonal(context, rng):
     value = rng.normal(size=5).astype("float32")
     for got, k in zip(f(value), (0, 1, -2), strict=True):
         assert_close(got, np.diag(np.exp(value), k) + np.float32(1))
+
+
+def test_diagonal_matrices_of_batches_and_of_gradients(context, rng):
+    """PyTensor wraps these in a Blockwise, whose graph inside nobody would see."""
+    x, v = pt.tensor3("x", dtype="float32"), pt.fvector("v")
+    rows = pt.fmatrix("rows")
+    logs = pt.log(pt.diagonal(pt.linalg.cholesky(x), axis1=-2, axis2=-1)).sum()
+    outputs = [vectorize_graph(pt.diag(v), {v: rows}), pytensor.grad(logs, x)]
+    a = rng.normal(size=(3, 5, 5)).astype("float32")
+    values = a @ a.transpose(0, 2, 1) + 5 * np.eye(5, dtype="float32"), a[0]
+    f = opencl([x, rows], outputs)
+    assert not any("AllocDiag" in str(op) for op in host_ops(f))
+    wanted = pytensor.function([x, rows], outputs, mode="FAST_COMPILE")(*values)
+    for got, want in zip(f(*values), wanted, strict=True):
+        assert_close(got, want)
