@@ -1,6 +1,7 @@
 """Fixtures: a context per OpenCL driver, functions compiled for it, and random numbers whose seed is printed."""
 
 import os
+from collections import defaultdict
 from zlib import crc32
 
 import numpy as np
@@ -47,6 +48,34 @@ def _without_slack(context):
 def context(request):
     """An open context, once per driver; functions of mode OPENCL run on it."""
     return context_of(request.param)
+
+
+def _elsewhere(item):
+    """The test function, the driver if it is not the first one, and the schedule."""
+    chosen = item.callspec.params if hasattr(item, "callspec") else {}
+    driver = chosen.get("context", DRIVERS[0])
+    everywhere = driver == DRIVERS[0] or getattr(item.function, "is_sweep", False)
+    return not everywhere and (item.nodeid.partition("[")[0], driver, chosen.get("schedule"))
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config, items):
+    """Run every case of a test on the first driver; on the others, which get the same kernels, a third for each schedule.
+
+    Which third depends on the names alone. PYTENSOR_CL_SWEEPS=all runs all.
+    """
+    if os.environ.get("PYTENSOR_CL_SWEEPS") == "all":
+        return
+    groups = defaultdict(list)
+    for item in items:
+        groups[_elsewhere(item)].append(item)
+    groups.pop(False, None)
+    left_out = set()
+    for group in groups.values():
+        group.sort(key=lambda item: crc32(item.name.encode()))
+        left_out.update(group[-(-len(group) // 3) :])
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _seed(name):

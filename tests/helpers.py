@@ -19,8 +19,34 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.context import Context, defined_contexts, get_context
+from tests.conftest import DRIVERS
 
 ROOT = Path(pytensor_cl.__file__).parents[1]
+
+
+def cases_on(driver, every, elsewhere):
+    """The cases of a sweep that run on a driver: every one on the first, and those of `elsewhere` on the others."""
+    return every if driver == DRIVERS[0] or os.environ.get("PYTENSOR_CL_SWEEPS") == "all" else elsewhere
+
+
+def _name(part):
+    """What a part of a case is called in the name of a test."""
+    return "-".join(map(str, part)) if isinstance(part, tuple) else getattr(part, "__name__", str(part))
+
+
+def sweep(names, every, elsewhere):
+    """Parametrise a test whose kernels take long to build.
+
+    Drivers get the same text, so that a few cases show what another one makes of it; PYTENSOR_CL_SWEEPS=all takes all.
+    """
+    cases = [(driver, *case) for driver in DRIVERS for case in cases_on(driver, every, elsewhere)]
+    marked = [pytest.param(*case, id="-".join(map(_name, case))) for case in cases]
+
+    def decorate(test):
+        test.is_sweep = True  # conftest.py leaves out no more
+        return pytest.mark.parametrize(("context", *names), marked, indirect=["context"])(test)
+
+    return decorate
 
 
 class HostSort(Op):

@@ -1,6 +1,7 @@
 """Special functions against SciPy and mpmath on a grid, and elementary ones in units in the last place."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytensor
@@ -17,15 +18,14 @@ from pytensor_cl.routines.elemwise import Elemwise
 from pytensor_cl.routines.series import bessel_power, debye, stirling, temme
 from pytensor_cl.scalar import element_function
 from pytensor_cl.special import SPECIAL
-from tests.helpers import assert_all_on_device, opencl
+from tests.helpers import assert_all_on_device, opencl, sweep
 
 NAMES = [name for family in FAMILIES for name in family.names]
 LIMIT = {"float32": 1e-6, "float64": 1e-12}
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_worst_errors(context, schedule, dtype):
+@sweep(("dtype", "schedule"), list(product(DTYPES, SCHEDULES)), [("float64", "cpu")])
+def test_worst_errors(context, dtype, schedule):
     found = {name: (worst, where) for name, worst, where in errors(context, dtype, schedule)}
     assert {n: f for n, f in found.items() if not f[0] <= LIMIT[dtype]} == {}
 
@@ -38,9 +38,8 @@ def test_every_function_is_on_the_grid():
     assert set(SPECIAL) <= known
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_elementary_functions_are_within_four_units(context, schedule, dtype):
+@sweep(("dtype", "schedule"), list(product(DTYPES, SCHEDULES)), [("float32", "cpu"), ("float64", "simt")])
+def test_elementary_functions_are_within_four_units(context, dtype, schedule):
     found = {name: (ulp, where) for name, ulp, where in benchmarks.elementary.errors(context, dtype, schedule)}
     assert {n: f for n, f in found.items() if not f[0] <= 4} == {}
 
@@ -69,7 +68,7 @@ def one_kernel(context, cases, arity):
     results = [getattr(psm, name)(*inputs[arity * k : arity * (k + 1)]) for k, (name, _, _) in enumerate(cases)]
     op, count = ps.Composite(inputs, results), len(inputs)
     function = element_function(op, ("float64",) * count, ("float64",) * len(cases))
-    return Elemwise(context, function, ((False,),) * count, 1, (False,) * count)
+    return Elemwise(context, function, ((False,),) * count, 1, (False,) * count, "simt")  # builds sooner
 
 
 @pytest.mark.parametrize("arity", [1, 2, 3])

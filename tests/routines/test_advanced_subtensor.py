@@ -7,6 +7,7 @@ from pytensor_cl.dtypes import SUPPORTED
 from pytensor_cl.routines.advanced_subtensor import Gather, Scatter
 from pytensor_cl.routines.advanced_subtensor_plan import TRUSTED
 from pytensor_cl.routines.base import SCHEDULES
+from tests.conftest import DRIVERS
 
 ALL = slice(None)
 
@@ -122,7 +123,8 @@ def test_dtypes(context, schedule, rng):
     def case(dtype):
         return Case(context, schedule, values_of(dtype, (50, 21), rng), (i,), values_of(dtype, (300, 21), rng))
 
-    check_all(context, [case(dtype) for dtype in SUPPORTED])
+    some = ("bool", "int16", "uint64", "float16", "float32", "complex128")
+    check_all(context, [case(dtype) for dtype in (SUPPORTED if context.name == DRIVERS[0] else some)])
 
 
 def test_index_dtypes(context, schedule, rng):

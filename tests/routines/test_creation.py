@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -65,10 +67,10 @@ def test_arange_of_no_length(context, ends, error):
         ARange(context, "float32")(*ends)
 
 
-@pytest.mark.parametrize("dtype", SUPPORTED)
-def test_eye(context, schedule, dtype):
-    routine = Eye(context, dtype, schedule=schedule)
-    for n, m, k in [
+def test_eye(context, schedule):
+    routines = {dtype: Eye(context, dtype, schedule=schedule) for dtype in SUPPORTED}
+    context.build(source for routine in routines.values() for source in routine.sources())
+    sizes = [
         (4, 4, 0),
         (3, 7, 2),
         (7, 3, -2),
@@ -79,7 +81,8 @@ def test_eye(context, schedule, dtype):
         (0, 3, 0),
         (2, 0, 1),
         (1, 1, 0),
-    ]:
+    ]
+    for (dtype, routine), (n, m, k) in product(routines.items(), sizes):
         (got,) = routine(n, m, k)
         np.testing.assert_array_equal(got.to_host(), np.eye(n, m, k, dtype), err_msg=str((n, m, k)), strict=True)
 

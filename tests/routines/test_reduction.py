@@ -8,6 +8,7 @@ from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.reduction import OPERATIONS, Reduction
 from pytensor_cl.runtime.layout import Layout
+from tests.helpers import sweep
 
 
 class ProductWithoutZeros:
@@ -37,7 +38,10 @@ COMBINATIONS = [
     if dtype not in REAL or OPERATIONS[operation].real
 ]
 # Kernels of the pattern columns take longest to build.
-FEWER = [pair for pair in COMBINATIONS if pair[0] == "add" or pair[1] in ("int64", "float32")]
+FEWER = [(op, dtype) for op, dtype in COMBINATIONS if dtype in ("int64", "float32") or (op, dtype) == ("add", "bool")]
+# Every dtype summed; several dtypes for each operation, several operations for each dtype.
+MOST = [pair for k, pair in enumerate(COMBINATIONS) if pair[0] == "add" or k % 2 == 0]
+PATTERNS = {"rows": ((1,), MOST), "columns": ((0,), FEWER)}
 # What PyTensor accumulates in.
 ACCUMULATORS = {"bool": "int64", "int8": "int64", "uint8": "uint64", "int32": "int64", "float32": "float64"}
 LAYOUTS = {
@@ -85,8 +89,9 @@ def close(got, want):
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("axes, combinations", [((1,), COMBINATIONS), ((0,), FEWER)], ids=["rows", "columns"])
-def test_every_operation_on_every_dtype(context, rng, schedule, axes, combinations):
+@sweep(("schedule", "pattern"), [*itertools.product(SCHEDULES, PATTERNS)], [("cpu", "rows"), ("simt", "columns")])
+def test_every_operation_on_every_dtype(context, rng, schedule, pattern):
+    axes, combinations = PATTERNS[pattern]
     routines = {
         (operation, dtype): Reduction(
             context, operation, dtype, accumulator(operation, dtype), dtype, 2, axes, schedule=schedule
@@ -312,10 +317,13 @@ def test_misuse(context):
 COMPLEX = {"add": np.sum, "mul": np.prod, "mul_without_zeros": lambda x, axis: np.prod(np.where(x == 0, 1, x), axis)}
 
 
-@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+PAIRS = {"add": ("complex64", "complex128"), "mul": ("complex128",) * 2, "mul_without_zeros": ("complex64",) * 2}
+WAYS = [*itertools.product(SCHEDULES, ((0,), (1,), (0, 1)))]
+
+
+@sweep(("schedule", "axes"), WAYS, WAYS[1::2])
 def test_complex_numbers(context, rng, schedule, axes):
-    pairs = (("complex64", "complex64"), ("complex64", "complex128"), ("complex128", "complex128"))
-    cases = [(name, *pair) for name in COMPLEX for pair in pairs]
+    cases = [(name, *pair) for name, pair in PAIRS.items()]
     routines = [Reduction(context, n, t, acc, t, 2, axes, schedule=schedule) for n, t, acc in cases]
     context.build(source for routine in routines for source in routine.sources())
     for (name, dtype, _), routine in zip(cases, routines, strict=True):
@@ -332,13 +340,9 @@ def test_complex_numbers(context, rng, schedule, axes):
 @pytest.mark.parametrize("operation", ["add", "mul", "maximum"])
 def test_halves(context, rng, schedule, operation):
     host = rng.uniform(0.5, 2, (90, 40)).astype("float16")
-    for axes in ((0,), (1,), (0, 1)):
-        for has_fp64 in (None, False):
-            routine = Reduction(
-                context, operation, "float16", "float16", "float16", 2, axes, schedule=schedule, has_fp64=has_fp64
-            )
-            want = expected(operation, host.astype("float64"), "float64", axes)
-            with np.errstate(over="ignore"):
-                np.testing.assert_allclose(
-                    routine(context.from_host(host))[0].to_host(), want.astype("float16"), rtol=2e-3
-                )
+    kind, half = {"schedule": schedule}, ("float16",) * 3
+    for axes, kind["has_fp64"] in (((0,), None), ((1,), False), ((0, 1), None), ((0, 1), False)):
+        routine = Reduction(context, operation, *half, 2, axes, **kind)
+        want = expected(operation, host.astype("float64"), "float64", axes)
+        with np.errstate(over="ignore"):
+            np.testing.assert_allclose(routine(context.from_host(host))[0].to_host(), want.astype("float16"), rtol=2e-3)
