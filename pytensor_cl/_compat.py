@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
-from pytensor.compile.mode import fast_run_linkers_to_mode, predefined_linkers, predefined_modes
+from pytensor.compile.io import In, Out
+from pytensor.compile.maker import FunctionMaker
+from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, predefined_linkers, predefined_modes
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
@@ -18,6 +20,7 @@ from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 
 __all__ = [
     "bake_inner_graphs_as_numba",
+    "compile_with_numba",
     "inline_op_from_graphs",
     "link_with_numba",
     "numba_refusals",
@@ -71,6 +74,44 @@ def link_with_numba(node: Apply) -> Callable[..., Any]:
         return compiled(*[values[i] for i in free])
 
     return call
+
+
+def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., Any], FunctionGraph]:
+    """Compile a graph as mode NUMBA does; nothing that the function gets is changed by it or part of its results.
+
+    Parameters
+    ----------
+    graph
+        A graph before any rewrite; stays as it is.
+    mode
+        The mode for whose rewrites the user asked; NUMBA's take the place of its linker's.
+
+    Returns
+    -------
+    callable
+        Takes the inputs, returns a tuple of the outputs. The first call compiles for the dtypes.
+    FunctionGraph
+        What it computes, for error messages.
+
+    Raises
+    ------
+    NotImplementedError
+        It would run Ops in Python.
+    """
+    query = mode.provided_optimizer.including("numba").excluding("opencl")
+    copied = graph.clone()
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        maker = FunctionMaker(
+            [In(v) for v in copied.inputs],
+            [Out(v) for v in copied.outputs],
+            mode=Mode(NumbaLinker(), query),
+            on_unused_input="ignore",
+        )
+        vm = maker.create().vm
+    if any("object mode" in str(w.message) for w in noted):
+        raise NotImplementedError("NUMBA would run some of its Ops in Python")
+    return vm.jit_fn, maker.fgraph
 
 
 def numba_refusals() -> tuple[type[Exception], ...]:

@@ -60,6 +60,12 @@ FLAGS: tuple[Flag, ...] = (
         options=("device", "host"),
     ),
     Flag(
+        "opencl__adapt",
+        "BoolParam",
+        True,
+        "Where placement is auto: run calls that a device cannot win by PyTensor's own NUMBA function.",
+    ),
+    Flag(
         "opencl__on_host",
         "EnumStr",
         "allow",

@@ -13,6 +13,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.rewriting.alternative import remember
 from pytensor_cl.rewriting.fence import fence
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
@@ -42,6 +43,12 @@ def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph
             report_error(fgraph, error)
 
     return run
+
+
+@graph_rewriter
+def opencl_remember(fgraph: FunctionGraph) -> None:
+    """x -> x, and a copy of it for NUMBA."""
+    remember(fgraph, config.opencl__placement, config.opencl__adapt)
 
 
 @graph_rewriter
@@ -79,8 +86,10 @@ def opencl_rowwise(fgraph: FunctionGraph) -> None:
     fuse_rows(fgraph)
 
 
-# Position in optdb: before fusion (49), before the destroy handler (49.5) and the baking of inner graphs (49.6).
+# Position in optdb: before all others; then before fusion (49), before the destroy handler (49.5) and the baking of
+# inner graphs (49.6).
 _PASSES = (
+    (opencl_remember, -0.5),
     (opencl_inline, 47.9),
     (opencl_fence, 48.95),
     (opencl_lift, 49.2),

@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
+from pytensor_cl.linker.choice import DEVICE, HOST, ChoosingVM, SizeClass
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+from pytensor_cl.rewriting.alternative import alternative_of
 from pytensor_cl.rewriting.placement import reason_of
 from pytensor_cl.runtime.context import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["DeviceNode", "Explanation", "HostNode", "Transfer", "explain"]
+__all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Transfer", "explain"]
 
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 
@@ -80,18 +82,51 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Where calls with inputs of about the same sizes run.
+
+    Attributes
+    ----------
+    shapes
+        Of the inputs whose shapes are not fixed, in the first such call.
+    side
+        ``"device"``, or ``"host"``: the whole function by NUMBA.
+    device_seconds, host_seconds
+        Measured time of a call; None where that side has not been measured.
+    device_bound, host_bound
+        What a call takes there at least, by estimate.
+    why
+        Why the host is out of the question, if it is.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    side: str
+    device_seconds: float | None
+    host_seconds: float | None
+    device_bound: float
+    host_bound: float
+    why: str
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The report on a function; ``print`` shows it as a table.
 
     Attributes
     ----------
     device_nodes, host_nodes, transfers
-        In the order of execution.
+        Of calls that run on the device, in the order of execution.
+    choices
+        What the calls so far have decided, for each class of sizes.
+    fixed
+        Why no call has a choice, if none has.
     """
 
     device_nodes: tuple[DeviceNode, ...]
     host_nodes: tuple[HostNode, ...]
     transfers: tuple[Transfer, ...]
+    choices: tuple[Choice, ...] = ()
+    fixed: str = ""
 
     def __str__(self) -> str:
         each_call = [t for t in self.transfers if t.when == "each call"]
@@ -102,7 +137,8 @@ class Explanation:
             f"{len(self.device_nodes)} nodes on devices, {len(self.host_nodes)} on the host, "
             f"{len(each_call)} transfers per call ({size})"
         )
-        return "\n\n".join(filter(None, (head, self._device_table(), self._host_table(), self._transfer_table())))
+        tables = self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()
+        return "\n\n".join(filter(None, (head, *tables)))
 
     def _device_table(self) -> str:
         rows = [(n.context, str(n.op), ", ".join(_type(v) for v in n.node.outputs)) for n in self.device_nodes]
@@ -115,6 +151,19 @@ class Explanation:
         rows = [(t.direction, t.what, "?" if t.nbytes is None else f"{t.nbytes:,}", t.when) for t in self.transfers]
         return _table(("transfer", "value", "bytes", "when"), rows)
 
+    def _choice_table(self) -> str:
+        rows = [
+            (
+                ", ".join(map(str, c.shapes)) or "fixed",
+                c.side if c.side == DEVICE else "host (NUMBA)",
+                _time(c.device_seconds, c.device_bound),
+                _time(c.host_seconds, c.host_bound),
+                c.why,
+            )
+            for c in self.choices
+        ]
+        return _table(("calls with shapes like", "run on", "device", "host", "why"), rows)
+
     __repr__ = __str__
 
 
@@ -122,6 +171,14 @@ def _type(variable: Variable) -> str:
     kind = variable.type
     extents = ", ".join("?" if n is None else str(n) for n in getattr(kind, "shape", ()))
     return f"{getattr(kind, 'dtype', kind)}({extents})"
+
+
+def _time(seconds: float | None, bound: float) -> str:
+    """Write a measured time, or an estimate of what it is at least."""
+    if seconds is None and not bound:
+        return "?"
+    value, sign = (bound, "> ") if seconds is None else (seconds, "")
+    return f"{sign}{1e6 * value:,.1f} us"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -166,6 +223,22 @@ def _transfer(node: Apply, fn: Any) -> Transfer:
     return Transfer(node, f"to {target}", _name(source), _nbytes(shown), when)
 
 
+def _choices_of(vm: Any) -> tuple[Choice, ...]:
+    if not isinstance(vm, ChoosingVM):
+        return ()
+    return tuple(_choice(size) for size in vm.size_classes)
+
+
+def _fixed(fn: Any) -> str:
+    found = alternative_of(fn.maker.fgraph)
+    return found if isinstance(found, str) else ""
+
+
+def _choice(size: SizeClass) -> Choice:
+    device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, HOST))
+    return Choice(size.shapes, size.side, device, host, size.bound[DEVICE], size.bound[HOST], size.why)
+
+
 def explain(fn: Any) -> Explanation:
     """Report what a compiled function runs on devices, what on the host and why, and what it transfers.
 
@@ -187,4 +260,4 @@ def explain(fn: Any) -> Explanation:
     moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
     host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
-    return Explanation(tuple(device), tuple(host), tuple(moved))
+    return Explanation(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn))

@@ -13,12 +13,14 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.checks import Checks
+from pytensor_cl.linker.choice import ChoosingVM, HostFunction
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.steps import CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.rewriting.alternative import alternative_of, carry
 from pytensor_cl.runtime.context import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
@@ -141,6 +143,27 @@ def report_error(fgraph: FunctionGraph, error: OpenCLError) -> None:
     fgraph.opencl_error = error
 
 
+def _tells_size(variable: Variable) -> bool:
+    """Whether its shape is known only when the function is called."""
+    return None in getattr(variable.type, "shape", ())
+
+
+def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow_gc: bool) -> OpenCLVM:
+    """Return what runs a graph: on the device, or where its sizes want it."""
+    fgraph = link.fgraph
+    thunks = [link.thunk(node) for node in link.nodes]
+    checks = Checks(link.routines)
+    results = link.results(outputs)
+    parts = fgraph, link.nodes, thunks, link.storage, inputs, results, link.dead(), link.finish, allow_gc, checks
+    alternative = alternative_of(fgraph)
+    if isinstance(alternative, str):
+        link.build()
+        return OpenCLVM(*parts)
+    tells = [c for v, c in zip(fgraph.inputs, inputs, strict=True) if _tells_size(v)]
+    cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in tells]
+    return ChoosingVM(*parts, link.build, host=HostFunction(alternative, inputs, len(outputs)), shape_cells=cells)
+
+
 class OpenCLLinker(Linker):
     """Runs graphs whose nodes are on OpenCL devices and on the host.
 
@@ -177,6 +200,7 @@ class OpenCLLinker(Linker):
         error = getattr(fgraph, "opencl_error", None)
         if error is not None:
             raise error
+        carry(fgraph)
         self.fgraph = fgraph
         self.no_recycling = [] if no_recycling is None or isinstance(no_recycling, bool) else list(no_recycling)
         self.profile = profile
@@ -194,14 +218,7 @@ class OpenCLLinker(Linker):
         assert fgraph is not None
         nodes = self.schedule(fgraph)
         inputs, outputs, storage = map_storage(fgraph, nodes, input_storage, output_storage, storage_map)
-        link = _Link(fgraph, nodes, storage, self.no_recycling)
-        link.build()
-        thunks = [link.thunk(node) for node in link.nodes]
-        checks = Checks(link.routines)
-        results = link.results(outputs)
-        vm = OpenCLVM(
-            fgraph, link.nodes, thunks, storage, inputs, results, link.dead(), link.finish, bool(self.allow_gc), checks
-        )
+        vm = _machine(_Link(fgraph, nodes, storage, self.no_recycling), inputs, outputs, bool(self.allow_gc))
         into = [Container(v, c) for v, c in zip(fgraph.inputs, inputs, strict=True)]
         out = [Container(v, c, readonly=True) for v, c in zip(fgraph.outputs, outputs, strict=True)]
         return vm, into, out

@@ -1,7 +1,7 @@
 """The virtual machine: runs the steps of a function in order."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -36,6 +36,8 @@ class OpenCLVM:
         Drop intermediate results as soon as nobody needs them.
     checks
         What the kernels may find wrong with their data.
+    prepare
+        Called before the first run: builds the kernels.
     """
 
     need_update_inputs = True
@@ -52,6 +54,7 @@ class OpenCLVM:
         finish: Thunk,
         allow_gc: bool,
         checks: Checks,
+        prepare: Thunk | None = None,
     ) -> None:
         self.fgraph = fgraph
         self.nodes = list(nodes)
@@ -65,6 +68,7 @@ class OpenCLVM:
         self.call_times = [0.0] * len(self.nodes)
         self._finish = finish
         self._checks = checks or None
+        self._prepare = prepare
         outputs = [storage_map[v] for v in fgraph.outputs]
         # Cells that PyTensor does not know as outputs, so that we drop what they hold.
         self._handed_over = [c for c in output_storage if not any(c is o for o in outputs)]
@@ -75,6 +79,10 @@ class OpenCLVM:
             self._run_timed()
         else:
             self._run()
+        return self._results()
+
+    def _results(self) -> list[Any]:
+        """End a call."""
         if self._checks is not None:
             self._raise_found()  # before the caller gets the results, and shared variables their updates
         results = [cell[0] for cell in self.output_storage]
@@ -82,11 +90,22 @@ class OpenCLVM:
             cell[0] = None
         return results
 
-    def _run(self) -> None:
+    def _first(self) -> None:
+        """Build the kernels, if that was left to the first call."""
+        if self._prepare is not None:
+            self._prepare()
+            self._prepare = None
+
+    def _run(self, note: Callable[[int], None] | None = None) -> None:
+        """Run all steps; `note` is called after each, while the values that it read are still there."""
+        if self._prepare is not None:
+            self._first()
         at = 0
         try:
-            for at, (thunk, dead) in enumerate(self._steps):  # noqa: B007 (the handler needs it)
+            for at, (thunk, dead) in enumerate(self._steps):
                 thunk()
+                if note is not None:
+                    note(at)
                 for cell in dead:
                     cell[0] = None
         except Exception:
@@ -94,6 +113,7 @@ class OpenCLVM:
             self._fail(at)
 
     def _run_timed(self) -> None:
+        self._first()
         for at, (thunk, dead) in enumerate(self._steps):
             start = perf_counter()
             try:

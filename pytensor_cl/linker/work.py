@@ -1,0 +1,78 @@
+"""How long one core of the host would need for a node at least: what a device has to beat."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.scalar.basic import Composite
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Reshape, Shape, Shape_i
+
+from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+
+__all__ = ["least_seconds"]
+
+FREE = (GpuFromHost, HostFromGpu, GpuToGpu, Shape, Shape_i, DimShuffle, Reshape)
+"""What the host need not do, or need not touch the data for."""
+BYTES_PER_SECOND = 4e10
+"""Out of a cache."""
+FLOPS = 1e12
+"""A good BLAS on a few cores; all the rest NUMBA runs on one."""
+SIMPLE, HARD = 1e-10, 1e-9
+"""Seconds per element of arithmetic that vector instructions do, and of functions that are made of many."""
+
+_SIMPLE: frozenset[str] = frozenset(
+    (
+        *("Abs", "Add", "AND", "Cast", "EQ", "GE", "GT", "Identity", "Invert", "LE", "LT", "Maximum", "Minimum", "Mul"),
+        *("NEQ", "Neg", "OR", "Reciprocal", "Second", "Sign", "Sqr", "Sqrt", "Sub", "Switch", "TrueDiv"),
+    )
+)
+_PRODUCTS = ("Dot", "Gem", "Matmul")
+
+
+def _per_element(scalar_op: Any) -> float:
+    """Seconds per element of a scalar Op."""
+    if isinstance(scalar_op, Composite):
+        return sum(_per_element(n.op) for n in scalar_op.fgraph.toposort())
+    return SIMPLE if type(scalar_op).__name__ in _SIMPLE else HARD
+
+
+def _product_flops(inputs: Sequence[int], outputs: Sequence[int]) -> float:
+    """Multiplications and additions of a product of matrices with so many elements: the root of mk, kn, mn is mnk."""
+    largest = sorted(inputs)[-2:]
+    return 2 * prod((*largest, *outputs[:1])) ** 0.5
+
+
+def least_seconds(node: Apply, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> float:
+    """Return the least time that a node can take on the host.
+
+    Parameters
+    ----------
+    node
+        A node of a rewritten graph, on the host or on a device.
+    inputs, outputs
+        Shapes of its values.
+    """
+    op: Any = node.op
+    if isinstance(op, FREE) or not getattr(op, "works", True):
+        return 0.0
+    kinds = [getattr(v.type, "dtype", "int8") for v in (*node.inputs, *node.outputs)]
+    sizes = [prod(shape) for shape in (*inputs, *outputs)]
+    moved = sum(n * _itemsize(kind) for n, kind in zip(sizes, kinds, strict=True)) / BYTES_PER_SECOND
+    read, written = sizes[: len(inputs)], sizes[len(inputs) :]
+    return max(moved, _computing(op, read, written))
+
+
+def _itemsize(dtype: str) -> int:
+    bits = "".join(filter(str.isdigit, dtype))
+    return int(bits) // 8 if bits else 1
+
+
+def _computing(op: Any, inputs: Sequence[int], outputs: Sequence[int]) -> float:
+    host = getattr(op, "host", op)
+    if isinstance(host, Elemwise):
+        return max(outputs) * _per_element(host.scalar_op)
+    if any(word in str(host) for word in _PRODUCTS):
+        return _product_flops(inputs, outputs) / FLOPS
+    return max((*inputs, *outputs), default=0) * SIMPLE

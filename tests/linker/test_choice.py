@@ -1,0 +1,326 @@
+"""Which side runs a call: chosen by size and measured time, the same values and errors on both."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor_cl import GpuArrayType, explain
+from pytensor_cl.linker import choice
+from pytensor_cl.linker.choice import DEVICE, HOST, ChoosingVM, SizeClass
+from tests.helpers import assert_close, opencl
+
+
+@pytest.fixture(autouse=True)
+def _adapt():
+    with pytensor.config.change_flags(opencl__adapt=True):
+        yield
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Try the other side at once, whatever the estimates say."""
+    monkeypatch.setattr(choice, "PATIENCE", 0.0)
+    monkeypatch.setattr(choice, "least_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(choice, "CALL", 0.0)
+    monkeypatch.setattr(choice, "NODE", 0.0)
+
+
+def only(f):
+    (found,) = explain(f).choices
+    return found
+
+
+def count(f, side):
+    """Count the calls of a side of a function."""
+    runs, original = [], f.vm._sides[side]
+
+    def counted():
+        runs.append(1)
+        return original()
+
+    f.vm._sides[side] = counted
+    return runs
+
+
+def slow(f, side, monkeypatch):
+    """Make the clock say that a call takes a second on a side, and a millisecond on the other."""
+    clock = [0.0]
+
+    def timed(original, seconds):
+        def run():
+            clock[0] += seconds
+            return original()
+
+        return run
+
+    for name, original in f.vm._sides.items():
+        f.vm._sides[name] = timed(original, 1.0 if name == side else 1e-3)
+    monkeypatch.setattr(choice, "perf_counter", lambda: clock[0])
+
+
+x = pt.fvector("x")
+
+
+def test_a_tiny_call_runs_on_the_host_and_builds_no_kernel(context, rng):
+    f = opencl([x], [pt.exp(x), x.sum()])
+    value = rng.normal(size=10).astype("float32")
+    for _ in range(3 + choice.SAMPLES):
+        e, total = f(value)
+        assert isinstance(e, np.ndarray)
+        assert_close(e, np.exp(value))
+        assert_close(total, value.sum())
+    assert only(f).side == HOST
+    assert only(f).device_seconds is None
+    assert f.vm._prepare is not None
+    assert "host (NUMBA)" in str(explain(f))
+
+
+def test_a_large_call_runs_on_the_device_and_compiles_nothing(context, rng):
+    f = opencl([x], pt.exp(x))
+    value = rng.normal(size=100_000).astype("float32")
+    host = count(f, HOST)
+    for _ in range(3):
+        assert_close(f(value), np.exp(value), rtol=1e-5)
+    assert only(f).side == DEVICE
+    assert only(f).host_bound > 0
+    assert not host
+
+
+@pytest.mark.parametrize("loser", [DEVICE, HOST])
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_the_faster_side_stays(context, rng, monkeypatch, impatient, loser, size):
+    f = opencl([x], pt.exp(x))
+    value = rng.normal(size=size).astype("float32")
+    slow(f, loser, monkeypatch)
+    for _ in range(4 * (choice.SAMPLES + 1)):
+        assert_close(f(value), np.exp(value), rtol=1e-5)
+    found = only(f)
+    assert found.side != loser
+    assert {DEVICE: found.device_seconds, HOST: found.host_seconds}[loser] > 0.9
+
+
+def test_each_size_has_a_choice_of_its_own(context, rng):
+    f = opencl([x], pt.exp(x))
+    for n in (10, 11, 100_000, 100_001):
+        f(rng.normal(size=n).astype("float32"))
+    assert [(c.shapes, c.side) for c in explain(f).choices] == [(((10,),), HOST), (((100_000,),), DEVICE)]
+
+
+def test_what_is_remembered_is_bounded(context, monkeypatch):
+    monkeypatch.setattr(choice, "SHAPES", 4)
+    monkeypatch.setattr(choice, "CLASSES", 3)
+    f = opencl([x], x + 1)
+    for n in (1, 2, 3, 5, 6, 9, 17, 33, 40, 70):
+        assert len(f(np.zeros(n, "float32"))) == n
+    assert len(f.vm._by_shape) <= 4
+    assert len(f.vm._classes) <= 3
+
+
+def test_shared_variables_follow_from_side_to_side(context, rng):
+    w = pytensor.shared(np.zeros(10, "float32"), "w")
+    step = opencl([x], w.sum(), updates={w: w + x})
+    with pytensor.config.change_flags(opencl__placement="device"):
+        device_step = opencl([x], w.sum(), updates={w: w + 2 * x})
+    one = np.ones(10, "float32")
+    sums = [f(one) for _ in range(3) for f in (step, device_step)]
+    assert [float(s) for s in sums] == [0, 10, 30, 40, 60, 70]
+    assert_close(w.get_value(), np.full(10, 9, "float32"))
+    assert only(step).side == HOST
+    w.set_value(np.full(10, 5, "float32"))
+    assert float(step(one)) == 50
+    assert float(device_step(one)) == 60
+
+
+def test_reading_on_the_host_leaves_the_device_copy(context):
+    w = pytensor.shared(np.arange(5, dtype="float32"), "w")
+    with pytensor.config.change_flags(opencl__placement="device"):
+        update = opencl([], None, updates={w: w + 1})
+    total = opencl([], w.sum())
+    for _ in range(4):
+        update()
+    assert float(total()) == 30
+    assert w.container.storage.resident
+    assert only(total).side == HOST
+
+
+def test_results_and_inputs_share_no_memory(context):
+    w = pytensor.shared(np.zeros(4, "float32"), "w")
+    f = opencl([x], [x, x[::-1], w, w.T])
+    value = np.arange(4, dtype="float32")
+    for _ in range(3):
+        results = f(value)
+        for r in results:
+            r += 1
+    assert value.tolist() == [0, 1, 2, 3]
+    assert w.get_value().tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [3, 10_000])
+def test_errors_are_the_same_on_both_sides(context, size):
+    w = pytensor.shared(np.zeros(size, "float32"), "w")
+    f = opencl([x], None, updates={w: w * 2 + x})
+    for _ in range(3):
+        f(np.ones(size, "float32"))
+    before = w.get_value()
+    with pytest.raises(ValueError):
+        f(np.ones(size + 1, "float32"))
+    with pytest.raises(TypeError):
+        f(np.ones((2, 2), "float32"))
+    assert_close(w.get_value(), before)
+    f(np.ones(size, "float32"))
+    assert_close(w.get_value(), 2 * before + 1)
+
+
+def test_an_error_in_the_first_call_comes_from_the_device(context):
+    y = pt.fvector("y")
+    f = opencl([x, y], x + y)
+    with pytest.raises(ValueError, match="input shapes"):
+        f(np.ones(2, "float32"), np.ones(3, "float32"))
+    assert len(f(np.ones(2, "float32"), np.ones(2, "float32"))) == 2
+
+
+def test_what_numba_cannot_compile_stays_on_the_device(context, rng, monkeypatch):
+    def refuse(*_):
+        raise NotImplementedError("no such Op")
+
+    monkeypatch.setattr(choice, "compile_with_numba", refuse)
+    f = opencl([x], pt.exp(x))
+    value = rng.normal(size=10).astype("float32")
+    for _ in range(3):
+        assert_close(f(value), np.exp(value), rtol=1e-5)
+    assert only(f).side == DEVICE
+    assert "no such Op" in only(f).why
+    f(np.ones(100, "float32"))
+    assert {c.side for c in explain(f).choices} == {DEVICE}
+
+
+def test_a_device_that_fails_leaves_the_call_to_the_host(context, rng, impatient):
+    f = opencl([x], pt.exp(x))
+
+    def fail():
+        raise MemoryError("the device is full")
+
+    f.vm._sides[DEVICE] = fail
+    f.vm._noting = fail
+    value = rng.normal(size=10).astype("float32")
+    for _ in range(4 * (choice.SAMPLES + 1)):
+        assert_close(f(value), np.exp(value), rtol=1e-5)
+    assert only(f).side == HOST
+    assert "the device is full" in only(f).why
+
+
+def test_copies_and_pickles_choose_too(context):
+    w = pytensor.shared(np.zeros(3, "float32"), "w")
+    v = pytensor.shared(np.full(3, 7, "float32"), "v")
+    f = opencl([x], (w * x).sum(), updates={w: w + x})
+    one = np.ones(3, "float32")
+    f(one)
+    for g in (copy.copy(f), pickle.loads(pickle.dumps(f))):
+        assert isinstance(g.vm, ChoosingVM)
+        assert [float(g(one)) for _ in range(3)] == [3, 6, 9]
+        assert only(g).side == HOST
+    swapped = f.copy(swap={w: v})
+    assert [float(swapped(one)) for _ in range(2)] == [21, 24]
+    constant = f.copy(delete_updates=True)
+    assert len({float(constant(one)) for _ in range(3)}) == 1
+    assert only(constant).side == HOST
+
+
+def test_profiling_runs_on_the_device(context):
+    f = opencl([x], pt.exp(x), profile=True)
+    f(np.ones(3, "float32"))
+    assert explain(f).choices == ()
+    assert sum(f.profile.apply_callcount.values()) > 0
+
+
+def test_no_elements_no_host(context):
+    f = opencl([x], x.max())
+    with pytest.raises(ValueError):
+        f(np.ones(0, "float32"))
+    assert only(f).side == DEVICE
+
+
+i = pt.lvector("i")
+m = pt.fmatrix("m")
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        lambda: x[i],
+        lambda: pt.linalg.cholesky(pt.outer(x, x)) + i.sum(),
+        lambda: x[i.sum() :].max(),
+        lambda: pt.extra_ops.bincount(i) + x.sum(),
+        lambda: pt.random.normal(x) + i.sum(),
+        lambda: x.sum() + i // (i - 1),
+        lambda: pt.matmul(pt.alloc(x, 2, 3, 4), pt.alloc(x, 2, 4, 3)) + i.sum(),
+    ],
+)
+def test_what_numba_does_not_check_is_left_to_the_device(context, graph):
+    f = opencl([x, i], graph())
+    assert not isinstance(f.vm, ChoosingVM) and explain(f).fixed
+
+
+def test_constant_indices_within_a_fixed_shape_are_fine(context):
+    fixed = pt.tensor("fixed", dtype="float32", shape=(4,))
+    assert isinstance(opencl([fixed], fixed[[0, 3, -4]]).vm, ChoosingVM)
+    assert not isinstance(opencl([x], x[[0, 3, -4]]).vm, ChoosingVM)
+    assert not isinstance(opencl([fixed], fixed[[0, 4]]).vm, ChoosingVM)
+
+
+def test_products_of_matrices_have_a_choice(context):
+    for y in (m @ m.T, pt.dot(m, x), m @ x, pt.exp(m).sum(0) @ x):
+        f = opencl([m, x], y, on_unused_input="ignore")
+        assert isinstance(f.vm, ChoosingVM), explain(f).fixed
+        with pytest.raises(ValueError):
+            opencl([m, x], y + pt.dot(m, x).sum())(np.ones((2, 3), "float32"), np.ones(2, "float32"))
+
+
+def test_graphs_that_name_a_device_run_there(context):
+    d = GpuArrayType("float32", shape=(None,))("d")
+    for f in (opencl([x], pt.exp(x).transfer(context.name)), opencl([d], pt.exp(d))):
+        assert not isinstance(f.vm, ChoosingVM) and explain(f).fixed
+
+
+@pytest.mark.parametrize(
+    "flags", [{"opencl__placement": "device"}, {"opencl__placement": "host"}, {"opencl__adapt": False}]
+)
+def test_flags_force_a_side(context, flags):
+    with pytensor.config.change_flags(**flags):
+        f = opencl([x], pt.exp(x))
+    assert not isinstance(f.vm, ChoosingVM) and explain(f).fixed
+
+
+def test_a_function_without_inputs_or_with_fixed_shapes(context):
+    f = opencl([], pt.exp(np.ones(3, "float32")))
+    assert_close(f(), np.exp(np.ones(3, "float32")))
+    fixed = pt.tensor("fixed", dtype="float32", shape=(4,))
+    g = opencl([fixed], pt.exp(fixed))
+    for _ in range(3):
+        assert_close(g(np.zeros(4, "float32")), np.ones(4, "float32"))
+    assert "fixed" in str(explain(g))
+
+
+def test_settling_waits_longer_each_time():
+    size = SizeClass(((1,),), HOST, list)
+    size.seconds = {HOST: 1e-6, DEVICE: 1e-3}
+    waits = []
+    for _ in range(3):
+        size.settle()
+        waits.append(size.left)
+    assert waits[0] * size.seconds[HOST] > 100 * size.seconds[DEVICE]
+    assert waits == sorted(set(waits))
+
+
+def test_close_times_do_not_swing():
+    size = SizeClass(((1,),), HOST, list)
+    size.seconds = {HOST: 1.0, DEVICE: 0.97}
+    size.settle()
+    assert size.side == HOST
+    size.seconds[DEVICE] = 0.9
+    size.settle()
+    assert size.side == DEVICE

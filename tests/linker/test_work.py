@@ -1,0 +1,32 @@
+"""The least time that the host needs: of the right order, and never more for less."""
+
+import pytensor.tensor as pt
+import pytest
+
+from pytensor_cl.linker.work import BYTES_PER_SECOND, FLOPS, HARD, SIMPLE, least_seconds
+
+x, m, n = pt.fvector("x"), pt.fmatrix("m"), pt.fmatrix("n")
+
+
+def test_memory_or_arithmetic_whichever_takes_longer():
+    simple, hard = (x + 1).owner, pt.exp(x).owner
+    assert least_seconds(hard, [(1000,)], [(1000,)]) == pytest.approx(1000 * HARD)
+    nbytes = 4 * (1000 + 1 + 1000)
+    assert least_seconds(simple, [(1000,), (1,)], [(1000,)]) == pytest.approx(
+        max(nbytes / BYTES_PER_SECOND, 1000 * SIMPLE), rel=0.01
+    )
+
+
+def test_products_count_every_multiplication():
+    node = pt.dot(m, n).owner
+    seconds = least_seconds(node, [(1000, 2000), (2000, 3000)], [(1000, 3000)])
+    assert seconds == pytest.approx(2 * 1000 * 2000 * 3000 / FLOPS)
+
+
+@pytest.mark.parametrize("value", [m.T, m.shape, m.reshape((3, 2))])
+def test_what_touches_no_data_takes_no_time(value):
+    assert least_seconds(value.owner, [(1000, 1000)], [(1000, 1000)]) == 0
+
+
+def test_nothing_takes_no_time():
+    assert least_seconds(pt.exp(x).owner, [(0,)], [(0,)]) == 0
