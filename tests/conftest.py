@@ -5,7 +5,6 @@ from collections import defaultdict
 from zlib import crc32
 
 import numpy as np
-import pytensor
 import pytest
 
 from pytensor_cl.runtime import opencl as cl
@@ -13,10 +12,6 @@ from pytensor_cl.runtime.context import define_contexts, get_context
 from pytensor_cl.runtime.device import discover
 
 CPU_DRIVERS = ("pocl", "intel")
-
-
-# The arrays of tests are small: what is tested is the device. tests/linker/test_choice.py switches it on.
-pytensor.config.opencl__adapt = False
 
 
 def _drivers():
