@@ -62,7 +62,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "opencl__adapt",
         "BoolParam",
-        False,
+        True,
         "Where placement is auto: run calls that a device cannot win by PyTensor's own NUMBA function.",
     ),
     Flag(

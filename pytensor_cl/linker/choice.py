@@ -16,7 +16,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 
-from pytensor_cl._compat import compile_with_numba
+from pytensor_cl._compat import compile_with_numba, numba_refusals
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.linker.work import least_seconds
@@ -59,6 +59,11 @@ class HostFunction:
         Storage of the inputs.
     count
         How many of the graph's first outputs are wanted.
+
+    Attributes
+    ----------
+    is_to_blame
+        Whether it failed because NUMBA cannot compile it, and not for the data.
     """
 
     def __init__(self, alternative: Alternative, cells: Sequence[Cell], count: int) -> None:
@@ -66,6 +71,7 @@ class HostFunction:
         self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
         self._count = count
         self._graph: FunctionGraph | None = None
+        self.is_to_blame = False
         self._function: Callable[..., Any] = self._compile
 
     def _compile(self, *values: Any) -> Any:
@@ -78,7 +84,8 @@ class HostFunction:
     def __call__(self) -> list[Any]:
         try:
             return list(self._function(*[c[0] for c in self._cells]))
-        except Exception:
+        except Exception as error:
+            self.is_to_blame = isinstance(error, numba_refusals())
             self._blame()
             raise
 
@@ -185,7 +192,7 @@ class ChoosingVM(OpenCLVM):
         self._by_shape: dict[tuple[Any, ...], SizeClass] = {}
         self._classes: dict[tuple[int, ...], SizeClass] = {}
         self._refusal = ""
-        self._sides: dict[str, Side] = {DEVICE: self._on_device, HOST: host}
+        self._sides: dict[str, Side] = {DEVICE: self._on_device, HOST: self._on_host}
 
     @property
     def size_classes(self) -> list[SizeClass]:
@@ -209,6 +216,15 @@ class ChoosingVM(OpenCLVM):
 
     def _on_device(self) -> list[Any]:
         return super().__call__()
+
+    def _on_host(self) -> list[Any]:
+        """Run on the host; what NUMBA finds wrong the device says at the node, in the words of other backends."""
+        try:
+            return self._host()
+        except Exception:
+            if self._host.is_to_blame:
+                raise
+        return self._on_device()
 
     def _class_of(self, shapes: tuple[Any, ...]) -> SizeClass:
         if len(self._by_shape) >= SHAPES:
@@ -279,7 +295,7 @@ class ChoosingVM(OpenCLVM):
             shapes = [[np.shape(_anywhere(self.storage_map[v])) for v in many] for many in (node.inputs, node.outputs)]
             total += least_seconds(node, *shapes)
 
-        self._run(note)
+        self.run(after=note)
         return total
 
     def _instead(self, size: SizeClass, failed: str, error: Exception) -> list[Any]:

@@ -9,6 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 
 from pytensor_cl.linker.choice import DEVICE, HOST, ChoosingVM, SizeClass
 from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.linker.recording import Recording
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.alternative import alternative_of
@@ -16,7 +17,7 @@ from pytensor_cl.rewriting.placement import reason_of
 from pytensor_cl.runtime.context import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Transfer", "explain"]
+__all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Transfer", "explain"]
 
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 
@@ -109,6 +110,28 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """Calls that are repeated from a recording.
+
+    Attributes
+    ----------
+    key
+        Shapes of the inputs, in the form that tells recordings apart.
+    kernels
+        How many a call enqueues.
+    waits
+        How often it waits for the device.
+    scratch_bytes
+        Memory for intermediate results, which all recordings of a context share.
+    """
+
+    key: str
+    kernels: int
+    waits: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The report on a function; ``print`` shows it as a table.
 
@@ -120,6 +143,10 @@ class Explanation:
         What the calls so far have decided, for each class of sizes.
     fixed
         Why no call has a choice, if none has.
+    recorded
+        Calls that are repeated from a recording.
+    unrecorded
+        Why no call can be recorded, if none can.
     """
 
     device_nodes: tuple[DeviceNode, ...]
@@ -127,6 +154,8 @@ class Explanation:
     transfers: tuple[Transfer, ...]
     choices: tuple[Choice, ...] = ()
     fixed: str = ""
+    recorded: tuple[Recorded, ...] = ()
+    unrecorded: str = ""
 
     def __str__(self) -> str:
         each_call = [t for t in self.transfers if t.when == "each call"]
@@ -137,7 +166,10 @@ class Explanation:
             f"{len(self.device_nodes)} nodes on devices, {len(self.host_nodes)} on the host, "
             f"{len(each_call)} transfers per call ({size})"
         )
-        tables = self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()
+        tables = (
+            *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
+            *(self._recorded_table(), self.unrecorded and f"Calls are not recorded: {self.unrecorded}."),
+        )
         return "\n\n".join(filter(None, (head, *tables)))
 
     def _device_table(self) -> str:
@@ -163,6 +195,10 @@ class Explanation:
             for c in self.choices
         ]
         return _table(("calls with shapes like", "run on", "device", "host", "why"), rows)
+
+    def _recorded_table(self) -> str:
+        rows = [(r.key, f"{r.kernels}", f"{r.waits}", f"{r.scratch_bytes:,}") for r in self.recorded]
+        return _table(("recorded calls with inputs like", "kernels", "waits", "bytes of scratch"), rows)
 
     __repr__ = __str__
 
@@ -239,6 +275,11 @@ def _choice(size: SizeClass) -> Choice:
     return Choice(size.shapes, size.side, device, host, size.bound[DEVICE], size.bound[HOST], size.why)
 
 
+def _recorded(key: tuple[Any, ...], recording: Recording) -> Recorded:
+    parts = [str(getattr(part, "shape", part)) for part in key]
+    return Recorded(", ".join(parts), recording.launches, recording.waits, sum(b.size for b in recording.blocks))
+
+
 def explain(fn: Any) -> Explanation:
     """Report what a compiled function runs on devices, what on the host and why, and what it transfers.
 
@@ -260,4 +301,8 @@ def explain(fn: Any) -> Explanation:
     moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
     host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
-    return Explanation(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn))
+    replays = fn.vm.replays
+    recorded = tuple(_recorded(key, recording) for key, recording in replays.recordings.items())
+    return Explanation(
+        *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal)
+    )

@@ -1,6 +1,6 @@
 """The linker: from a rewritten graph to steps that are executed in order."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pytensor.configdefaults import config
@@ -15,13 +15,15 @@ from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.choice import ChoosingVM, HostFunction
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
+from pytensor_cl.linker.replay import Parts, Replays
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.steps import CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.rewriting.alternative import alternative_of, carry
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["OpenCLLinker", "report_error"]
@@ -78,6 +80,31 @@ class _Link:
         clients = self.fgraph.clients[node.outputs[0]] if isinstance(node.op, HostFromGpu) else ()
         return not clients or any(not _is_output(c, self.takers.keys()) for c, _ in clients)
 
+    def _bringing(self, context: Context, upload: Apply) -> Callable[[Any], GpuArray]:
+        """How an argument gets to the device: with no copy, one by the device, or one by the host."""
+        if not self._may_borrow(upload):
+            return lambda value: context.from_host(value)
+        if self._is_only_read(upload):
+            return lambda value: context.wrap(value)
+        return lambda value: context.from_host(value, borrow=True)
+
+    def _is_only_read(self, upload: Apply) -> bool:
+        """Whether nobody but kernels sees the uploaded array: neither it nor a view of it outlives the call."""
+        clients = [n for n, _ in self.fgraph.clients[upload.outputs[0]]]
+        return all(isinstance(n.op, GpuOp) and n.op.works and not n.op.view_map for n in clients)
+
+    def is_sole(self, node: Apply) -> bool:
+        """Whether a download is the last that is seen of an array."""
+        source = node.inputs[0]
+        return source not in self.keep and source not in self.fgraph.outputs
+
+    def parts(self, thunks: Sequence[Thunk], results: Sequence[Cell]) -> Parts:
+        """Return what recordings of calls are made from."""
+        updated = {self.fgraph.inputs[i] for i in (self.fgraph.update_mapping or {}).values()}
+        sole = {n for n in self.nodes if isinstance(n.op, HostFromGpu) and self.is_sole(n)}
+        order = self.nodes, thunks, self.storage, self.routines, self.contexts
+        return Parts(*order, self.fgraph.inputs, updated, results, sole)
+
     def _may_borrow(self, upload: Apply) -> bool:
         """Whether an array cannot change before the device has read it: the call waits, and no node works in place."""
         name = upload.op.context_name
@@ -103,9 +130,10 @@ class _Link:
             reads = [self._read(node, i) for i in range(len(inputs))]
             return device_thunk(self.routines[node], reads, outputs, [_is_scalar_array(v) for v in node.inputs])
         if isinstance(node.op, GpuFromHost):
-            return upload_thunk(get_context(node.op.context_name), node, inputs[0], outputs[0], self._may_borrow(node))
+            context = get_context(node.op.context_name)
+            return upload_thunk(context, node, inputs[0], outputs[0], self._bringing(context, node))
         if isinstance(node.op, HostFromGpu):
-            return download_thunk(inputs[0], outputs[0])
+            return download_thunk(inputs[0], outputs[0], self.is_sole(node))
         return host_thunk(node, [self._read(node, i) for i in range(len(inputs))], outputs)
 
     def dead(self) -> list[list[Cell]]:
@@ -154,7 +182,9 @@ def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow
     thunks = [link.thunk(node) for node in link.nodes]
     checks = Checks(link.routines)
     results = link.results(outputs)
-    parts = fgraph, link.nodes, thunks, link.storage, inputs, results, link.dead(), link.finish, allow_gc, checks
+    replays = Replays(link.parts(thunks, results))
+    rest = link.dead(), link.finish, allow_gc, checks, replays
+    parts = fgraph, link.nodes, thunks, link.storage, inputs, results, *rest
     alternative = alternative_of(fgraph)
     if isinstance(alternative, str):
         link.build()

@@ -1,6 +1,7 @@
 """Thunks of device nodes and transfers, and the cells through which nodes read shared variables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,14 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.ops.base import Routine
 from pytensor_cl.ops.transfer import download
+from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["CopyCell", "ReadCell", "ShapeCell", "device_thunk", "download_thunk", "upload_thunk"]
+
+_SOLE = 3
+"""References to an array that only one cell holds: the cell, the variable that counts them, the counting."""
 
 
 class ReadCell:
@@ -82,7 +87,7 @@ def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cel
     return one if len(outputs) == 1 else several
 
 
-def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, borrow: bool) -> Thunk:
+def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, bring: Callable[[Any], GpuArray]) -> Thunk:
     """Bring a host value to the device: a shared variable's where it is, a constant's once, others each time.
 
     Parameters
@@ -93,8 +98,8 @@ def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, borrow:
         The upload.
     source, out
         Its storage cells.
-    borrow
-        The function waits for the device before it returns, so that the host array needs no copy.
+    bring
+        Makes a device array of a value that is not on the device yet.
     """
     name, dtype = context.name, node.inputs[0].type.numpy_dtype
 
@@ -105,7 +110,7 @@ def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, borrow:
         value = source[0]
         if value.dtype != dtype:  # a function that trusts its inputs lets anything in
             raise TypeError(f"expected an array with dtype={dtype} (got {value.dtype})")
-        out[0] = context.from_host(value, borrow=borrow)
+        out[0] = bring(value)
 
     if isinstance(source, DeviceCell):
         return resident
@@ -119,10 +124,23 @@ def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, borrow:
     return each_time
 
 
-def download_thunk(source: Cell, out: Cell) -> Thunk:
-    """Wait for a device array and copy it to the host."""
+def download_thunk(source: Cell, out: Cell, sole: bool) -> Thunk:
+    """Wait for a device array and bring it to the host.
 
-    def run() -> None:
+    Parameters
+    ----------
+    source, out
+        Storage cells.
+    sole
+        Nobody reads the device array after the call, so that its memory may become the host's where it can be reached.
+    """
+
+    def copy() -> None:
         out[0] = download(source[0])
 
-    return run
+    def move() -> None:
+        array = source[0]
+        host = array.context.views.hand_over(array) if getrefcount(array) <= _SOLE else None
+        out[0] = download(array) if host is None else host
+
+    return move if sole else copy

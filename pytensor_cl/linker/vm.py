@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -11,6 +11,7 @@ from pytensor.link.utils import raise_with_op
 
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.linker.replay import Replays
 
 __all__ = ["OpenCLVM"]
 
@@ -36,6 +37,8 @@ class OpenCLVM:
         Drop intermediate results as soon as nobody needs them.
     checks
         What the kernels may find wrong with their data.
+    replays
+        Calls that were recorded.
     prepare
         Called before the first run: builds the kernels.
     """
@@ -54,6 +57,7 @@ class OpenCLVM:
         finish: Thunk,
         allow_gc: bool,
         checks: Checks,
+        replays: Replays,
         prepare: Thunk | None = None,
     ) -> None:
         self.fgraph = fgraph
@@ -68,6 +72,7 @@ class OpenCLVM:
         self.call_times = [0.0] * len(self.nodes)
         self._finish = finish
         self._checks = checks or None
+        self.replays = replays
         self._prepare = prepare
         outputs = [storage_map[v] for v in fgraph.outputs]
         # Cells that PyTensor does not know as outputs, so that we drop what they hold.
@@ -77,8 +82,8 @@ class OpenCLVM:
     def __call__(self) -> list[Any]:
         if self.time_thunks:
             self._run_timed()
-        else:
-            self._run()
+        elif not self.replays(self):
+            self.run()
         return self._results()
 
     def _results(self) -> list[Any]:
@@ -96,21 +101,22 @@ class OpenCLVM:
             self._prepare()
             self._prepare = None
 
-    def _run(self, note: Callable[[int], None] | None = None) -> None:
-        """Run all steps; `note` is called after each, while the values that it read are still there."""
+    def run(self, before: Callable[[int], None] | None = None, after: Callable[[int], None] | None = None) -> None:
+        """Run step by step; `before` and `after` are told of each, while the values that it reads are there."""
         if self._prepare is not None:
             self._first()
         at = 0
         try:
             for at, (thunk, dead) in enumerate(self._steps):
+                if before is not None:
+                    before(at)
                 thunk()
-                if note is not None:
-                    note(at)
+                if after is not None:
+                    after(at)
                 for cell in dead:
                     cell[0] = None
         except Exception:
-            self._raise_found()
-            self._fail(at)
+            self.fail(at)
 
     def _run_timed(self) -> None:
         self._first()
@@ -126,6 +132,12 @@ class OpenCLVM:
             self.call_counts[at] += 1
             for cell in dead:
                 cell[0] = None
+
+    def fail(self, at: int) -> NoReturn:
+        """Re-raise the current exception at a node, or what kernels found before: it may have failed for that."""
+        self._raise_found()
+        self._fail(at)
+        raise AssertionError
 
     def _raise_found(self) -> None:
         """Raise what kernels found; what failed after them may have failed for that."""

@@ -196,6 +196,7 @@ class Elemwise(Routine):
         self._broadcast = [tuple(map(bool, broadcast[k])) for k in self._places]
         scalar = {k: np.dtype(t if t != "bool" else "uint8").type for k, t in enumerate(function.input_dtypes)}
         self._scalars = [(k, scalar[k]) for k, value in enumerate(self.by_value) if value]
+        self.value_arguments = dict(self._scalars)
         self._count = len(self._places) + len(self.output_dtypes)
         self._pack_offsets = struct.Struct(f"{self._count}q").pack
         self._plans: Plans[_Plan] = Plans()

@@ -40,8 +40,9 @@ class Alarm:
 
     def __init__(self, context: "Context") -> None:
         self._context = context
-        self._words = context.from_host(np.zeros(_RECORD.itemsize // 4, "int32"))
+        self._words = context.empty((_RECORD.itemsize // 4,), "int32")
         self.buffer = self._words.buffer
+        context.queue.write(self.buffer, np.zeros(self._words.shape, "int32"))
 
     def read(self) -> Finding | None:
         """Wait for the device; return what a kernel found, and forget it."""

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +14,7 @@ from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, Unsupporte
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.device import DeviceEntry, resolve
+from pytensor_cl.runtime.host_view import HostViews
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
 from pytensor_cl.runtime.pocl import name_the_cpu
@@ -78,10 +80,13 @@ class Context:
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
-        self.memory = Memory(self.queue, entry.info)
+        self.views = HostViews(self.queue, entry.info)
+        self.memory = Memory(self.queue, entry.info, self.views.forget)
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir)
+        self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        self._wrap_flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
         _opened.append(self)
 
     def __repr__(self) -> str:
@@ -146,6 +151,21 @@ class Context:
             self.queue.write(result.buffer, packed)
         return result
 
+    def wrap(self, array: np.ndarray) -> GpuArray:
+        """Return an array that reads the host's memory where it is, if the device can; else upload it.
+
+        `array` must not change, nor `wrap`'s result be handed to anybody, until the device has been waited for.
+        """
+        if self._is_small(array) or not array.size or not self._may_wrap(array):
+            return self.from_host(array, borrow=True)
+        dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
+        buffer = cl.Buffer(self.cl_context, self._wrap_flags, hostbuf=array)
+        return GpuArray(self, buffer, dtype, Layout.contiguous(array.shape))
+
+    def _may_wrap(self, array: np.ndarray) -> bool:
+        alignment = self.info.host_alignment
+        return bool(alignment) and array.flags.c_contiguous and not array.__array_interface__["data"][0] % alignment
+
     def _is_small(self, array: np.ndarray) -> bool:
         """Whether the upload is best made part of the allocation: on CPUs a command of its own costs 10 us more."""
         return 0 < array.nbytes <= SMALL_UPLOAD and self.info.kind == "cpu"
@@ -156,6 +176,10 @@ class Context:
         if not layout.size:
             self.queue.finish()  # callers rely on the wait
             return np.empty(layout.shape, dtype)
+        view = self.views.view(array)
+        if view is not None:
+            self.queue.finish()
+            return view.copy()
         low, high = layout.span
         dense = layout.is_contiguous
         host = np.empty(layout.shape if dense else high - low, dtype)
@@ -340,8 +364,8 @@ class _Inherited:
 def _after_fork() -> None:
     for context in _opened:
         # Keep the parent's objects: releasing them in the child can hang as well.
-        _abandoned.extend((context.queue, context.memory, context.programs))
-        context.queue = context.memory = context.programs = _Inherited()  # type: ignore[assignment]
+        _abandoned.extend((context.queue, context.memory, context.programs, context.views))
+        context.queue = context.memory = context.programs = context.views = _Inherited()  # type: ignore[assignment]
 
 
 os.register_at_fork(after_in_child=_after_fork)

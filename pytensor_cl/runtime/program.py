@@ -56,6 +56,8 @@ class Kernel:
         args
             Buffers (None is a null pointer), NumPy scalars of the exact type, or ``bytes`` for structs passed by value.
         """
+        if queue.recorder is not None:
+            queue.recorder.launched(self.handle, global_size, local_size, args)
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
             if isinstance(arg, _BY_VALUE):
@@ -63,6 +65,12 @@ class Kernel:
             else:
                 set_buffer(i, arg)
         queue.launch(self.handle, global_size, local_size)
+
+    @staticmethod
+    def twin(handle: "cl.Kernel") -> "Kernel":
+        """Return a kernel of the same function that shares no arguments with `handle`."""
+        program = handle.get_info(cl.kernel_info.PROGRAM)
+        return Kernel(cl.Kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
 
     def max_work_group_size(self, device: "cl.Device") -> int:
         """Return the largest work-group that the compiled kernel can run with on `device`."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.recorder import Recorder
 
 __all__ = ["Queue"]
 
@@ -20,11 +21,17 @@ class Queue:
         The pyopencl device.
     synchronous
         Wait after each command, so that an error surfaces at the command that caused it.
+
+    Attributes
+    ----------
+    recorder
+        Who listens to what is enqueued, if anybody does.
     """
 
     def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
+        self.recorder: Recorder | None = None
         self._enqueue = cl.enqueue_nd_range_kernel
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
         self._uploads: list[cl.Event] = []
@@ -47,6 +54,7 @@ class Queue:
         offset
             First byte of the destination.
         """
+        self._tell("an upload")
         event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
         self._uploads.append(event)
         if len(self._uploads) > _MANY:
@@ -55,6 +63,7 @@ class Queue:
 
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
+        self._tell("a download")
         cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._uploads.clear()  # in order: everything before the read has run
 
@@ -62,6 +71,7 @@ class Queue:
         self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
     ) -> None:
         """Enqueue a copy of `count` bytes between two buffers of the context."""
+        self._tell("a copy of a buffer")
         cl.enqueue_copy(
             self.handle, target, source, byte_count=count, dst_offset=target_offset, src_offset=source_offset
         )
@@ -72,5 +82,10 @@ class Queue:
 
     def finish(self) -> None:
         """Wait until every command has run."""
+        self._tell("a wait")
         self.handle.finish()
         self._uploads.clear()
+
+    def _tell(self, what: str) -> None:
+        if self.recorder is not None:
+            self.recorder.other(what)

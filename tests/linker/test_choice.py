@@ -251,13 +251,12 @@ m = pt.fmatrix("m")
 @pytest.mark.parametrize(
     "graph",
     [
-        lambda: x[i],
-        lambda: pt.linalg.cholesky(pt.outer(x, x)) + i.sum(),
+        lambda: x[x > 0] + i.sum(),
+        lambda: pt.linalg.eigh(pt.outer(x, x))[0] + i.sum(),
         lambda: x[i.sum() :].max(),
         lambda: pt.extra_ops.bincount(i) + x.sum(),
         lambda: pt.random.normal(x) + i.sum(),
         lambda: x.sum() + i // (i - 1),
-        lambda: pt.matmul(pt.alloc(x, 2, 3, 4), pt.alloc(x, 2, 4, 3)) + i.sum(),
     ],
 )
 def test_what_numba_does_not_check_is_left_to_the_device(context, graph):
@@ -265,11 +264,71 @@ def test_what_numba_does_not_check_is_left_to_the_device(context, graph):
     assert not isinstance(f.vm, ChoosingVM) and explain(f).fixed
 
 
-def test_constant_indices_within_a_fixed_shape_are_fine(context):
-    fixed = pt.tensor("fixed", dtype="float32", shape=(4,))
-    assert isinstance(opencl([fixed], fixed[[0, 3, -4]]).vm, ChoosingVM)
-    assert not isinstance(opencl([x], x[[0, 3, -4]]).vm, ChoosingVM)
-    assert not isinstance(opencl([fixed], fixed[[0, 4]]).vm, ChoosingVM)
+t = pt.ftensor3("t")
+CHECKED = {
+    "index": (lambda: x[i] * 2, lambda v, j, m, t: v[j] * 2),
+    "column": (lambda: m[:, i] + x.sum(), lambda v, j, m, t: m[:, j] + v.sum()),
+    "pairs": (lambda: m[i, i[::-1]], lambda v, j, m, t: m[j, j[::-1]]),
+    "constant": (lambda: m[[0, 2]] + i.sum(), lambda v, j, m, t: m[[0, 2]] + j.sum(dtype="float32")),
+    "scatter": (
+        lambda: pt.inc_subtensor(x[i], 2),
+        lambda v, j, m, t: v + 2 * np.bincount(j % len(v), minlength=len(v)),
+    ),
+    "batches": (lambda: pt.matmul(t, t[::-1]), lambda v, j, m, t: t @ t[::-1]),
+    "cholesky": (
+        lambda: pt.linalg.cholesky(m @ m.T + pt.eye(3)),
+        lambda v, j, m, t: np.linalg.cholesky(m @ m.T + np.eye(3)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_what_numba_does_not_check_is_checked_for_it(context, rng, name):
+    graph, expected = CHECKED[name]
+    values = rng.normal(size=3), np.array([0, -2, 0]), rng.normal(size=(3, 3)), rng.normal(size=(2, 3, 3))
+    values = [v.astype("float32" if v.dtype.kind == "f" else "int64") for v in values]
+    f = opencl([x, i, m, t], graph(), on_unused_input="ignore")
+    for _ in range(3):
+        np.testing.assert_allclose(f(*values), expected(*values), rtol=1e-4, atol=1e-5)
+    assert only(f).side == HOST
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "text"),
+    [
+        (lambda: x[i], IndexError, "index 5 is out of bounds for axis 0 with size 3"),
+        (lambda: m[:, i], IndexError, "index 5 is out of bounds"),
+        (lambda: pt.inc_subtensor(x[i], 1), IndexError, "index 5 is out of bounds"),
+        (lambda: pt.set_subtensor(m[i, 1], 1), IndexError, "index 5 is out of bounds"),
+        (lambda: m[i, i[1:]], IndexError, "shape mismatch|broadcast"),
+        (lambda: pt.inc_subtensor(x[pt.clip(i, 0, 2)], m[0][:2]), ValueError, ""),
+        (lambda: pt.set_subtensor(m[pt.clip(i, 0, 2)], m[:2]), ValueError, ""),
+        (lambda: pt.matmul(t, pt.concatenate([t, t])) + i.sum(), ValueError, ""),
+        (lambda: pt.linalg.cholesky(m[:2]) + i.sum(), ValueError, "square"),
+    ],
+)
+def test_errors_of_the_host_are_those_of_the_device(context, rng, graph, error, text):
+    f = opencl([x, i, m, t], graph(), on_unused_input="ignore")
+    good = [np.ones(3, "float32"), np.zeros(3, "int64"), np.eye(3, dtype="float32"), np.ones((1, 3, 3), "float32")]
+    bad = [good[0], np.array([0, 5, 0]), good[2], np.ones((2, 3, 3), "float32")]
+    assert isinstance(f.vm, ChoosingVM), explain(f).fixed
+    hosts = count(f, HOST)
+    for _ in range(2):
+        with pytest.raises(error, match=text):
+            f(*bad)
+    assert hosts
+
+
+def test_an_error_does_not_end_the_choice(context):
+    f = opencl([x, i], x[i])
+    value, good = np.arange(3, dtype="float32"), np.array([1, 2])
+    for _ in range(3):
+        assert_close(f(value, good), value[good])
+        with pytest.raises(IndexError, match="index 4 is out of bounds"):
+            f(value, good + 3)
+    hosts = count(f, HOST)
+    f(value, good)
+    assert hosts and only(f).side == HOST
 
 
 def test_products_of_matrices_have_a_choice(context):

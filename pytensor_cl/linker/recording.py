@@ -1,0 +1,295 @@
+"""A call, recorded: its kernels with their arguments bound, in memory that is already there.
+
+The first calls with inputs of some shapes run step by step. One of the next is listened to while it runs: what its
+routines enqueue becomes a list of kernels of their own, whose arguments stay as they are but for a few `Slot`: uploaded
+inputs, shared variables, results. Intermediate results lie in scratch blocks. While the recorded call ran, each array
+gave its block back when the last reader was done, and the next one got it: that is the memory plan. Nothing in these
+blocks outlives a call, so all recordings of a context share them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.ops.transfer import download
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.runtime.recorder import Launch, Scratch
+
+__all__ = ["Mismatch", "Place", "Recording", "Slot", "Tape"]
+
+
+class Mismatch(Exception):
+    """A value of the call differs from the one that was recorded."""
+
+
+class Slot:
+    """A buffer that is another one in each call, and the kernel arguments that it is.
+
+    Attributes
+    ----------
+    buffer
+        What is bound now; None between two calls, unless it lives longer anyway.
+    """
+
+    __slots__ = ("buffer", "uses")
+
+    def __init__(self) -> None:
+        self.buffer: Any = None
+        self.uses: list[tuple[Callable[[int, Any], None], int]] = []
+
+    def bind(self, buffer: Any) -> None:
+        """Make the kernels use a buffer."""
+        if buffer is not self.buffer:
+            for set_argument, index in self.uses:
+                set_argument(index, buffer)
+            self.buffer = buffer
+
+
+class Place(NamedTuple):
+    """Where a device variable is during a recorded call.
+
+    Attributes
+    ----------
+    memory
+        A `Slot`, a `Scratch`, or a buffer that stays.
+    dtype, layout
+        Of the array.
+    """
+
+    memory: Any
+    dtype: np.dtype
+    layout: Layout
+
+
+class Tape:
+    """Collects a recording while the call runs.
+
+    Parameters
+    ----------
+    context
+        The one context of the function.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.places: dict[Variable, Place] = {}
+        self._slots: dict[int, Slot] = {}
+        self._scratch: dict[int, Any] = {}  # number of the allocation to the slot or buffer that stands for it
+        self._handles: dict[int, Any] = {}
+        self._steps: list[tuple[int, Thunk]] = []
+        self._pending: list[Launch] = []
+        self._at = 0  # node of the first pending launch
+        self._pauses = 0
+        self._waits = False  # whether something was enqueued that nobody waited for
+        self._fresh: list[tuple[Slot, int]] = []
+        self._transient: list[Slot] = []
+        self._alive: list[GpuArray] = []
+
+    # While the call runs
+
+    def note(self, variable: Variable, array: GpuArray) -> None:
+        """Note where a variable is."""
+        recorder = self.context.queue.recorder
+        memory = array.buffer if recorder is None else recorder.place(array.buffer)
+        self.places[variable] = Place(memory, array.dtype, array.layout)
+
+    def vary(self, variable: Variable, array: GpuArray, transient: bool) -> None:
+        """Note a variable whose buffer may be another one in each call.
+
+        Raises
+        ------
+        Mismatch
+            Another variable has the same buffer: nobody can tell whose it will be.
+        """
+        handle = array.buffer.int_ptr
+        if handle in self._slots:
+            raise Mismatch
+        self._alive.append(array)  # so that its handle stays its own
+        slot = self._slots[handle] = Slot()
+        if transient:
+            self._transient.append(slot)
+        self.places[variable] = Place(slot, array.dtype, array.layout)
+
+    # Afterwards
+
+    def renew(self, variable: Variable) -> None:
+        """Give a variable that is in scratch memory new memory in each call."""
+        memory = self.places[variable].memory
+        if isinstance(memory, Scratch) and memory.number not in self._scratch:
+            slot = self._scratch[memory.number] = Slot()
+            self._fresh.append((slot, memory.nbytes))
+            self._transient.append(slot)
+
+    def renew_large(self, variable: Variable) -> None:
+        """Do so if the array is better handed to the host than copied."""
+        if isinstance(self.places[variable].memory, Scratch) and self.context.views.pays(self.array(variable)()):
+            self.renew(variable)
+
+    def array(self, variable: Variable) -> Callable[[], GpuArray]:
+        """Return what makes an array of a variable's place."""
+        memory, dtype, layout = self.places[variable]
+        found = self._found(memory)
+        if isinstance(found, Slot):
+            return lambda: GpuArray(self.context, found.buffer, dtype, layout)
+        return lambda: GpuArray(self.context, found, dtype, layout)
+
+    def _found(self, memory: Any) -> Any:
+        """Return the slot or the buffer that stands for what a launch or a place names."""
+        if not isinstance(memory, Scratch):
+            return self._slots.get(getattr(memory, "int_ptr", 0), memory)
+        found = self._scratch.get(memory.number)
+        if found is None:
+            found = self._handles.get(memory.handle)
+        if found is None:
+            found = self._handles[memory.handle] = cl.Buffer.from_int_ptr(memory.handle, retain=True)
+            self.context.views.know(found)
+        return found
+
+    def step(self, at: int, thunk: Thunk) -> None:
+        """Add something that is done before the launches that are pending."""
+        self._steps.append((at, thunk))
+
+    def launch(self, at: int, launches: Sequence[Launch]) -> list[Kernel]:
+        """Add launches; return their kernels, whose arguments are set."""
+        self._at = at if not self._pending else self._at
+        kernels = [self._bound(launch) for launch in launches]
+        self._pending.extend(x._replace(kernel=k.handle) for x, k in zip(launches, kernels, strict=True))
+        return kernels
+
+    def _bound(self, launch: Launch) -> Kernel:
+        kernel = Kernel.twin(launch.kernel)
+        for index, argument in enumerate(launch.arguments):
+            if isinstance(argument, bytes | np.generic):
+                kernel.set_bytes(index, argument)
+                continue
+            found = self._found(argument)
+            if isinstance(found, Slot):
+                found.uses.append((kernel.set_buffer, index))
+            else:
+                kernel.set_buffer(index, found)
+        return kernel
+
+    def flush(self) -> None:
+        """Enqueue what is pending before what is added next."""
+        if self._pending:
+            self._steps.append((self._at, _Enqueue(self.context, self._pending)))
+            self._pending, self._waits = [], True
+
+    def wait(self, at: int) -> None:
+        """Wait for what was enqueued, if nobody has yet."""
+        self.flush()
+        if self._waits:
+            self._steps.append((at, self.context.queue.finish))
+            self._pauses += 1
+            self._waits = False
+
+    def read(self, at: int, variable: Variable, out: Cell, sole: bool) -> None:
+        """Add a download."""
+        memory, _, layout = self.places[variable]
+        views, found = self.context.views, self._found(memory)
+        array = self.array(variable)
+        if sole and isinstance(memory, Scratch) and isinstance(found, Slot):
+            self.wait(at)
+            self.step(at, lambda: out.__setitem__(0, views.own(array())))
+            return
+        view = None if isinstance(found, Slot) or not layout.is_contiguous else views.view(array())
+        if view is None:
+            self.flush()
+            self._pauses += 1
+            self._waits = False
+            self.step(at, lambda: out.__setitem__(0, download(array())))
+            return
+        self.wait(at)
+        self.step(at, lambda: out.__setitem__(0, view.copy()))
+
+    def end(self, results: Sequence[tuple[Cell, Variable]], clear: Sequence[Cell]) -> "Recording":
+        """Return the recording."""
+        self.flush()
+        arrays = [(cell, self.array(variable)) for cell, variable in results]
+        blocks = list(self._handles.values())
+        found = Recording(self.context, self._steps, self._fresh, self._transient, arrays, list(clear), blocks)
+        found.waits = self._pauses
+        return found
+
+
+class _Enqueue:
+    """Enqueues kernels whose arguments are set."""
+
+    def __init__(self, context: Context, launches: Sequence[Launch]) -> None:
+        self._context = context
+        self._launches = [(x.kernel, x.global_size, x.local_size) for x in launches]
+        self._keep = [x.arguments for x in launches]  # tables and constants, of which kernels hold no reference
+        self._enqueue = cl.enqueue_nd_range_kernel
+
+    def __len__(self) -> int:
+        return len(self._launches)
+
+    def __call__(self) -> None:
+        enqueue, queue = self._enqueue, self._context.queue.handle
+        for kernel, global_size, local_size in self._launches:
+            enqueue(queue, kernel, global_size, local_size)
+
+
+class Recording:
+    """A call that can be repeated.
+
+    Attributes
+    ----------
+    steps
+        Node number and what is done.
+    transient
+        Slots that hold nothing between two calls.
+    blocks
+        Scratch memory that it computes in.
+    waits
+        How often a call waits for the device.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        steps: list[tuple[int, Thunk]],
+        fresh: list[tuple[Slot, int]],
+        transient: list[Slot],
+        results: list[tuple[Cell, Callable[[], GpuArray]]],
+        clear: list[Cell],
+        blocks: list[Any],
+    ) -> None:
+        self.context = context
+        self.steps = steps
+        self.transient = transient
+        self.blocks = blocks
+        self._fresh = fresh
+        self._results = results
+        self._clear = clear
+        self.waits = 0
+        self.at = 0  # the node that runs, or that failed
+
+    @property
+    def launches(self) -> int:
+        """Number of kernels."""
+        return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue))
+
+    def __call__(self) -> None:
+        """Do it again."""
+        allocate = self.context.memory.allocate
+        try:
+            for slot, nbytes in self._fresh:
+                slot.bind(allocate(nbytes))
+            for at, step in self.steps:
+                self.at = at
+                step()
+            for cell, array in self._results:
+                cell[0] = array()
+        finally:
+            for slot in self.transient:
+                slot.buffer = None
+            for cell in self._clear:
+                cell[0] = None

@@ -1,0 +1,126 @@
+"""What of a graph's host values a recording may take for granted, and what it must look at in each call."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.shape import Reshape, Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
+
+from pytensor_cl.ops.base import GpuOp, Routine, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+
+__all__ = ["Roles", "assign", "values_of"]
+
+SHAPES = (Shape, Shape_i)
+ARITHMETIC = (
+    *(Elemwise, CAReduce, DimShuffle, MakeVector, ScalarFromTensor, TensorFromScalar, Subtensor, Join, Reshape),
+    CheckAndRaise,
+)
+"""Ops whose results are the same whenever their inputs are: what shapes are computed with."""
+
+
+@dataclass
+class Roles:
+    """What becomes of host values.
+
+    Attributes
+    ----------
+    fixed
+        The same in all calls with inputs of the same shapes.
+    keyed
+        Values that launches depend on in ways that nobody told: calls with other values are other recordings.
+    early
+        Nodes that compute them, and need no device for it: they run before the recording is chosen.
+    late
+        Those of `keyed` that are known in the course of a call only.
+    trouble
+        Why the graph cannot be recorded, if it cannot.
+    """
+
+    fixed: set[Variable] = field(default_factory=set)
+    keyed: list[Variable] = field(default_factory=list)
+    early: list[Apply] = field(default_factory=list)
+    late: list[Variable] = field(default_factory=list)
+    trouble: str = ""
+
+
+def values_of(routine: Routine) -> Mapping[int, Any]:
+    """Return the inputs that a routine's one kernel takes by value, as they are.
+
+    Input number to the Type of NumPy scalar that the kernel wants; it is the argument's number too.
+    """
+    found: Mapping[int, Any] = getattr(routine, "value_arguments", {})
+    return found
+
+
+def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
+    """Work out the roles of a graph's host values.
+
+    Parameters
+    ----------
+    nodes
+        In the order of execution.
+    routines
+        What computes each device node.
+    """
+    roles = Roles(trouble=next(filter(None, map(_trouble, nodes)), ""))
+    for node in nodes:
+        if _is_fixed(node, roles.fixed):
+            roles.fixed.update(node.outputs)
+    wanted: dict[Variable, None] = {}
+    for node, routine in routines.items():
+        by_value = values_of(routine)
+        for k, variable in enumerate(node.inputs):
+            if context_of(variable) is None and k not in by_value and not _is_known(variable, roles.fixed):
+                wanted[variable] = None
+    for variable in wanted:
+        _sort(variable, roles)
+    roles.early = [n for n in nodes if n in {*roles.early}]
+    return roles
+
+
+def _trouble(node: Apply) -> str:
+    if isinstance(node.op, (GpuOp, GpuFromHost, HostFromGpu, *SHAPES)):
+        return ""
+    if any(context_of(v) for v in (*node.inputs, *node.outputs)):
+        return f"{node.op} handles device arrays itself"
+    return ""
+
+
+def _is_known(variable: Variable, fixed: set[Variable]) -> bool:
+    return isinstance(variable, Constant) or variable in fixed
+
+
+def _is_fixed(node: Apply, fixed: set[Variable]) -> bool:
+    if isinstance(node.op, SHAPES):
+        source = node.inputs[0]
+        return source.owner is None or context_of(source) is not None or source in fixed
+    return isinstance(node.op, ARITHMETIC) and all(_is_known(v, fixed) for v in node.inputs)
+
+
+def _sort(variable: Variable, roles: Roles) -> None:
+    """Note how a value becomes known."""
+    before = list(_before(variable))
+    if any(isinstance(n.op, HostFromGpu) or n.op.destroy_map for n in before):
+        roles.late.append(variable)
+    else:
+        roles.keyed.append(variable)
+        roles.early.extend(before)
+
+
+def _before(variable: Variable) -> Iterable[Apply]:
+    """Nodes of the host that compute a variable."""
+    todo, seen = [variable], set()
+    while todo:
+        node = todo.pop().owner
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if not isinstance(node.op, HostFromGpu):
+            todo.extend(node.inputs)

@@ -1,0 +1,77 @@
+"""Checks that NUMBA leaves out, as nodes of the graph that it gets: what is wrong must not become a wrong result."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
+
+__all__ = ["guard"]
+
+INDEX = CheckAndRaise(IndexError, "index out of bounds")
+SHAPES = CheckAndRaise(ValueError, "lengths of batch dimensions differ")
+"""What a user reads comes from the device, which repeats a call that fails on the host."""
+
+
+def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
+    """Yield, for each array of integers, its position among the inputs and the axis that it indexes."""
+    op: Any = node.op
+    axis, position = 0, first
+    for entry in indices_from_subtensor(node.inputs[first:], op.idx_list):
+        parts = (entry.start, entry.stop, entry.step) if isinstance(entry, slice) else (entry,)
+        if not isinstance(entry, slice) and entry.type.dtype != "bool":
+            yield position, axis
+        axis += entry.type.ndim if getattr(getattr(entry, "type", None), "dtype", "") == "bool" else 1
+        position += sum(part is not None for part in parts)
+
+
+def _indices(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Guard the indices of an array by arrays."""
+    first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
+    for position, axis in _index_axes(node, first):
+        index, extent = node.inputs[position], node.inputs[0].shape[axis]
+        if not _is_within(index, node.inputs[0].type.shape[axis]):
+            yield position, INDEX(index, pt.all((index >= -extent) & (index < extent)))
+
+
+def _is_within(index: Variable, extent: int | None) -> bool:
+    """Whether no index can be out of bounds."""
+    if extent is None or not isinstance(index, Constant):
+        return False
+    return bool(((index.data >= -extent) & (index.data < extent)).all())
+
+
+def _batches(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Guard the lengths of batch dimensions, which must be the same where none is known to be one."""
+    op: Any = node.op
+    for axis in range(op.batch_ndim(node)):
+        many = [(k, v) for k, v in enumerate(node.inputs) if not v.type.broadcastable[axis]]
+        known = {v.type.shape[axis] for _, v in many}
+        if len(many) > 1 and (None in known or len(known) > 1):
+            position, value = many[0]
+            yield position, SHAPES(value, *(pt.eq(v.shape[axis], value.shape[axis]) for _, v in many[1:]))
+
+
+_GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {
+    AdvancedSubtensor: _indices,
+    AdvancedIncSubtensor: _indices,
+    Blockwise: _batches,
+}
+
+
+def guard(fgraph: FunctionGraph) -> None:
+    """Add the checks.
+
+    Parameters
+    ----------
+    fgraph
+        A graph before any rewrite; changed in place.
+    """
+    for node in fgraph.toposort():
+        make = _GUARDS.get(type(node.op))
+        for position, value in list(make(node)) if make else ():
+            fgraph.change_node_input(node, position, value, import_missing=True)

@@ -1,0 +1,138 @@
+"""NumPy arrays over the buffers of drivers that compute in the host's memory: no copy, where a read would make one."""
+
+import ctypes
+import sys
+
+import numpy as np
+
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.queue import Queue
+
+__all__ = ["HostViews"]
+
+_HANDED = 1 << 16
+"""Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
+_SOLE = 2
+"""References to a buffer that one array alone holds, while they are counted."""
+_PROBE = 64
+
+
+class _Held:
+    """Lets NumPy see a buffer's memory, and keeps the buffer from being reused."""
+
+    __slots__ = ("__array_interface__", "_buffer")
+
+    def __init__(self, buffer: "cl.Buffer", view: np.ndarray) -> None:
+        self._buffer = buffer
+        self.__array_interface__ = view.__array_interface__
+
+
+class HostViews:
+    """Where the host finds the pool's buffers.
+
+    A map tells the address of a buffer. Drivers of CPUs never move it, so it is asked once: a map costs PoCL 60 us, a
+    wait 10 us. The standard wants a map for each access, therefore a probe finds out what the driver does.
+
+    Parameters
+    ----------
+    queue
+        The context's queue.
+    info
+        Facts of the device.
+    """
+
+    def __init__(self, queue: Queue, info: DeviceInfo) -> None:
+        self._queue = queue
+        self._may_work = info.kind == "cpu" and info.shares_host_memory
+        self._works: bool | None = None
+        # By handle. A driver may use the handle of a buffer that is gone for a new one: these are kept.
+        self._known: dict[int, tuple[cl.Buffer, np.ndarray]] = {}
+
+    def view(self, array: GpuArray) -> np.ndarray | None:
+        """Return a NumPy array over the memory of an array that the pool allocated; None if there is no such thing.
+
+        Whoever reads it waits for the device first, and keeps `array` alive.
+        """
+        memory = self._memory(array.buffer)
+        if memory is None:
+            return None
+        layout, itemsize = array.layout, array.dtype.itemsize
+        if layout.is_contiguous:
+            return np.ndarray(layout.shape, array.dtype, memory, layout.offset * itemsize)
+        strides = [s * itemsize for s in layout.strides]
+        return np.ndarray(layout.shape, array.dtype, memory, layout.offset * itemsize, strides)
+
+    def hand_over(self, array: GpuArray) -> np.ndarray | None:
+        """Return the memory itself of a large array that nobody else refers to, as its caller's own; wait for it.
+
+        None if somebody else may see that it changes, or if it is a small part of its buffer.
+        """
+        if self._queue.recorder is not None or sys.getrefcount(array.buffer) > _SOLE or not self.pays(array):
+            return None
+        self._queue.finish()
+        return self.own(array)
+
+    def pays(self, array: GpuArray) -> bool:
+        """Whether an array of this size and layout is better handed over than copied, and can be."""
+        nbytes = array.nbytes
+        if nbytes < _HANDED or not array.layout.is_contiguous or 2 * nbytes < array.buffer.size:
+            return False
+        return self._memory(array.buffer) is not None
+
+    def own(self, array: GpuArray) -> np.ndarray:
+        """Return the memory of an array that is its caller's alone, and that the device has finished with."""
+        view = self.view(array)
+        assert view is not None
+        return np.asarray(_Held(array.buffer, view))
+
+    def forget(self) -> None:
+        """Let go of all buffers, so that they can be freed."""
+        self._known.clear()
+
+    def _memory(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
+        if not self._may_work:
+            return None
+        known = self._known.get(buffer.int_ptr)
+        if known is not None:
+            return known[1]
+        # The pool's are of a Type of their own. Others come and go: to keep them would be to keep them for good.
+        return None if type(buffer) is cl.Buffer else self.know(buffer)
+
+    def know(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
+        """Find out where a buffer is, which stays until `forget`; return its memory."""
+        if not self._may_work:
+            return None
+        if self._works is None:
+            self._works = self._probe()
+        return self._find(buffer) if self._works else None
+
+    def _find(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray:
+        handle = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)
+        memory = _at(self._address(buffer), buffer.size)
+        self._known[buffer.int_ptr] = handle, memory
+        return memory
+
+    def _address(self, buffer: "cl.MemoryObjectHolder") -> int:
+        flags = cl.map_flags.READ | cl.map_flags.WRITE
+        mapped, _ = cl.enqueue_map_buffer(self._queue.handle, buffer, flags, 0, (1,), np.uint8, is_blocking=True)
+        address = mapped.__array_interface__["data"][0]
+        mapped.base.release(self._queue.handle)
+        return int(address)
+
+    def _probe(self) -> bool:
+        """Whether what a command writes is seen at the address of an earlier map, and that address stays the same."""
+        context, queue = self._queue.handle.context, self._queue.handle
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, _PROBE)
+        address = self._address(buffer)
+        memory, seen = _at(address, _PROBE), []
+        for value in (1, 2):
+            cl.enqueue_fill_buffer(queue, buffer, np.uint8(value), 0, _PROBE)
+            self._queue.finish()
+            seen.append(bool((memory == value).all()))
+        return all(seen) and self._address(buffer) == address
+
+
+def _at(address: int, nbytes: int) -> np.ndarray:
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)

@@ -1,0 +1,328 @@
+"""Calls that are recorded and repeated."""
+
+import gc
+import threading
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from pytensor_cl import explain
+from pytensor_cl.linker.replay import AFTER, RECORDINGS
+from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.ops.gemm import GpuDot22
+from tests.helpers import assert_on_device, opencl
+
+CALLS = AFTER + 4
+
+
+@pytest.fixture(autouse=True)
+def on_device():
+    with pytensor.config.change_flags(opencl__placement="device"):
+        yield
+
+
+@pytest.fixture
+def x():
+    return pt.matrix("x", dtype="float32")
+
+
+def assert_close(got, expected, rtol=1e-4):
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.dtype == np.float32 and got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol, 1e-5 * max(1, np.abs(expected).max(initial=0)))
+
+
+def normal(rng, *shape):
+    return rng.normal(size=shape).astype("float32")
+
+
+def recordings(f):
+    return list(f.vm.replays.recordings.values())
+
+
+def assert_repeats(f, arguments, expected, calls=CALLS):
+    """Call a function with several arguments; all but the first calls must be repeated from one recording."""
+    before = f.vm.replays.calls
+    kept = [(f(*arguments(k)), expected(*arguments(k))) for k in range(calls)]
+    for got, wanted in kept:  # at the end: later calls must not have changed earlier results
+        for a, b in zip(got if isinstance(got, list) else [got], wanted, strict=True):
+            assert_close(a, b)
+    assert not f.vm.replays.refusal
+    assert f.vm.replays.calls - before == calls - AFTER - 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 300])
+def test_results_are_those_of_each_call(context, x, rng, size):
+    f = opencl([x], [pt.tanh(x @ x.T), (x.T @ x).sum(), x[::-1].T])
+    assert_on_device(f, GpuElemwise, GpuDot22)
+    values = [normal(rng, size, 5) for _ in range(CALLS)]
+
+    def expected(v):
+        v = v.astype("float64")
+        return np.tanh(v @ v.T), (v.T @ v).sum(), v[::-1].T
+
+    assert_repeats(f, lambda k: (values[k],), expected)
+    (recording,) = recordings(f)
+    assert recording.launches >= (2 if size else 1)
+    assert recording.waits >= 1
+
+
+def test_arguments_may_be_views_and_change_after_the_call(context, x, rng):
+    f = opencl([x], pt.exp(x) * 2)
+    base = normal(rng, 9, 6)
+    for view in (base, base[::2], base[:, ::-1], base.T[1:], base[3:7, 1:4]):
+        for _ in range(CALLS):
+            value = view.copy() if view is base else view
+            result = f(value)
+            wanted = np.exp(value) * 2
+            value[...] = value * 0.5
+            assert_close(result, wanted)
+
+
+def test_large_results_are_the_callers_own(context, x, rng):
+    f = opencl([x], [x * 2, (x * 2).reshape((-1,)), x + 1])
+    value = normal(rng, 200, 300)
+    first = None
+    for _ in range(CALLS):
+        results = f(value)
+        for got, wanted in zip(results, (value * 2, (value * 2).ravel(), value + 1), strict=True):
+            assert_close(got, wanted)
+            assert got.flags.writeable
+            got[...] = -1  # nobody else may see it
+        assert first is None or (first == -1).all()
+        first = results[2]
+    assert f.vm.replays.calls
+
+
+def test_shared_variables(context, x, rng):
+    w, count = pytensor.shared(normal(rng, 5, 5), "w"), pytensor.shared(np.float32(0), "count")
+    f = opencl([x], (w * x).sum(), updates={w: w + x, count: count + 1})
+    total, steps, value = w.get_value(), 0, normal(rng, 5, 5)
+    for k in range(3 * CALLS):
+        assert_close(f(value), (total * value).sum())
+        total, steps = total + value, steps + 1
+        if k % 5 == 4:
+            assert_close(w.get_value(), total)
+            total = normal(rng, 5, 5)
+            w.set_value(total)
+    assert_close(w.get_value(), total)
+    assert_close(count.get_value(), steps)
+    assert f.vm.replays.calls > CALLS
+
+
+def test_updates_that_exchange_values(context, rng):
+    a, b = (pytensor.shared(normal(rng, 6), name) for name in "ab")
+    f = opencl([], [], updates={a: b * 2, b: a + 1})
+    first, second = a.get_value(), b.get_value()
+    for _ in range(2 * CALLS):
+        f()
+        first, second = second * 2, first + 1
+        assert_close(a.get_value(borrow=False), first)
+        assert_close(b.get_value(borrow=False), second)
+
+
+def test_one_value_in_two_shared_variables(context, rng):
+    value = normal(rng, 6)
+    a, b = (pytensor.shared(value, name) for name in "ab")
+    same = opencl([], [], updates={a: a + 1, b: a + 1})
+    total = opencl([], a + 2 * b)
+    for k in range(2 * CALLS):
+        same()
+        assert_close(total(), 3 * (value + k + 1))
+
+
+def test_arrays_of_the_device_go_in_and_out(context, x, rng):
+    y = x.transfer(context.name)
+    step = opencl([y], (y * 2 + 1).transfer(context.name))
+    value = normal(rng, 4, 4)
+    results, wanted = [context.from_host(value)], [value]
+    for _ in range(CALLS):
+        results.append(step(results[-1]))
+        wanted.append(wanted[-1] * 2 + 1)
+    for got, expected in zip(results, wanted, strict=True):
+        assert_close(got, expected)
+    assert step.vm.replays.calls
+
+
+def test_values_of_the_host_go_to_kernels_by_value(context, x, rng):
+    a = pt.scalar("a", dtype="float32")
+    f = opencl([x, a], x * (a + 1) - pt.exp(x) * a)
+    value = normal(rng, 6, 5)
+    numbers = rng.normal(size=CALLS).astype("float32")
+    assert_repeats(f, lambda k: (value, numbers[k]), lambda v, a: (v * (a + 1) - np.exp(v) * a,))
+    assert len(recordings(f)) == 1
+
+
+def test_values_that_launches_depend_on_are_told_apart(context, x, rng):
+    start, length = pt.lscalar("start"), pt.lscalar("length")
+    f = opencl([x, start, length], pt.tanh(x[start : start + length] * 2))
+    value = normal(rng, 20, 3)
+    for k in range(12 * CALLS):
+        i, n = k % 3, 5 + k % 2
+        assert_close(f(value, i, n), np.tanh(value[i : i + n] * 2))
+    assert f.vm.replays.calls
+    for k in range(15):  # never the same twice
+        assert_close(f(value, k, 2), np.tanh(value[k : k + 2] * 2))
+
+
+def test_a_value_that_the_device_computes_is_checked(context, x, rng):
+    f = opencl([x], pt.tanh(x[: pt.cast(x.sum(), "int64")] * 2))
+    value = np.zeros((8, 3), "float32")
+    for n in (4, 4, 4, 4, 4, 2, 4, 4, 3, 3, 3, 3, 3):
+        value[0, 0] = n
+        assert_close(f(value), np.tanh(value[:n] * 2))
+
+
+def test_changing_shapes(context, x, rng):
+    f = opencl([x], pt.tanh(x @ x.T).sum(0))
+    sizes = [*range(1, 3 * RECORDINGS), *([3] * CALLS), *([4] * CALLS), *([3] * CALLS)]
+    for n in sizes:
+        value = normal(rng, n, 4)
+        assert_close(f(value), np.tanh(value @ value.T).sum(0))
+    assert len(recordings(f)) == 2
+    for n in list(range(1, 3 * RECORDINGS)) * CALLS:
+        f(normal(rng, n, 4))
+    assert len(recordings(f)) <= RECORDINGS
+
+
+def test_memory_stays_what_it_is(context, x, rng):
+    f = opencl([x], [pt.tanh(x @ x.T) @ x, pt.exp(x).sum(1)])
+    for n in (100, 90, 80):
+        for _ in range(CALLS):
+            f(normal(rng, n, 30))
+    gc.collect()
+    before = context.memory.statistics()
+    for _ in range(20):
+        for n in (90, 100, 80):
+            f(normal(rng, n, 30))
+    gc.collect()
+    after = context.memory.statistics()
+    assert after == before
+
+
+def test_intermediate_results_share_blocks(context, x, rng):
+    y = x
+    for k in range(12):
+        y = pt.tanh(y @ x + k)
+    f = opencl([x], y)
+    value = normal(rng, 128, 128)
+    for _ in range(CALLS):
+        f(value)
+    (recording,) = recordings(f)
+    assert recording.launches >= 24
+    assert sum(b.size for b in recording.blocks) < 8 * value.nbytes  # with what the products pack
+
+
+def test_trimming_the_pool_drops_recordings(context, x, rng):
+    f = opencl([x], pt.tanh(x @ x.T))
+    value = normal(rng, 30, 4)
+    for _ in range(CALLS):
+        wanted = f(value)
+    assert recordings(f)
+    context.memory.trim()
+    assert not recordings(f)
+    for _ in range(CALLS):
+        assert_close(f(value), wanted)
+    assert recordings(f)
+
+
+def test_errors_are_raised_and_nothing_is_lost(context, rng):
+    table, at = pytensor.shared(normal(rng, 7, 3)), pt.lvector("at")
+    f = opencl([at], table[at] * 2, updates={table: table + 1})
+    value, good, bad = table.get_value(), np.array([1, -1, 4]), np.array([1, 9, 4])
+    for k in range(CALLS):
+        assert_close(f(good), (value + k)[good] * 2)
+    for _ in range(3):
+        with pytest.raises(IndexError, match="out of bounds"):
+            f(bad)
+        assert_close(table.get_value(), value + CALLS)
+    assert_close(f(good), (value + CALLS)[good] * 2)
+    assert f.vm.replays.calls > 1
+
+
+def test_errors_of_host_nodes_name_the_node(context, x, rng):
+    f = opencl([x], pt.exp(pt.specify_shape(x, (None, 3))))
+    for _ in range(CALLS):
+        f(normal(rng, 2, 3))
+    with pytest.raises((AssertionError, ValueError, TypeError), match="SpecifyShape|shape"):
+        f(normal(rng, 2, 4))
+    assert_close(f(np.zeros((2, 3), "float32")), np.ones((2, 3)))
+
+
+class Calls(Op):
+    """Calls a function of mode OPENCL in the middle of another one."""
+
+    __props__ = ()
+
+    def __init__(self, function):
+        self.function = function
+
+    def make_node(self, v):
+        return Apply(self, [v], [v.type()])
+
+    def perform(self, node, inputs, output_storage):
+        output_storage[0][0] = self.function(inputs[0])
+
+
+def test_a_function_that_calls_a_function(context, x, rng):
+    inner = opencl([x], pt.tanh(x @ x) + 1)
+    f = opencl([x], pt.exp(Calls(inner)(x * 2) @ x) + (x @ x))
+    value = normal(rng, 6, 6) * np.float32(0.1)
+    wanted = np.exp((np.tanh(4 * value @ value) + 1) @ value) + value @ value
+    for _ in range(2 * CALLS):
+        assert_close(f(value), wanted)
+        inner(value)
+    assert f.vm.replays.calls and inner.vm.replays.calls
+
+
+def test_threads(context, x, rng):
+    functions = [opencl([x], pt.tanh(x @ x.T) * k + x.sum()) for k in (1, 2)]
+    values = [normal(rng, 40, 40) for _ in range(4)]
+    wrong = []
+
+    def work(k):
+        f, v = functions[k % 2].copy(), values[k]
+        wanted = np.tanh(v @ v.T) * (k % 2 + 1) + v.sum()
+        wrong.extend(k for _ in range(50) if not np.allclose(f(v), wanted, rtol=1e-3, atol=1e-3))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_no_recordings_where_each_step_is_looked_at(context, x, rng):
+    with pytensor.config.change_flags(profile=True):
+        f = opencl([x], pt.tanh(x @ x.T))
+    for _ in range(CALLS):
+        f(normal(rng, 3, 3))
+    assert not recordings(f)
+
+
+def test_explain_shows_recordings(context, x, rng):
+    f = opencl([x], pt.tanh(x @ x.T) @ x)
+    assert not explain(f).recorded
+    for _ in range(CALLS):
+        f(normal(rng, 3, 4))
+    (recorded,) = explain(f).recorded
+    assert recorded.kernels == 3 and recorded.waits == 1 and "(3, 4)" in recorded.key
+    assert "recorded calls" in str(explain(f))
+    g = opencl([x], pt.nonzero(x)[0])
+    for _ in range(8 * CALLS):
+        g(np.eye(3, dtype="float32"))
+    assert "not recorded" in str(explain(g))
+
+
+def test_a_call_that_only_updates_does_not_wait(context, rng):
+    w, x = pytensor.shared(normal(rng, 50)), pt.vector("x", dtype="float32")
+    f = opencl([x], [], updates={w: w * 0.5 + x})
+    for _ in range(CALLS):
+        f(np.ones(50, "float32"))
+    (recording,) = recordings(f)
+    assert recording.waits == 0
