@@ -22,7 +22,7 @@ typedef struct {
 typedef struct { long o, x, i[${count}]; } ${name}_offsets;
 
 % if lanes > 1:
-__attribute__((reqd_work_group_size(1, 1, 1)))
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 % endif
 __kernel void ${name}(
 % for k, kind in enumerate(index_types):

@@ -11,7 +11,7 @@ typedef struct {
     ${index} segment, segments, units, run, y_run, count, y_count, span;
 } ${name}_plan;
 
-__attribute__((reqd_work_group_size(1, 1, 1)))
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y, const long x_at,
                       const long y_at, const ${name}_plan p)
 {

@@ -1,5 +1,7 @@
 ## A function of each element, for CPUs: each work-item walks a range of tiles, a vector at a time.
 ## A tile is `rows` x `columns` elements of the last two dimensions.
+## The hint, which all such kernels have, keeps Intel's compiler from making a version for many work-items at once, which
+## takes most of its time and never runs.
 <%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer"/>\
 <%!
 from pytensor_cl.dtypes import access_name, ctype, repeated, vector_type
@@ -14,7 +16,7 @@ typedef struct {
 } ${name}_plan;
 typedef struct { long at[${max(len(arrays), 1)}]; } ${name}_offsets;
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(
 % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
     ${f"const {ctype(dtype)} v{k}" if value else f"__global const {ctype(dtype)} *b_i{k}"},

@@ -15,7 +15,7 @@ typedef long16 ${name}_places __attribute__((aligned(sizeof(long))));
 typedef ${elements} ${name}_elements __attribute__((aligned(sizeof(${element}))));
 % endif
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)
 {
     mask += mask_at;
@@ -35,7 +35,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     counts[part] = count;
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
 % if emit in ("select", "expand"):
     __global const ${element} *x, const long x_at, const long x_step,

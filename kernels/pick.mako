@@ -13,7 +13,7 @@ typedef struct {
 typedef struct { long o, i[${count}], x[${len(arrays)}]; } ${name}_offsets;
 
 % if in_parts:
-__attribute__((reqd_work_group_size(1, 1, 1)))
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 % endif
 __kernel void ${name}(
 % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):

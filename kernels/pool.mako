@@ -12,7 +12,7 @@ R = place if kind == "place" else ctype(other)
 %>
 ${parts.header()}
 ${parts.load()}
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
 % if is_gather:
              __global const ${ctype(other)} *const v_base, const long v_at,

@@ -32,7 +32,7 @@ static inline ${T}8 ${name}_eight(__global const ${T} *const dy, __global const 
 }
 
 <%def name="eight(phase)" filter="trim">${name}_eight(dy + o, places + o, g, ${phase}, row_start + at + ${phase}, share, skip)</%def>
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(\
 % if is_scatter:
 __global const ${place} *const places_base, const long places_at, \

@@ -53,7 +53,7 @@ ${access.vector_types()}
         }
 </%def>
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(${parts.parameters()})
 {
     scratch += get_global_id(0) * g.scratch;

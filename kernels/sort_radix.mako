@@ -19,7 +19,7 @@ ${radix.digits(E)}
 
 % for first in (True, False):
 % if first or passes > 1:
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict input, const long input_at,
     __global const ${E} *restrict a, __global const ${E} *restrict b, __global ${index} *restrict counts,
     __global uint *diff, const int pass, const ${name}_geometry g)
@@ -56,7 +56,7 @@ void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict i
 % endif
 % endfor
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_scan(__global ${index} *restrict counts, const ${name}_geometry g)
 {
     for (long row = get_global_id(0); row < g.rows; row += get_global_size(0)) {
@@ -71,7 +71,7 @@ void ${name}_scan(__global ${index} *restrict counts, const ${name}_geometry g)
 }
 
 % for first, last in steps:
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *restrict input, const long input_at,
     __global ${E} *a, __global ${E} *b, __global ${R} *restrict output, const long output_at,
     __global ${index} *restrict counts, __global const uint *diff, const int pass, const ${name}_geometry g)
