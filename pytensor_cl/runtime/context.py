@@ -17,6 +17,7 @@ from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.host_view import HostViews
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
+from pytensor_cl.runtime.outline import outline
 from pytensor_cl.runtime.pocl import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
@@ -82,7 +83,8 @@ class Context:
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
         self.views = HostViews(self.queue, entry.info)
         self.memory = Memory(self.queue, entry.info, self.views.forget)
-        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir)
+        prepare = outline if entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform else None
+        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, prepare)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

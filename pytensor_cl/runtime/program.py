@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,10 +88,19 @@ class ProgramCache:
         Options of every build.
     cache_dir
         Folder of the compiled binaries; None is pyopencl's own.
+    prepare
+        What a program's text goes through before it is built.
     """
 
-    def __init__(self, context: "cl.Context", options: Sequence[str], cache_dir: str | None) -> None:
+    def __init__(
+        self,
+        context: "cl.Context",
+        options: Sequence[str],
+        cache_dir: str | None,
+        prepare: Callable[[str], str] | None = None,
+    ) -> None:
         self._context = context
+        self._prepare = prepare
         self._options = list(options)
         self._cache_dir = cache_dir
         self._programs: dict[str, cl.Program] = {}
@@ -106,7 +115,8 @@ class ProgramCache:
         """
         new = list({s.name: s for s in sources if s.name not in self._programs}.values())
         if new:
-            program = self._compile(assemble(new))
+            text = assemble(new)
+            program = self._compile(self._prepare(text) if self._prepare else text)
             self._programs.update((source.name, program) for source in new)
 
     def _compile(self, text: str) -> "cl.Program":
