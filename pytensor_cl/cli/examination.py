@@ -72,10 +72,9 @@ def _memory_rates(context: Context) -> Iterator[Finding]:
     count = min(_BYTES, context.info.max_allocation // 8)
     host = np.ones(count // 4, np.float32)
     source = context.from_host(host)
-    target = context.empty(host.shape, host.dtype)
 
     def copy() -> None:
-        context.queue.copy(target.buffer, source.buffer, host.nbytes)
+        source.copy()
         context.queue.finish()
 
     what = size(host.nbytes)

@@ -13,6 +13,7 @@ from pytensor_cl import dtypes
 from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, UnsupportedDtype
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.copies import Copies
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.host_view import HostViews
 from pytensor_cl.runtime.layout import Layout
@@ -86,6 +87,7 @@ class Context:
         prepare = outline if entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform else None
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, prepare)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
+        self._copies = Copies(self.queue, self.programs, entry.info)
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self._wrap_flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
@@ -198,7 +200,7 @@ class Context:
         count = (high - low) * array.dtype.itemsize
         buffer = self.memory.allocate(count)
         if count:
-            self.queue.copy(buffer, array.buffer, count, 0, low * array.dtype.itemsize)
+            self._copies.start(buffer, array.buffer, low * array.dtype.itemsize, count)
         layout = array.layout._replace(offset=array.layout.offset - low)
         return GpuArray(self, buffer, array.dtype, layout)
 

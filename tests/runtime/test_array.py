@@ -48,6 +48,13 @@ def test_views(array, value, items):
     assert view.copy().buffer is not array.buffer
 
 
+@pytest.mark.parametrize("count", [(1 << 20) - 1, 1 << 20, (1 << 20) + 67, (1 << 24) + 1])
+def test_copies_of_large_arrays(context, rng, count):
+    value = rng.integers(0, 255, count + 5, "uint8")
+    view = context.from_host(value)[5:]
+    np.testing.assert_array_equal(view.copy().to_host(), value[5:])
+
+
 def test_indices_out_of_range(array):
     for items in (4, (0, 5), (0, 0, -7), (0, 0, 0, 0)):
         with pytest.raises(IndexError):
