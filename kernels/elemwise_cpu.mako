@@ -14,7 +14,7 @@ typedef struct {
     ${index} shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
     ${index} rows, columns, row_tiles, column_tiles, tiles;
 } ${name}_plan;
-typedef struct { long at[${max(len(arrays), 1)}]; } ${name}_offsets;
+typedef struct { long past_cache, at[${max(len(arrays), 1)}]; } ${name}_offsets;
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(
@@ -64,6 +64,7 @@ void ${name}(
 % endfor
             /* One test for all operands: separate ones halve the speed of PoCL's code in cache. */
             const int unit = ${" && ".join(f"s_{a} == 1" for a in arrays)};
+            const int past_cache = offset.past_cache && ${" && ".join(f"s_o{k} == 1 && !((ulong)p_o{k} % sizeof({vector_type(t, lanes)}))" for k, t in enumerate(outputs))};
             for (${index} c = 0; c < columns; c += ${lanes}) {
                 const int last = min(${lanes}, (int)(columns - c)) - 1;
 % for array in arrays:
@@ -79,7 +80,8 @@ void ${name}(
                     ${statements}
                 }
 % for k, dtype in enumerate(outputs):
-                if (unit && last == ${lanes - 1}) put_${access_name(dtype, lanes)}(o${k}, p_o${k}); else store_${access_name(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
+                if (past_cache && last == ${lanes - 1}) put_past_cache(o${k}, (__global ${vector_type(dtype, lanes)} *)p_o${k});
+                else if (unit && last == ${lanes - 1}) put_${access_name(dtype, lanes)}(o${k}, p_o${k}); else store_${access_name(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
                 p_o${k} += ${lanes} * s_o${k};
 % endfor
             }

@@ -14,6 +14,7 @@ from pytensor_cl.routines.base import Plans, Routine
 from pytensor_cl.routines.lanes import Lanes, Scalar
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.copies import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import KernelSource, kernel_source, render
@@ -108,6 +109,7 @@ class _Plan(NamedTuple):
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
     argument: Any  # the packed struct, or a buffer that holds it
+    is_large: bool = False  # little of it would stay in the cache
 
 
 def _pad(values: Sequence[int], length: int, fill: int) -> list[int]:
@@ -198,7 +200,8 @@ class Elemwise(Routine):
         self._scalars = [(k, scalar[k]) for k, value in enumerate(self.by_value) if value]
         self.value_arguments = dict(self._scalars)
         self._count = len(self._places) + len(self.output_dtypes)
-        self._pack_offsets = struct.Struct(f"{self._count}q").pack
+        flags = 1 if self.schedule == "cpu" else 0
+        self._pack_offsets = struct.Struct(f"{flags + self._count}q").pack
         self._plans: Plans[_Plan] = Plans()
         self._kernels: dict[tuple[str, str], Kernel] = {}
         self._sources = {"int": self._render("int")}
@@ -215,7 +218,7 @@ class Elemwise(Routine):
 
     def _parameter_bytes(self, index: str) -> int:
         struct_items = (self._count + 1) * self._kernel_ndim + 5
-        values = 8 * (2 * self._count + len(self._scalars))
+        values = 8 * (1 + 2 * self._count + len(self._scalars))
         return values + struct_items * (4 if index == "int" else 8)
 
     def _in_buffer(self, index: str) -> bool:
@@ -236,7 +239,7 @@ class Elemwise(Routine):
             return kernel_source("elemwise_simt", preambles=tuple(self.function.preambles), **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
-        preambles = (*access, *self.function.preambles)
+        preambles = (*access, render("past_cache"), *self.function.preambles)
         return kernel_source("elemwise_cpu", preambles=preambles, lanes=lanes, **arguments)
 
     def _kernel(self, index: str, suffix: str) -> Kernel:
@@ -294,8 +297,16 @@ class Elemwise(Routine):
         arguments: list[Any] = [array.buffer for array in arrays]
         for k, convert in self._scalars:
             arguments.insert(k, convert(inputs[k]))
-        offsets = self._pack_offsets(*[layout[2] for layout in layouts])
+        starts = [layout[2] for layout in layouts]
+        if self.schedule == "cpu":
+            starts.insert(0, plan.is_large and not self._is_inplace(arrays))
+        offsets = self._pack_offsets(*starts)
         plan.kernel.launch(self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument)
+
+    def _is_inplace(self, arrays: Sequence[GpuArray]) -> bool:
+        places = len(self._places)
+        read = {array.buffer for array in arrays[:places]}
+        return any(array.buffer in read for array in arrays[places:])
 
     def _plan(self, layouts: list[Layout]) -> _Plan:
         shape = layouts[-1].shape
@@ -307,7 +318,11 @@ class Elemwise(Routine):
         strides = tuple(layout.strides for layout in spread)
         shape, strides = collapse(*_memory_order(shape, strides))
         make = self._cpu_plan if self.schedule == "cpu" else self._simt_plan
-        return make(index, shape, strides)
+        return make(index, shape, strides)._replace(is_large=self._is_large(layouts))
+
+    def _is_large(self, layouts: list[Layout]) -> bool:
+        dtypes = (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
+        return sum(s.size * np.dtype(t).itemsize for s, t in zip(layouts, dtypes, strict=True)) >= PAST_CACHE
 
     def _argument(self, index: str, values: list[int]) -> Any:
         packed = struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)

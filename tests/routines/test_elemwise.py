@@ -197,6 +197,20 @@ def test_shapes_that_do_not_fit(context, schedule):
         routine(context, schedule, 2).layout(Layout.contiguous((4, 2)), Layout.contiguous((4, 3)))
 
 
+@pytest.mark.parametrize("offset", [0, 1, 16])
+def test_results_that_go_past_the_cache(context, schedule, rng, monkeypatch, offset):
+    monkeypatch.setattr(elemwise, "PAST_CACHE", 0)
+    large = Elemwise(context, FUSED, ((True,),) * 2, 1, (False, False), schedule)
+    x, y = normal(rng, 1003), normal(rng, 1003)
+    first, second = (context.empty((1030,), t) for t in ("float32", "float64"))
+    on_device = context.from_host(x)
+    large.launch((first[offset:][:1003], second[offset:][:1003]), (on_device, context.from_host(y)))
+    large.launch((on_device, second[offset:][:1003]), (on_device, context.from_host(y)))
+    for got, want in zip((on_device, second[offset:][:1003]), expected_fused(x, y), strict=True):
+        np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-5, strict=True)
+    np.testing.assert_array_equal(first[offset:][:1003].to_host(), on_device.to_host())
+
+
 def test_64_bit_indices(context, schedule, rng, monkeypatch):
     monkeypatch.setattr(elemwise, "INT_LIMIT", 10)
     wide = Elemwise(context, FUSED, ((True, True),) * 2, 2, (False, False), schedule)
