@@ -1,7 +1,5 @@
 """Arithmetic of integers and real numbers with NumPy's rules, as OpenCL C."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from pytensor_cl.routines.lanes import Lanes, Mask, Value
@@ -10,7 +8,6 @@ __all__ = [
     "absolute",
     "add",
     "clip",
-    "cosine",
     "floor_divide",
     "is_float",
     "is_signed",
@@ -22,8 +19,6 @@ __all__ = [
     "power",
     "product_power",
     "sign",
-    "sine",
-    "tangent",
 ]
 
 MAX_PRODUCT = 8
@@ -91,7 +86,7 @@ def floor_divide(lanes: Lanes, x: Value, y: Value) -> Value:
         return _floor_divide_integers(lanes, x.cast("int8"), y.cast("int8")).cast("bool")
     if not is_float(x):
         return _floor_divide_integers(lanes, x, y)
-    remainder = lanes.let(x.call_vector("arithmetic", "fmod", y))
+    remainder = lanes.let(x.call("fmod", y))
     quotient = lanes.let((x - remainder) / y)
     quotient = lanes.let(lanes.select(_wrong_sign(remainder, y), quotient - 1, quotient))
     floor = lanes.let(quotient.call("floor"))
@@ -112,7 +107,7 @@ def modulo(lanes: Lanes, x: Value, y: Value) -> Value:
             return x - lanes.let(x / divisor) * divisor
         divisor, remainder, rounded_up = _divide_integers(lanes, x, y)
         return lanes.select(rounded_up, remainder + divisor, remainder)
-    remainder = lanes.let(x.call_vector("arithmetic", "fmod", y))
+    remainder = lanes.let(x.call("fmod", y))
     signed_zero = lanes.literal(0, x.dtype).call("copysign", y)
     moved = lanes.let(lanes.select(_wrong_sign(remainder, y), remainder + y, remainder))
     return lanes.select(remainder.equals(0), signed_zero, moved)
@@ -153,7 +148,7 @@ def _without_sign(lanes: Lanes, x: Value) -> Value:
 def power(lanes: Lanes, x: Value, y: Value) -> Value:
     exponent = None if y.constant is None else float(y.constant)
     if exponent is None or abs(exponent) > MAX_PRODUCT or not (2 * exponent).is_integer():
-        return x.call_vector("arithmetic", "pow", y) if is_float(x) else _integer_power(lanes, x, y)
+        return x.call("pow", y) if is_float(x) else _integer_power(lanes, x, y)
     if not is_float(x):
         return _integer_power(lanes, x, y) if exponent < 0 else product_power(lanes, x, int(exponent))
     if not exponent.is_integer():
@@ -193,24 +188,3 @@ def minimum(lanes: Lanes, x: Value, y: Value) -> Value:
 
 def clip(lanes: Lanes, x: Value, low: Value, high: Value) -> Value:
     return lanes.select(x < low, low, lanes.let(lanes.select(x > high, high, x)))
-
-
-def _trigonometric(name: str, series: Callable[[Value, Value], Value]) -> Callable[[Lanes, Value], Value]:
-    """Use `series`, of x and its square, near zero.
-
-    PoCL 3.0's float32 vectors are wrong below 2**-8 if the argument is huge in another lane.
-    """
-
-    def emit(lanes: Lanes, x: Value) -> Value:
-        value = x.call(name)
-        if lanes.count == 1 or x.dtype != "float32":
-            return value
-        small = lanes.let(series(x, lanes.let(x * x)))
-        return lanes.select(x.call("fabs") < 2.0**-7, small, lanes.let(value))
-
-    return emit
-
-
-cosine = _trigonometric("cos", lambda x, square: 1 - square * 0.5)
-sine = _trigonometric("sin", lambda x, square: x * (1 - square * (1 / 6)))
-tangent = _trigonometric("tan", lambda x, square: x * (square * (1 / 3) + 1))

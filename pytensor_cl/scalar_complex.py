@@ -12,7 +12,7 @@ from pytensor import scalar as ps
 from pytensor.tensor.math import MulWithoutZeros
 
 from pytensor_cl.routines.lanes import Complex, Lanes, Mask, Scalar, Value
-from pytensor_cl.scalar_arithmetic import MAX_PRODUCT, cosine, maximum, minimum, sine, tangent
+from pytensor_cl.scalar_arithmetic import MAX_PRODUCT, maximum, minimum
 
 __all__ = ["COMPLEX"]
 
@@ -169,14 +169,14 @@ def _exp(lanes: Lanes, z: Complex) -> Complex:
     def scaled(x: Value) -> Value:
         return lanes.let(lanes.select(half.equals(0), zero, lanes.let(half * x) * half))
 
-    imag = scaled(lanes.let(sine(lanes, z.imag)))
-    return Complex(scaled(lanes.let(cosine(lanes, z.imag))), lanes.select(z.imag.equals(0), z.imag, imag))
+    imag = scaled(lanes.let(z.imag.call("sin")))
+    return Complex(scaled(lanes.let(z.imag.call("cos"))), lanes.select(z.imag.equals(0), z.imag, imag))
 
 
 def _expm1(lanes: Lanes, z: Complex) -> Complex:
-    half = lanes.let(sine(lanes, lanes.let(z.imag * 0.5)))
+    half = lanes.let(lanes.let(z.imag * 0.5).call("sin"))
     growth = lanes.let(z.real.call("expm1"))
-    real = lanes.let(growth * lanes.let(cosine(lanes, z.imag))) - lanes.let(half * half * 2)
+    real = lanes.let(growth * lanes.let(z.imag.call("cos"))) - lanes.let(half * half * 2)
     return Complex(real, _exp(lanes, z).imag)
 
 
@@ -267,12 +267,12 @@ def _grown(lanes: Lanes, angle: Value, name: str, argument: Value) -> Value:
 
 
 def _sinh(lanes: Lanes, z: Complex) -> Complex:
-    cos, sin = lanes.let(cosine(lanes, z.imag)), lanes.let(sine(lanes, z.imag))
+    cos, sin = lanes.let(z.imag.call("cos")), lanes.let(z.imag.call("sin"))
     return Complex(_grown(lanes, cos, "sinh", z.real), _grown(lanes, sin, "cosh", z.real))
 
 
 def _cosh(lanes: Lanes, z: Complex) -> Complex:
-    cos, sin = lanes.let(cosine(lanes, z.imag)), lanes.let(sine(lanes, z.imag))
+    cos, sin = lanes.let(z.imag.call("cos")), lanes.let(z.imag.call("sin"))
     return Complex(_grown(lanes, cos, "cosh", z.real), _grown(lanes, sin, "sinh", z.real))
 
 
@@ -280,7 +280,7 @@ def _tanh(lanes: Lanes, z: Complex) -> Complex:
     limit = _SATURATED[z.real.dtype]
     size = lanes.let(z.real.call("fabs"))
     bounded = lanes.let(lanes.select(size > limit, lanes.literal(limit, size.dtype), size).call("copysign", z.real))
-    tan, sinh = lanes.let(tangent(lanes, z.imag)), lanes.let(bounded.call("sinh"))
+    tan, sinh = lanes.let(z.imag.call("tan")), lanes.let(bounded.call("sinh"))
     slope = lanes.let(tan * tan + 1)
     square = lanes.let(sinh * sinh)
     rest = lanes.let(slope * square + 1)

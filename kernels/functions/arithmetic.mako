@@ -1,6 +1,7 @@
-## pow and fmod of vectors. PoCL 3.0's own are right only where no lane is special: a zero, an infinity or a NaN
-## spoils other lanes of pow, and keeps fmod in an endless loop.
+## pow of float64 vectors (float32: exponential.mako), and fmod. PoCL 3.0's own are right only where no lane is special: a zero,
+## an infinity or a NaN spoils other lanes of pow, and keeps fmod in an endless loop.
 <%page args="dtype"/>\
+<%include file="every_lane.mako"/>\
 <%!
 from pytensor_cl.dtypes import ctype
 %>\
@@ -12,17 +13,19 @@ limit = "0x1p51" if dtype == "float64" else "0x1p22f"
 %>\
 % for lanes in (2, 4, 8, 16):
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
+% if dtype == "float64":
 static inline ${V} pow_${V}(const ${V} x, const ${V} y)
 {
     const ${mask} normal = fabs(x) >= (${V})(${smallest}) && fabs(x) < (${V})(INFINITY);
     ${V} result = pow(select((${V})(1), x, normal), y);
-    if (!all(normal)) {
+    if (!every_lane(normal)) {
     % for k in range(lanes):
         if (!normal.s${f"{k:x}"}) result.s${f"{k:x}"} = pow(x.s${f"{k:x}"}, y.s${f"{k:x}"});
     % endfor
     }
     return result;
 }
+% endif
 
 static inline ${V} fmod_${V}(const ${V} x, const ${V} y)
 {
@@ -33,7 +36,7 @@ static inline ${V} fmod_${V}(const ${V} x, const ${V} y)
     result = select(result, result + b, result < (${V})(0));
     result = select(result, result - b, result >= b);
     result = copysign(result, x);
-    if (!all(plain)) {
+    if (!every_lane(plain)) {
     % for k in range(lanes):
         if (!plain.s${f"{k:x}"}) result.s${f"{k:x}"} = fmod(x.s${f"{k:x}"}, y.s${f"{k:x}"});
     % endfor

@@ -23,6 +23,14 @@ Operand = Union["Value", Number]
 
 _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
+_VECTOR_FAMILIES = {
+    **{(name, "float32"): "trigonometric" for name in ("cos", "sin", "tan")},
+    **{(name, "float32"): name for name in ("expm1", "log1p", "pow", "tanh")},
+    **{(name, "float64"): "arithmetic" for name in ("fmod", "pow")},
+    ("fmod", "float32"): "arithmetic",
+}
+"""Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
@@ -148,19 +156,19 @@ class Value:
         return self._compare("!=", 0)
 
     def call(self, function: str, *others: Operand) -> "Value":
-        """Apply an OpenCL built-in that keeps the type."""
+        """Apply an OpenCL built-in that keeps the type, or what replaces it for vectors."""
+        family = _VECTOR_FAMILIES.get((function, self.dtype))
+        own = self.call_own(family, function, *others) if family else None
+        return own if own and self.lanes.count > 1 else self._apply(function, *others)
+
+    def _apply(self, function: str, *others: Operand) -> "Value":
         texts = [self.text, *(self._operand(other).text for other in others)]
         return Value(f"{function}({', '.join(texts)})", self.dtype, self.lanes)
 
     def call_own(self, family: str, function: str, *others: Operand) -> "Value":
         """Apply a function of ``kernels/functions/<family>.mako``."""
         self.lanes.preambles[render(f"functions/{family}", dtype=self.dtype)] = None
-        return self.call(f"{function}_{self.lanes.type(self.dtype)}", *others)
-
-    def call_vector(self, family: str, function: str, *others: Operand) -> "Value":
-        """Apply a built-in whose vector form is replaced by one of ``kernels/functions/<family>.mako``."""
-        own = self.call_own(family, function, *others)
-        return self.call(function, *others) if self.lanes.count == 1 else own
+        return self._apply(f"{function}_{self.lanes.type(self.dtype)}", *others)
 
     def bits(self, dtype: str) -> "Value":
         """Reinterpret the bits as another dtype of the same size."""
