@@ -56,6 +56,13 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
 </%def>
 
 <%def name="store(a, value)">
+% if arrays[a].access == "unit" and arrays[a].kind == "full":
+<% half = vector_type(arrays[a].dtype, lanes // 2) %>
+                if (whole && offset.past_cache && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
+                    put_past_cache(${value}.lo, (__global ${half} *)(${place(a)}));
+                    put_past_cache(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
+                } else
+% endif
 % if arrays[a].access == "unit":
                 if (whole) *(__global ${name}_${ctype(arrays[a].dtype)} *)(${place(a)}) = ${value}; else
 % endif

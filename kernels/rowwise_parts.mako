@@ -11,7 +11,7 @@ typedef struct {  // dimensions from the innermost outwards; lengths and steps i
     ${index} kept_step[${len(arrays)}][${kept_dims}], reduced_step[${len(arrays)}][${reduced_dims}];
     ${index} keep_at[${max(1, len(keeps))}], partial_at[${max(1, len(totals))}];
 } ${name}_geometry;
-typedef struct { long at[${len(arrays)}]; } ${name}_offsets;
+typedef struct { long past_cache, at[${len(arrays)}]; } ${name}_offsets;
 </%def>
 
 ## What a kernel takes.

@@ -144,7 +144,25 @@ class _Builder:
         assert isinstance(source, int)
         operation = OPERATIONS[type(host.scalar_op).__name__]
         initial = bool(getattr(host, "initial", False))
+        shift = self._shift_of_maximum(operation, source)
+        if shift is not None:
+            self.values[node.outputs[0]] = self._map(ps.sub, [shift, shift], [dtype, dtype], [dtype])
+            return
         self.values[node.outputs[0]] = self._add(Reduce(operation, source, host.acc_dtype or dtype, dtype, initial))
+
+    def _shift_of_maximum(self, operation: str, source: int) -> int | None:
+        """Return the value ``m`` where the maximum of ``x - m`` is asked for and ``m`` is that of ``x``: ``m - m``.
+
+        A softmax that subtracts the maximum itself becomes one that does so twice. Infinities and NaN come out alike.
+        """
+        first = len(self.operands)
+        step = self.steps[source - first] if source >= first else None
+        if operation != "maximum" or not isinstance(step, Map) or step.name != str(ps.sub) or len(step.inputs) != 2:
+            return None
+        of, by = step.inputs
+        other = self.steps[by - first] if by >= first else None
+        is_shift = isinstance(other, Reduce) and (other.operation, other.source) == (operation, of)
+        return by if is_shift and set(step.function.input_dtypes) <= {"float32", "float64"} else None
 
     def function(self, outputs: list[Variable]) -> RowFunction:
         """Return the function of all steps."""

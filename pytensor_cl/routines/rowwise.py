@@ -16,6 +16,7 @@ from pytensor_cl.routines.rowwise_plan import Rows, Split
 from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Program, Reduce, RowFunction, Total
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.copies import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import KernelSource, kernel_source, render
@@ -56,7 +57,10 @@ class _Step(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What a launch does: bytes of scratch memory and of partial results, and the shifts of the arrays."""
+    """What a launch does: bytes of scratch memory and of partial results, and what the arrays' offsets need.
+
+    That is whether stores go past the cache, then the shift of each array.
+    """
 
     steps: tuple[_Step, ...]
     scratch: int = 0
@@ -290,7 +294,7 @@ class Rowwise(Routine):
         arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
-        return kernel_source("rowwise", preambles=(*access, *preambles), **arguments)
+        return kernel_source("rowwise", preambles=(*access, render("past_cache"), *preambles), **arguments)
 
     def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
         read = (k for k in self._operands if self.function.operands[k].kind == "row")
@@ -323,7 +327,7 @@ class Rowwise(Routine):
         arguments: list[Any] = [convert(inputs[k]) for k, convert in self._scalars]
         arguments += [array.buffer for array in arrays]
         arguments += [memory.allocate(n) if n else None for n in (plan.scratch, plan.partials)]
-        offsets = np.add([layout[2] for layout in layouts], plan.shifts, dtype="int64").tobytes()
+        offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
         for step in plan.steps:
             step.kernel.launch(
                 self.context.queue, step.global_size, step.local_size, *arguments, offsets, step.geometry
@@ -355,9 +359,14 @@ class Rowwise(Routine):
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=self._index(rows))
         scratch = self._scratch(rows, split, self._program(variant))
         partials = self._partials(split)
+        shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, partials)
-        return _Plan(steps, scratch[0] * split.work_items, partials[-1] if split.chunks > 1 else 0, rows.shifts)
+        return _Plan(steps, scratch[0] * split.work_items, partials[-1] if split.chunks > 1 else 0, shifts)
+
+    def _is_large(self, layouts: list[Layout]) -> bool:
+        nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))
+        return sum(nbytes) >= PAST_CACHE
 
     def _split_cpu(self, rows: Rows, pattern: str, units: int) -> Split:
         full = sum(np.dtype(a.dtype).itemsize for a in self._arrays if a.kind == "full")

@@ -47,6 +47,12 @@ def test_softmax_is_one_kernel(context, rng):
         assert str(device_ops(f)[0]) == f"GpuRowwise{{axes=({axis},): max, sub, exp, sum, true_div}}"
 
 
+def test_softmax_of_what_was_shifted_already(context, rng):
+    x = pt.fmatrix("x")
+    f = check([x], [softmax(x - x.max(axis=1, keepdims=True), axis=1)], *matrix_values(rng, (4, 40)))
+    assert str(device_ops(f)[0]) == "GpuRowwise{axes=(1,): max, sub, sub, sub, exp, sum, true_div}"
+
+
 def test_log_softmax_and_logsumexp(context, rng):
     x = pt.ftensor3("x")
     value = rng.normal(size=(4, 5, 21)).astype("float32")
@@ -109,7 +115,8 @@ def test_other_dtypes(context, rng, dtype):
 def test_nan_and_infinity_go_their_way(context):
     x = pt.fmatrix("x")
     value = np.array([[1, 2, np.nan], [np.inf, 1, 2], [-np.inf, 0, 1], [-np.inf] * 3, [np.inf, -np.inf, 0]], "float32")
-    outputs = [softmax(x, axis=1), log_softmax(x, axis=1), pt.logsumexp(x, axis=1)]
+    shifted = x - x.max(axis=1, keepdims=True)
+    outputs = [softmax(x, axis=1), log_softmax(x, axis=1), pt.logsumexp(x, axis=1), softmax(shifted, axis=1)]
     f = opencl([x], outputs)
     with np.errstate(all="ignore"):
         for wide in (value, np.repeat(value, 9, axis=1)):

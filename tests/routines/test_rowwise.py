@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import CompilationError
-from pytensor_cl.routines import rowwise_plan
+from pytensor_cl.routines import rowwise, rowwise_plan
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.rowwise import Rowwise
 from pytensor_cl.routines.rowwise_program import NEVER, Map, Operand, Program, Reduce, RowFunction
@@ -98,6 +98,15 @@ def test_few_long_rows_are_cut_in_chunks(context, rng, schedule, shape, axis):
     host = rng.normal(size=shape).astype(F32)
     check(rows_of(context, SOFTMAX, (axis,), schedule)(context.from_host(host)), softmax(host, axis))
     check(rows_of(context, MOMENTS, (axis,), schedule, dropped=2)(context.from_host(host)), moments(host, axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_results_that_go_past_the_cache(context, rng, schedule, axis, monkeypatch):
+    monkeypatch.setattr(rowwise, "PAST_CACHE", 0)
+    routine = rows_of(context, SOFTMAX, (axis,), schedule)
+    for shape in ((5, 37), (37, 5), (64, 64)):
+        host = rng.normal(size=shape).astype(F32)
+        check(routine(context.from_host(host)), softmax(host, axis))
 
 
 def test_sums_without_double_precision(context, rng, schedule):
