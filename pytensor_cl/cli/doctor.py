@@ -35,6 +35,7 @@ _VARIABLES = {
     "POCL_KERNEL_CACHE": "0 makes PoCL compile every kernel again in every process",
     "POCL_DEVICES": "",
     "POCL_MAX_PTHREAD_COUNT": "PoCL uses no more cores than this",
+    "POCL_AFFINITY": "",
     "POCL_DEBUG": "slows PoCL down",
     "XDG_CACHE_HOME": "",
     "NO_COLOR": "",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.pocl import spread_threads, thread_ids
 
 __all__ = ["DeviceEntry", "DeviceInfo", "discover", "resolve"]
 
@@ -147,9 +148,14 @@ def _short_name(platform: "cl.Platform") -> str:
 
 def _platforms() -> list["cl.Platform"]:
     try:
-        return cl.get_platforms()
+        get_platforms = cl.get_platforms
+        before = thread_ids()  # after pyopencl's import, which loads libraries with threads of their own
+        platforms = get_platforms()
     except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
         return []
+    if "pocl" in map(_short_name, platforms):
+        spread_threads(thread_ids() - before)  # PoCL starts its threads when the loader loads it
+    return platforms
 
 
 def _devices(platform: "cl.Platform") -> list["cl.Device"]:

@@ -1,10 +1,15 @@
-"""Repair PoCL drivers that misname the CPU that they run on.
+"""What PoCL needs from us: the name of the CPU that it runs on, where it does not know it, and a core for each thread.
 
 LLVM 14, inside the PoCL 3.0 wheel, calls CPUs that are newer than itself (AMD Zen 5 among them) ``generic``, and clang
 then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). Zen 4 it takes for ``znver3``, which has no
 AVX-512; PoCL sees the instructions and links its AVX-512 library all the same, and the compiler hangs or crashes on the
 mixture. PoCL keeps the name in its device structure, so it can be replaced, before the first build, by that of a CPU
 with the same vector instructions: the one for which PoCL's own kernel library of that instruction set was compiled.
+
+PoCL wakes all its threads for each kernel, from one core. On virtual machines Linux does not see that other cores are
+idle (a halted virtual CPU counts as preempted), and leaves several of them on one core for milliseconds: products of
+matrices took 1.7 times as long. Intel's driver ties its threads to cores by itself; PoCL does where POCL_AFFINITY=1 is
+set, but to cores that it may not be allowed to use.
 """
 
 import ctypes
@@ -14,7 +19,7 @@ from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["name_the_cpu"]
+__all__ = ["name_the_cpu", "spread_threads", "thread_ids"]
 
 # First match wins: the instruction sets that a CPU must have, and the LLVM name of an older CPU that has just those.
 _CPUS: tuple[tuple[frozenset[str], str], ...] = (
@@ -108,3 +113,33 @@ def _is_right(named: str, have: frozenset[str]) -> bool:
     """Whether the compiler knows a CPU by that name that has this one's vector instructions."""
     has_avx512 = _CPUS[0][0] <= have
     return named != "generic" and (not has_avx512 or any(part in named for part in _AVX512_NAMES))
+
+
+def thread_ids() -> frozenset[int]:
+    """Return the threads of this process, as the system numbers them; none where the system is not Linux."""
+    folder = Path("/proc/self/task")
+    return frozenset(int(path.name) for path in folder.iterdir()) if folder.is_dir() else frozenset()
+
+
+def spread_threads(threads: frozenset[int]) -> bool:
+    """Tie each of PoCL's threads to a core of its own, if there is one for each.
+
+    Parameters
+    ----------
+    threads
+        Those that came when the driver was loaded. Where they are fewer or more than the cores of this process (as
+        with POCL_MAX_PTHREAD_COUNT), or the user set POCL_AFFINITY, nothing is done.
+
+    Returns
+    -------
+    bool
+        Whether they are tied now.
+    """
+    if not threads or "POCL_AFFINITY" in os.environ:
+        return False
+    cores = os.sched_getaffinity(0)
+    if len(cores) != len(threads):
+        return False
+    for thread, core in zip(sorted(threads), sorted(cores), strict=True):
+        os.sched_setaffinity(thread, {core})
+    return True
