@@ -1,10 +1,11 @@
-## Matrix product, schedule cpu: each work-item packs blocks of A and B into its scratch space, as panels `rows` and `cols`
-## wide, and multiplies panel by panel with a register tile. What reaches the speed of a BLAS: accumulators in named variables
-## (an array of them is spilled), operands read by dereferencing vectors, and a*b+c (fma() and vloadn may be calls).
+## Matrix product, schedule cpu: each work-item computes a part of the output, tile by tile, in registers. The operands are
+## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first.
+## What reaches the speed of a BLAS: accumulators in named variables (an array of them is spilled), operands read by
+## dereferencing vectors, a*b+c (fma() and vloadn may be calls), and registers of full width, for which compilers must be asked.
 <%page args="name, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c"/>
 <%
     cols = lanes * vectors
-    J = range(vectors)
+    full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
 %>
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
@@ -15,69 +16,56 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     ${ctype} alpha, beta;
 } ${name}_call;
 
-<%def name="pack(which, width)">
-// Copy `count` rows (of A; columns of B) of `depth` elements to panels of ${width}; the last one is filled up with zeros.
-static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long along, long count, long depth,
-                                  __global ${ctype} *to)
+// Copy `count` rows (of A; columns of B) of `depth` elements to a panel of `width`, which is filled up with zeros.
+static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, long along, long count, long depth,
+                                       __global ${ctype} *to, long width)
 {
-    for (long left = count; left > 0; left -= ${width}, x += ${width} * across, to += ${width} * depth) {
-        if (left < ${width}) {
-            for (long k = 0; k < depth; k++)
-                for (int i = 0; i < ${width}; i++)
-                    to[k * ${width} + i] = i < left ? x[i * across + k * along] : 0;
-        } else if (across == 1) {
-            for (long k = 0; k < depth; k++) {
-                % for i in range(0, width, 4):
-                *(__global ${name}_vec4 *)(to + k * ${width} + ${i}) = *(__global const ${name}_vec4 *)(x + k * along + ${i});
-                % endfor
-            }
-        } else {
-            for (int i = 0; i < ${width}; i += 4) {
-                __global const ${ctype} *y = x + i * across;
-                __global ${ctype} *out = to + i;
-                long k = 0;
-                if (along == 1) {
-                    for (; k + 4 <= depth; k += 4, y += 4, out += ${4 * width}) {
-                        % for r in range(4):
-                        const ${ctype}4 y${r} = *(__global const ${name}_vec4 *)(y + ${r} * across);
-                        % endfor
-                        % for r in range(4):
-                        *(__global ${name}_vec4 *)(out + ${r * width}) = (${ctype}4)(y0.s${r}, y1.s${r}, y2.s${r}, y3.s${r});
-                        % endfor
-                    }
-                }
-                for (; k < depth; k++, y += along, out += ${width})
-                    *(__global ${name}_vec4 *)out = (${ctype}4)(y[0], y[across], y[2 * across], y[3 * across]);
-            }
+    long i = 0;
+    for (; across == 1 && i + ${lanes} <= count; i += ${lanes})
+        for (long k = 0; k < depth; k++)
+            *(__global ${name}_vec *)(to + k * width + i) = *(__global const ${name}_vec *)(x + k * along + i);
+    for (; i + 4 <= count; i += 4) {
+        __global const ${ctype} *y = x + i * across;
+        __global ${ctype} *out = to + i;
+        long k = 0;
+        for (; along == 1 && k + 4 <= depth; k += 4, y += 4, out += 4 * width) {
+            % for r in range(4):
+            const ${ctype}4 y${r} = *(__global const ${name}_vec4 *)(y + ${r} * across);
+            % endfor
+            % for r in range(4):
+            *(__global ${name}_vec4 *)(out + ${r} * width) = (${ctype}4)(y0.s${r}, y1.s${r}, y2.s${r}, y3.s${r});
+            % endfor
         }
+        for (; k < depth; k++, y += along, out += width)
+            *(__global ${name}_vec4 *)out = (${ctype}4)(y[0], y[across], y[2 * across], y[3 * across]);
     }
+    for (; i < width; i++)
+        for (long k = 0; k < depth; k++)
+            to[k * width + i] = i < count ? x[i * across + k * along] : 0;
 }
-</%def>
-${pack("a", rows)}
-${pack("b", cols)}
 
-<%def name="multiply(rows, lanes, vectors, J, suffix='')">
-// tile = (panel of A) @ (panel of B), for the vectors J of the panel of B
-static void ${name}_multiply${suffix}(__global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth,
-                             ${ctype} *restrict tile)
+% for count in range(1, vectors + 1):
+<% J = range(count) %>
+// tile = ${rows} rows of A @ ${count} vectors of columns of B
+static ${full_width} void ${name}_multiply${count}(__global const ${ctype} *restrict a, long row, long col,
+    __global const ${ctype} *restrict b, long step, long depth, ${ctype} *restrict tile)
 {
     % for i in range(rows):
     ${ctype}${lanes} ${", ".join(f"c{i}_{j} = 0" for j in J)};
     % endfor
-    for (long k = 0; k < depth; k++, a += ${rows}, b += ${vectors * lanes}) {
+    for (long k = 0; k < depth; k++, a += col, b += step) {
         % for j in J:
         const ${ctype}${lanes} b${j} = *(__global const ${name}_vec *)(b + ${j * lanes});
         % endfor
         % for i in range(rows):
-        { const ${ctype}${lanes} x = a[${i}]; ${" ".join(f"c{i}_{j} = x * b{j} + c{i}_{j};" for j in J)} }
+        { const ${ctype}${lanes} x = a[${i} * row]; ${" ".join(f"c{i}_{j} = x * b{j} + c{i}_{j};" for j in J)} }
         % endfor
     }
     % for i in range(rows):
-    ${" ".join(f"*({name}_vec *)(tile + {(i * vectors + j) * lanes}) = c{i}_{j};" for j in J)}
+    ${" ".join(f"*({name}_vec *)(tile + {i * cols + j * lanes}) = c{i}_{j};" for j in J)}
     % endfor
 }
-</%def>
-${multiply(rows, lanes, vectors, J)}
+% endfor
 
 <%def name="element(type, vec)">
             ${type} v = *(const ${vec} *)(tile + i * ${cols} + j);
@@ -93,8 +81,8 @@ ${multiply(rows, lanes, vectors, J)}
             *(__global ${vec} *)(o + i * p->o.row + j * p->o.col) = v;
 </%def>
 // O = alpha * tile + beta * C, or O += alpha * tile when it is not the `first` along k
-static void ${name}_store(const ${ctype} *tile, const gemm_plan *p, const ${name}_call *s, long height, long width, int first,
-                          __global const ${ctype} *c, __global ${ctype} *o)
+static ${full_width} void ${name}_store(const ${ctype} *tile, const gemm_plan *p, const ${name}_call *s, long height,
+    long width, int first, __global const ${ctype} *c, __global ${ctype} *o)
 {
     const int unit = p->o.col == 1${" && (p->c.col == 1 || s->beta == 0)" if has_c else ""};
     for (int i = 0; i < height; i++) {
@@ -108,7 +96,7 @@ static void ${name}_store(const ${ctype} *tile, const gemm_plan *p, const ${name
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
 void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
              __global const ${ctype} *C, __global ${ctype} *O, __global ${ctype} *scratch${
              "".join(f", __global const {ctype} *{x}" for x in scalars)})
@@ -116,33 +104,43 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
     const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
     const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2);
     const long m0 = gemm_share(p.m, ${rows}, y, ny), m1 = gemm_share(p.m, ${rows}, y + 1, ny);
-    const long n0 = gemm_share(p.n, ${cols}, x, nx), n1 = gemm_share(p.n, ${cols}, x + 1, nx);
-    __global ${ctype} *const packed_a = scratch + p.scratch * ((z * ny + y) * nx + x);
-    __global ${ctype} *const packed_b = packed_a + p.m_block * p.k_block;
+    const long n0 = gemm_share(p.n, ${lanes}, x, nx), n1 = gemm_share(p.n, ${lanes}, x + 1, nx);
+    const long panels = (n1 - n0 + ${cols - 1}) / ${cols};
+    __global ${ctype} *const packed_b = scratch + p.scratch * ((z * ny + y) * nx + x);
+    __global ${ctype} *const packed_a = packed_b + p.k_block * ${cols};
     ${ctype} tile[${rows * cols}] __attribute__((aligned(64)));
     % for x in scalars:
     if (${x})
         s.${x} = ${x}[s.${x}_at];
     % endfor
-    for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++) {
-        __global const ${ctype} *const a = A + s.a + gemm_start(&p.a, p.shape, batch);
-        __global const ${ctype} *const b = B + s.b + gemm_start(&p.b, p.shape, batch);
-        __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch)" if has_c else "C"};
-        __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch);
-        for (long jc = n0; jc < n1; jc += p.n_block)
-        for (long kc = 0; kc < p.k || kc == 0; kc += p.k_block) {  // once at least: k = 0 leaves beta * C
-            const long nb = min(p.n_block, n1 - jc), kb = min(p.k_block, p.k - kc);
-            ${name}_pack_b(b + kc * p.b.row + jc * p.b.col, p.b.col, p.b.row, nb, kb, packed_b);
-            for (long ic = m0; ic < m1; ic += p.m_block) {
-                const long mb = min(p.m_block, m1 - ic);
-                ${name}_pack_a(a + ic * p.a.row + kc * p.a.col, p.a.row, p.a.col, mb, kb, packed_a);
-                for (long j = 0; j < nb; j += ${cols})
-                for (long i = 0; i < mb; i += ${rows}) {
-                    ${name}_multiply(packed_a + i * kb, packed_b + j * kb, kb, tile);
-                    ${name}_store(tile, &p, &s, min(${rows}L, mb - i), min(${cols}L, nb - j), kc == 0,
-                                  c${" + (ic + i) * p.c.row + (jc + j) * p.c.col" if has_c else ""},
-                                  o + (ic + i) * p.o.row + (jc + j) * p.o.col);
-                }
+    for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++)
+    for (long kc = 0; kc < p.k || kc == 0; kc += p.k_block)  // once at least: k = 0 leaves beta * C
+    for (long ic = m0; ic < m1; ic += p.m_block) {
+        const long kb = min(p.k_block, p.k - kc), mb = min(p.m_block, m1 - ic), whole = p.pack_a ? 0 : mb / ${rows} * ${rows};
+        __global const ${ctype} *const a = A + s.a + gemm_start(&p.a, p.shape, batch) + ic * p.a.row + kc * p.a.col;
+        __global const ${ctype} *const b = B + s.b + gemm_start(&p.b, p.shape, batch) + kc * p.b.row;
+        __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch) + ic * p.c.row" if has_c else "C"};
+        __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch) + ic * p.o.row;
+        for (long i = whole; i < mb; i += ${rows})
+            ${name}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + (i - whole) * kb, ${rows});
+        for (long panel = 0; panel < panels; panel++) {
+            const long jc = n0 + gemm_share(n1 - n0, ${lanes}, panel, panels);
+            const long width = n0 + gemm_share(n1 - n0, ${lanes}, panel + 1, panels) - jc, count = (width + ${lanes - 1}) / ${lanes};
+            const int packed = p.pack_b || width % ${lanes} > 0;
+            __global const ${ctype} *const b_panel = packed ? packed_b : b + jc * p.b.col;
+            const long b_row = packed ? count * ${lanes} : p.b.row;
+            if (packed)
+                ${name}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, packed_b, b_row);
+            for (long i = 0; i < mb; i += ${rows}) {
+                const int there = i < whole;
+                __global const ${ctype} *const a_panel = there ? a + i * p.a.row : packed_a + (i - whole) * kb;
+                const long a_row = there ? p.a.row : 1, a_col = there ? p.a.col : ${rows};
+                % for count in range(vectors, 0, -1):
+                ${"else " if count < vectors else ""}${f"if (count == {count})" if count > 1 else ""}
+                    ${name}_multiply${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile);
+                % endfor
+                ${name}_store(tile, &p, &s, min(${rows}L, mb - i), width, kc == 0,
+                              c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col);
             }
         }
     }

@@ -7,7 +7,8 @@ typedef struct {
 
 typedef struct {
     long m, n, k;
-    long m_block, n_block, k_block;  // what one work-item packs at a time (schedule cpu)
+    long m_block, k_block;           // what one work-item goes through at a time (schedule cpu)
+    long pack_a, pack_b;             // whether all panels are packed, or just those at the edges (schedule cpu)
     long scratch;                    // elements of scratch space of one work-item (schedule cpu)
     long batches, shape[4];          // number of products, and how it factors
     gemm_operand a, b, c, o;
@@ -29,3 +30,13 @@ static long gemm_share(long total, long unit, long index, long count)
     const long units = (total + unit - 1) / unit;
     return min(total, units * index / count * unit);
 }
+
+// Compilers that prefer half of the vector registers' width (LLVM with AVX-512) must be told that a function needs it all.
+#if defined(__has_attribute)
+#if __has_attribute(min_vector_width)
+#define GEMM_VECTORS(bits) __attribute__((min_vector_width(bits)))
+#endif
+#endif
+#ifndef GEMM_VECTORS
+#define GEMM_VECTORS(bits)
+#endif

@@ -21,7 +21,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["BatchedGemm", "Gemm"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_PLAN = struct.Struct("40q")  # gemm_plan
+_PLAN = struct.Struct("41q")  # gemm_plan
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 _INT32 = 2**31 - 1
 
@@ -40,15 +40,23 @@ class Tile(NamedTuple):
 
 
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
-# must fit in them (32 registers with AVX-512, 16 with AVX). Panels are packed four rows at a time.
-_FLOAT_TILES = {64: (12, 2), 32: (4, 3), 16: (4, 2)}
+# must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
+# ways (8): rows whose distance is a multiple of 4096 bytes share a set. Panels are packed four rows at a time.
+_FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 
-# What a work-item packs at a time: the block of A and a panel of B stay in the second-level cache.
+# What a work-item goes through at a time: the block of A and a panel of B stay in the second-level cache.
 _DEPTH_BYTES = 4096  # along k: deep, since every block along k reads and writes the output once more
 _BLOCK_A = 144  # rows
-_BLOCK_B = 1024  # columns
+
 _GRAIN = 2**17  # multiply-adds that are worth another work-item
+_ITEMS = 4  # work-items per compute unit, if there is enough to do: units that come late take fewer
+_PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
+_PANEL = 0.15  # cost of a panel beside that of its vectors, relative likewise
+_TOLERANCE = 1.03  # plans that take this much longer are as good as the best
+_REUSE_B = 64  # rows for which unaligned rows of B are worth packing
+_REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
+_WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 # Schedule simt: width of the work-group and steps along k; the first that the device can run.
 _GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
@@ -105,7 +113,7 @@ def _starts(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterato
         yield tuple(sum(i * s for i, s in zip(index, row, strict=False)) for row in strides)
 
 
-def _encode(p: _Product, blocks: tuple[int, int, int], scratch: int) -> tuple[bytes, ...]:
+def _encode(p: _Product, blocks: tuple[int, int, int, int], scratch: int) -> tuple[bytes, ...]:
     """Pack a gemm_plan for each launch."""
     outer = max(0, len(p.batch) - _BATCH_DIMS)
     inner = (1,) * (_BATCH_DIMS - len(p.batch) + outer) + p.batch[outer:]
@@ -125,20 +133,33 @@ def _balanced(total: int, limit: int, unit: int) -> int:
     return -(-total // (count * unit)) * unit or unit
 
 
-def _grid(p: _Product, tile: Tile, items: int) -> tuple[int, int, int]:
-    """Split a product among work-items along n, m and the batch so that little is packed twice."""
+def _grid(p: _Product, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
+    """Split a product among at most about `items` work-items along n, m and the batch.
+
+    Parameters
+    ----------
+    p, tile
+        What is computed, and with which tile.
+    items, units
+        Work-items that there may be, and those that run at a time.
+    packing
+        Cost of packing a vector of B, relative to multiplying it by a tile's rows.
+    """
     batches = prod(p.batch)
     z = min(batches, items)
-    tiles_m, tiles_n = -(-p.m // tile.rows), -(-p.n // tile.cols)
-    left = -(-items // z)
+    rows, columns, left = -(-p.m // tile.rows), -(-p.n // tile.lanes), -(-items // z)
 
-    def cost(x: int) -> tuple[float, float]:
-        y = min(left // x, tiles_m)
-        depth = -(-tiles_n // x) * -(-tiles_m // y)  # tiles of the slowest work-item
-        return depth, p.m / y + p.n / x
+    def seconds(grid: tuple[int, int]) -> float:
+        x, y = grid
+        high, wide = -(-rows // y), -(-columns // x)
+        vectors = wide + _PANEL * -(-wide // tile.vectors)
+        return -(-batches // z) * -(-x * y * z // units) * vectors * (high + packing)
 
-    x = min(range(1, min(left, tiles_n) + 1), key=cost)
-    return x, max(1, min(left // x, tiles_m)), z
+    grids = [(x, y) for x in range(1, min(left, columns) + 1) for y in {max(1, min(left // x, rows)), 1}]
+    best = _TOLERANCE * min(map(seconds, grids))
+    good = [g for g in grids if seconds(g) <= best]
+    x, y = min(good, key=lambda g: (-g[0] * g[1], p.m / g[1] + p.n / g[0]))
+    return x, y, z
 
 
 def _check_product(a: Layout, b: Layout) -> None:
@@ -245,16 +266,25 @@ class Gemm(BlasRoutine):
         return merge(a, b, o if c is None else c.broadcast_to(o.shape), o)
 
     def _plan_cpu(self, p: _Product) -> _Plan:
-        tile = self.tile
+        tile, units = self.tile, self.context.info.compute_units
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
-        grid = _grid(p, tile, min(self.context.info.compute_units, work // _GRAIN + 1))
+        gathered = p.b[-1] != 1
+        x, y, z = _grid(p, tile, min(_ITEMS * units, work // _GRAIN + 1), units, _PACKING * gathered)
+        high, wide = -(-p.m // y), -(-p.n // x)
         # Whole cache lines along k keep the panels aligned.
         kb = _balanced(p.k, _DEPTH_BYTES // self.dtype.itemsize, 16)
-        mb = _balanced(-(-p.m // grid[1]), _BLOCK_A, tile.rows)
-        nb = _balanced(-(-p.n // grid[0]), _BLOCK_B, tile.cols)
-        scratch = kb * (mb + nb)
-        encoded = _encode(p, (mb, nb, kb), scratch)
-        return _Plan(self._kernel("long"), encoded, grid, (1, 1, 1), scratch * prod(grid))
+        mb = _balanced(high, _BLOCK_A, tile.rows)
+        pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
+        pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
+        scratch = kb * ((mb if pack_a else tile.rows) + tile.cols)
+        encoded = _encode(p, (mb, kb, pack_a, pack_b), scratch)
+        return _Plan(self._kernel("long"), encoded, (x, y, z), (1, 1, 1), scratch * x * y * z)
+
+    def _is_unaligned(self, stride: int, tile: Tile) -> bool:
+        return stride % tile.lanes != 0
+
+    def _shares_sets(self, stride: int) -> bool:
+        return stride * self.dtype.itemsize % _WAY_BYTES == 0
 
     def _plan_simt(self, p: _Product) -> _Plan:
         group, step = self._group()
@@ -262,7 +292,7 @@ class Gemm(BlasRoutine):
         size = (tiles * group, min(prod(p.batch), _GROUPS_LIMIT) * group)
         reach = (4 * group + step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         kernel = self._kernel("int" if reach <= _INT32 else "long")
-        return _Plan(kernel, _encode(p, (1, 1, 1), 0), size, (group, group))
+        return _Plan(kernel, _encode(p, (1, 1, 0, 0), 0), size, (group, group))
 
     def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout) -> _Plan:
         if o.size == 0:

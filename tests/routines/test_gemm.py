@@ -154,7 +154,6 @@ def test_output_may_be_c(context, make, rng):
 
 def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_A", 24)
-    monkeypatch.setattr(module, "_BLOCK_B", 64)
     monkeypatch.setattr(module, "_DEPTH_BYTES", 128)
     routine = Gemm(context, "float32", has_c=True, schedule=schedule)
     c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
@@ -163,6 +162,18 @@ def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeyp
         monkeypatch.setattr(module, "_grid", lambda *_, grid=grid: grid)
         routine._plans = type(routine._plans)()
         check(routine(*inputs)[0], 2, a, b, 3, c)
+
+
+@pytest.mark.parametrize("packed", [(1, 1), (1, 1000), (1000, 1)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
+    for name, value in zip(("_REUSE_A", "_REUSE_B", "_WAY_BYTES"), (*packed, 8), strict=True):
+        monkeypatch.setattr(module, name, value)
+    routine = Gemm(context, dtype, schedule="cpu")
+    for m, k, n in ((16, 20, 48), (17, 3, 64), (31, 33, 97)):
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        for place in ("rows", "columns", "scattered"):
+            check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
 
 
 def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
@@ -248,7 +259,7 @@ def test_grid_covers_the_work_items_and_no_more(items):
     strides = (1, 1)
     for m, n, batch in ((1000, 1000, ()), (5, 5000, ()), (5000, 5, ()), (5, 5, (3,)), (100, 100, (40, 2))):
         product = module._Product(m, n, 10, batch, strides, strides, strides, strides)
-        x, y, z = module._grid(product, Tile(12, 2, 16), items)
-        assert 1 <= x <= -(-n // 32)
-        assert 1 <= y <= -(-m // 12)
+        x, y, z = module._grid(product, Tile(8, 3, 16), items, 4)
+        assert 1 <= x <= -(-n // 16)
+        assert 1 <= y <= -(-m // 8)
         assert z == min(items, int(np.prod(batch, dtype=int)))
