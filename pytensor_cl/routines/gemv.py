@@ -20,6 +20,12 @@ __all__ = ["Dot", "Gemv", "Ger"]
 _PLAN = struct.Struct("13q")  # gemv_plan
 _UPDATE = struct.Struct("8q")  # <name>_plan of ger
 _GRAIN = 2**15  # multiply-adds that are worth another work-item of the cpu schedule
+
+# Schedule cpu: work-items per compute unit if there is enough to do (where one reads whole rows of the memory, several:
+# units that come late take fewer), and the rows that one takes at least before k is split.
+_ITEMS = {"row": 4, "col": 1}
+_ROWS = {"row": 16, "col": 64}
+
 _BLOCK_BYTES = 8192  # sums that a work-item of the cpu schedule keeps while it adds up columns
 _LIMIT = 65535  # work-groups along one dimension that every GPU takes
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
@@ -173,9 +179,9 @@ class Gemv(BlasRoutine):
         return _PLAN.pack(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed, splits)
 
     def _plan_cpu(self, p: _Product) -> _Plan:
-        items = min(self.context.info.compute_units, p.m * p.k // _GRAIN + 1)
         way = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
-        along_m = max(1, min(items, p.m // 16))
+        items = min(_ITEMS[way] * self.context.info.compute_units, p.m * p.k // _GRAIN + 1)
+        along_m = max(1, min(items, p.m // _ROWS[way]))
         splits = items // along_m
         copies = 0 if way == "col" or p.x == 1 else p.k // splits + 32
         size = (along_m, splits)
