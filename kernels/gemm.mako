@@ -16,34 +16,7 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     ${ctype} alpha, beta;
 } ${name}_call;
 
-// Copy `count` rows (of A; columns of B) of `depth` elements to a panel of `width`, which is filled up with zeros.
-static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, long along, long count, long depth,
-                                       __global ${ctype} *to, long width)
-{
-    long i = 0;
-    for (; across == 1 && i + ${lanes} <= count; i += ${lanes})
-        for (long k = 0; k < depth; k++)
-            *(__global ${name}_vec *)(to + k * width + i) = *(__global const ${name}_vec *)(x + k * along + i);
-    for (; i + 4 <= count; i += 4) {
-        __global const ${ctype} *y = x + i * across;
-        __global ${ctype} *out = to + i;
-        long k = 0;
-        for (; along == 1 && k + 4 <= depth; k += 4, y += 4, out += 4 * width) {
-            % for r in range(4):
-            const ${ctype}4 y${r} = *(__global const ${name}_vec4 *)(y + ${r} * across);
-            % endfor
-            % for r in range(4):
-            *(__global ${name}_vec4 *)(out + ${r} * width) = (${ctype}4)(y0.s${r}, y1.s${r}, y2.s${r}, y3.s${r});
-            % endfor
-        }
-        for (; k < depth; k++, y += along, out += width)
-            *(__global ${name}_vec4 *)out = (${ctype}4)(y[0], y[across], y[2 * across], y[3 * across]);
-    }
-    for (; i < width; i++)
-        for (long k = 0; k < depth; k++)
-            to[k * width + i] = i < count ? x[i * across + k * along] : 0;
-}
-
+<%include file="gemm_pack.mako" args="name=name, ctype=ctype, lanes=lanes, full_width=full_width"/>
 % for count in range(1, vectors + 1):
 <% J = range(count) %>
 // tile = ${rows} rows of A @ ${count} vectors of columns of B
@@ -87,9 +60,11 @@ static ${full_width} void ${name}_store(const ${ctype} *tile, const gemm_plan *p
     const int unit = p->o.col == 1${" && (p->c.col == 1 || s->beta == 0)" if has_c else ""};
     for (int i = 0; i < height; i++) {
         int j = 0;
-        for (; unit && j + ${lanes} <= width; j += ${lanes}) {
-            ${element(f"{ctype}{lanes}", f"{name}_vec")}
+        % for step, vec in ((lanes, "vec"), (4, "vec4")):
+        for (; unit && j + ${step} <= width; j += ${step}) {
+            ${element(f"{ctype}{step}", f"{name}_{vec}")}
         }
+        % endfor
         for (; j < width; j++) {
             ${element(wide, ctype)}
         }
@@ -101,22 +76,28 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
              __global const ${ctype} *C, __global ${ctype} *O, __global ${ctype} *scratch${
              "".join(f", __global const {ctype} *{x}" for x in scalars)})
 {
-    const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-    const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2);
+    const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2) / p.splits, part = get_global_id(2) % p.splits;
+    const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2) / p.splits;
     const long m0 = gemm_share(p.m, ${rows}, y, ny), m1 = gemm_share(p.m, ${rows}, y + 1, ny);
     const long n0 = gemm_share(p.n, ${lanes}, x, nx), n1 = gemm_share(p.n, ${lanes}, x + 1, nx);
+    const long k0 = gemm_share(p.k, 16, part, p.splits), k1 = gemm_share(p.k, 16, part + 1, p.splits);
     const long panels = (n1 - n0 + ${cols - 1}) / ${cols};
-    __global ${ctype} *const packed_b = scratch + p.scratch * ((z * ny + y) * nx + x);
+    __global ${ctype} *const packed_b = scratch + p.scratch * ((get_global_id(2) * ny + y) * nx + x);
     __global ${ctype} *const packed_a = packed_b + p.k_block * ${cols};
     ${ctype} tile[${rows * cols}] __attribute__((aligned(64)));
     % for x in scalars:
     if (${x})
         s.${x} = ${x}[s.${x}_at];
     % endfor
+    if (p.splits > 1) {  // just the sum; ${name}_finish does the rest
+        O = scratch + p.partial + part * p.m * p.n;
+        p.o.start = s.o = 0, p.o.row = p.n, p.o.col = 1;
+        s.alpha = 1, s.beta = 0;
+    }
     for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++)
-    for (long kc = 0; kc < p.k || kc == 0; kc += p.k_block)  // once at least: k = 0 leaves beta * C
+    for (long kc = k0; kc < k1 || kc == k0; kc += p.k_block)  // once at least: k = 0 leaves beta * C
     for (long ic = m0; ic < m1; ic += p.m_block) {
-        const long kb = min(p.k_block, p.k - kc), mb = min(p.m_block, m1 - ic), whole = p.pack_a ? 0 : mb / ${rows} * ${rows};
+        const long kb = min(p.k_block, k1 - kc), mb = min(p.m_block, m1 - ic), whole = p.pack_a ? 0 : mb / ${rows} * ${rows};
         __global const ${ctype} *const a = A + s.a + gemm_start(&p.a, p.shape, batch) + ic * p.a.row + kc * p.a.col;
         __global const ${ctype} *const b = B + s.b + gemm_start(&p.b, p.shape, batch) + kc * p.b.row;
         __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch) + ic * p.c.row" if has_c else "C"};
@@ -139,9 +120,10 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
                 ${"else " if count < vectors else ""}${f"if (count == {count})" if count > 1 else ""}
                     ${name}_multiply${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile);
                 % endfor
-                ${name}_store(tile, &p, &s, min(${rows}L, mb - i), width, kc == 0,
+                ${name}_store(tile, &p, &s, min(${rows}L, mb - i), width, kc == k0,
                               c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col);
             }
         }
     }
 }
+<%include file="gemm_finish.mako" args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_c=has_c"/>

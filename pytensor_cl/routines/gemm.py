@@ -21,7 +21,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["BatchedGemm", "Gemm"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_PLAN = struct.Struct("41q")  # gemm_plan
+_PLAN = struct.Struct("43q")  # gemm_plan
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 _INT32 = 2**31 - 1
 
@@ -52,6 +52,8 @@ _BLOCK_A = 144  # rows
 _GRAIN = 2**17  # multiply-adds that are worth another work-item
 _ITEMS = 4  # work-items per compute unit, if there is enough to do: units that come late take fewer
 _PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
+_LONG = 16  # how many times longer than m and n k must be to be split
+_PART = 512  # elements along k that are worth another work-item where k is split
 _PANEL = 0.15  # cost of a panel beside that of its vectors, relative likewise
 _TOLERANCE = 1.03  # plans that take this much longer are as good as the best
 _REUSE_B = 64  # rows for which unaligned rows of B are worth packing
@@ -86,6 +88,7 @@ class _Plan(NamedTuple):
     global_size: tuple[int, ...] = ()
     local_size: tuple[int, ...] = ()
     scratch: int = 0  # elements
+    finish_size: tuple[int, ...] = ()  # of the launch that adds up the parts of k, if it was split
     vector: _Product | None = None  # a product with one row or one column, left to Gemv
 
 
@@ -113,12 +116,24 @@ def _starts(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterato
         yield tuple(sum(i * s for i, s in zip(index, row, strict=False)) for row in strides)
 
 
-def _encode(p: _Product, blocks: tuple[int, int, int, int], scratch: int) -> tuple[bytes, ...]:
+class _Way(NamedTuple):
+    """How the cpu schedule goes through a product; fields of gemm_plan."""
+
+    m_block: int = 1
+    k_block: int = 1
+    pack_a: bool = False
+    pack_b: bool = False
+    scratch: int = 0
+    splits: int = 1
+    partial: int = 0
+
+
+def _encode(p: _Product, way: _Way) -> tuple[bytes, ...]:
     """Pack a gemm_plan for each launch."""
     outer = max(0, len(p.batch) - _BATCH_DIMS)
     inner = (1,) * (_BATCH_DIMS - len(p.batch) + outer) + p.batch[outer:]
     lead = (0,) * (_BATCH_DIMS - len(p.batch) + outer)
-    head = (p.m, p.n, p.k, *blocks, scratch, prod(inner), *inner)
+    head = (p.m, p.n, p.k, *way, prod(inner), *inner)
     operands = (p.a, p.b, p.c, p.o)
     encoded = []
     for starts in _starts(p.batch[:outer], operands):
@@ -160,6 +175,11 @@ def _grid(p: _Product, tile: Tile, items: int, units: int, packing: float = 0) -
     good = [g for g in grids if seconds(g) <= best]
     x, y = min(good, key=lambda g: (-g[0] * g[1], p.m / g[1] + p.n / g[0]))
     return x, y, z
+
+
+def _splits(p: _Product, items: int) -> int:
+    """In how many parts k is computed, because it is what there is most of."""
+    return 1 if p.batch or p.k < _LONG * max(p.m, p.n) else max(1, min(items, p.k // _PART))
 
 
 def _check_product(a: Layout, b: Layout) -> None:
@@ -269,16 +289,20 @@ class Gemm(BlasRoutine):
         tile, units = self.tile, self.context.info.compute_units
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
         gathered = p.b[-1] != 1
-        x, y, z = _grid(p, tile, min(_ITEMS * units, work // _GRAIN + 1), units, _PACKING * gathered)
+        items = min(_ITEMS * units, work // _GRAIN + 1)
+        splits = _splits(p, items)
+        x, y, z = (1, 1, 1) if splits > 1 else _grid(p, tile, items, units, _PACKING * gathered)
         high, wide = -(-p.m // y), -(-p.n // x)
         # Whole cache lines along k keep the panels aligned.
-        kb = _balanced(p.k, _DEPTH_BYTES // self.dtype.itemsize, 16)
+        kb = _balanced(-(-p.k // splits), _DEPTH_BYTES // self.dtype.itemsize, 16)
         mb = _balanced(high, _BLOCK_A, tile.rows)
         pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
         scratch = kb * ((mb if pack_a else tile.rows) + tile.cols)
-        encoded = _encode(p, (mb, kb, pack_a, pack_b), scratch)
-        return _Plan(self._kernel("long"), encoded, (x, y, z), (1, 1, 1), scratch * x * y * z)
+        partial = scratch * x * y * z * splits
+        encoded = _encode(p, _Way(mb, kb, pack_a, pack_b, scratch, splits, partial))
+        sums, finish_size = (splits * p.m * p.n, (min(units, p.m),)) if splits > 1 else (0, ())
+        return _Plan(self._kernel("long"), encoded, (x, y, z * splits), (1, 1, 1), partial + sums, finish_size)
 
     def _is_unaligned(self, stride: int, tile: Tile) -> bool:
         return stride % tile.lanes != 0
@@ -292,7 +316,7 @@ class Gemm(BlasRoutine):
         size = (tiles * group, min(prod(p.batch), _GROUPS_LIMIT) * group)
         reach = (4 * group + step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         kernel = self._kernel("int" if reach <= _INT32 else "long")
-        return _Plan(kernel, _encode(p, (1, 1, 0, 0), 0), size, (group, group))
+        return _Plan(kernel, _encode(p, _Way()), size, (group, group))
 
     def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout) -> _Plan:
         if o.size == 0:
@@ -320,6 +344,13 @@ class Gemm(BlasRoutine):
         if plan.kernel is not None:
             for encoded in plan.encoded:
                 plan.kernel.launch(self.context.queue, plan.global_size, plan.local_size, encoded, call, *buffers)
+        if plan.finish_size:
+            self._finish.launch(self.context.queue, plan.finish_size, (1,), plan.encoded[0], call, *buffers[2:])
+
+    @cached_property
+    def _finish(self) -> Kernel:
+        source = self._source("long")
+        return self.context.kernel(source, f"{source.name}_finish")
 
     @cached_property
     def _gemv(self) -> Gemv:

@@ -176,6 +176,25 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
             check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
+def test_long_sums_are_split(context, rng, dtype, monkeypatch):
+    monkeypatch.setattr(module, "_GRAIN", 64)
+    monkeypatch.setattr(module, "_PART", 40)
+    routine = Gemm(context, dtype, has_c=True, schedule="cpu")
+    for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):
+        layouts = (Layout.contiguous(shape) for shape in ((m, k), (k, n), (m, n), (m, n)))
+        assert module._splits(routine._product(*layouts), 99) > 1
+        c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
+        for place in ("rows", "columns", "scattered"):
+            inputs = [PLACEMENTS[place](context, x) for x in (c, a, b)]
+            (got,) = routine(inputs[0], alpha, *inputs[1:], beta)
+            if np.dtype(dtype).kind == "f":
+                check(got, 3, a, b, 2, c)
+            else:
+                np.testing.assert_array_equal(np.asarray(got), alpha * (a @ b) + beta * c)
+
+
 def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
     a, b = draw(rng, "float32", 4, 9, 9), draw(rng, "float32", 9, 9)
     gemm = make(Gemm, "float32")
