@@ -1,14 +1,28 @@
 """Errors that kernels find in the data: read where a call ends, raised at the node that met them."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 
+from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, is_checked
 from pytensor_cl.runtime.alarm import Alarm
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "Dropped"]
+
+
+class Dropped(NamedTuple):
+    """What is left of a value that a call has dropped.
+
+    Attributes
+    ----------
+    shape
+        What it was, None for a value without one.
+    """
+
+    shape: tuple[int, ...] | None
 
 
 class Checks:
@@ -25,6 +39,7 @@ class Checks:
             (node, routine) for node, routine in routines.items() if is_checked(routine, node.op)
         ]
         self._alarms = {name: Alarm(get_context(name)) for name in {n.op.context_name for n, _ in self._watched}}
+        self._shapes: dict[Apply, list[tuple[int, ...] | None]] = {node: [] for node, _ in self._watched}
         for number, (node, routine) in enumerate(self._watched, start=1):
             routine.watch(self._alarms[node.op.context_name], number)
 
@@ -39,3 +54,27 @@ class Checks:
             return None
         node, routine = self._watched[first.number - 1]
         return node, routine.error(first)
+
+    def noting(self, node: Apply, thunk: Thunk, storage: Mapping[Variable, Cell]) -> Thunk:
+        """Return the step of a node that notes, if its kernel may find something, what it read.
+
+        The intermediate results are gone when the alarm is read; `dropped` tells what they were.
+        """
+        shapes = self._shapes.get(node)
+        if shapes is None:
+            return thunk
+        cells = [storage[v] for v in _computed(node)]
+
+        def run() -> None:
+            thunk()
+            shapes[:] = [getattr(c[0], "shape", None) for c in cells]
+
+        return run
+
+    def dropped(self, node: Apply) -> dict[Variable, Dropped]:
+        """Return what is known of the intermediate results that a node read when it last ran."""
+        return dict(zip(_computed(node), map(Dropped, self._shapes.get(node, ())), strict=False))
+
+
+def _computed(node: Apply) -> list[Variable]:
+    return [v for v in node.inputs if v.owner is not None]

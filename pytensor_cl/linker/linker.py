@@ -179,8 +179,8 @@ def _tells_size(variable: Variable) -> bool:
 def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow_gc: bool) -> OpenCLVM:
     """Return what runs a graph: on the device, or where its sizes want it."""
     fgraph = link.fgraph
-    thunks = [link.thunk(node) for node in link.nodes]
     checks = Checks(link.routines)
+    thunks = [checks.noting(node, link.thunk(node), link.storage) for node in link.nodes]
     results = link.results(outputs)
     replays = Replays(link.parts(thunks, results))
     rest = link.dead(), link.finish, allow_gc, checks, replays

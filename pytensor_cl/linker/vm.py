@@ -165,8 +165,15 @@ class OpenCLVM:
     def _describe(self, at: int) -> str:
         """Name a node and the shapes of its inputs: PyTensor's own notes do so only at a higher verbosity."""
         node = self.nodes[at]
-        shapes = (getattr(self.storage_map[v][0], "shape", "no shape") for v in node.inputs)
-        return f"{node.op}({', '.join(map(str, node.inputs))}), input shapes: {', '.join(map(str, shapes))}"
+        shapes = (getattr(cell[0], "shape", None) for cell in self.inputs_of(node))
+        told = ("no shape" if shape is None else str(shape) for shape in shapes)
+        return f"{node.op}({', '.join(map(str, node.inputs))}), input shapes: {', '.join(told)}"
+
+    def inputs_of(self, node: Apply) -> list[Cell]:
+        """Return what a node reads; of what was dropped already, what is known of it."""
+        dropped = self._checks.dropped(node) if self._checks is not None else {}
+        cells = [(v, self.storage_map[v]) for v in node.inputs]
+        return [[dropped.get(v)] if cell[0] is None else cell for v, cell in cells]
 
     def update_profile(self, profile: Any) -> None:
         """Add the times since the last call to PyTensor's profile."""
@@ -183,5 +190,5 @@ class _Described:
 
     def __init__(self, vm: OpenCLVM, at: int) -> None:
         node = vm.nodes[at]
-        self.inputs = [vm.storage_map[v] for v in node.inputs]
+        self.inputs = vm.inputs_of(node)
         self.outputs = [vm.storage_map[v] for v in node.outputs]
