@@ -12,6 +12,7 @@ from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from pytensor.tensor.basic import AllocDiag
@@ -43,11 +44,19 @@ def bake_inner_graphs_as_numba(linker_type: type) -> None:
         numba = generic.dispatch(NumbaLinker)
 
         def rewrite(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any, _numba: Any = numba) -> None:
-            host_mode = mode.clone(linker=NumbaLinker()).excluding("opencl")
+            host_mode = _numba_mode(mode)
             inner._compile_mode = host_mode
             _numba(host_mode.linker, op, node, inner, mode=host_mode)
 
         generic.register(linker_type, rewrite)
+
+
+def _numba_mode(mode: Any) -> Mode:
+    """Return NUMBA's linker with the rewrites for which the user asked; NUMBA's take the place of ours."""
+    query = mode.provided_optimizer
+    if isinstance(query, RewriteDatabaseQuery):
+        query = query.including("numba").excluding("opencl")
+    return Mode(NumbaLinker(), query)
 
 
 def link_with_numba(node: Apply) -> Callable[..., Any]:
@@ -98,14 +107,13 @@ def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., A
     NotImplementedError
         It would run Ops in Python.
     """
-    query = mode.provided_optimizer.including("numba").excluding("opencl")
     copied = graph.clone()
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         maker = FunctionMaker(
             [In(v) for v in copied.inputs],
             [Out(v) for v in copied.outputs],
-            mode=Mode(NumbaLinker(), query),
+            mode=_numba_mode(mode),
             on_unused_input="ignore",
         )
         vm = maker.create().vm

@@ -1,12 +1,18 @@
 """Nodes that stay on the host."""
 
+import warnings
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor import scan
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.conditional.op import IfElse, ifelse
+from pytensor.tensor.linalg import cholesky
 
-from tests.helpers import host_ops, opencl
+from pytensor_cl.linker.linker import OpenCLLinker
+from tests.helpers import assert_close, host_ops, opencl
 
 
 @pytest.mark.parametrize("value", [0, 1])
@@ -27,3 +33,23 @@ def test_ifelse_returns_no_shared_memory(context):
     f(1)[...] = 7
     np.testing.assert_array_equal(s.get_value(), [1, 2, 3])
     np.testing.assert_array_equal(f(1), [1, 2, 3])
+
+
+def test_inner_graphs_get_numbas_rewrites(context, rng):
+    """NUMBA compiles batches of factorizations where a rewrite has said what shape each has; else it calls Python."""
+    matrices = pt.tensor("matrices", shape=(None, 2, 3, 3), dtype="float64")
+    total = scan(lambda a, acc: acc + cholesky(a).sum(), [matrices], pt.zeros(()), return_updates=False)
+    value = rng.normal(size=(4, 2, 3, 3))
+    value = value @ value.transpose(0, 1, 3, 2) + 3 * np.eye(3)
+    f = opencl([matrices], total)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_close(f(value), np.cumsum(np.linalg.cholesky(value).sum((1, 2, 3))))
+
+
+def test_inner_graphs_in_a_mode_with_rewrites_of_its_own(context):
+    """Such a mode has no list of rewrites that could be changed."""
+    x = pt.dvector("x")
+    total = scan(lambda a, acc: acc + a, [x], pt.zeros(()), return_updates=False)
+    mode = Mode(OpenCLLinker(), get_mode("OPENCL").optimizer)
+    assert_close(pytensor.function([x], total, mode=mode)(np.ones(3)), np.arange(1.0, 4))
