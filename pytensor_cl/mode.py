@@ -18,6 +18,7 @@ from pytensor_cl.rewriting.fence import fence
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
 from pytensor_cl.rewriting.rowwise import fuse_rows
+from pytensor_cl.rewriting.unbatch import unbatch
 from pytensor_cl.runtime.context import (
     Settings,
     add_context,
@@ -58,6 +59,12 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
+def opencl_unbatch(fgraph: FunctionGraph) -> None:
+    """Blockwise(Op)(x) -> Ops that know of more dimensions."""
+    unbatch(fgraph)
+
+
+@graph_rewriter
 @_report
 def opencl_fence(fgraph: FunctionGraph) -> None:
     """Elemwise without a kernel -> hidden from fusion."""
@@ -91,6 +98,7 @@ def opencl_rowwise(fgraph: FunctionGraph) -> None:
 _PASSES = (
     (opencl_remember, -0.5),
     (opencl_inline, 47.9),
+    (opencl_unbatch, 47.95),
     (opencl_fence, 48.95),
     (opencl_lift, 49.2),
     (opencl_pick, 49.25),

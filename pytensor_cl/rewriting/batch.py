@@ -1,0 +1,102 @@
+"""Batches: what a Blockwise node repeats, and how often."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import get_underlying_scalar_constant_value
+from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.shape import shape_i
+
+__all__ = ["Batch", "known_integer"]
+
+_LENGTHS = CheckAndRaise(ValueError, "the batch dimensions of an Op do not match (no run-time broadcasting)")
+_RAGGED = CheckAndRaise(ValueError, "the results of a batch have different shapes")
+
+
+class Batch:
+    """A Blockwise node.
+
+    Parameters
+    ----------
+    fgraph, node
+        The node and its graph.
+
+    Attributes
+    ----------
+    node
+        The node.
+    core
+        The Op without batches.
+    ndim
+        Number of batch dimensions.
+    """
+
+    def __init__(self, fgraph: FunctionGraph, node: Apply) -> None:
+        self.node = node
+        self.core: Any = node.op.core_op
+        self.ndim: int = node.op.batch_ndim(node)
+        self._fgraph = fgraph
+
+    def extent(self, variable: Variable, axis: int) -> Variable:
+        """Return the length of a dimension, without computing the variable where that is possible."""
+        return shape_i(variable, axis, self._fgraph)
+
+    def is_same(self, variable: Variable) -> bool:
+        """Whether an input is the same for the whole batch."""
+        return all(variable.type.broadcastable[: self.ndim])
+
+    def squeezed(self, variable: Variable) -> Variable:
+        """Return an input that is the same for the whole batch without batch dimensions."""
+        return variable.dimshuffle(*range(self.ndim, variable.type.ndim))
+
+    def length(self, axis: int) -> Variable:
+        """Return the length of a batch dimension; a check that all inputs agree goes with it."""
+        first, *others = self._lengths(axis)
+        return _LENGTHS(first, *(pt.eq(first, other) for other in others)) if others else first
+
+    def _lengths(self, axis: int) -> list[Variable]:
+        """Return what different inputs say of the length of a batch dimension."""
+        known = self.node.outputs[0].type.shape[axis]
+        free = [v for v in self.node.inputs if not v.type.broadcastable[axis]]
+        if known is not None and all(v.type.shape[axis] == known for v in free):
+            return [pt.constant(known, dtype="int64")]
+        return list(dict.fromkeys(self.extent(v, axis) for v in free))
+
+    def checked(self, variable: Variable, axes: Iterable[int]) -> Variable:
+        """Return a variable with a check that all inputs agree on the lengths of batch dimensions."""
+        told = (self._lengths(axis) for axis in axes)
+        equal = [pt.eq(first, other) for first, *others in told for other in others]
+        return _LENGTHS(variable, *equal) if equal else variable
+
+    def shape(self) -> list[Variable]:
+        """Return the lengths of the batch dimensions."""
+        return [self.length(axis) for axis in range(self.ndim)]
+
+    def whole(self, variable: Variable) -> Variable:
+        """Return an input that is repeated along the batch dimensions."""
+        if variable.type.broadcastable[: self.ndim] == self.node.outputs[0].type.broadcastable[: self.ndim]:
+            return variable
+        core = [self.extent(variable, axis) for axis in range(self.ndim, variable.type.ndim)]
+        return pt.alloc(variable, *self.shape(), *core)
+
+    def one(self, variable: Variable) -> Variable:
+        """Return what must be the same for the whole batch, though only its values tell."""
+        if self.is_same(variable):
+            return self.squeezed(variable)
+        axes = tuple(range(self.ndim))
+        largest = variable.max(axes)  # no comparison with each element, which would keep PyTensor from fusing these
+        equal = pt.eq(largest, variable.min(axes))
+        return _RAGGED(largest, equal.all() if equal.type.ndim else equal)
+
+
+def known_integer(variable: Variable) -> int | None:
+    """Return the one value that all elements of a variable are known to have."""
+    try:
+        value = get_underlying_scalar_constant_value(variable)
+    except NotScalarConstantError:
+        return None
+    return int(value) if value == int(value) else None
