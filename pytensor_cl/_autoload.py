@@ -91,14 +91,17 @@ def _extend_parser(module: "ModuleType") -> None:
 def _accept(name: str, parameter: "Any") -> None:
     """Let the flags ``mode`` and ``linker`` take OpenCL's names besides PyTensor's."""
     if name == "mode" and callable(parameter._apply):
-        parameter._apply = _accepting_opencl(parameter._apply)
+        parameter._apply = _accepting("OPENCL", parameter._apply)
     elif name == "linker" and hasattr(parameter, "all"):
         parameter.all.add("opencl")
+        parameter._apply = _accepting("opencl", parameter._apply)
 
 
-def _accepting_opencl(apply: "Callable[[Any], Any]") -> "Callable[[Any], Any]":
+def _accepting(name: str, apply: "Callable[[Any], Any]") -> "Callable[[Any], Any]":
+    """Take our name in capitals or without."""
+
     def accept(value: "Any") -> "Any":
-        return "OPENCL" if isinstance(value, str) and value.upper() == "OPENCL" else apply(value)
+        return name if isinstance(value, str) and value.upper() == "OPENCL" else apply(value)
 
     return accept
 

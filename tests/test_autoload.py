@@ -184,7 +184,8 @@ def test_mode_flag_takes_opencl_in_any_case(installed, mode):
     assert (seen["mode"], seen["is_opencl"], seen["device"]) == ("OPENCL", True, "cpu")
 
 
-def test_linker_flag_takes_opencl(installed):
+@pytest.mark.parametrize("spelling", ["opencl", "OPENCL"])
+def test_linker_flag_takes_opencl(installed, spelling):
     script = (
         CONFIG
         + """
@@ -192,7 +193,7 @@ def test_linker_flag_takes_opencl(installed):
     seen["same"] = get_mode("FAST_RUN") is predefined_modes["OPENCL"]
     """
     )
-    seen = installed.see(script, "-W", "error", flags="linker=opencl")
+    seen = installed.see(script, "-W", "error", flags=f"linker={spelling}")
     assert (seen["mode"], seen["linker"], seen["of_mode"]) == ("Mode", "opencl", "OpenCLLinker")
     assert seen["same"]
 

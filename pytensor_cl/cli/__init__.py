@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pytensor_cl import __version__
 from pytensor_cl.errors import OpenCLError
 
 __all__ = ["main"]
@@ -24,6 +25,7 @@ _COMMANDS = {
 def _parser(command: str | None) -> argparse.ArgumentParser:
     """Return the parser; only the arguments of `command` are there, since only its module is loaded."""
     parser = argparse.ArgumentParser(prog="pytensor-cl", description="Run PyTensor graphs on OpenCL devices.")
+    parser.add_argument("--version", action="version", version=f"pytensor-cl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, line in _COMMANDS.items():
         sub = commands.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")

@@ -1,14 +1,18 @@
 """The device pass: replace the nodes that `placement` chose by their device Ops, and insert the transfers."""
 
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pytensor
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.tensor import constant
 from pytensor.tensor.elemwise import DimShuffle
 
+import pytensor_cl
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
@@ -20,6 +24,9 @@ from pytensor_cl.rewriting.transfer import cut_transfers
 from pytensor_cl.runtime.context import default_context_name
 
 __all__ = ["Policy", "lift_to_device"]
+
+_OURS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pytensor, pytensor_cl))
+"""Files that no warning should point at: it is the line that compiles the function that can be changed."""
 
 
 class Policy:
@@ -119,7 +126,7 @@ def _complain(decision: Decision, policy: Policy) -> None:
         if policy.on_host == "raise":
             raise OnHostError(f"{text} (flag opencl__on_host=raise)")
         if policy.on_host == "warn":
-            warnings.warn(text, OnHostWarning, stacklevel=2)
+            warnings.warn(text, OnHostWarning, skip_file_prefixes=_OURS)
 
 
 def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:

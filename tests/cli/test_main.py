@@ -2,6 +2,7 @@
 
 import pytest
 
+import pytensor_cl
 from pytensor_cl import cli
 from pytensor_cl.cli import devices
 from pytensor_cl.errors import DeviceNotFound
@@ -21,6 +22,13 @@ def test_each_command_has_help(command, capsys):
         cli.main([command, "--help"])
     assert stop.value.code == 0
     assert f"pytensor-cl {command}" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"pytensor-cl {pytensor_cl.__version__}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["devices", "--nonsense"]])

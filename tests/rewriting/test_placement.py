@@ -188,8 +188,9 @@ def test_on_host_raise_and_warn(context, x):
         with pytest.raises(OnHostError, match="stays on the host: no OpenCL kernel for HostSort yet"):
             opencl([x], host_sort(pt.exp(x)))
         opencl([x], pt.exp(x).sum())
-    with flags(on_host="warn"), pytest.warns(OnHostWarning, match="no OpenCL kernel for HostSort yet"):
-        opencl([x], host_sort(pt.exp(x)))
+    with flags(on_host="warn"), pytest.warns(OnHostWarning, match="no OpenCL kernel for HostSort yet") as noted:
+        pytensor.function([x], host_sort(pt.exp(x)), mode="OPENCL")
+    assert [w.filename for w in noted] == [__file__]
     with flags(on_host="allow"), warnings.catch_warnings():
         warnings.simplefilter("error", OnHostWarning)
         opencl([x], host_sort(pt.exp(x)))
