@@ -14,6 +14,7 @@ from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.alternative import remember
+from pytensor_cl.rewriting.conv_parts import split_convolutions
 from pytensor_cl.rewriting.fence import fence
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
@@ -59,9 +60,11 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
-def opencl_unbatch(fgraph: FunctionGraph) -> None:
-    """Blockwise(Op)(x) -> Ops that know of more dimensions."""
-    unbatch(fgraph)
+def opencl_lower(fgraph: FunctionGraph) -> None:
+    """Ops without a kernel -> others that have one."""
+    if config.opencl__placement != "host":
+        unbatch(fgraph)
+        split_convolutions(fgraph)
 
 
 @graph_rewriter
@@ -98,7 +101,7 @@ def opencl_rowwise(fgraph: FunctionGraph) -> None:
 _PASSES = (
     (opencl_remember, -0.5),
     (opencl_inline, 47.9),
-    (opencl_unbatch, 47.95),
+    (opencl_lower, 47.95),
     (opencl_fence, 48.95),
     (opencl_lift, 49.2),
     (opencl_pick, 49.25),

@@ -60,9 +60,14 @@ class Promoted:
         return (product,) if self._result is None else self._result(product)
 
 
+def _dtype_of_product(dtype: str) -> str:
+    """Return what products are computed in: whether any is true, in a sum that can round but never be zero again."""
+    return "float32" if dtype == "bool" else computed(dtype)
+
+
 def promoted(product: Any, inputs: Sequence[Variable], target: Any, context: Context) -> Routine:
     """Return `product`, with casts of those inputs that need them for a result of Type `target`, and of float16."""
-    dtype = computed(target.dtype)
+    dtype = _dtype_of_product(target.dtype)
 
     def cast(source: str, ndim: int, target: str) -> Copy | None:
         return None if source == target else Copy(context, source, ndim, target)
@@ -73,9 +78,9 @@ def promoted(product: Any, inputs: Sequence[Variable], target: Any, context: Con
 
 
 def _product(kind: type[Gemm], node: Apply, context: Context) -> Routine:
-    """Return a product of the node's first two inputs; that of float16 is computed in float32."""
+    """Return a product of the node's first two inputs; that of float16 and bool is computed in float32."""
     dtype = node.outputs[0].type.dtype
-    whole = ComplexGemm(context, kind, dtype) if is_complex(dtype) else kind(context, computed(dtype))
+    whole = ComplexGemm(context, kind, dtype) if is_complex(dtype) else kind(context, _dtype_of_product(dtype))
     return promoted(whole, node.inputs, node.outputs[0].type, context)
 
 

@@ -23,10 +23,8 @@ _OPS: dict[type[Op], type[GpuOp]] = {
 
 
 @register_lift(*_OPS, every_dtype=True)
-def lift_product(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+def lift_product(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp:
     """Dot22(A, B) -> GpuDot22(A, B), and so on."""
-    if node.outputs[0].type.dtype == "bool":
-        return NoKernel("no OpenCL kernel for products of bool yet")
     return _OPS[type(op)](op, context_name)
 
 
@@ -34,8 +32,7 @@ def lift_product(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> Gp
 def lift_blockwise(op: Blockwise, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
     """Blockwise(Dot)(A, B) -> GpuMatmul(A, B); an Op without batch dimensions is looked through."""
     if isinstance(op.core_op, Dot):
-        product = lift_product(op.core_op, node, context_name, info)
-        return product if isinstance(product, NoKernel) else GpuMatmul(op, context_name)
+        return GpuMatmul(op, context_name)
     if op.batch_ndim(node) == 0:
         core = op.core_op.make_node(*node.inputs)
         if [o.type.dtype for o in core.outputs] == [o.type.dtype for o in node.outputs]:

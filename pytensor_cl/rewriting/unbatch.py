@@ -126,6 +126,6 @@ def unbatch(fgraph: FunctionGraph) -> None:
     """
     found = [n for n in fgraph.toposort() if isinstance(n.op, Blockwise) and type(n.op.core_op) in _FORMS]
     for node in found:
-        fgraph.replace_all(_form(fgraph, node), reason="opencl_unbatch", import_missing=True)
+        fgraph.replace_all(_form(fgraph, node), reason="opencl_lower", import_missing=True)
     if found:
         topo_constant_folding.rewrite(fgraph)

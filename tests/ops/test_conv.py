@@ -8,7 +8,7 @@ from pytensor.tensor.signal import convolve1d, convolve2d
 
 from pytensor_cl import nn
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
-from tests.helpers import assert_on_device, check_against_python, device_ops, opencl
+from tests.helpers import assert_on_device, check_against_python, host_ops, opencl
 
 
 @pytest.fixture(autouse=True)
@@ -115,12 +115,17 @@ def test_errors(context):
         h(np.ones((1, 4), "float32"), np.ones((3, 2), "float32"))
 
 
-def test_what_stays_on_the_host(context):
-    x, w = pt.vector("x", dtype="bool"), pt.vector("w", dtype="bool")
-    f = opencl([x, w], convolve1d(x, w))
-    assert not any(isinstance(op, GpuConvolve) for op in device_ops(f))
-    values = [np.array(v, bool) for v in ([1, 0, 1, 1], [1, 0])]
-    np.testing.assert_array_equal(f(*values), np.convolve(*values))
+def test_dtypes_that_are_computed_from_parts(context, rng):
+    """Complex numbers, truth values and halves; with real numbers, and in batches."""
+    z, w, half = pt.zmatrix("z"), pt.cvector("w"), pt.tensor("h", dtype="float16", shape=(None,))
+    x, t = pt.fvector("x"), pt.vector("t", dtype="bool")
+    ones = [convolve1d(z, w), convolve1d(w, x, mode="valid"), convolve1d(x, w), convolve1d(x, half), convolve1d(t, t)]
+    twos = [convolve2d(z, z, method="direct"), convolve2d(z.real, z, mode="same", method="direct")]
+    real = draw(rng, "float32", (3, 8), (3, 8), 5, 5, 20, 6)
+    truth = rng.random(9) < 0.4
+    values = real[0] + 1j * real[1].astype("float64"), real[2] + 1j * real[3], real[5].astype("float16"), real[4], truth
+    f = check([z, w, half, x, t], [*ones, *twos], values)
+    assert not any("Convolve" in str(op) for op in host_ops(f))
 
 
 # Convolutions of batches with channels, and their gradients

@@ -88,9 +88,13 @@ def test_integers_and_mixed_dtypes(context, rng, dtypes):
 
 
 def test_products_of_bools_are_right(context, rng):
-    a, b = pt.matrix("a", dtype="bool"), pt.matrix("b", dtype="bool")
-    values = [rng.random(s) < 0.5 for s in ((3, 4), (4, 5))]
-    check([a, b], [pt.dot(a, b)], [], values)
+    """Whether any pair is true: more pairs than an int8 can count, too."""
+    a, b, v = pt.matrix("a", dtype="bool"), pt.matrix("b", dtype="bool"), pt.vector("v", dtype="bool")
+    c = pt.tensor3("c", dtype="bool")
+    outputs = [pt.dot(a, b), pt.dot(a, v), pt.dot(v, b), pt.dot(v, v), pt.matmul(c, b)]
+    values = [rng.random(s) < 0.3 for s in ((3, 4), (4, 5), 4, (2, 3, 4))]
+    f = check([a, b, v, c], outputs, [], values, [np.ones(s, bool) for s in ((1, 256), (256, 2), 256, (1, 1, 256))])
+    assert_all_on_device(f)
 
 
 def test_the_addend_is_not_overwritten(context, rng):
