@@ -20,6 +20,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 
 __all__ = [
+    "bake_as_numba",
     "bake_inner_graphs_as_numba",
     "compile_with_numba",
     "inline_op_from_graphs",
@@ -44,11 +45,32 @@ def bake_inner_graphs_as_numba(linker_type: type) -> None:
         numba = generic.dispatch(NumbaLinker)
 
         def rewrite(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any, _numba: Any = numba) -> None:
+            if hasattr(inner, "_lazy_ifelse_branch_cache"):  # a branch of an IfElse, which may go to a device
+                return
             host_mode = _numba_mode(mode)
             inner._compile_mode = host_mode
             _numba(host_mode.linker, op, node, inner, mode=host_mode)
 
         generic.register(linker_type, rewrite)
+
+
+def bake_as_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
+    """Return an OpFromGraph whose inner graph is prepared as NUMBA wants it.
+
+    Parameters
+    ----------
+    op
+        A branch of a conditional; stays as it is.
+    mode
+        The mode of the outer graph.
+    """
+    inner = op.fgraph.unfreeze()
+    host_mode = _numba_mode(mode)
+    inner._compile_mode = host_mode
+    node = op.make_node(*(v.type() for v in inner.inputs))
+    rewrite_ofg_inner_graph.dispatch(NumbaLinker)(host_mode.linker, op, node, inner, mode=host_mode)
+    del inner._compile_mode
+    return op.clone_with_inner_graph(inner)
 
 
 def _numba_mode(mode: Any) -> Mode:

@@ -12,10 +12,12 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import OpenCLError
+from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.alternative import remember
 from pytensor_cl.rewriting.conv_parts import split_convolutions
 from pytensor_cl.rewriting.fence import fence
+from pytensor_cl.rewriting.ifelse import lift_branches
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
 from pytensor_cl.rewriting.rowwise import fuse_rows
@@ -69,6 +71,14 @@ def opencl_lower(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_branches(fgraph: FunctionGraph) -> None:
+    """LazyIfElse(c, x) -> the same, with branches for devices."""
+    if config.opencl__placement != "host":
+        lift_branches(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_fence(fgraph: FunctionGraph) -> None:
     """Elemwise without a kernel -> hidden from fusion."""
     fence(fgraph)
@@ -102,6 +112,7 @@ _PASSES = (
     (opencl_remember, -0.5),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
+    (opencl_branches, 48.93),
     (opencl_fence, 48.95),
     (opencl_lift, 49.2),
     (opencl_pick, 49.25),

@@ -18,6 +18,7 @@ from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
 from pytensor_cl.rewriting import families  # noqa: F401 (registers the lifts)
 from pytensor_cl.rewriting.fence import unfence
+from pytensor_cl.rewriting.ifelse import bake_branches
 from pytensor_cl.rewriting.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.sparse import lower_sparse
 from pytensor_cl.rewriting.transfer import cut_transfers
@@ -151,5 +152,6 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         elif node in decision.reasons:
             node.tag.opencl_reason = decision.reasons[node]
     fgraph.replace_all_validate(lifter.replacements(fgraph), reason="opencl_lift")
+    bake_branches(fgraph)
     cut_transfers(fgraph)
     MergeOptimizer().rewrite(fgraph)
