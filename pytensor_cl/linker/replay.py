@@ -88,7 +88,7 @@ class Replays:
         self._tries = TRIES
         self._context: Context | None = None
         self._last: tuple[Any, Recording] | None = None
-        self.refusal = "" if len(parts.contexts) == 1 else "not one device"
+        self.refusal = "" if len(parts.contexts) < 2 else "it runs on several devices"
         self.calls = 0  # that were repeated
 
     @property
@@ -103,7 +103,7 @@ class Replays:
 
     def __call__(self, vm: "OpenCLVM") -> bool:
         """Run a call by a recording, or make one of it; False if it must run step by step."""
-        if self.refusal:
+        if self.refusal or not self._parts.contexts:
             return False
         if self._roles is None and not self._prepare():
             return False

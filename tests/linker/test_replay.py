@@ -214,7 +214,8 @@ def test_intermediate_results_share_blocks(context, x, rng):
         f(value)
     (recording,) = recordings(f)
     assert recording.launches >= 24
-    assert sum(b.size for b in recording.blocks) < 8 * value.nbytes  # with what the products pack
+    assert len(recording.blocks) == 3  # a product, its hyperbolic tangent, what a product packs
+    assert sorted(b.size for b in recording.blocks)[1] < 1.1 * value.nbytes
 
 
 def test_trimming_the_pool_drops_recordings(context, x, rng):
