@@ -134,23 +134,29 @@ class _ProfilingQueue(Queue):
         self._note(COPY, None, count, before, event)
 
 
+_REPLACED = ("handle", "launch", "write", "read", "copy")
 _queues: dict[Context, _ProfilingQueue] = {}  # of contexts that were recorded before
 
 
 @contextmanager
 def _recorded(context: Context) -> Iterator[Recorder]:
-    """Replace a context's queue; both are empty when they change places, so that all commands stay in order."""
-    plain = context.queue
-    queue = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(plain, Recorder(context)))
-    outer, recorder = queue.recorder, Recorder(context)
-    plain.finish()
-    context.queue, queue.recorder = queue, recorder
+    """Make a context's queue, which others may hold, do what one does that notes; it is empty before and after."""
+    queue = context.queue
+    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, Recorder(context)))
+    outer, recorder = noting.recorder, Recorder(context)
+    own = {name: vars(queue)[name] for name in _REPLACED if name in vars(queue)}
+    queue.finish()
+    noting.recorder = recorder
+    vars(queue).update({name: getattr(noting, name) for name in _REPLACED})
     try:
         yield recorder
     finally:
         queue.finish()
         recorder.waited = perf_counter_ns()
-        context.queue, queue.recorder = plain, outer
+        noting.recorder = outer
+        for name in _REPLACED:
+            del vars(queue)[name]
+        vars(queue).update(own)
 
 
 @contextmanager
