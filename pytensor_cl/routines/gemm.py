@@ -44,12 +44,6 @@ class Tile(NamedTuple):
 _FLOAT_TILES = {64: (12, 2), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 
-# What a work-item packs at a time: the block of A and a panel of B stay in the second-level cache.
-_DEPTH_BYTES = 4096  # along k: deep, since every block along k reads and writes the output once more
-_BLOCK_A = 144  # rows
-_BLOCK_B = 1024  # columns
-_GRAIN = 2**17  # multiply-adds that are worth another work-item
-
 # Schedule simt: width of the work-group and steps along k; the first that the device can run.
 _GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
 
@@ -188,7 +182,9 @@ class Gemm(BlasRoutine):
         """The register tile of the cpu schedule on this device."""
         rows, vectors = _INTEGER_TILE
         if self.dtype.kind == "f":
-            rows, vectors = _FLOAT_TILES.get(register_bytes(self.context), _FLOAT_TILES[16])
+            chosen = self.context.tuning["gemm.tile"]
+            by_width = _FLOAT_TILES.get(register_bytes(self.context), _FLOAT_TILES[16])
+            rows, vectors = divmod(chosen, 10) if chosen else by_width
         return Tile(rows, vectors, lanes_of(self.context, self.dtype))
 
     def _render(self, template: str, **extra: object) -> KernelSource:
@@ -208,7 +204,9 @@ class Gemm(BlasRoutine):
         fits = (
             (g, s)
             for g, s in _GROUPS
-            if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * size <= info.local_memory
+            if g <= self.context.tuning["gemm.group"]
+            and g * g <= info.max_work_group_size
+            and 2 * s * (4 * g + 1) * size <= info.local_memory
         )
         return next(fits)
 
@@ -245,13 +243,13 @@ class Gemm(BlasRoutine):
         return merge(a, b, o if c is None else c.broadcast_to(o.shape), o)
 
     def _plan_cpu(self, p: _Product) -> _Plan:
-        tile = self.tile
+        tile, tuning = self.tile, self.context.tuning
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
-        grid = _grid(p, tile, min(self.context.info.compute_units, work // _GRAIN + 1))
+        grid = _grid(p, tile, min(self.context.info.compute_units, work // tuning["gemm.grain"] + 1))
         # Whole cache lines along k keep the panels aligned.
-        kb = _balanced(p.k, _DEPTH_BYTES // self.dtype.itemsize, 16)
-        mb = _balanced(-(-p.m // grid[1]), _BLOCK_A, tile.rows)
-        nb = _balanced(-(-p.n // grid[0]), _BLOCK_B, tile.cols)
+        kb = _balanced(p.k, tuning["gemm.depth_bytes"] // self.dtype.itemsize, 16)
+        mb = _balanced(-(-p.m // grid[1]), tuning["gemm.block_rows"], tile.rows)
+        nb = _balanced(-(-p.n // grid[0]), tuning["gemm.block_columns"], tile.cols)
         scratch = kb * (mb + nb)
         encoded = _encode(p, (mb, nb, kb), scratch)
         return _Plan(self._kernel("long"), encoded, grid, (1, 1, 1), scratch * prod(grid))

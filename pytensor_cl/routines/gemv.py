@@ -19,8 +19,6 @@ __all__ = ["Dot", "Gemv", "Ger"]
 
 _PLAN = struct.Struct("13q")  # gemv_plan
 _UPDATE = struct.Struct("8q")  # <name>_plan of ger
-_GRAIN = 2**15  # multiply-adds that are worth another work-item of the cpu schedule
-_BLOCK_BYTES = 8192  # sums that a work-item of the cpu schedule keeps while it adds up columns
 _LIMIT = 65535  # work-groups along one dimension that every GPU takes
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
 _PART = 1024  # elements of a row that are worth another work-group of the simt schedule
@@ -124,7 +122,7 @@ class Gemv(BlasRoutine):
     def _cpu(self) -> KernelSource:
         size = self.dtype.itemsize
         lanes = lanes_of(self.context, self.dtype)
-        return self._render("gemv", itemsize=size, lanes=lanes, block=_BLOCK_BYTES // size)
+        return self._render("gemv", itemsize=size, lanes=lanes, block=self.context.tuning["gemm.vector_block"] // size)
 
     def _simt(self) -> KernelSource:
         return self._render("gemv_simt", group=work_group(self.context))
@@ -173,7 +171,7 @@ class Gemv(BlasRoutine):
         return _PLAN.pack(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed, splits)
 
     def _plan_cpu(self, p: _Product) -> _Plan:
-        items = min(self.context.info.compute_units, p.m * p.k // _GRAIN + 1)
+        items = min(self.context.info.compute_units, p.m * p.k // self.context.tuning["gemm.vector_grain"] + 1)
         way = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
         along_m = max(1, min(items, p.m // 16))
         splits = items // along_m
@@ -313,7 +311,8 @@ class Ger(BlasRoutine):
         m, n = a.shape
         encoded = _UPDATE.pack(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
         if self.schedule == "cpu":
-            return _Update(encoded, (1, max(1, min(self.context.info.compute_units, m, a.size // _GRAIN))), (1, 1))
+            items = min(self.context.info.compute_units, m, a.size // self.context.tuning["gemm.vector_grain"])
+            return _Update(encoded, (1, max(1, items)), (1, 1))
         group = work_group(self.context)
         return _Update(encoded, (-(-min(n, _LIMIT) // group) * group, min(m, _LIMIT)), (group, 1))
 

@@ -153,9 +153,9 @@ def test_output_may_be_c(context, make, rng):
 
 
 def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_A", 24)
-    monkeypatch.setattr(module, "_BLOCK_B", 64)
-    monkeypatch.setattr(module, "_DEPTH_BYTES", 128)
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    monkeypatch.setitem(context.tuning, "gemm.block_columns", 64)
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", 128)
     routine = Gemm(context, "float32", has_c=True, schedule=schedule)
     c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
     inputs = (context.from_host(c), np.float32(2), context.from_host(a), context.from_host(b), np.float32(3))
