@@ -60,7 +60,8 @@ def test_a_context_has_them(entry, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"parameters": {"elemwise.tile": 7}}', '{"parameters": {"no.such": 1}}', '{"parameters": 1}']
+    "text",
+    ["", "[]", "{}", '{"parameters": {"elemwise.tile": 7}}', '{"parameters": {"no.such": 1}}', '{"parameters": 1}'],
 )
 def test_a_file_that_cannot_be_used_is_warned_of(entry, tmp_path, text):
     path = tuning_file(entry, str(tmp_path))
