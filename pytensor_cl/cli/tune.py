@@ -120,9 +120,8 @@ def _conclude(state: _State, stage: str, bench: Bench, values: dict[str, int]) -
     if known["parameters"]:
         found, plain = bench.calls({**base, **known["parameters"]}), bench.calls(base)
         ratio = bench.ratio(found, plain, 4) if found and plain else 1.0
-        known["speed"] = 1 / ratio
-        if ratio > WORTH:
-            known["parameters"] = {}
+        known["speed"] = 1 / ratio if ratio <= WORTH else 1.0
+        known["parameters"] = known["parameters"] if ratio <= WORTH else {}
     known["finished"] = True
     state.save()
 
