@@ -11,8 +11,8 @@ from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.flops import flops
 from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.linker.recording import Call, Step
 from pytensor_cl.linker.report import Table, html, text
+from pytensor_cl.linker.timing import Call, Step
 from pytensor_cl.linker.trace import write_trace
 from pytensor_cl.linker.work import bytes_moved
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -23,11 +23,12 @@ from pytensor_cl.runtime.profiling import COPY, DOWNLOAD, KERNEL, UPLOAD, Comman
 
 __all__ = ["NodeTime", "Profile", "Shares", "profile"]
 
-TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
+UPLOADS = (GpuFromHost, GpuToGpu)  # and copies between devices
+TRANSFERS = (*UPLOADS, HostFromGpu)
 PENDING = 20_000
-"""Recorded steps after which time stamps are read, so that the driver can forget them."""
+"""Steps after which time stamps are read, so that the driver can forget them."""
 TRACED = 200_000
-"""Recorded steps that a trace holds at most."""
+"""Steps that a trace holds at most."""
 
 Span = tuple[int, int]
 
@@ -55,7 +56,7 @@ class Shares(NamedTuple):
 
 @dataclass
 class NodeTime:
-    """What a node took in all recorded calls.
+    """What a node took in all calls.
 
     Attributes
     ----------
@@ -125,12 +126,12 @@ def _device_of(node: Apply) -> str:
 
 @dataclass
 class Profile:
-    """Recorded calls. A context manager; ``print`` shows it, notebooks show it as HTML.
+    """Timed calls. A context manager; ``print`` shows it, notebooks show it as HTML.
 
     Attributes
     ----------
     functions
-        What is recorded.
+        What is timed.
     calls
         How many calls were.
     seconds
@@ -146,7 +147,7 @@ class Profile:
     seconds: float = 0.0
     _spent: Shares = field(default_factory=Shares)
     _nodes: dict[tuple[int, int], NodeTime] = field(default_factory=dict)
-    _recorded: list[tuple[int, Call]] = field(default_factory=list)
+    _traced: list[tuple[int, Call]] = field(default_factory=list)
     _pending: list[tuple[int, Call]] = field(default_factory=list)
     _steps: int = 0
     _undo: list[Callable[[], None]] = field(default_factory=list)
@@ -171,12 +172,12 @@ class Profile:
             self._digest()
 
     def _digest(self) -> None:
-        """Add up what was recorded."""
+        """Add up what was timed."""
         pending, self._pending = self._pending, []
         for number, call in pending:
             self._add(number, call)
         if self._steps <= TRACED:
-            self._recorded += pending
+            self._traced += pending
 
     def _add(self, number: int, call: Call) -> None:
         nodes = self.functions[number].vm.nodes
@@ -199,10 +200,12 @@ class Profile:
     @staticmethod
     def _add_step(entry: NodeTime, step: Step) -> None:
         node = entry.node
+        shapes = step.shapes[: len(node.inputs)], step.shapes[len(node.inputs) :]
         entry.calls += 1
         entry.host_seconds += 1e-9 * (step.end - step.start)
+        if isinstance(node.op, HostFromGpu):  # by a command, or by reading the device's memory
+            entry.nbytes += bytes_moved(node, *shapes) // 2
         if getattr(node.op, "works", False):
-            shapes = step.shapes[: len(node.inputs)], step.shapes[len(node.inputs) :]
             entry.nbytes += bytes_moved(node, *shapes)
             entry.flops += flops(node.op, *shapes)
 
@@ -214,7 +217,7 @@ class Profile:
             entry.device_seconds += seconds
         else:
             entry.transfer_seconds += seconds
-            entry.nbytes += command.nbytes if isinstance(entry.node.op, TRANSFERS) else 0
+            entry.nbytes += command.nbytes if isinstance(entry.node.op, UPLOADS) else 0
 
     @property
     def shares(self) -> Shares:
@@ -242,15 +245,15 @@ class Profile:
             A file, ``.json``. Time 0 is when the first call began.
         """
         self._digest()
-        if len(self._recorded) < self.calls:
-            warnings.warn(f"the trace holds {len(self._recorded)} of {self.calls} calls", stacklevel=2)
+        if len(self._traced) < self.calls:
+            warnings.warn(f"the trace holds {len(self._traced)} of {self.calls} calls", stacklevel=2)
         names = [f.name or f"function {k}" for k, f in enumerate(self.functions)]
-        write_trace(path, [(names[k], self.functions[k].vm.nodes, call) for k, call in self._recorded])
+        write_trace(path, [(names[k], self.functions[k].vm.nodes, call) for k, call in self._traced])
 
     def tables(self) -> list[Table]:
         """Return the report."""
         if not self.nodes:
-            return [Table(("no calls were recorded",), [])]
+            return [Table(("no calls were made",), [])]
         peaks = self.peaks()
         made = (
             _summary(self),
@@ -368,9 +371,9 @@ def _host_table(p: Profile) -> Table:
 
 
 def profile(*functions: Any) -> Profile:
-    """Record the calls of functions inside a ``with`` block.
+    """Time the calls of functions inside a ``with`` block.
 
-    A recorded call runs node by node on the device, however it would run otherwise, and waits at its end until the
+    A timed call runs node by node on the device, however it would run otherwise, and waits at its end until the
     device has finished.
 
     Parameters

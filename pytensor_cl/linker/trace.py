@@ -1,4 +1,4 @@
-"""Recorded calls in Chrome's trace event format, which Perfetto reads.
+"""Timed calls in Chrome's trace event format, which Perfetto reads.
 
 One process is the host, with a track of calls and their steps. Each context is a process with a track of what the
 device did.
@@ -12,7 +12,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.recording import Call
+from pytensor_cl.linker.timing import Call
 from pytensor_cl.runtime.context import get_context
 
 __all__ = ["write_trace"]
@@ -54,7 +54,7 @@ def write_trace(path: str | PathLike[str], calls: Sequence[tuple[str, Sequence[A
     path
         The file.
     calls
-        Name of the function, its nodes, and what was recorded.
+        Name of the function, its nodes, and when it did what.
     """
     contexts = sorted({c.context for _, _, call in calls for c in call.commands})
     processes = {name: HOST + 1 + k for k, name in enumerate(contexts)}

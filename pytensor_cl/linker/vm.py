@@ -10,7 +10,7 @@ from pytensor.link.utils import raise_with_op
 
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk
-from pytensor_cl.linker.recording import Call, node_seconds, record
+from pytensor_cl.linker.timing import Call, node_seconds, time_call
 
 __all__ = ["OpenCLVM"]
 
@@ -42,10 +42,10 @@ class OpenCLVM:
     Attributes
     ----------
     time_thunks
-        Whether calls are recorded: they run node by node, on the device, and wait for it. PyTensor sets it for
+        Whether calls are timed: they run node by node, on the device, and wait for it. PyTensor sets it for
         ``profile=True``.
     watchers
-        What gets each recorded call.
+        What gets each timed call.
     """
 
     need_update_inputs = True
@@ -84,7 +84,7 @@ class OpenCLVM:
 
     def __call__(self) -> list[Any]:
         if self.time_thunks:
-            return self._recorded()
+            return self._timed()
         self._run()
         return self._results()
 
@@ -119,10 +119,10 @@ class OpenCLVM:
             self._raise_found()
             self._fail(at)
 
-    def _recorded(self) -> list[Any]:
+    def _timed(self) -> list[Any]:
         """Run and note what takes how long; the device's times come from its own clock."""
         self._first()
-        self._last, results = record(self.nodes, self.storage_map, self._run, self._results)
+        self._last, results = time_call(self.nodes, self.storage_map, self._run, self._results)
         for watcher in self.watchers:
             watcher(self._last)
         return results

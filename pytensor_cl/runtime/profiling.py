@@ -1,4 +1,4 @@
-"""Device time: a queue whose commands carry time stamps, for as long as somebody records."""
+"""Device time: a queue whose commands carry time stamps, for as long as somebody asks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["COPY", "DOWNLOAD", "KERNEL", "UPLOAD", "Command", "Recorder", "recording", "stamp"]
+__all__ = ["COPY", "DOWNLOAD", "KERNEL", "UPLOAD", "Command", "Stopwatch", "stamp", "timed"]
 
 KERNEL, COPY, UPLOAD, DOWNLOAD = "kernel", "copy", "upload", "download"
 
@@ -30,7 +30,7 @@ class Command(NamedTuple):
     context
         Name of the context.
     owner
-        On whose behalf: what `Recorder.owner` was.
+        On whose behalf: what `Stopwatch.owner` was.
     enqueued, start, end
         When the host handed it over, and when the device ran it.
     """
@@ -57,8 +57,8 @@ class _Pending(NamedTuple):
     event: Any
 
 
-class Recorder:
-    """What was enqueued on one context while it was recorded.
+class Stopwatch:
+    """What was enqueued on one context while it was timed.
 
     Parameters
     ----------
@@ -89,20 +89,20 @@ class _ProfilingQueue(Queue):
     ----------
     like
         The queue that it stands in for.
-    recorder
+    watch
         Where to note.
     """
 
-    def __init__(self, like: Queue, recorder: Recorder) -> None:
-        context = recorder.context
+    def __init__(self, like: Queue, watch: Stopwatch) -> None:
+        context = watch.context
         super().__init__(context.cl_context, context.device, like.synchronous)
         stamps = cl.command_queue_properties.PROFILING_ENABLE
         self.handle = cl.CommandQueue(context.cl_context, context.device, properties=stamps)
-        self.recorder = recorder
+        self.watch = watch
 
     def _note(self, kind: str, kernel: Any, nbytes: int, before: int, event: Any) -> None:
-        recorder = self.recorder
-        recorder.pending.append(_Pending(kind, kernel, nbytes, recorder.owner, before, perf_counter_ns(), event))
+        watch = self.watch
+        watch.pending.append(_Pending(kind, kernel, nbytes, watch.owner, before, perf_counter_ns(), event))
         if self.synchronous:
             self.finish()
 
@@ -135,41 +135,41 @@ class _ProfilingQueue(Queue):
 
 
 _REPLACED = ("handle", "launch", "write", "read", "copy")
-_queues: dict[Context, _ProfilingQueue] = {}  # of contexts that were recorded before
+_queues: dict[Context, _ProfilingQueue] = {}  # of contexts that were timed before
 
 
 @contextmanager
-def _recorded(context: Context) -> Iterator[Recorder]:
+def _timed(context: Context) -> Iterator[Stopwatch]:
     """Make a context's queue, which others may hold, do what one does that notes; it is empty before and after."""
     queue = context.queue
-    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, Recorder(context)))
-    outer, recorder = noting.recorder, Recorder(context)
+    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, Stopwatch(context)))
+    outer, watch = noting.watch, Stopwatch(context)
     own = {name: vars(queue)[name] for name in _REPLACED if name in vars(queue)}
     queue.finish()
-    noting.recorder = recorder
+    noting.watch = watch
     vars(queue).update({name: getattr(noting, name) for name in _REPLACED})
     try:
-        yield recorder
+        yield watch
     finally:
         queue.finish()
-        recorder.waited = perf_counter_ns()
-        noting.recorder = outer
+        watch.waited = perf_counter_ns()
+        noting.watch = outer
         for name in _REPLACED:
             del vars(queue)[name]
         vars(queue).update(own)
 
 
 @contextmanager
-def recording(contexts: Sequence[Context]) -> Iterator[list[Recorder]]:
-    """Record what is enqueued on some contexts; waits for them at both ends.
+def timed(contexts: Sequence[Context]) -> Iterator[list[Stopwatch]]:
+    """Time what is enqueued on some contexts; waits for them at both ends.
 
     Parameters
     ----------
     contexts
-        What is recorded inside another recording is missing there.
+        What is timed inside another such block is missing there.
     """
     with ExitStack() as stack:
-        yield [stack.enter_context(_recorded(context)) for context in contexts]
+        yield [stack.enter_context(_timed(context)) for context in contexts]
 
 
 def _shift(stamps: Sequence[tuple[int, ...]], pending: Sequence[_Pending], waited: int) -> int:
@@ -184,14 +184,14 @@ def _shift(stamps: Sequence[tuple[int, ...]], pending: Sequence[_Pending], waite
     return (low + max(low, high)) // 2
 
 
-def stamp(recorder: Recorder) -> list[Command]:
-    """Read the time stamps of what was recorded, in the order in which it was enqueued, and forget it."""
-    pending, recorder.pending = recorder.pending, []
+def stamp(watch: Stopwatch) -> list[Command]:
+    """Read the time stamps of what was enqueued, in the order in which it was enqueued, and forget it."""
+    pending, watch.pending = watch.pending, []
     if not pending:
         return []
     profiles = [p.event.profile for p in pending]
     stamps = [(profile.queued, profile.start, profile.end) for profile in profiles]
-    shift, name = _shift(stamps, pending, recorder.waited), recorder.context.name
+    shift, name = _shift(stamps, pending, watch.waited), watch.context.name
     return [
         Command(
             p.kind,

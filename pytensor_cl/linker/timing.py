@@ -1,4 +1,4 @@
-"""Calls whose times are recorded: when the host ran each step, and what the devices did for it and when."""
+"""Timed calls: when the host ran each step, and what the devices did for it and when."""
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
@@ -10,10 +10,10 @@ from pytensor.graph.basic import Apply
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.runtime.context import Context, get_context
-from pytensor_cl.runtime.profiling import Command, Recorder, recording, stamp
+from pytensor_cl.runtime.profiling import Command, Stopwatch, stamp, timed
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Call", "Step", "node_seconds", "record"]
+__all__ = ["Call", "Step", "node_seconds", "time_call"]
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Call:
-    """A recorded call. The devices' time stamps are read when somebody asks for them.
+    """A timed call. The devices' time stamps are read when somebody asks for them.
 
     Attributes
     ----------
@@ -48,19 +48,19 @@ class Call:
         What the host did.
     """
 
-    def __init__(self, start: int, recorders: Sequence[Recorder]) -> None:
+    def __init__(self, start: int, watches: Sequence[Stopwatch]) -> None:
         self.start = start
         self.end = start
         self.steps: list[Step] = []
-        self._recorders = list(recorders)
+        self._watches = list(watches)
         self._commands: list[Command] | None = None
 
     @property
     def commands(self) -> list[Command]:
         """What the devices did; `Command.owner` is the number of the node."""
         if self._commands is None:
-            self._commands = [c for recorder in self._recorders for c in stamp(recorder)]
-            self._recorders = []
+            self._commands = [c for watch in self._watches for c in stamp(watch)]
+            self._watches = []
         return self._commands
 
 
@@ -74,13 +74,13 @@ def _shape(cell: Cell) -> tuple[int, ...]:
     return np.shape(cell.anywhere() if isinstance(cell, DeviceCell) else cell[0])
 
 
-def record(
+def time_call(
     nodes: Sequence[Apply],
     storage: dict[Any, Cell],
     run: Callable[[Callable[[int], None]], None],
     finish: Callable[[], list[Any]],
 ) -> tuple[Call, list[Any]]:
-    """Run a call and record it.
+    """Run a call and time it.
 
     Parameters
     ----------
@@ -94,16 +94,16 @@ def record(
         Ends the call; returns the results.
     """
     cells = [tuple(storage[v] for v in (*node.inputs, *node.outputs)) for node in nodes]
-    with recording(_contexts(nodes)) as recorders:
-        call = Call(perf_counter_ns(), recorders)
+    with timed(_contexts(nodes)) as watches:
+        call = Call(perf_counter_ns(), watches)
         begin = call.start
 
         def note(at: int) -> None:
             nonlocal begin
             end = perf_counter_ns()
             call.steps.append(Step(at, begin, end, tuple(map(_shape, cells[at]))))
-            for recorder in recorders:
-                recorder.owner = at + 1
+            for watch in watches:
+                watch.owner = at + 1
             begin = perf_counter_ns()
 
         run(note)
