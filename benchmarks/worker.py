@@ -13,14 +13,14 @@ import numpy as np
 from workloads import WORKLOADS, Workload
 
 ROTATION = 3  # sets of inputs, so that caches tell no lies
-LARGE = 1 << 22  # bytes above which they rotate
+ROTATING = range(1 << 22, 1 << 28)  # bytes: less stays in a cache anyway, more in none
 
 
 def inputs_of(workload: Workload, scale: float) -> list[list[np.ndarray]]:
     """Return the sets of inputs, the same in every backend."""
     rng = np.random.default_rng(2026)
     first = workload.make(rng, scale)
-    many = ROTATION if sum(np.asarray(x).nbytes for x in first) > LARGE else 1
+    many = ROTATION if sum(np.asarray(x).nbytes for x in first) in ROTATING else 1
     return [first, *(workload.make(rng, scale) for _ in range(many - 1))]
 
 
@@ -37,6 +37,9 @@ class Backend:
     def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
         """Return what is timed."""
         raise NotImplementedError
+
+    def forget(self) -> None:
+        """Give back memory that is held for reuse."""
 
     def host(self, results: Any) -> list[np.ndarray]:
         """Return results as NumPy arrays."""
@@ -126,6 +129,11 @@ class OpenCL(PyTensor):
 
         return call
 
+    def forget(self) -> None:
+        from pytensor_cl.runtime.context import get_context
+
+        get_context(self.context).memory.trim()
+
     def place(self, arrays: list[np.ndarray]) -> list[Any]:
         from pytensor_cl.runtime.context import get_context
 
@@ -181,12 +189,20 @@ class Session:
         self.backend = backend
         self.call: Callable[..., Any] | None = None
         self.sets: list[list[Any]] = []
+        self.compiled: dict[Any, Callable[..., Any]] = {}
+
+    def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
+        """Compile once for all sizes; a length of one is known to the graph."""
+        key = workload.name, *(tuple(n == 1 for n in np.shape(a)) for a in arrays)
+        if key not in self.compiled:
+            self.compiled[key] = self.backend.compile(workload, arrays)
+        return self.compiled[key]
 
     def prepare(self, name: str, scale: float) -> dict[str, Any]:
         workload = next(w for w in WORKLOADS if w.name == name)
         sets = inputs_of(workload, scale)
         start = time.perf_counter()
-        self.call = self.backend.compile(workload, sets[0])
+        self.call = self.compile(workload, sets[0])
         is_host = workload.family == "models" and not isinstance(self.backend, JAX)
         self.sets = sets if is_host else [self.backend.place(arrays) for arrays in sets]
         results = self.backend.host(self.call(*self.sets[0]))
@@ -209,6 +225,7 @@ class Session:
 
     def forget(self) -> dict[str, Any]:
         self.call, self.sets = None, []
+        self.backend.forget()
         return {}
 
 

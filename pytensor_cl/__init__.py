@@ -20,6 +20,7 @@ _PUBLIC = {
     "explain": "pytensor_cl.linker.explain",
     "gpu_from_host": "pytensor_cl.ops.transfer",
     "host_from_gpu": "pytensor_cl.ops.transfer",
+    "profile": "pytensor_cl.linker.profile",
     "shared": "pytensor_cl.mode",
     "sync": "pytensor_cl.runtime.context",
     "use": "pytensor_cl.mode",

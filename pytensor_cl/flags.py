@@ -99,6 +99,13 @@ FLAGS: tuple[Flag, ...] = (
         "Folder of compiled programs; empty for the user's cache folder.",
         mutable=False,
     ),
+    Flag(
+        "opencl__tuned",
+        "BoolParam",
+        True,
+        "Use what pytensor-cl tune found for a device; else what comes with the package.",
+        mutable=False,
+    ),
 )
 
 

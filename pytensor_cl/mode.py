@@ -135,7 +135,9 @@ def _contexts_of_flags() -> tuple[dict[str, str], str | None]:
 
 
 def _settings_of_flags() -> Settings:
-    return Settings(config.opencl__fast_math, config.opencl__cache_dir or None, config.opencl__sync_debug)
+    return Settings(
+        config.opencl__fast_math, config.opencl__cache_dir or None, config.opencl__sync_debug, config.opencl__tuned
+    )
 
 
 def apply_flags() -> None:

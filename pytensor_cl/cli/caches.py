@@ -2,12 +2,13 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytensor
+
+from pytensor_cl.runtime.tuning import user_cache_folder
 
 __all__ = ["CacheFolder", "cache_folders"]
 
@@ -65,17 +66,11 @@ def _file_size(path: Path) -> int:
         return 0
 
 
-def _user_folder() -> Path:
-    if sys.platform == "darwin" and "XDG_CACHE_HOME" not in os.environ:
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
 def cache_folders() -> list[CacheFolder]:
     """Return the folders that pyopencl and PoCL use, as the flags and the environment have them."""
     pocl = os.environ.get("POCL_CACHE_DIR")
     ours = pytensor.config.opencl__cache_dir
-    user = _user_folder()
+    user = user_cache_folder()
     folders = [
         CacheFolder("pyopencl", user / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("PoCL", Path(pocl) if pocl else user / "pocl" / "kcache", (_POCL_KEY, "tempfile_*")),

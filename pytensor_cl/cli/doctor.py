@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pytensor.configdefaults import config
+
 from pytensor_cl.cli import hook
 from pytensor_cl.cli.caches import cache_folders
 from pytensor_cl.cli.drivers import registered_drivers
 from pytensor_cl.cli.examination import examine
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
-from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
 
 __all__ = ["add_arguments", "run"]
@@ -98,7 +100,8 @@ def _caches() -> Iterator[Finding]:
 def _device(entry: DeviceEntry) -> Callable[[], Iterator[Finding]]:
     def findings() -> Iterator[Finding]:
         try:
-            yield from examine(open_context(entry.stable_spec, "doctor"))
+            settings = Settings(cache_dir=config.opencl__cache_dir or None, tuned=config.opencl__tuned)
+            yield from examine(open_context(entry.stable_spec, "doctor", settings))
         except Exception as error:  # drivers raise anything; the next device must still be examined
             yield Finding("FAIL", "broken off", f"{type(error).__name__}: {error}")
 

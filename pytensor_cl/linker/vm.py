@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from time import perf_counter
 from typing import Any, NoReturn
 
 from pytensor.graph.basic import Apply
@@ -12,6 +11,7 @@ from pytensor.link.utils import raise_with_op
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.replay import Replays
+from pytensor_cl.linker.timing import Call, node_seconds, time_call
 
 __all__ = ["OpenCLVM"]
 
@@ -32,7 +32,7 @@ class OpenCLVM:
     dead
         Per node the cells that nobody reads after it.
     finish
-        Waits for the devices; used while profiling, so that a node's time is its own.
+        Waits for the devices.
     allow_gc
         Drop intermediate results as soon as nobody needs them.
     checks
@@ -41,6 +41,14 @@ class OpenCLVM:
         Calls that were recorded.
     prepare
         Called before the first run: builds the kernels.
+
+    Attributes
+    ----------
+    time_thunks
+        Whether calls are timed: they run node by node, on the device, and wait for it. PyTensor sets it for
+        ``profile=True``.
+    watchers
+        What gets each timed call.
     """
 
     need_update_inputs = True
@@ -68,8 +76,8 @@ class OpenCLVM:
         self.output_storage = list(output_storage)
         self.allow_gc = allow_gc
         self.time_thunks = False
-        self.call_counts = [0] * len(self.nodes)
-        self.call_times = [0.0] * len(self.nodes)
+        self.watchers: list[Callable[[Call], None]] = []
+        self._last: Call | None = None
         self._finish = finish
         self._checks = checks or None
         self.replays = replays
@@ -81,8 +89,8 @@ class OpenCLVM:
 
     def __call__(self) -> list[Any]:
         if self.time_thunks:
-            self._run_timed()
-        elif not self.replays(self):
+            return self._timed()
+        if not self.replays(self):
             self.run()
         return self._results()
 
@@ -118,20 +126,13 @@ class OpenCLVM:
         except Exception:
             self.fail(at)
 
-    def _run_timed(self) -> None:
+    def _timed(self) -> list[Any]:
+        """Run and note what takes how long; the device's times come from its own clock."""
         self._first()
-        for at, (thunk, dead) in enumerate(self._steps):
-            start = perf_counter()
-            try:
-                thunk()
-                self._finish()
-            except Exception:
-                self._raise_found()
-                self._fail(at)
-            self.call_times[at] += perf_counter() - start
-            self.call_counts[at] += 1
-            for cell in dead:
-                cell[0] = None
+        self._last, results = time_call(self.nodes, self.storage_map, lambda note: self.run(after=note), self._results)
+        for watcher in self.watchers:
+            watcher(self._last)
+        return results
 
     def fail(self, at: int) -> NoReturn:
         """Re-raise the current exception at a node, or what kernels found before: it may have failed for that."""
@@ -176,13 +177,15 @@ class OpenCLVM:
         return [[dropped.get(v)] if cell[0] is None else cell for v, cell in cells]
 
     def update_profile(self, profile: Any) -> None:
-        """Add the times since the last call to PyTensor's profile."""
-        for node, seconds, count in zip(self.nodes, self.call_times, self.call_counts, strict=True):
-            profile.apply_time[(self.fgraph, node)] += seconds
-            profile.apply_callcount[(self.fgraph, node)] += count
-            profile.apply_cimpl[node] = True
-        self.call_counts = [0] * len(self.nodes)
-        self.call_times = [0.0] * len(self.nodes)
+        """Add the times of the last call to PyTensor's profile: a device node's is that of its kernels."""
+        if self._last is None:
+            return
+        for at, seconds in node_seconds(self._last).items():
+            key = self.fgraph, self.nodes[at]
+            profile.apply_time[key] += seconds
+            profile.apply_callcount[key] += 1
+            profile.apply_cimpl[self.nodes[at]] = True
+        self._last = None
 
 
 class _Described:

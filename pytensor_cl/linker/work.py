@@ -11,7 +11,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i
 
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 
-__all__ = ["least_seconds"]
+__all__ = ["bytes_moved", "least_seconds"]
 
 FREE = (GpuFromHost, HostFromGpu, GpuToGpu, Shape, Shape_i, DimShuffle, Reshape)
 """What the host need not do, or need not touch the data for."""
@@ -57,11 +57,14 @@ def least_seconds(node: Apply, inputs: Sequence[tuple[int, ...]], outputs: Seque
     op: Any = node.op
     if isinstance(op, FREE) or not getattr(op, "works", True):
         return 0.0
+    read, written = list(map(prod, inputs)), list(map(prod, outputs))
+    return max(bytes_moved(node, inputs, outputs) / BYTES_PER_SECOND, _computing(op, read, written))
+
+
+def bytes_moved(node: Apply, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> int:
+    """Return the bytes of all inputs and outputs of a node: what it has to read and write at least."""
     kinds = [getattr(v.type, "dtype", "int8") for v in (*node.inputs, *node.outputs)]
-    sizes = [prod(shape) for shape in (*inputs, *outputs)]
-    moved = sum(n * _itemsize(kind) for n, kind in zip(sizes, kinds, strict=True)) / BYTES_PER_SECOND
-    read, written = sizes[: len(inputs)], sizes[len(inputs) :]
-    return max(moved, _computing(op, read, written))
+    return sum(prod(n) * _itemsize(kind) for n, kind in zip((*inputs, *outputs), kinds, strict=True))
 
 
 def _itemsize(dtype: str) -> int:

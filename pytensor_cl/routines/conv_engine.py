@@ -30,14 +30,7 @@ _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange th
 # The second one wastes less where there are few rows.
 _TILES = {64: ((12, 2), (8, 3)), 32: ((4, 3),), 16: ((4, 2),)}
 
-# What a work-item packs at a time.
-_DEPTH_BYTES = 4096  # along k
-_BLOCK_M = 144
-_BLOCK_N = 512
 _GATHERING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
-_PART = 1024  # along k, that is worth a part of its own
-_STEP = 128  # along k, read at a time
-_GRAIN = 2**17  # multiply-adds that are worth another work-item
 
 # Channels of the output in a group that do not repay packing; twice as many if a group of the input has few, too.
 _FEW, _FEW_CHANNELS = 8, 4
@@ -46,8 +39,6 @@ _FEW, _FEW_CHANNELS = 8, 4
 _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
-# Work-groups per compute unit that are wanted, and steps along k that are worth a part of their own.
-_SIMT_LOAD, _SIMT_PART = 4, 16
 _SIMT_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
 
 
@@ -70,8 +61,11 @@ def _balanced(total: int, limit: int, unit: int) -> int:
     return -(-total // (count * unit)) * unit or unit
 
 
-def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int) -> tuple[int, int, int]:
-    """Split a problem among work-items along columns, rows and groups, for the least work of the slowest one."""
+def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: int) -> tuple[int, int, int]:
+    """Split a problem among work-items along columns, rows and groups, for the least work of the slowest one.
+
+    `packed` columns are packed at a time.
+    """
     z = min(p.groups, items)
     tiles_m, tiles_n = -(-p.m // rows), -(-p.columns // (vectors * lanes))
     left = -(-items // z)
@@ -79,7 +73,7 @@ def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int) -> tuple[
     def cost(x: int) -> float:
         y = min(left // x, tiles_m)
         tiles = -(-tiles_n // x) * -(-tiles_m // y)
-        columns, blocks = p.columns / x, -(-p.columns // (x * _BLOCK_N))
+        columns, blocks = p.columns / x, -(-p.columns // (x * packed))
         return tiles * rows * vectors + _GATHERING * columns / lanes + _PACKING * p.m / y * blocks
 
     x = min(range(1, min(left, tiles_n) + 1), key=cost)
@@ -96,14 +90,14 @@ def _in_parts(
     return launch._replace(encoded=encode(p, span, blocks, parts), starts=p.starts, parts=parts, target=target)
 
 
-def _depths(p: Problem, depth: int, limit: int, gather: str) -> tuple[int, int]:
+def _depths(p: Problem, depth: int, limit: int, step: int, gather: str) -> tuple[int, int]:
     """Return how much of `depth` is packed, and how much of that is read, at a time: whole channels if they fit."""
     taps = prod(a.taps for a in p.axes)
     unit = lcm(taps, 4)  # whole vectors of packed w
     if unit > limit:
         taps, unit = 1, 16
     block = _balanced(depth, limit, unit)
-    return block, block if gather == "columns" else taps * max(1, _STEP // taps)
+    return block, block if gather == "columns" else taps * max(1, step // taps)
 
 
 def _spans(p: Problem, x: Layout, w: Layout) -> tuple[int, ...]:
@@ -263,17 +257,19 @@ class Engine:
         return _Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
 
     def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
-        items = max(1, min(4 * self.context.info.compute_units, p.size * p.depth // _GRAIN))
+        items = max(1, min(4 * self.context.info.compute_units, p.size * p.depth // self.context.tuning["conv.grain"]))
         return _Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (1,))
 
     def _plan_product(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
         rows, vectors, lanes = int(str(variant[2])), int(str(variant[3])), lanes_of(self.context, self.dtype)
-        items = min(self.context.info.compute_units, p.size * p.depth // _GRAIN + 1)
-        x, y, z = grid = _grid(p, rows, vectors, lanes, items)
-        parts = max(1, min(items // prod(grid), p.depth // _PART)) if z == p.groups else 1
-        kb, step = _depths(p, -(-p.depth // parts), _DEPTH_BYTES // self.dtype.itemsize, str(variant[1]))
-        mb = _balanced(-(-p.m // y), _BLOCK_M, rows)
-        nb = _balanced(-(-p.columns // x), _BLOCK_N, vectors * lanes)
+        tuning = self.context.tuning
+        items = min(self.context.info.compute_units, p.size * p.depth // tuning["conv.grain"] + 1)
+        x, y, z = grid = _grid(p, rows, vectors, lanes, items, tuning["conv.block_columns"])
+        parts = max(1, min(items // prod(grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
+        limit = tuning["conv.depth_bytes"] // self.dtype.itemsize
+        kb, step = _depths(p, -(-p.depth // parts), limit, tuning["conv.step"], str(variant[1]))
+        mb = _balanced(-(-p.m // y), tuning["conv.block_rows"], rows)
+        nb = _balanced(-(-p.columns // x), tuning["conv.block_columns"], vectors * lanes)
         scratch = kb * (mb + nb)
         grid = x, y, z * parts
         launch = _Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), scratch * prod(grid))
@@ -281,9 +277,10 @@ class Engine:
 
     def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
         group, step = self._simt_group()
+        tuning = self.context.tuning
         tiles = -(-p.m // (4 * group)) * -(-p.columns // (4 * group))
-        wanted = -(-_SIMT_LOAD * self.context.info.compute_units // (tiles * p.groups))
-        parts = max(1, min(wanted, p.depth // (_SIMT_PART * step)))
+        wanted = -(-tuning["conv.groups_per_unit"] * self.context.info.compute_units // (tiles * p.groups))
+        parts = max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * step)))
         size = (tiles * group, min(p.groups * parts, _GROUPS_LIMIT) * group)
         return _in_parts(_Launch(self._kernel(variant), b"", (), size, (group, group)), p, span, parts)
 

@@ -21,12 +21,6 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["Cast", "Copy", "ElementFunction", "Elemwise", "Fill", "contiguous", "lanes_of"]
 
-TILE = 8192
-"""Elements of a tile: enough work to repay a work-item, little enough to share out evenly."""
-
-CROSSING_COLUMNS = 16
-"""Columns of a tile where an operand is transposed: few enough that its cache lines are there for the next rows."""
-
 INT_LIMIT = 2**31
 """Indices are 32-bit as long as they stay below this."""
 
@@ -151,12 +145,12 @@ def _row_dimension(strides: Strides) -> int:
     return min(reversed(range(last)), key=lambda d: abs(gathered[d]) or abs(gathered[-1]))
 
 
-def _tiles(shape: Shape, strides: Strides) -> tuple[int, int, int, int, int]:
+def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> tuple[int, int, int, int, int]:
     """Return rows and columns of a tile, the tiles along each, and the tiles in all."""
     crossing = any(0 < abs(s[-2]) < abs(s[-1]) for s in strides)
-    width = max(CROSSING_COLUMNS, TILE // shape[-2]) if crossing else TILE
+    width = max(crossing_columns, tile // shape[-2]) if crossing else tile
     columns = min(shape[-1], width)
-    rows = min(shape[-2], max(1, TILE // columns))
+    rows = min(shape[-2], max(1, tile // columns))
     row_tiles, column_tiles = -(-shape[-2] // rows), -(-shape[-1] // columns)
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
@@ -338,16 +332,17 @@ class Elemwise(Routine):
         shape, strides = _arrange(shape, strides, lanes_of(self.function))
         values = self._flatten(shape, strides)
         padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
-        tiles = _tiles(*padded)
-        work_items = min(tiles[-1], 4 * self.context.info.compute_units)
+        tuning = self.context.tuning
+        tiles = _tiles(*padded, tuning["elemwise.tile"], tuning["elemwise.crossing_columns"])
+        work_items = min(tiles[-1], tuning["elemwise.items_per_unit"] * self.context.info.compute_units)
         argument = self._argument(index, [*values, *tiles])
         return _Plan(self._kernel(index, ""), (work_items,), (1,), argument)
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
-        info, size = self.context.info, prod(shape)
+        tuning, size = self.context.tuning, prod(shape)
         kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
-        local = min(256, kernel.max_work_group_size(self.context.device))
-        groups = min(-(-size // local), 32 * info.compute_units)
+        local = min(tuning["elemwise.group"], kernel.max_work_group_size(self.context.device))
+        groups = min(-(-size // local), tuning["elemwise.groups_per_unit"] * self.context.info.compute_units)
         argument = self._argument(index, [size, *self._flatten(shape, strides)])
         return _Plan(kernel, (groups * local,), (local,), argument)
 

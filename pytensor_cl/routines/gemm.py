@@ -45,11 +45,6 @@ class Tile(NamedTuple):
 _FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 
-# What a work-item goes through at a time: the block of A and a panel of B stay in the second-level cache.
-_DEPTH_BYTES = 4096  # along k: deep, since every block along k reads and writes the output once more
-_BLOCK_A = 144  # rows
-
-_GRAIN = 2**17  # multiply-adds that are worth another work-item
 _ITEMS = 4  # work-items per compute unit, if there is enough to do: units that come late take fewer
 _PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
 _LONG = 16  # how many times longer than m and n k must be to be split
@@ -229,7 +224,9 @@ class Gemm(BlasRoutine):
         """The register tile of the cpu schedule on this device."""
         rows, vectors = _INTEGER_TILE
         if self.dtype.kind == "f":
-            rows, vectors = _FLOAT_TILES.get(register_bytes(self.context), _FLOAT_TILES[16])
+            chosen = self.context.tuning["gemm.tile"]
+            by_width = _FLOAT_TILES.get(register_bytes(self.context), _FLOAT_TILES[16])
+            rows, vectors = divmod(chosen, 10) if chosen else by_width
         return Tile(rows, vectors, lanes_of(self.context, self.dtype))
 
     def _render(self, template: str, **extra: object) -> KernelSource:
@@ -249,7 +246,9 @@ class Gemm(BlasRoutine):
         fits = (
             (g, s)
             for g, s in _GROUPS
-            if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * size <= info.local_memory
+            if g <= self.context.tuning["gemm.group"]
+            and g * g <= info.max_work_group_size
+            and 2 * s * (4 * g + 1) * size <= info.local_memory
         )
         return next(fits)
 
@@ -286,16 +285,16 @@ class Gemm(BlasRoutine):
         return merge(a, b, o if c is None else c.broadcast_to(o.shape), o)
 
     def _plan_cpu(self, p: _Product) -> _Plan:
-        tile, units = self.tile, self.context.info.compute_units
+        tile, units, tuning = self.tile, self.context.info.compute_units, self.context.tuning
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
         gathered = p.b[-1] != 1
-        items = min(_ITEMS * units, work // _GRAIN + 1)
+        items = min(_ITEMS * units, work // tuning["gemm.grain"] + 1)
         splits = _splits(p, items)
         x, y, z = (1, 1, 1) if splits > 1 else _grid(p, tile, items, units, _PACKING * gathered)
         high, wide = -(-p.m // y), -(-p.n // x)
         # Whole cache lines along k keep the panels aligned.
-        kb = _balanced(-(-p.k // splits), _DEPTH_BYTES // self.dtype.itemsize, 16)
-        mb = _balanced(high, _BLOCK_A, tile.rows)
+        kb = _balanced(-(-p.k // splits), tuning["gemm.depth_bytes"] // self.dtype.itemsize, 16)
+        mb = _balanced(high, tuning["gemm.block_rows"], tile.rows)
         pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
         scratch = kb * ((mb if pack_a else tile.rows) + tile.cols)

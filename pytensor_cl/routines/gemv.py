@@ -19,14 +19,11 @@ __all__ = ["Dot", "Gemv", "Ger"]
 
 _PLAN = struct.Struct("13q")  # gemv_plan
 _UPDATE = struct.Struct("8q")  # <name>_plan of ger
-_GRAIN = 2**15  # multiply-adds that are worth another work-item of the cpu schedule
-
 # Schedule cpu: work-items per compute unit if there is enough to do (where one reads whole rows of the memory, several:
 # units that come late take fewer), and the rows that one takes at least before k is split.
 _ITEMS = {"row": 4, "col": 1}
 _ROWS = {"row": 16, "col": 64}
 
-_BLOCK_BYTES = 8192  # sums that a work-item of the cpu schedule keeps while it adds up columns
 _LIMIT = 65535  # work-groups along one dimension that every GPU takes
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
 _PART = 1024  # elements of a row that are worth another work-group of the simt schedule
@@ -130,7 +127,7 @@ class Gemv(BlasRoutine):
     def _cpu(self) -> KernelSource:
         size = self.dtype.itemsize
         lanes = lanes_of(self.context, self.dtype)
-        return self._render("gemv", itemsize=size, lanes=lanes, block=_BLOCK_BYTES // size)
+        return self._render("gemv", itemsize=size, lanes=lanes, block=self.context.tuning["gemm.vector_block"] // size)
 
     def _simt(self) -> KernelSource:
         return self._render("gemv_simt", group=work_group(self.context))
@@ -180,7 +177,8 @@ class Gemv(BlasRoutine):
 
     def _plan_cpu(self, p: _Product) -> _Plan:
         way = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
-        items = min(_ITEMS[way] * self.context.info.compute_units, p.m * p.k // _GRAIN + 1)
+        grain, units = self.context.tuning["gemm.vector_grain"], self.context.info.compute_units
+        items = min(_ITEMS[way] * units, p.m * p.k // grain + 1)
         along_m = max(1, min(items, p.m // _ROWS[way]))
         splits = items // along_m
         copies = 0 if way == "col" or p.x == 1 else p.k // splits + 32
@@ -319,7 +317,8 @@ class Ger(BlasRoutine):
         m, n = a.shape
         encoded = _UPDATE.pack(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
         if self.schedule == "cpu":
-            return _Update(encoded, (1, max(1, min(self.context.info.compute_units, m, a.size // _GRAIN))), (1, 1))
+            items = min(self.context.info.compute_units, m, a.size // self.context.tuning["gemm.vector_grain"])
+            return _Update(encoded, (1, max(1, items)), (1, 1))
         group = work_group(self.context)
         return _Update(encoded, (-(-min(n, _LIMIT) // group) * group, min(m, _LIMIT)), (group, 1))
 

@@ -21,7 +21,6 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["OPERATIONS", "Operation", "Reduction"]
 
-GROUP = 256  # work-items of a work-group on schedule simt
 _NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices without double precision
 MANY_DIMS = 4  # kept dimensions that every kernel takes, so that most programs share one for all shapes
 
@@ -190,7 +189,9 @@ class Reduction(Routine):
         if is_complex(self.acc_dtype) and self._compensation != "add":
             self._compensation = None
         self._lanes = 8 if np.dtype(in_dtype).itemsize >= 8 else 16
-        self._group = planning.power_of_two(min(group or GROUP, context.info.max_work_group_size))
+        self._group = planning.power_of_two(
+            min(group or context.tuning["reduction.group"], context.info.max_work_group_size)
+        )
         self._fixed = self._fixed_arguments()
         pairs = bool(self._compensation)
         self._whole = _Stage(in_dtype, out_dtype)
@@ -234,7 +235,7 @@ class Reduction(Routine):
         arguments["preambles"] = (render("half"),) if "float16" in (stage.in_dtype, stage.out_dtype) else ()
         if self.schedule == "simt":
             return kernel_source("reduction_simt", unit=True, group=self._group, **arguments)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": self.context.tuning["reduction.strip"]}
         return kernel_source("reduction", **variant._asdict(), **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -310,11 +311,13 @@ class Reduction(Routine):
         return _Plan(steps, plane * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
 
     def _split(self, problem: Problem, may_split: bool) -> Split:
-        units = self.context.info.compute_units
+        units, tuning = self.context.info.compute_units, self.context.tuning
         if self.schedule == "simt":
-            return planning.split_simt(problem, units, self._group, may_split=may_split)
+            return planning.split_simt(problem, units, self._group, may_split=may_split, tuning=tuning)
         is_rounded = part(self.acc_dtype) == "float32" and not self._compensation
-        return planning.split_cpu(problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded)
+        return planning.split_cpu(
+            problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded, tuning=tuning
+        )
 
     def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:
         variant = planning.variant_of(problem)

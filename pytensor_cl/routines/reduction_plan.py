@@ -11,6 +11,7 @@ from math import gcd, inf, prod
 from typing import NamedTuple
 
 from pytensor_cl.runtime.layout import collapse, contiguous_strides
+from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
 
 __all__ = [
     "Problem",
@@ -27,14 +28,10 @@ __all__ = [
     "walk",
 ]
 
-STRIP = 64  # vectors across a strip of columns: it spans whole pages, its sums fit the first-level cache
+STRIP = DEFAULTS["reduction.strip"]  # of the other families with strips
 MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
-SMALL = 1 << 15  # elements that one work-item reduces sooner than several start
-MIN_TASK = 1 << 14  # elements of a chunk below which splitting costs more than it gives
 LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
 COALESCED = 32  # neighbouring work-items that should read neighbouring elements
-GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
-MIN_THREAD = 16  # elements that a work-item should reduce before it meets the others
 # Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
 EXACT_CHUNK = {"rows": 1 << 17, "columns": 1 << 13}
 
@@ -226,7 +223,14 @@ def _is_interleaved(problem: Problem) -> bool:
 
 
 def split_cpu(
-    problem: Problem, units: int, lanes: int, *, may_split: bool, is_rounded: bool, pattern: str | None = None
+    problem: Problem,
+    units: int,
+    lanes: int,
+    *,
+    may_split: bool,
+    is_rounded: bool,
+    pattern: str | None = None,
+    tuning: Tuning = DEFAULTS,
 ) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
 
@@ -244,15 +248,17 @@ def split_cpu(
         Whether long chains of operations lose digits.
     pattern
         That of the kernel; None is what `variant_of` says.
+    tuning
+        Of the device.
     """
     outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
     pattern = pattern or variant_of(problem).pattern
-    tiles = -(-columns // (STRIP * lanes)) if pattern == "columns" else 1
+    tiles = -(-columns // (tuning["reduction.strip"] * lanes)) if pattern == "columns" else 1
     blocks = outputs // columns * tiles if pattern == "columns" else outputs
-    workers = 4 * units if outputs * total >= SMALL else 1
+    workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
     chunks = 1
     if may_split and blocks < 4 * workers:
-        chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * MIN_TASK))
+        chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * tuning["reduction.min_task"]))
     if may_split and is_rounded:
         chunks = max(chunks, -(-total // EXACT_CHUNK[pattern]))
     chunk, chunks = _chunks_of(total, chunks)
@@ -261,11 +267,11 @@ def split_cpu(
     return Split(chunk, chunks, (min(workers, blocks * chunks),), (1,), blocks, tiles)
 
 
-def split_simt(problem: Problem, units: int, group: int, *, may_split: bool) -> Split:
+def split_simt(problem: Problem, units: int, group: int, *, may_split: bool, tuning: Tuning = DEFAULTS) -> Split:
     """Share out the work to many work-groups of `group` work-items."""
     outputs, total = problem.outputs, problem.total
     is_along = variant_of(problem).pattern == "rows"
-    wanted = GROUPS_PER_UNIT * units
+    wanted = tuning["reduction.groups_per_unit"] * units
     across = 1 if is_along else min(power_of_two(outputs), COALESCED, group)
     if not is_along and outputs >= wanted * group:  # enough to do without sharing
         across = group
@@ -274,7 +280,7 @@ def split_simt(problem: Problem, units: int, group: int, *, may_split: bool) -> 
     groups = -(-outputs // slots)
     chunks = 1
     if may_split and groups < wanted:
-        chunks = min(wanted // groups, total // (MIN_THREAD * threads))
+        chunks = min(wanted // groups, total // (tuning["reduction.min_thread"] * threads))
     chunk, chunks = _chunks_of(total, chunks)
     steps = (1, threads) if is_along else (slots, 1)
     return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads, *steps)

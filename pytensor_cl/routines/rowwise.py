@@ -11,7 +11,7 @@ from pytensor_cl.dtypes import literal
 from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.base import Plans, Routine, layout_of
-from pytensor_cl.routines.reduction import GROUP, OPERATIONS
+from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.rowwise_plan import Rows, Split
 from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Program, Reduce, RowFunction, Total
 from pytensor_cl.runtime.array import GpuArray
@@ -23,6 +23,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["Rowwise"]
 
+GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 2  # dimensions across rows that every kernel takes
 STRIP = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
 

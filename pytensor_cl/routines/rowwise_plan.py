@@ -20,6 +20,8 @@ __all__ = [
     "split_simt",
 ]
 
+GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
+MIN_THREAD = 16  # elements that a work-item should reduce before it meets the others
 MIN_TASK = 1 << 14  # elements of a chunk below which splitting costs more than it gives
 SMALL = 1 << 14  # elements that one work-item does sooner than several start
 CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
@@ -218,7 +220,7 @@ def split_cpu(
 def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
     """Share out the work to many work-groups of `group` work-items."""
     count, total, is_along = rows.number, rows.total, pattern == "rows"
-    wanted = planning.GROUPS_PER_UNIT * units
+    wanted = GROUPS_PER_UNIT * units
     across = 1 if is_along else min(planning.power_of_two(count), planning.COALESCED, group)
     if not is_along and count >= wanted * group:  # enough to do without sharing
         across = group
@@ -229,7 +231,7 @@ def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
     groups = -(-count // slots)
     chunks = 1
     if groups < units:
-        chunks = min(wanted // groups, total // (planning.MIN_THREAD * threads))
+        chunks = min(wanted // groups, total // (MIN_THREAD * threads))
     chunk, chunks = _chunks_of(total, chunks)
     steps = (1, threads) if is_along else (slots, 1)
     return Split(chunk, chunks, groups, count, 1, 1, False, threads, *steps)

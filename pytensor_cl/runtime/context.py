@@ -22,6 +22,7 @@ from pytensor_cl.runtime.outline import outline
 from pytensor_cl.runtime.pocl import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.runtime.tuning import load_tuning
 from pytensor_cl.template import KernelSource
 
 __all__ = ["Context", "Settings", "open_context"]
@@ -43,11 +44,14 @@ class Settings:
         Folder of compiled programs; None is pyopencl's own.
     synchronous
         Wait after each launch.
+    tuned
+        Use what ``pytensor-cl tune`` found for the device.
     """
 
     fast_math: bool = False
     cache_dir: str | None = None
     synchronous: bool = False
+    tuned: bool = True
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
@@ -88,6 +92,7 @@ class Context:
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, prepare)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, entry.info)
+        self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self._wrap_flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR

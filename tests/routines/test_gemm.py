@@ -153,8 +153,8 @@ def test_output_may_be_c(context, make, rng):
 
 
 def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_A", 24)
-    monkeypatch.setattr(module, "_DEPTH_BYTES", 128)
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", 128)
     routine = Gemm(context, "float32", has_c=True, schedule=schedule)
     c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
     inputs = (context.from_host(c), np.float32(2), context.from_host(a), context.from_host(b), np.float32(3))
@@ -178,7 +178,7 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
 def test_long_sums_are_split(context, rng, dtype, monkeypatch):
-    monkeypatch.setattr(module, "_GRAIN", 64)
+    monkeypatch.setitem(context.tuning, "gemm.grain", 64)
     monkeypatch.setattr(module, "_PART", 40)
     routine = Gemm(context, dtype, has_c=True, schedule="cpu")
     for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):

@@ -1,0 +1,176 @@
+"""Time against size, over decades: where each backend begins to pay, and what it reaches.
+
+usage: python benchmarks/sweep.py [--out DIR] [--device opencl:pocl ...] [--backend numba c jax=PYTHON ...]
+                                  [--only TEXT] [--largest 1e8]
+
+Each backend is a process of its own and all take turns, as in run.py; every result is checked against float64 before
+it is timed. Device arrays stay on the device. Writes ``sweep.json`` and ``sweep.png``. Takes less than eight minutes;
+sizes for which there is not enough memory or time are left out.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from run import Worker
+from tqdm import tqdm
+
+ROUNDS = 3
+SECONDS = 0.04  # of a round
+PAUSE = 0.02  # until the threads of the one before sleep
+BUDGET = 420.0  # seconds; sizes that are left then are not measured
+COPIES = 8  # arrays of a workload's size in a process while it is prepared: results, references in float64
+
+
+class Sweep(NamedTuple):
+    """A workload of workloads.py at many sizes.
+
+    Attributes
+    ----------
+    workload
+        Its name.
+    title
+        Of the plot.
+    elements
+        Of its first input, at scale 1.
+    smallest, largest
+        Elements.
+    """
+
+    workload: str
+    title: str
+    elements: float
+    smallest: float = 1
+    largest: float = 1e8
+
+
+SWEEPS = (
+    Sweep("add", "x + y", 16e6),
+    Sweep("exp", "exp(x)", 16e6),
+    Sweep("sum of all", "x.sum()", 16e6),
+    Sweep("softmax", "softmax of rows of 1000", 4096e3, smallest=1e3),
+    Sweep("gemm 1024", "product of square matrices", 1024**2, largest=1e7),
+)
+
+
+def sizes(sweep: Sweep, largest: float) -> list[float]:
+    """Return a size for each decade."""
+    return [10.0**k for k in range(9) if sweep.smallest <= 10.0**k <= min(sweep.largest, largest)]
+
+
+def available() -> float:
+    """Return the bytes of free memory, as far as the system tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 8e9
+    return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+
+
+def fits(elements: float, workers: int) -> bool:
+    """Whether all processes can hold their inputs, and one of them all that it needs to check a result."""
+    return 4 * elements * (3 * workers + 2 * COPIES) < 0.8 * available()
+
+
+def measure(sweep: Sweep, elements: float, workers: list[Worker]) -> dict[str, float]:
+    """Return the best time of each backend in seconds; those that fail are missing."""
+    best = {}
+    for worker in workers:
+        answer = worker.ask(do="prepare", name=sweep.workload, scale=elements / sweep.elements)
+        if "failed" in answer:
+            tqdm.write(f"{sweep.title}, {elements:g} elements, {worker.label}: {answer['failed']}")
+        else:
+            best[worker.label] = float("inf")
+    for _ in range(ROUNDS):
+        for worker in (w for w in workers if w.label in best):
+            times = worker.ask(do="time", seconds=SECONDS).get("times", [])
+            best[worker.label] = min([best[worker.label], *times])
+            time.sleep(PAUSE)
+    for worker in workers:
+        worker.ask(do="forget")
+    return best
+
+
+def draw(results: dict[str, dict[str, dict[str, float]]], labels: list[str], path: Path) -> None:
+    """Draw one plot for each workload, both axes logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(13, 8), layout="constrained")
+    for plot, (title, by_size) in zip(axes.flat, results.items(), strict=False):
+        for label in labels:
+            points = [(float(n), found[label]) for n, found in by_size.items() if label in found]
+            if points:
+                plot.loglog(*zip(*points, strict=True), marker="o", markersize=4, label=label)
+        plot.set_title(title)
+        plot.set_xlabel("elements")
+        plot.set_ylabel("seconds")
+        plot.grid(alpha=0.3)
+    for plot in axes.flat[len(results) :]:
+        plot.axis("off")
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="lower right", bbox_to_anchor=(0.95, 0.2))
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder of what is written")
+    parser.add_argument("--only", default="", help="workloads whose title has this in it")
+    parser.add_argument("--largest", type=float, default=1e8, help="elements at most")
+    parser.add_argument("--device", action="append", help="OpenCL devices (default: opencl:pocl and opencl:intel)")
+    parser.add_argument(
+        "--backend", action="append", help="numba, c, numpy or jax, or NAME=PYTHON for another interpreter"
+    )
+    return parser.parse_args()
+
+
+def start(options: argparse.Namespace) -> list[Worker]:
+    """Start a process for each backend."""
+    workers = [Worker(d, "opencl", d, sys.executable) for d in options.device or ["opencl:pocl", "opencl:intel"]]
+    for text in options.backend or ["numba", "c"]:
+        name, _, python = text.partition("=")
+        workers.append(Worker(name, name, "", python or sys.executable))
+    return workers
+
+
+def save(options: argparse.Namespace, results: dict[str, Any], labels: list[str]) -> None:
+    """Write what was measured so far."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    about = {"date": str(date.today()), "machine": platform.processor(), "cores": len(os.sched_getaffinity(0))}
+    text = json.dumps({**about, "unit": "seconds, best call", "backends": labels, "results": results}, indent=1)
+    (options.out / "sweep.json").write_text(text)
+    draw(results, labels, options.out / "sweep.png")
+
+
+def main() -> None:
+    """Measure, and write what was found: all small sizes first, so that the large ones can be left out."""
+    options = arguments()
+    workers = start(options)
+    labels = [w.label for w in workers]
+    chosen = [s for s in SWEEPS if options.only in s.title]
+    points = sorted((n, k) for k, s in enumerate(chosen) for n in sizes(s, options.largest))
+    results: dict[str, dict[str, dict[str, float]]] = {s.title: {} for s in chosen}
+    end = time.monotonic() + BUDGET
+    for elements, k in tqdm(points, unit="size"):
+        missing = "time" if time.monotonic() > end else "" if fits(elements, len(workers)) else "memory"
+        if missing:
+            tqdm.write(f"{chosen[k].title}, {elements:g} elements: not enough {missing}")
+            continue
+        results[chosen[k].title][f"{elements:g}"] = measure(chosen[k], elements, workers)
+    for worker in workers:
+        worker.close()
+    save(options, results, labels)
+    print(f"wrote {options.out / 'sweep.json'} and {options.out / 'sweep.png'}")
+
+
+if __name__ == "__main__":
+    main()
