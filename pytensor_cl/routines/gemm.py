@@ -45,7 +45,7 @@ class Tile(NamedTuple):
 _FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 
-_ITEMS = 4  # work-items per compute unit, if there is enough to do: units that come late take fewer
+# Schedule cpu; what the device decides is in runtime/tuning.py.
 _PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
 _LONG = 16  # how many times longer than m and n k must be to be split
 _PART = 512  # elements along k that are worth another work-item where k is split
@@ -288,7 +288,7 @@ class Gemm(BlasRoutine):
         tile, units, tuning = self.tile, self.context.info.compute_units, self.context.tuning
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
         gathered = p.b[-1] != 1
-        items = min(_ITEMS * units, work // tuning["gemm.grain"] + 1)
+        items = min(tuning["gemm.items_per_unit"] * units, work // tuning["gemm.grain"] + 1)
         splits = _splits(p, items)
         x, y, z = (1, 1, 1) if splits > 1 else _grid(p, tile, items, units, _PACKING * gathered)
         high, wide = -(-p.m // y), -(-p.n // x)

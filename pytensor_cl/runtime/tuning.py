@@ -85,6 +85,9 @@ PARAMETERS: dict[str, Parameter] = {
         4096, (1024, 2048, 8192), "cpu", "bytes along k of a block: each one reads and writes the output once more"
     ),
     "gemm.block_rows": Parameter(144, (48, 96, 192, 288), "cpu", "rows of A in a block, which stays in the cache"),
+    "gemm.items_per_unit": Parameter(
+        4, (1, 2, 8), "cpu", "work-items per compute unit, if there is enough to do: units that come late take fewer"
+    ),
     "gemm.grain": Parameter(
         1 << 17, (1 << 15, 1 << 16, 1 << 18, 1 << 19), "cpu", "multiply-adds that are worth another work-item"
     ),

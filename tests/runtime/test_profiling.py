@@ -14,11 +14,6 @@ def work(context, array):
     return copy(context.from_host(array))[0].copy().to_host()
 
 
-def kinds(context):
-    """Kinds of the commands of `work`: a download is none where the host reads the device's memory."""
-    return [UPLOAD, KERNEL, COPY] + [DOWNLOAD] * (context.views.view(context.empty((1,), "float32")) is None)
-
-
 def test_commands_are_stamped_in_order(context, rng):
     array = rng.normal(size=10_000).astype("float32")
     with timed([context]) as (watch,):
@@ -27,8 +22,10 @@ def test_commands_are_stamped_in_order(context, rng):
         after = perf_counter_ns()
     np.testing.assert_array_equal(result, array)
     commands = stamp(watch)
-    assert [c.kind for c in commands] == kinds(context)
-    assert [c.nbytes for c in commands] == [0 if c.kind == KERNEL else array.nbytes for c in commands]
+    # Copies may be made by kernels, and where the host can read the device's memory nothing is downloaded.
+    kinds = [c.kind for c in commands]
+    assert kinds[:2] == [UPLOAD, KERNEL] and kinds[2] in (COPY, KERNEL) and kinds[3:] in ([], [DOWNLOAD])
+    assert [c.nbytes for c in commands if c.kind != KERNEL] == [array.nbytes] * (len(kinds) - kinds.count(KERNEL))
     assert commands[1].name.startswith("elemwise") and all(c.context == context.name for c in commands)
     ends = [c.end for c in commands]
     assert ends == sorted(ends) and all(c.start <= c.end for c in commands)
@@ -51,6 +48,6 @@ def test_one_inside_another_has_commands_of_its_own(context):
     with timed([context]) as (outer,):
         context.from_host(array)
         with timed([context]) as (inner,):
-            context.from_host(array).copy()
+            context.from_host(array).to_host()
         context.from_host(array)
-    assert [len(stamp(r)) for r in (outer, inner)] == [2, 2]
+    assert [[c.kind for c in stamp(watch)].count(UPLOAD) for watch in (outer, inner)] == [2, 1]
