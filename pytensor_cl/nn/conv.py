@@ -11,7 +11,7 @@ from pytensor.scalar import upcast
 from pytensor.tensor import as_tensor_variable
 from pytensor.tensor.type import integer_dtypes, tensor
 
-from pytensor_cl.nn import conv_host
+import pytensor_cl.nn.conv_host as conv_host
 from pytensor_cl.nn.conv_host import Geometry
 from pytensor_cl.nn.windows import Pads, Window, as_ints, as_pads, known, positions, resolve
 

@@ -11,7 +11,7 @@ from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable, cast
 from pytensor.tensor.type import discrete_dtypes, tensor
 
-from pytensor_cl.nn import pool_host
+import pytensor_cl.nn.pool_host as pool_host
 from pytensor_cl.nn.pool_host import Geometry
 from pytensor_cl.nn.windows import Window, as_ints, as_pads, known, pool_positions
 
