@@ -13,8 +13,10 @@ __all__ = ["split_convolutions"]
 
 def _is_convolution(node: Apply) -> bool:
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    if not isinstance(op, Convolve1d | Convolve2d):
+        return False
     dtypes = [v.type.dtype for v in (*node.inputs[:2], *node.outputs)]
-    return isinstance(op, Convolve1d | Convolve2d) and (dtypes[2] == "bool" or any(map(is_special, dtypes)))
+    return dtypes[2] == "bool" or any(map(is_special, dtypes))
 
 
 def _split(node: Apply) -> Variable:
