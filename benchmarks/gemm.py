@@ -24,19 +24,28 @@ from pytensor_cl.runtime.context import Context, open_context
 PRODUCTS = [
     (8, 8, 8),
     (64, 64, 64),
+    (100, 100, 100),
     (128, 128, 128),
-    (256, 512, 10),
+    (256, 256, 10),
+    (256, 10, 256),
     (10, 512, 256),
     (100_000, 20, 20),
+    (20, 100_000, 20),
+    (20_000, 64, 64),
     (1797, 64, 100),
     (64, 1797, 100),
+    (256, 784, 512),
+    (784, 256, 512),
     (256, 256, 256),
+    (500, 500, 500),
     (512, 512, 512),
     (1024, 1024, 1024),
     (2048, 2048, 2048),
 ]
+ORDERS = {"": (), "A by columns": (0,), "B by columns": (1,), "both by columns": (0, 1)}
+ORDERED = {(256, 784, 512), (784, 256, 512), (512, 512, 512), (1024, 1024, 1024)}  # measured in all orders
 MATRICES = [(4096, 4096), (100_000, 20), (20, 100_000), (64, 64), (1, 1_000_000)]
-BATCHES = [(1000, 4, 4, 4), (64, 64, 64, 64), (100, 1, 64, 64)]
+BATCHES = [(1000, 4, 4, 4), (64, 64, 64, 64), (64, 128, 128, 128), (100, 1, 64, 64)]
 ROUNDS = 4
 PAUSE = 0.15  # seconds until NumPy's threads sleep
 
@@ -97,16 +106,18 @@ class Bench:
         return call
 
     def products(self) -> None:
-        """Square, small and skinny matrix products, with B in both orders."""
+        """Square, small and skinny matrix products, some of them with operands in both orders."""
         gemm = Gemm(self.context, self.dtype)
         for m, k, n in PRODUCTS:
-            a, b, out = self.random(m, k), self.random(k, n), self.random(m, n)
-            calls = {
-                "numpy": lambda a=a, b=b, out=out: np.matmul(a, b, out=out),
-                "device": self.waiting(gemm, a, b),
-                "A, B by columns": self.waiting(gemm, np.asfortranarray(a), np.asfortranarray(b)),
-            }
-            report(f"{self.dtype} {m}x{k}x{n}", compare(calls), 2 * m * k * n, "GFLOP/s")
+            for order, by_columns in ORDERS.items() if (m, k, n) in ORDERED else [("", ())]:
+                operands = [self.random(m, k), self.random(k, n)]
+                a, b = (np.asfortranarray(x) if i in by_columns else x for i, x in enumerate(operands))
+                out = self.random(m, n)
+                calls = {
+                    "numpy": lambda a=a, b=b, out=out: np.matmul(a, b, out=out),
+                    "device": self.waiting(gemm, a, b),
+                }
+                report(f"{self.dtype} {m}x{k}x{n} {order}", compare(calls), 2 * m * k * n, "GFLOP/s")
 
     def vectors(self) -> None:
         """Matrix-vector products of both orders, and rank-one updates."""

@@ -2,6 +2,7 @@
 ## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
 ## the innermost kept dimension). Positions are looked for only where a block of elements beats what was found before.
 <%page args="name, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
+<%include file="functions/every_lane.mako"/>\
 <%namespace name="shared" file="reduction_accumulator.mako"/>
 <%namespace name="order" file="argmax_order.mako"/>
 <%namespace name="along" file="argmax_rows.mako"/>
@@ -53,7 +54,7 @@ ${along.helpers()}
                     found = ${order.greater("found", f"v{r}")};
                     % endfor
                     const ${V} top = best[k];
-                    if (any(${order.beats("found", "top")})) {
+                    if (some_lane(${order.beats("found", "top")})) {
                         // Minus the rows before the first that holds the maximum: a mask is -1.
                         % for r in range(ROWS - 1):
                         const ${mask_type(dtype, lanes)} m${r} = ${order.beats("found", f"v{r}")}${f" & m{r - 1}" if r else ""};

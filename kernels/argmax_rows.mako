@@ -73,7 +73,7 @@ static inline int ${name}_first(const int${lanes} is_there)
                 const ${V} wanted = (${V})(best);
                 for (i = start; i < stop; i += ${lanes}) {
                     ${read("i")}
-                    if (any(${order.same("v", "wanted")})) {
+                    if (some_lane(${order.same("v", "wanted")})) {
                         where = at + j + ${name}_first(convert_int${lanes}(${order.same("v", "wanted")}));
                         break;
                     }

@@ -1,14 +1,14 @@
 ## Convolution as a matrix product, schedule cpu: as gemm.mako, but the panels of B, whose columns are output positions and whose
 ## rows are channels and taps, are gathered from x while they are packed. `gather` says along which of the two x is contiguous.
 <%page args="name, ctype, itemsize, lanes, rows, vectors, gather"/>
-<%namespace name="gemm" file="gemm.mako"/>
+<%namespace name="panels" file="conv_panels.mako"/>
 <%
     cols, vec = lanes * vectors, f"conv_{ctype}{lanes}"
     J = range(vectors)
 %>
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
 typedef ${ctype}4 ${name}_vec4 __attribute__((aligned(${itemsize})));
-${gemm.pack("a", rows)}
+${panels.pack("a", rows)}
 // Pack `count` rows of w for k in [k0, k0 + depth), as panels that lie `apart`: in long runs of one stride where there are
 // such, else one by one.
 static void ${name}_weights(const conv_plan *p, __global const ${ctype} *w, long count, long k0, long depth,
@@ -34,8 +34,8 @@ static void ${name}_weights(const conv_plan *p, __global const ${ctype} *w, long
     }
 }
 <%include file="conv_${gather}.mako" args="name=name, ctype=ctype, lanes=lanes, cols=cols, vec=vec"/>
-${gemm.multiply(rows, lanes, vectors, J)}
-${gemm.multiply(rows, lanes, vectors, range(1), "_narrow")}
+${panels.multiply(rows, lanes, vectors, J)}
+${panels.multiply(rows, lanes, vectors, range(1), "_narrow")}
 // Columns `at` of O = tile, or O += tile when it is not the `first` along k.
 static void ${name}_store(const ${ctype} *tile, const long *at, const int *unit, long row, long height, long width, int first,
                           __global ${ctype} *o)

@@ -11,8 +11,8 @@
 
     def shifted(dtype, lanes, by, identity):
         """Return v with its lanes moved up, and the identity in those that become free."""
-        parts = (f"v.s{DIGITS[k:k + by]}" for k in range(0, lanes - by, by))
-        return f"({vector_type(dtype, lanes)})(({vector_type(dtype, by)})({identity}), {', '.join(parts)})"
+        places = ", ".join(str(k) for k in (*[lanes] * by, *range(lanes - by)))
+        return f"__builtin_shufflevector(v, ({vector_type(dtype, lanes)})({identity}), {places})"
 %>
 <% V = vector_type(dtype, lanes) %>
 typedef ${V} ${name}_v __attribute__((aligned(sizeof(${ctype(dtype)}))));

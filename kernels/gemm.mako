@@ -5,6 +5,7 @@
 <%page args="name, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c"/>
 <%
     cols = lanes * vectors
+    heights = [rows, rows // 2] if rows >= 8 else [rows]
     full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
 %>
@@ -17,27 +18,29 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
 } ${name}_call;
 
 <%include file="gemm_pack.mako" args="name=name, ctype=ctype, lanes=lanes, full_width=full_width"/>
+% for height in heights:
 % for count in range(1, vectors + 1):
 <% J = range(count) %>
-// tile = ${rows} rows of A @ ${count} vectors of columns of B
-static ${full_width} void ${name}_multiply${count}(__global const ${ctype} *restrict a, long row, long col,
+// tile = ${height} rows of A @ ${count} vectors of columns of B
+static ${full_width} void ${name}_multiply${height}x${count}(__global const ${ctype} *restrict a, long row, long col,
     __global const ${ctype} *restrict b, long step, long depth, ${ctype} *restrict tile)
 {
-    % for i in range(rows):
+    % for i in range(height):
     ${ctype}${lanes} ${", ".join(f"c{i}_{j} = 0" for j in J)};
     % endfor
     for (long k = 0; k < depth; k++, a += col, b += step) {
         % for j in J:
         const ${ctype}${lanes} b${j} = *(__global const ${name}_vec *)(b + ${j * lanes});
         % endfor
-        % for i in range(rows):
+        % for i in range(height):
         { const ${ctype}${lanes} x = a[${i} * row]; ${" ".join(f"c{i}_{j} = x * b{j} + c{i}_{j};" for j in J)} }
         % endfor
     }
-    % for i in range(rows):
+    % for i in range(height):
     ${" ".join(f"*({name}_vec *)(tile + {i * cols + j * lanes}) = c{i}_{j};" for j in J)}
     % endfor
 }
+% endfor
 % endfor
 
 <%def name="element(type, vec)">
@@ -116,10 +119,14 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
                 const int there = i < whole;
                 __global const ${ctype} *const a_panel = there ? a + i * p.a.row : packed_a + (i - whole) * kb;
                 const long a_row = there ? p.a.row : 1, a_col = there ? p.a.col : ${rows};
-                % for count in range(vectors, 0, -1):
-                ${"else " if count < vectors else ""}${f"if (count == {count})" if count > 1 else ""}
-                    ${name}_multiply${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile);
+                const int height = mb - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
+                switch (4 * height + count) {
+                % for height in heights:
+                % for count in range(1, vectors + 1):
+                case ${4 * height + count}: ${name}_multiply${height}x${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile); break;
                 % endfor
+                % endfor
+                }
                 ${name}_store(tile, &p, &s, min(${rows}L, mb - i), width, kc == k0,
                               c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col);
             }

@@ -1,13 +1,15 @@
 ## Panels of a matrix product, schedule cpu.
 <%page args="name, ctype, lanes, full_width"/>
-// Copy `count` rows (of A; columns of B) of `depth` elements to a panel of `width`, which is filled up with zeros.
+// Copy `count` rows (of A; columns of B) of `depth` elements to a panel of `width` (in fours), which is filled up with zeros.
 static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, long along, long count, long depth,
                                        __global ${ctype} *to, long width)
 {
     long i = 0;
-    for (; across == 1 && i + ${lanes} <= count; i += ${lanes})
+    % for step, vec in ((lanes, "vec"), (4, "vec4")):
+    for (; across == 1 && i + ${step} <= count; i += ${step})
         for (long k = 0; k < depth; k++)
-            *(__global ${name}_vec *)(to + k * width + i) = *(__global const ${name}_vec *)(x + k * along + i);
+            *(__global ${name}_${vec} *)(to + k * width + i) = *(__global const ${name}_${vec} *)(x + k * along + i);
+    % endfor
     for (; i + 4 <= count; i += 4) {
         __global const ${ctype} *y = x + i * across;
         __global ${ctype} *out = to + i;
@@ -23,7 +25,10 @@ static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, 
         for (; k < depth; k++, y += along, out += width)
             *(__global ${name}_vec4 *)out = (${ctype}4)(y[0], y[across], y[2 * across], y[3 * across]);
     }
-    for (; i < width; i++)
+    for (; i < count || i % 4; i++)
         for (long k = 0; k < depth; k++)
             to[k * width + i] = i < count ? x[i * across + k * along] : 0;
+    for (; i < width; i += 4)
+        for (long k = 0; k < depth; k++)
+            *(__global ${name}_vec4 *)(to + k * width + i) = 0;
 }

@@ -1,6 +1,14 @@
-## float16 without cl_khr_fp16: the bits of a half in a ushort to float, and back. PoCL 3.0 crashes on vload_half of vectors,
-## and its scalar form is slow. widen_half<n>, narrow_half<n>: n lanes; rounding is to nearest even, as in NumPy's casts.
+## float16 as the bits of a half in a ushort: to float, and back. widen_half<n>, narrow_half<n>: n lanes; rounding is to nearest
+## even, as in NumPy's casts. Devices with cl_khr_fp16 convert themselves. PoCL 3.0 has no such type, and crashes on vload_half of
+## vectors; on x86 its compiler knows the processor's own conversion of 8 lanes. Elsewhere it is arithmetic on bits.
 <%page args=""/>\
+#ifdef cl_khr_fp16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+% for n in ("", 2, 4, 8, 16):
+#define widen_half${n or 1}(bits) convert_float${n}(as_half${n}((ushort${n})(bits)))
+#define narrow_half${n or 1}(value) as_ushort${n}(convert_half${n}_rte(value))
+% endfor
+#else
 % for n in (1, 2, 4, 8, 16):
 <%
 n = n if n > 1 else ""
@@ -8,6 +16,33 @@ U, F, H = f"uint{n}", f"float{n}", f"ushort{n}"
 bits = lambda value: f"as_uint{n}({value})"
 real = lambda value: f"as_float{n}({value})"
 %>\
+% if n in (8, 16):
+#ifdef __F16C__
+% if n == 8:
+typedef short half_bits8 __attribute__((vector_size(16)));
+typedef float half_values8 __attribute__((vector_size(32)));
+static inline float8 widen_half8(const ushort8 half_bits)
+{
+    return __builtin_astype(__builtin_ia32_vcvtph2ps256(__builtin_astype(half_bits, half_bits8)), float8);
+}
+
+static inline ushort8 narrow_half8(const float8 value)
+{
+    return __builtin_astype(__builtin_ia32_vcvtps2ph256(__builtin_astype(value, half_values8), 0), ushort8);
+}
+% else:
+static inline float16 widen_half16(const ushort16 half_bits)
+{
+    return (float16)(widen_half8(half_bits.lo), widen_half8(half_bits.hi));
+}
+
+static inline ushort16 narrow_half16(const float16 value)
+{
+    return (ushort16)(narrow_half8(value.lo), narrow_half8(value.hi));
+}
+% endif
+#else
+% endif
 static inline ${F} widen_half${n or 1}(const ${H} half_bits)
 {
     const ${U} wide = convert_uint${n}(half_bits);
@@ -26,5 +61,9 @@ static inline ${H} narrow_half${n or 1}(const ${F} value)
     const ${U} number = low < 0x38800000u ? tiny : normal;
     return convert_ushort${n}((low > 0x7f800000u ? (${U})(0x7e00u) : number) | ((all_bits >> 16) & 0x8000u));
 }
+% if n in (8, 16):
+#endif
+% endif
 
 % endfor
+#endif

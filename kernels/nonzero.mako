@@ -3,6 +3,7 @@
 ## "places": the index of each hit along each dimension; "flat": its index in the flat array;
 ## "select": the element of x; "expand": x, with the elements of y at the hits.
 <%page args="name, unit, bits, emit, dims=1, element='', combine='', lanes=16, elements=''"/>\
+<%include file="functions/every_lane.mako"/>\
 <%
 hit = "{}" if bits is None else f"(({{}} & {bits}) != 0)" if unit != "ulong2" else f"((({{0}}.x | {{0}}.y) & {bits}) != 0)"
 block, wide = 16, unit != "ulong2"
@@ -88,7 +89,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
 % if wide:
         for (; i + ${block} <= ${stop}; i += ${block}) {
             const ${unit}16 m = *(__global const ${name}_vector *)(mask + i) & (${unit}16)(${bits or 1});
-            if (${"" if emit == "expand" else "is_rare && "}!any(m != (${unit}16)(0))) {
+            if (${"" if emit == "expand" else "is_rare && "}!some_lane(m != (${unit}16)(0))) {
     % for j in range(0, block if emit == "expand" else 0, lanes):
                 if (x_step == 1) *(__global ${name}_elements *)(o + i + ${j}) = *(__global const ${name}_elements *)(x + i + ${j});
                 else for (int j = ${j}; j < ${j + lanes}; ++j) o[i + j] = x[(i + j) * x_step];
@@ -96,7 +97,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
                 continue;
             }
     % if emit in ("places", "flat"):
-            if (is_common && all(m != (${unit}16)(0))) {
+            if (is_common && every_lane(m != (${unit}16)(0))) {
                 const long16 places = (long16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
                 *(__global ${name}_places *)(o${dims - 1} + k) = places + (i - ${row});
                 k += ${block};

@@ -104,7 +104,7 @@ for (${index} t0 = f0; t0 < l0; ++t0)
         % endif
     }
 % if is_real_max:
-if (any(sum != sum)) {
+if (some_lane(sum != sum)) {
     ${reduce_taps(order, V)}
 } else
 % endif

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytensor_cl.errors import TemplateError
+from pytensor_cl.rendered import recall
 
 if TYPE_CHECKING:
     from mako.lookup import TemplateLookup
@@ -33,6 +34,7 @@ class KernelSource(NamedTuple):
     preambles: tuple[str, ...] = ()
 
 
+@cache
 def _directory() -> Path:
     """``kernels`` inside the installed package, or beside it in a checkout."""
     package = Path(__file__).parent
@@ -70,6 +72,10 @@ def render(template: str, /, **args: object) -> str:
     TemplateError
         The template does not exist, or `args` and its signature differ.
     """
+    return recall(_directory(), template, args, lambda: _render(template, args))
+
+
+def _render(template: str, args: dict[str, object]) -> str:
     loaded, required, accepted = _load(template)
     missing, extra = required - args.keys(), args.keys() - accepted
     if missing or extra:

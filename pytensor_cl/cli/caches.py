@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytensor
 
-from pytensor_cl.runtime.tuning import user_cache_folder
+from pytensor_cl.rendered import rendered_folder, user_folder
 
 __all__ = ["CacheFolder", "cache_folders"]
 
@@ -67,11 +67,12 @@ def _file_size(path: Path) -> int:
 
 
 def cache_folders() -> list[CacheFolder]:
-    """Return the folders that pyopencl and PoCL use, as the flags and the environment have them."""
+    """Return the folders that pytensor-cl, pyopencl and PoCL use, as the flags and the environment have them."""
     pocl = os.environ.get("POCL_CACHE_DIR")
     ours = pytensor.config.opencl__cache_dir
-    user = user_cache_folder()
+    user = user_folder()
     folders = [
+        CacheFolder("pytensor-cl", rendered_folder(), (_HEX_KEY,)),
         CacheFolder("pyopencl", user / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("PoCL", Path(pocl) if pocl else user / "pocl" / "kcache", (_POCL_KEY, "tempfile_*")),
     ]

@@ -18,6 +18,7 @@ from pytensor.link.utils import raise_with_op
 
 from pytensor_cl._compat import compile_with_numba, numba_refusals
 from pytensor_cl.linker.host import Cell
+from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.linker.work import least_seconds
 from pytensor_cl.ops.base import GpuOp
@@ -33,7 +34,9 @@ TINY = 4096
 PATIENCE = 0.5
 """Seconds that one side may take in all before the other, which must be compiled, is tried."""
 SAMPLES = 3
-"""Calls that are timed when a side is tried, after one that is not: it compiles, and moves shared variables."""
+"""Calls that are timed when a side is tried."""
+UNTIMED = {DEVICE: AFTER + 2, HOST: 1}
+"""Calls before these: the first one compiles, and moves shared variables, and the device's last one is recorded."""
 CALL, NODE = 3e-6, 1e-6
 """Seconds that no device call, and no device node, is faster than."""
 SHARE = 0.02
@@ -147,12 +150,13 @@ class SizeClass:
     def note(self, side: str, seconds: float) -> None:
         """Take in the time of a call."""
         self.done += 1
-        if self.done == 2:
+        timed = self.done - UNTIMED[side]
+        if timed == 1:
             # The best of earlier trials counts, but less each time: other programs only ever make a call slower.
             self.seconds[side] = min(seconds, FADE * self.seconds[side])
-        elif self.done > 2:
+        elif timed > 1:
             self.seconds[side] = min(self.seconds[side], seconds)
-        if self.done > SAMPLES:
+        if timed >= SAMPLES:
             self.trials.pop(0)
             self.done = 0
 
@@ -167,7 +171,7 @@ class SizeClass:
         elif others == inf:
             self.left = int(PATIENCE / mine)
         else:
-            lost = max(others - mine, SHARE * others) * (1 + SAMPLES)
+            lost = max(others - mine, SHARE * others) * (UNTIMED[self.other] + SAMPLES)
             self.left = int(min(2 ** min(self.round - 1, 30) * lost / SHARE / mine, NEVER))
         self.trials = [self.side, self.other]
 

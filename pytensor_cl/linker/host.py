@@ -1,8 +1,8 @@
 """Thunks of nodes that stay on the host.
 
 Four ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
-Python by NUMBA; IfElse, which has no ``perform``, here; all others by their own ``perform``, which calls NumPy or
-SciPy.
+Python by NUMBA (arithmetic of shapes only after some calls); IfElse, which has no ``perform``, here; all others by
+their own ``perform``, which calls NumPy or SciPy.
 """
 
 import warnings
@@ -27,6 +27,9 @@ Thunk = Callable[[], None]
 
 LOOPS: tuple[type[Op], ...] = (Elemwise, Scan, OpFromGraph, LazyIfElse)
 """Ops whose perform interprets a graph or calls a Python function for each element."""
+FEW, CALLS = 64, 200
+"""Elements of all inputs of arithmetic of shapes, and calls with so few that run in Python before it is compiled: the
+first use of NUMBA costs a second, such a call 20 us."""
 
 
 def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
@@ -49,7 +52,7 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 
 
 class _Compiled:
-    """A thunk that compiles its node with NUMBA when it first runs, or calls ``perform`` where NUMBA cannot."""
+    """A thunk that compiles its node with NUMBA when that pays, or calls ``perform`` where NUMBA cannot."""
 
     def __init__(self, node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._node = node
@@ -57,8 +60,19 @@ class _Compiled:
         self._outputs = outputs
         self._function: Callable[..., Any] | None = None
         self._fallback: Thunk | None = None
+        self._perform = _perform_thunk(node, inputs, outputs) if _is_integer_arithmetic(node) else None
+        self._calls = 0
+
+    def _is_worth_it(self) -> bool:
+        """Whether to compile now, instead of a call in Python."""
+        self._calls += 1
+        return self._perform is None or self._calls > CALLS or sum(np.size(c[0]) for c in self._inputs) > FEW
 
     def _first_call(self) -> None:
+        if not self._is_worth_it():
+            assert self._perform is not None
+            self._perform()
+            return
         try:
             function = link_with_numba(self._node)
             self._store(function)
@@ -112,6 +126,11 @@ def _is_scalar_arithmetic(node: Apply) -> bool:
         and all(v.type.ndim == 0 for v in (*node.inputs, *node.outputs))
         and hasattr(node.op.scalar_op, "impl")
     )
+
+
+def _is_integer_arithmetic(node: Apply) -> bool:
+    kinds = {v.type.numpy_dtype.kind for v in (*node.inputs, *node.outputs)} if isinstance(node.op, Elemwise) else {"f"}
+    return kinds <= set("biu")
 
 
 _KINDS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.routines.base import SCHEDULES, Plans
-from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.elemwise import Copy, Fill
 from pytensor_cl.routines.fft_butterfly import RADICES, butterfly
-from pytensor_cl.routines.fft_plan import Device, Lines, Plan, Side, Step, pack, plan_lines
+from pytensor_cl.routines.fft_plan import Device, Lines, Plan, Side, Step, factorise, pack, plan_lines
 from pytensor_cl.routines.fft_tables import Table, device_table
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -113,6 +113,7 @@ class _Transform:
         self._group = min(GROUP, context.info.max_work_group_size)
         self._kernels: dict[str, Kernel] = {}
         self._plans: Plans[_Ready] = Plans()
+        self._zero: Fill | None = None
 
     @property
     def _device(self) -> Device:
@@ -231,7 +232,17 @@ class RFFT(_Transform):
         output = self.context.empty((*lead, *lengths[:-1], lengths[-1] // 2 + 1, 2), self.dtype)
         key = layout.shape, layout.strides, lengths
         self._run(key, partial(self._plan, layout, output.layout, lengths), array, output)
+        if factorise(lengths[-1]) is None and len(lengths) == 1 and output.size:
+            self._clear(output, lengths[0])
         return (output,)
+
+    def _clear(self, output: GpuArray, n: int) -> None:
+        """Set to zero the imaginary parts that are: a transform by way of a convolution leaves rounding there."""
+        if self._zero is None:
+            self._zero = Fill(self.context, str(self.dtype), output.ndim, self.schedule)
+        one, imaginary = (slice(None),) * (output.ndim - 2), slice(1, 2)
+        for k in {0, n // 2} if n % 2 == 0 else {0}:
+            self._zero.launch((output[(*one, slice(k, k + 1), imaginary)],), (self.dtype.type(0),))
 
     def _plan(self, source: Layout, output: Layout, lengths: tuple[int, ...]) -> Plan:
         """Along the last axis into the output, then in place along the others: of rows that exist."""

@@ -22,7 +22,7 @@ __all__ = ["ArgSort", "Sort"]
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
 LOCAL_BYTES = 1 << 14  # local memory for a row that a network sorts
-LONG_ROW = 1 << 17  # elements that repay counting more digits per pass
+LONG_ROW = 1 << 23  # elements that repay counting more digits per pass: shorter rows share the caches with fewer counts
 
 
 class _Digits(NamedTuple):

@@ -1,4 +1,4 @@
-"""What PoCL needs from us: the name of the CPU that it runs on, where it does not know it, and a core for each thread.
+"""What PoCL needs from us: the name of the CPU where it does not know it, and the cores for each of its threads.
 
 LLVM 14, inside the PoCL 3.0 wheel, calls CPUs that are newer than itself (AMD Zen 5 among them) ``generic``, and clang
 then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). Zen 4 it takes for ``znver3``, which has no
@@ -8,8 +8,8 @@ with the same vector instructions: the one for which PoCL's own kernel library o
 
 PoCL wakes all its threads for each kernel, from one core. On virtual machines Linux does not see that other cores are
 idle (a halted virtual CPU counts as preempted), and leaves several of them on one core for milliseconds: products of
-matrices took 1.7 times as long. Intel's driver ties its threads to cores by itself; PoCL does where POCL_AFFINITY=1 is
-set, but to cores that it may not be allowed to use.
+matrices took 1.7 times as long. So each thread may use two cores only, its own and the next one. With one core each,
+which is what POCL_AFFINITY=1 means, kernels are faster on an idle machine, but take twice as long on a busy one.
 """
 
 import ctypes
@@ -41,6 +41,7 @@ _AVX512_NAMES = (
     "knm",
 )
 _STRUCTURE_BYTES = 1024  # of PoCL 3.0; the next device's structure follows at once
+_CORES_OF_A_THREAD = 2
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
 _named: dict[int, str] = {}  # by the device's address
 
@@ -122,7 +123,7 @@ def thread_ids() -> frozenset[int]:
 
 
 def spread_threads(threads: frozenset[int]) -> bool:
-    """Tie each of PoCL's threads to a core of its own, if there is one for each.
+    """Let each of PoCL's threads use few cores, so that they cannot all meet on one.
 
     Parameters
     ----------
@@ -133,13 +134,13 @@ def spread_threads(threads: frozenset[int]) -> bool:
     Returns
     -------
     bool
-        Whether they are tied now.
+        Whether it was done.
     """
     if not threads or "POCL_AFFINITY" in os.environ:
         return False
-    cores = os.sched_getaffinity(0)
+    cores = sorted(os.sched_getaffinity(0))
     if len(cores) != len(threads):
         return False
-    for thread, core in zip(sorted(threads), sorted(cores), strict=True):
-        os.sched_setaffinity(thread, {core})
+    for i, thread in enumerate(sorted(threads)):
+        os.sched_setaffinity(thread, {cores[(i + k) % len(cores)] for k in range(_CORES_OF_A_THREAD)})
     return True

@@ -6,8 +6,6 @@ user's back.
 """
 
 import json
-import os
-import sys
 import warnings
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytensor_cl import __version__
+from pytensor_cl.rendered import user_folder
 from pytensor_cl.runtime.device import DeviceEntry
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "load_tuning",
     "shipped",
     "tuning_file",
-    "user_cache_folder",
 ]
 
 
@@ -173,13 +171,6 @@ def shipped(entry: DeviceEntry) -> Tuning:
 # --- the user's ---
 
 
-def user_cache_folder() -> Path:
-    """Return where programs of the user keep what they can make again."""
-    if sys.platform == "darwin" and "XDG_CACHE_HOME" not in os.environ:
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
 def identity_of(entry: DeviceEntry) -> dict[str, Any]:
     """Return what tuned parameters hold for: this device, driver and version of the package."""
     info = entry.info
@@ -202,7 +193,7 @@ def tuning_file(entry: DeviceEntry, cache_dir: str | None) -> Path:
     cache_dir
         Folder of the package's caches; None is the user's cache folder.
     """
-    folder = Path(cache_dir).expanduser() if cache_dir else user_cache_folder() / "pytensor-cl"
+    folder = Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl"
     digest = blake2s(json.dumps(identity_of(entry)).encode(), digest_size=8).hexdigest()
     return folder / "tuning" / f"{driver_of(entry).replace(':', '-')}-{digest}.json"
 

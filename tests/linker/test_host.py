@@ -11,6 +11,7 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.conditional.op import IfElse, ifelse
 from pytensor.tensor.linalg import cholesky
 
+from pytensor_cl.linker import host
 from pytensor_cl.linker.linker import OpenCLLinker
 from tests.helpers import assert_close, host_ops, opencl
 
@@ -53,3 +54,20 @@ def test_inner_graphs_in_a_mode_with_rewrites_of_its_own(context):
     total = scan(lambda a, acc: acc + a, [x], pt.zeros(()), return_updates=False)
     mode = Mode(OpenCLLinker(), get_mode("OPENCL").optimizer)
     assert_close(pytensor.function([x], total, mode=mode)(np.ones(3)), np.arange(1.0, 4))
+
+
+def test_arithmetic_of_shapes_is_compiled_when_it_pays(context, monkeypatch):
+    compiled = []
+    link = host.link_with_numba
+    monkeypatch.setattr(host, "link_with_numba", lambda node: (compiled.append(node), link(node))[1])
+    monkeypatch.setattr(host, "CALLS", 3)
+    n, m, y = pt.lvector("n"), pt.lvector("m"), pt.fmatrix("y")
+    with pytensor.config.change_flags(opencl__placement="host"):
+        f = opencl([n, m, y], [n // m * 2 + m, pt.exp(y)])
+        g = opencl([n, m], n // m * 2 + m)
+    small, large, one = np.arange(4), np.arange(100), np.float32([[1]])
+    for calls in range(1, 6):
+        np.testing.assert_array_equal(f(small, small + 3, one)[0], small // (small + 3) * 2 + small + 3)
+        assert len(compiled) == 1 + (calls > 3)  # exp at once
+    np.testing.assert_array_equal(g(large, large + 3), large // (large + 3) * 2 + large + 3)
+    assert len(compiled) == 3

@@ -46,6 +46,14 @@ def check_rfft(routine, x, s, message=""):
     check(routine(x, s)[0], pairs(want_of(np.fft.rfftn, host, s)), str(x.dtype), f"rfft {message}")
 
 
+def test_imaginary_parts_that_are_zero(context, rng, schedule):
+    routine = RFFT(context, "float32", 2, schedule)
+    for n in (12, 17, 34, 37, 74):
+        z = np.asarray(routine(context.from_host(rng.normal(size=(3, n)).astype("float32")), (n,))[0])
+        assert (z[:, 0, 1] == 0).all() and (n % 2 or (z[:, -1, 1] == 0).all())
+        assert (z[:, 1:-1, 1] != 0).all()
+
+
 def check_irfft(routine, z, s, message=""):
     want = want_of(np.fft.irfftn, complex_of(np.asarray(z)), s) * np.prod(s)
     check(routine(z, s)[0], want, str(z.dtype), f"irfft {message}")

@@ -41,7 +41,12 @@ COMBINATIONS = [
 FEWER = [(op, dtype) for op, dtype in COMBINATIONS if dtype in ("int64", "float32") or (op, dtype) == ("add", "bool")]
 # Every dtype summed; several dtypes for each operation, several operations for each dtype.
 MOST = [pair for k, pair in enumerate(COMBINATIONS) if pair[0] == "add" or k % 2 == 0]
-PATTERNS = {"rows": ((1,), MOST), "columns": ((0,), FEWER)}
+CASES = {
+    ("cpu", "rows"): ((1,), MOST),
+    ("cpu", "columns"): ((0,), FEWER),
+    ("simt", "rows"): ((1,), FEWER),
+    ("simt", "columns"): ((0,), FEWER),
+}
 # What PyTensor accumulates in.
 ACCUMULATORS = {"bool": "int64", "int8": "int64", "uint8": "uint64", "int32": "int64", "float32": "float64"}
 LAYOUTS = {
@@ -89,9 +94,9 @@ def close(got, want):
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
-@sweep(("schedule", "pattern"), [*itertools.product(SCHEDULES, PATTERNS)], [("cpu", "rows"), ("simt", "columns")])
+@sweep(("schedule", "pattern"), [*CASES], [("cpu", "rows"), ("simt", "columns")])
 def test_every_operation_on_every_dtype(context, rng, schedule, pattern):
-    axes, combinations = PATTERNS[pattern]
+    axes, combinations = CASES[schedule, pattern]
     routines = {
         (operation, dtype): Reduction(
             context, operation, dtype, accumulator(operation, dtype), dtype, 2, axes, schedule=schedule
@@ -321,7 +326,7 @@ PAIRS = {"add": ("complex64", "complex128"), "mul": ("complex128",) * 2, "mul_wi
 WAYS = [*itertools.product(SCHEDULES, ((0,), (1,), (0, 1)))]
 
 
-@sweep(("schedule", "axes"), WAYS, WAYS[1::2])
+@sweep(("schedule", "axes"), WAYS, WAYS[3::2])
 def test_complex_numbers(context, rng, schedule, axes):
     cases = [(name, *pair) for name, pair in PAIRS.items()]
     routines = [Reduction(context, n, t, acc, t, 2, axes, schedule=schedule) for n, t, acc in cases]
@@ -331,7 +336,7 @@ def test_complex_numbers(context, rng, schedule, axes):
             host = (rng.uniform(0.9, 1.1, shape) * np.exp(1j * rng.normal(size=shape))).astype(dtype)
             host[1::3, :2] = 0 if name == "mul_without_zeros" else host[1::3, :2]
             tolerance = 1e-5 if dtype == "complex64" else 1e-13
-            for view in (host, host[::-1, ::-2]):
+            for view in (host, host[::-1, ::-2])[: 2 if name == "add" else 1]:  # each order of axes is another kernel
                 got = routine(context.from_host(host)[::-1, ::-2] if view is not host else context.from_host(host))[0]
                 want = COMPLEX[name](view.astype("complex128"), axes)
                 np.testing.assert_allclose(got.to_host(), want, rtol=tolerance, atol=tolerance * 60)

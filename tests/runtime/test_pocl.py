@@ -54,13 +54,16 @@ def sleepers():
         thread.join()
 
 
-def test_each_thread_gets_a_core_of_its_own(sleepers, monkeypatch):
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_thread_may_use_a_few_cores(sleepers, monkeypatch, count):
     monkeypatch.delenv("POCL_AFFINITY", raising=False)
+    monkeypatch.setattr(pocl, "_CORES_OF_A_THREAD", count)
     assert sleepers <= pocl.thread_ids()
     assert pocl.spread_threads(sleepers)
-    tied = [os.sched_getaffinity(thread) for thread in sleepers]
-    assert set().union(*tied) == os.sched_getaffinity(0)
-    assert all(len(cores) == 1 for cores in tied)
+    allowed = [os.sched_getaffinity(thread) for thread in sleepers]
+    available = os.sched_getaffinity(0)
+    assert all(len(cores) == min(count, len(available)) for cores in allowed)
+    assert all(sum(core in cores for cores in allowed) == min(count, len(available)) for core in available)
 
 
 def test_threads_are_left_alone_where_the_user_decides_or_their_number_is_not_that_of_the_cores(sleepers, monkeypatch):
