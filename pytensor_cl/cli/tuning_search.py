@@ -18,6 +18,7 @@ __all__ = ["Bench", "Trial", "candidates", "improve"]
 
 TOLERANCE = 2e-5  # largest error relative to the largest element; sums in another order differ by less
 BETTER = 0.97  # of the time so far: less is noise
+WORST = 1.25  # of the time so far that any workload may take: what helps many shall ruin none
 DROPPED = 1.2  # of the time so far, on the workloads until then: it will not catch up
 SECONDS = 0.008  # a turn of one side: short, so that what disturbs one side disturbs the other
 TURNS = 8
@@ -113,20 +114,22 @@ class Bench:
                 return best
 
     def ratio(self, calls: Sequence[Call], others: Sequence[Call], turns: int = TURNS) -> float:
-        """Return the geometric mean of how long calls take relative to others; they take turns.
+        """Return the geometric mean of how long calls take relative to others, or a workload's that takes far longer.
 
         Parameters
         ----------
         calls, others
             What `calls` returned.
         turns
-            Of each side. With fewer workloads than that done, a clearly slower side is given up.
+            Of each side: they take turns. A side that is clearly slower is given up before the last workload.
         """
         logs: list[float] = []
         for call, other in zip(calls, others, strict=True):
             times = [(self._best(call, self.seconds), self._best(other, self.seconds)) for _ in range(turns)]
             mine, its = (min(column) for column in zip(*times, strict=True))
             logs.append(log(mine / its))
+            if mine > WORST * its:
+                return mine / its
             if exp(sum(logs) / len(logs)) > DROPPED:
                 break
         return exp(sum(logs) / len(logs))

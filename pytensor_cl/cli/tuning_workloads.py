@@ -91,13 +91,21 @@ def _transposed(context: Context) -> Any:
     return lambda a: copy(a.T)
 
 
+def _plus_transposed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a + b.T
+
+
 def _elementwise() -> tuple[Workload, ...]:
     return (
         Workload("add 10,000", ((10_000,),) * 2, _add, np.add),
         Workload("add 300,000", ((300_000,),) * 2, _add, np.add),
         Workload("add 8,000,000", ((8_000_000,),) * 2, _add, np.add),
-        Workload("transpose 2000 x 2000", ((2000, 2000),), _transposed, np.transpose),
-        Workload("add transposed", ((1500, 1500),) * 2, partial(_add, ndim=2, swapped=True), lambda a, b: a + b.T),
+        # Rows at a distance of a power of two share sets of a cache, others do not: what suits one may ruin the other.
+        *(Workload(f"transpose {n} x {n}", ((n, n),), _transposed, np.transpose) for n in (2000, 2048)),
+        *(
+            Workload(f"add {n} x {n} transposed", ((n, n),) * 2, partial(_add, ndim=2, swapped=True), _plus_transposed)
+            for n in (300, 1500, 2048)
+        ),
     )
 
 
@@ -120,6 +128,7 @@ def _reductions() -> tuple[Workload, ...]:
         _sum("sum of 8,000,000", (8_000_000,), 0),
         _sum("sum of 4000 rows of 1000", (4000, 1000), 1),
         _sum("sum of 1000 columns of 4000", (4000, 1000), 0),
+        _sum("sum of 2048 columns of 2048", (2048, 2048), 0),
         _sum("sum of 100,000 columns of 30", (30, 100_000), 0),
         _sum("sum of channels", (32, 64, 28, 28), 0, 2, 3),
         _sum("sum of 300 rows of 300", (300, 300), 1),
