@@ -90,8 +90,14 @@ class _Link:
 
     def _is_only_read(self, upload: Apply) -> bool:
         """Whether nobody but kernels sees the uploaded array: neither it nor a view of it outlives the call."""
-        clients = [n for n, _ in self.fgraph.clients[upload.outputs[0]]]
-        return all(isinstance(n.op, GpuOp) and n.op.works and not n.op.view_map for n in clients)
+        todo = [upload.outputs[0]]
+        while todo:
+            variable = todo.pop()
+            clients = [n for n, _ in self.fgraph.clients[variable]]
+            if variable in self.keep or not all(isinstance(n.op, GpuOp) for n in clients):
+                return False
+            todo.extend(v for n in clients if n.op.view_map or not n.op.works for v in n.outputs)
+        return True
 
     def is_sole(self, node: Apply) -> bool:
         """Whether a download is the last that is seen of an array."""
@@ -106,11 +112,12 @@ class _Link:
         return Parts(*order, self.fgraph.inputs, updated, results, sole)
 
     def _may_borrow(self, upload: Apply) -> bool:
-        """Whether an array cannot change before the device has read it: the call waits, and no node works in place."""
+        """Whether an array cannot change before the device has read it: the call waits, and no node writes to it."""
         name = upload.op.context_name
         later = self.nodes[self.nodes.index(upload) :]
         waits = any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == name for n in later)
-        return waits and not any(n.op.destroy_map for n in later)
+        mine = _root(upload.inputs[0])
+        return waits and not any(_root(v) is mine for n in later for v in _destroyed(n))
 
     def _read(self, node: Apply, index: int) -> Cell:
         """The cell that a node reads an input from: shared variables stay as they are until the call has succeeded."""
@@ -154,6 +161,22 @@ class _Link:
         """Wait for every device of the function."""
         for name in self.contexts:
             get_context(name).queue.finish()
+
+
+def _root(variable: Variable) -> Variable:
+    """Return the variable whose memory a variable has."""
+    while variable.owner is not None:
+        node, at = variable.owner, variable.index
+        shared = {**node.op.view_map, **node.op.destroy_map}.get(at)
+        if not shared:
+            break
+        variable = node.inputs[shared[0]]
+    return variable
+
+
+def _destroyed(node: Apply) -> list[Variable]:
+    """Return what a node writes its results to."""
+    return [node.inputs[i] for many in node.op.destroy_map.values() for i in many]
 
 
 def _is_output(client: Apply, positions: Collection[int]) -> bool:
