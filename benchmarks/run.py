@@ -1,6 +1,7 @@
 """All workloads on all backends, side by side.
 
 usage: python benchmarks/run.py [--out DIR] [--only TEXT] [--backend NAME=PYTHON ...] [--device opencl:pocl ...]
+                                [--auto opencl:pocl ...]
 
 Each backend is a process of its own (inside one process their thread pools disturb each other), and they take turns
 in rounds. Every result is checked against float64 before it is timed. Writes ``results.json``, ``table.md`` and
@@ -144,6 +145,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--device", action="append", help="OpenCL devices; the first one is what others are compared to"
     )
+    parser.add_argument("--auto", action="append", help="OpenCL devices with NumPy arrays in and out, as in a script")
     parser.add_argument(
         "--backend", action="append", help="numpy, numba, c or jax, or NAME=PYTHON for another interpreter"
     )
@@ -152,8 +154,9 @@ def arguments() -> argparse.Namespace:
 
 def start(options: argparse.Namespace) -> list[Worker]:
     """Start a process for each backend that was asked for."""
-    devices = options.device or ["opencl"]
-    workers = [Worker(d, "opencl", d, sys.executable) for d in devices]
+    devices = options.device or ([] if options.auto else ["opencl"])
+    workers = [Worker(f"auto {d}", "auto", d, sys.executable) for d in options.auto or ()]
+    workers += [Worker(d, "opencl", d, sys.executable) for d in devices]
     for text in options.backend or ["numba", "c", "numpy"]:
         name, _, python = text.partition("=")
         workers.append(Worker(name, name, "", python or sys.executable))

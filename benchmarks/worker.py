@@ -140,6 +140,18 @@ class OpenCL(PyTensor):
         return [get_context(self.context).from_host(np.asarray(a)) for a in arrays]
 
 
+class Auto(PyTensor):
+    """Inputs and results are NumPy arrays, and where a call runs is left to the placement."""
+
+    mode = "OPENCL"
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        import pytensor_cl
+
+        pytensor_cl.use(device or "opencl")
+
+
 class JAX(Backend):
     def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
         import jax
@@ -166,7 +178,14 @@ class JAX(Backend):
         return [jnp.asarray(a) for a in arrays]
 
 
-BACKENDS: dict[str, type[Backend]] = {"numpy": NumPy, "numba": PyTensor, "c": C, "opencl": OpenCL, "jax": JAX}
+BACKENDS: dict[str, type[Backend]] = {
+    "numpy": NumPy,
+    "numba": PyTensor,
+    "c": C,
+    "opencl": OpenCL,
+    "auto": Auto,
+    "jax": JAX,
+}
 
 
 def reference(workload: Workload, arrays: list[np.ndarray]) -> np.ndarray:

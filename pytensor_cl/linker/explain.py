@@ -275,8 +275,13 @@ def _choice(size: SizeClass) -> Choice:
     return Choice(size.shapes, size.side, device, host, size.bound[DEVICE], size.bound[HOST], size.why)
 
 
+def _without_place(part: Any) -> Any:
+    """Return the shape alone of an argument that a device reads where it is."""
+    return part[0] if isinstance(part, tuple) and part and isinstance(part[0], tuple) and len(part) == 2 else part
+
+
 def _recorded(key: tuple[Any, ...], recording: Recording) -> Recorded:
-    parts = [str(getattr(part, "shape", part)) for part in key]
+    parts = [str(getattr(part, "shape", part)) for part in map(_without_place, key)]
     return Recorded(", ".join(parts), recording.launches, recording.waits, sum(b.size for b in recording.blocks))
 
 

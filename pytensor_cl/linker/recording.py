@@ -18,6 +18,7 @@ from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.host_view import pays
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Scratch
@@ -129,7 +130,8 @@ class Tape:
 
     def renew_large(self, variable: Variable) -> None:
         """Do so if the array is better handed to the host than copied."""
-        if isinstance(self.places[variable].memory, Scratch) and self.context.views.pays(self.array(variable)()):
+        memory, dtype, layout = self.places[variable]
+        if isinstance(memory, Scratch) and pays(layout, dtype, memory.nbytes) and self.context.views.works():
             self.renew(variable)
 
     def array(self, variable: Variable) -> Callable[[], GpuArray]:

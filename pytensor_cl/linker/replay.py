@@ -145,7 +145,12 @@ class Replays:
         if isinstance(variable, Constant):
             return tuple
         if not isinstance(cell, DeviceCell):
-            return (lambda: cell[0].layout) if context_of(variable) else (lambda: cell[0].shape)
+            if context_of(variable):
+                return lambda: cell[0].layout
+            context = self._context
+            if context is None or context.info.host_alignment < 2:
+                return lambda: cell[0].shape
+            return lambda: (cell[0].shape, context.slack(cell[0]))  # where it is read in place, its offset
         name = self._parts.contexts[0]
         if any(isinstance(n.op, GpuFromHost) and n.inputs[0] is variable for n in self._parts.nodes):
             return lambda: cell.device(name).layout

@@ -15,7 +15,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
 from pytensor_cl.runtime.device import DeviceEntry, resolve
-from pytensor_cl.runtime.host_view import HostViews
+from pytensor_cl.runtime.host_view import HostViews, memory_before
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
 from pytensor_cl.runtime.outline import outline
@@ -165,15 +165,21 @@ class Context:
 
         `array` must not change, nor `wrap`'s result be handed to anybody, until the device has been waited for.
         """
-        if self._is_small(array) or not array.size or not self._may_wrap(array):
+        slack = self.slack(array)
+        if slack is None:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        buffer = cl.Buffer(self.cl_context, self._wrap_flags, hostbuf=array)
-        return GpuArray(self, buffer, dtype, Layout.contiguous(array.shape))
+        buffer = cl.Buffer(self.cl_context, self._wrap_flags, hostbuf=memory_before(array, slack) if slack else array)
+        layout = Layout.contiguous(array.shape)
+        return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
 
-    def _may_wrap(self, array: np.ndarray) -> bool:
+    def slack(self, array: np.ndarray) -> int | None:
+        """Return how many bytes before an array the next address is that the device can use; None to upload it."""
         alignment = self.info.host_alignment
-        return bool(alignment) and array.flags.c_contiguous and not array.__array_interface__["data"][0] % alignment
+        if not alignment or self._is_small(array) or not array.size or not array.flags.c_contiguous:
+            return None
+        slack = array.__array_interface__["data"][0] % alignment
+        return None if slack % array.itemsize else slack
 
     def _is_small(self, array: np.ndarray) -> bool:
         """Whether the upload is best made part of the allocation: on CPUs a command of its own costs 10 us more."""

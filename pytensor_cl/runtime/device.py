@@ -134,7 +134,7 @@ def _describe(device: "cl.Device") -> DeviceInfo:
 
 
 def _host_alignment(device: "cl.Device") -> int:
-    """PoCL takes any address; Intel's runtime copies twice if it does not suit, which took 50 ms for 64 MiB, not 3."""
+    """PoCL takes any address; Intel's runtime copies if it does not suit: 50 ms for 64 MiB, not 3."""
     if _kind(device) != "cpu":
         return 0
     return 1 if "Portable Computing" in device.platform.name else device.mem_base_addr_align // 8

@@ -2,15 +2,17 @@
 
 import ctypes
 import sys
+from typing import Any
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["HostViews"]
+__all__ = ["HostViews", "memory_before", "pays"]
 
 _HANDED = 1 << 16
 """Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
@@ -19,14 +21,27 @@ _SOLE = 2
 _PROBE = 64
 
 
+def pays(layout: Layout, dtype: np.dtype, nbytes: int) -> bool:
+    """Whether an array is better handed over, with its buffer of `nbytes` bytes, than copied."""
+    used = layout.size * dtype.itemsize
+    return used >= _HANDED and layout.is_contiguous and 2 * used >= nbytes
+
+
+def memory_before(array: np.ndarray, nbytes: int) -> np.ndarray:
+    """Return the bytes of a contiguous array and some before it, which must lie in the same page."""
+    address, _ = array.__array_interface__["data"]
+    data = {"data": (address - nbytes, True), "shape": (nbytes + array.nbytes,), "typestr": "|u1", "version": 3}
+    return np.asarray(_Held(array, data))
+
+
 class _Held:
-    """Lets NumPy see a buffer's memory, and keeps the buffer from being reused."""
+    """Lets NumPy see memory, and keeps its owner."""
 
-    __slots__ = ("__array_interface__", "_buffer")
+    __slots__ = ("__array_interface__", "_owner")
 
-    def __init__(self, buffer: "cl.Buffer", view: np.ndarray) -> None:
-        self._buffer = buffer
-        self.__array_interface__ = view.__array_interface__
+    def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
+        self._owner = owner
+        self.__array_interface__ = interface
 
 
 class HostViews:
@@ -69,23 +84,24 @@ class HostViews:
 
         None if somebody else may see that it changes, or if it is a small part of its buffer.
         """
-        if self._queue.recorder is not None or sys.getrefcount(array.buffer) > _SOLE or not self.pays(array):
+        if self._queue.recorder is not None or sys.getrefcount(array.buffer) > _SOLE:
+            return None
+        if not pays(array.layout, array.dtype, array.buffer.size) or self._memory(array.buffer) is None:
             return None
         self._queue.finish()
         return self.own(array)
-
-    def pays(self, array: GpuArray) -> bool:
-        """Whether an array of this size and layout is better handed over than copied, and can be."""
-        nbytes = array.nbytes
-        if nbytes < _HANDED or not array.layout.is_contiguous or 2 * nbytes < array.buffer.size:
-            return False
-        return self._memory(array.buffer) is not None
 
     def own(self, array: GpuArray) -> np.ndarray:
         """Return the memory of an array that is its caller's alone, and that the device has finished with."""
         view = self.view(array)
         assert view is not None
-        return np.asarray(_Held(array.buffer, view))
+        return np.asarray(_Held(array.buffer, view.__array_interface__))
+
+    def works(self) -> bool:
+        """Whether the host can see the pool's buffers."""
+        if self._works is None:
+            self._works = self._may_work and self._probe()
+        return self._works
 
     def forget(self) -> None:
         """Let go of all buffers, so that they can be freed."""
@@ -102,11 +118,7 @@ class HostViews:
 
     def know(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
         """Find out where a buffer is, which stays until `forget`; return its memory."""
-        if not self._may_work:
-            return None
-        if self._works is None:
-            self._works = self._probe()
-        return self._find(buffer) if self._works else None
+        return self._find(buffer) if self.works() else None
 
     def _find(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray:
         handle = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)
