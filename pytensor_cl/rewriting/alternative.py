@@ -44,6 +44,7 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl._compat import inline_op_from_graphs
 from pytensor_cl.rewriting.guards import guard
 
 __all__ = ["Alternative", "alternative_of", "carry", "remember"]
@@ -126,6 +127,7 @@ def _alternative(fgraph: FunctionGraph, placement: str, adapt: bool) -> Alternat
     if other is not None:
         return f"NUMBA may treat errors in the data of {other.op} differently"
     graph = fgraph.clone(check_integrity=False)
+    inline_op_from_graphs(graph)  # what is inside needs guards too
     guard(graph)
     return Alternative(graph, mode)
 
@@ -157,6 +159,8 @@ def _is_equal(node: Apply) -> bool:
         return False
     if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
         return all(v.type.dtype != "bool" for v in node.inputs[1:])
+    if isinstance(node.op, CumOp):  # NUMBA adds up other integers as int64, whatever the type of the result is
+        return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
     if isinstance(node.op, ARange):
         return isinstance(node.inputs[2], Constant)
     if isinstance(node.op, Elemwise):

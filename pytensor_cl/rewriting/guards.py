@@ -13,7 +13,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, i
 __all__ = ["guard"]
 
 INDEX = CheckAndRaise(IndexError, "index out of bounds")
-SHAPES = CheckAndRaise(ValueError, "lengths of batch dimensions differ")
+SHAPES = CheckAndRaise(ValueError, "lengths differ")
 """What a user reads comes from the device, which repeats a call that fails on the host."""
 
 
@@ -38,6 +38,19 @@ def _indices(node: Apply) -> Iterator[tuple[int, Variable]]:
             yield position, INDEX(index, pt.all((index >= -extent) & (index < extent)))
 
 
+def _increments(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Guard the indices, and the rows that a vector of indices writes: others refuse to broadcast them unasked."""
+    yield from _indices(node)
+    op: Any = node.op
+    x, y, index = node.inputs[:3]
+    if op.idx_list == (0,) and index.type.ndim == 1:
+        lengths = (index.shape[0], *x.shape[1:])[x.type.ndim - y.type.ndim :]
+        pairs = zip(y.type.broadcastable, tuple(y.shape), lengths, strict=True)
+        same = [pt.eq(got, wanted) for broadcasts, got, wanted in pairs if not broadcasts]
+        if same:
+            yield 1, SHAPES(y, *same)
+
+
 def _is_within(index: Variable, extent: int | None) -> bool:
     """Whether no index can be out of bounds."""
     if extent is None or not isinstance(index, Constant):
@@ -58,7 +71,7 @@ def _batches(node: Apply) -> Iterator[tuple[int, Variable]]:
 
 _GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {
     AdvancedSubtensor: _indices,
-    AdvancedIncSubtensor: _indices,
+    AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
 }
 

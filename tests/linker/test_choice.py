@@ -7,6 +7,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 
 from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.linker import choice
@@ -257,6 +258,7 @@ m = pt.fmatrix("m")
         lambda: pt.extra_ops.bincount(i) + x.sum(),
         lambda: pt.random.normal(x) + i.sum(),
         lambda: x.sum() + i // (i - 1),
+        lambda: x.sum() + pt.cumsum(i.astype("uint8")),
     ],
 )
 def test_what_numba_does_not_check_is_left_to_the_device(context, graph):
@@ -265,6 +267,16 @@ def test_what_numba_does_not_check_is_left_to_the_device(context, graph):
 
 
 t = pt.ftensor3("t")
+
+
+def _rows(m, t):
+    """What ``rows`` below should be, for the indices of the test."""
+    first, second = m.copy(), m.copy()
+    first[[1, 0], 1:] = t[0, :2, :2]
+    second[:, [0]] += t[0, :, :1]
+    return first + second
+
+
 CHECKED = {
     "index": (lambda: x[i] * 2, lambda v, j, m, t: v[j] * 2),
     "column": (lambda: m[:, i] + x.sum(), lambda v, j, m, t: m[:, j] + v.sum()),
@@ -273,6 +285,10 @@ CHECKED = {
     "scatter": (
         lambda: pt.inc_subtensor(x[i], 2),
         lambda v, j, m, t: v + 2 * np.bincount(j % len(v), minlength=len(v)),
+    ),
+    "rows": (
+        lambda: pt.set_subtensor(m[i[1:], 1:], t[0, :2, :2]) + pt.inc_subtensor(m[:, i[:1]], t[0, :, :1]),
+        lambda v, j, m, t: _rows(m, t),
     ),
     "batches": (lambda: pt.matmul(t, t[::-1]), lambda v, j, m, t: t @ t[::-1]),
     "cholesky": (
@@ -303,6 +319,8 @@ def test_what_numba_does_not_check_is_checked_for_it(context, rng, name):
         (lambda: m[i, i[1:]], IndexError, "shape mismatch|broadcast"),
         (lambda: pt.inc_subtensor(x[pt.clip(i, 0, 2)], m[0][:2]), ValueError, ""),
         (lambda: pt.set_subtensor(m[pt.clip(i, 0, 2)], m[:2]), ValueError, ""),
+        (lambda: pt.set_subtensor(x[pt.clip(i, 0, 2)], t[:1, 0, 0]), ValueError, "broadcasting"),
+        (lambda: pt.inc_subtensor(m[pt.clip(i, 0, 2)], t[:1, 0]), ValueError, "broadcasting"),
         (lambda: pt.matmul(t, pt.concatenate([t, t])) + i.sum(), ValueError, ""),
         (lambda: pt.linalg.cholesky(m[:2]) + i.sum(), ValueError, "square"),
     ],
@@ -317,6 +335,16 @@ def test_errors_of_the_host_are_those_of_the_device(context, rng, graph, error, 
         with pytest.raises(error, match=text):
             f(*bad)
     assert hosts
+
+
+def test_what_is_inside_an_op_from_graph_is_checked_too(context):
+    a, b = pt.fvector(), pt.lvector()
+    f = opencl([x, i], OpFromGraph([a, b], [a[b] * 2])(x, i))
+    value = np.arange(3, dtype="float32")
+    assert_close(f(value, np.array([2, -3])), value[[2, 0]] * 2)
+    assert only(f).side == HOST
+    with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 3"):
+        f(value, np.array([0, 5]))
 
 
 def test_an_error_does_not_end_the_choice(context):
