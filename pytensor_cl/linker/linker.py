@@ -16,6 +16,7 @@ from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.choice import ChoosingVM, HostFunction
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.replay import Parts, Replays
+from pytensor_cl.linker.roles import changed, root_of
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.steps import CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
@@ -54,6 +55,7 @@ class _Link:
             if isinstance(cell, DeviceCell):
                 cell.use()
         self.nodes = nodes = [n for n in nodes if self._is_needed(n)]
+        self.changed = changed(nodes)
         self.keep = {*keep, *self.takers.values()}
         self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
         self.routines = {n: n.op.routine(n, get_context(n.op.context_name)) for n in nodes if isinstance(n.op, GpuOp)}
@@ -89,20 +91,29 @@ class _Link:
         return lambda value: context.from_host(value, borrow=True)
 
     def _is_only_read(self, upload: Apply) -> bool:
-        """Whether nobody but kernels sees the uploaded array: neither it nor a view of it outlives the call."""
-        todo = [upload.outputs[0]]
+        """Whether nobody but kernels sees the uploaded array, all of them before the call waits for the last time."""
+        readers, todo = set(), [upload.outputs[0]]
         while todo:
             variable = todo.pop()
             clients = [n for n, _ in self.fgraph.clients[variable]]
             if variable in self.keep or not all(isinstance(n.op, GpuOp) for n in clients):
                 return False
-            todo.extend(v for n in clients if n.op.view_map or not n.op.works for v in n.outputs)
-        return True
+            readers.update(clients)
+            todo.extend(v for n in clients if not _only_reads(n) for v in n.outputs)
+        return self._waits({self.nodes.index(n) for n in readers}, upload)
+
+    def _waits(self, positions: Collection[int], upload: Apply) -> bool:
+        """Whether a download from the device of an upload follows the nodes at these positions."""
+        later = self.nodes[max(positions, default=len(self.nodes)) :]
+        return any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == upload.op.context_name for n in later)
 
     def is_sole(self, node: Apply) -> bool:
         """Whether a download is the last that is seen of an array."""
         source = node.inputs[0]
-        return source not in self.keep and source not in self.fgraph.outputs
+        if source in self.keep or source in self.fgraph.outputs:
+            return False
+        is_view = source.owner is not None and source.owner.op.view_map
+        return node.outputs[0] not in self.changed or (len(self.fgraph.clients[source]) == 1 and not is_view)
 
     def parts(self, thunks: Sequence[Thunk], results: Sequence[Cell]) -> Parts:
         """Return what recordings of calls are made from."""
@@ -113,11 +124,8 @@ class _Link:
 
     def _may_borrow(self, upload: Apply) -> bool:
         """Whether an array cannot change before the device has read it: the call waits, and no node writes to it."""
-        name = upload.op.context_name
-        later = self.nodes[self.nodes.index(upload) :]
-        waits = any(isinstance(n.op, HostFromGpu) and context_of(n.inputs[0]) == name for n in later)
-        mine = _root(upload.inputs[0])
-        return waits and not any(_root(v) is mine for n in later for v in _destroyed(n))
+        at, mine = self.nodes.index(upload), root_of(upload.inputs[0])
+        return self._waits({at}, upload) and not any(root_of(v) is mine for n in self.nodes[at:] for v in _destroyed(n))
 
     def _read(self, node: Apply, index: int) -> Cell:
         """The cell that a node reads an input from: shared variables stay as they are until the call has succeeded."""
@@ -163,20 +171,14 @@ class _Link:
             get_context(name).queue.finish()
 
 
-def _root(variable: Variable) -> Variable:
-    """Return the variable whose memory a variable has."""
-    while variable.owner is not None:
-        node, at = variable.owner, variable.index
-        shared = {**node.op.view_map, **node.op.destroy_map}.get(at)
-        if not shared:
-            break
-        variable = node.inputs[shared[0]]
-    return variable
-
-
 def _destroyed(node: Apply) -> list[Variable]:
     """Return what a node writes its results to."""
     return [node.inputs[i] for many in node.op.destroy_map.values() for i in many]
+
+
+def _only_reads(node: Apply) -> bool:
+    """Whether no result of a node is, or looks at, the memory of an input."""
+    return isinstance(node.op, GpuOp) and node.op.works and not node.op.view_map and not node.op.hands_on
 
 
 def _is_output(client: Apply, positions: Collection[int]) -> bool:

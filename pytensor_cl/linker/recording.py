@@ -90,6 +90,7 @@ class Tape:
         self._pauses = 0
         self._waits = False  # whether something was enqueued that nobody waited for
         self._fresh: list[tuple[Slot, int]] = []
+        self._given: set[int] = set()  # allocations whose memory becomes the host's
         self._transient: list[Slot] = []
         self._alive: list[GpuArray] = []
 
@@ -129,10 +130,11 @@ class Tape:
             self._transient.append(slot)
 
     def renew_large(self, variable: Variable) -> None:
-        """Do so if the array is better handed to the host than copied."""
+        """Do so if the array is better handed to the host than copied; nobody else may see its memory."""
         memory, dtype, layout = self.places[variable]
         if isinstance(memory, Scratch) and pays(layout, dtype, memory.nbytes) and self.context.views.works():
             self.renew(variable)
+            self._given.add(memory.number)
 
     def array(self, variable: Variable) -> Callable[[], GpuArray]:
         """Return what makes an array of a variable's place."""
@@ -192,12 +194,12 @@ class Tape:
             self._pauses += 1
             self._waits = False
 
-    def read(self, at: int, variable: Variable, out: Cell, sole: bool) -> None:
+    def read(self, at: int, variable: Variable, out: Cell) -> None:
         """Add a download."""
         memory, _, layout = self.places[variable]
         views, found = self.context.views, self._found(memory)
         array = self.array(variable)
-        if sole and isinstance(memory, Scratch) and isinstance(found, Slot):
+        if isinstance(memory, Scratch) and memory.number in self._given:
             self.wait(at)
             self.step(at, lambda: out.__setitem__(0, views.own(array())))
             return

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.recording import Mismatch, Recording, Slot, Tape
-from pytensor_cl.linker.roles import Roles, assign, values_of
+from pytensor_cl.linker.roles import Roles, assign, changed, values_of
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
@@ -84,6 +85,7 @@ class Replays:
         self._early: list[Thunk] = []
         self._keyed: list[Cell] = []
         self._late: set[Variable] = set()
+        self._generators: list[Cell] = []  # that calls change in place
         self._readers: list[Callable[[], Any]] = []
         self._tries = TRIES
         self._context: Context | None = None
@@ -131,6 +133,7 @@ class Replays:
         roles = self._roles = assign(parts.nodes, parts.routines)
         context = self._context = get_context(parts.contexts[0])
         self.refusal = roles.trouble or ("each command is waited for" if context.queue.synchronous else "")
+        self._note_changed()
         self._readers = [self._reader(v) for v in parts.inputs if isinstance(v.type, TensorType) or context_of(v)]
         position = {node: at for at, node in enumerate(parts.nodes)}
         self._early = [parts.thunks[position[n]] for n in roles.early]
@@ -138,6 +141,15 @@ class Replays:
         self._keyed = [parts.storage[v] for v in roles.keyed]
         context.memory.serve(self)
         return not self.refusal
+
+    def _note_changed(self) -> None:
+        """Note what a call that does not match its recording must restore before it runs step by step."""
+        storage = self._parts.storage
+        given = [v for v in changed(self._parts.nodes) if v.owner is None and not isinstance(storage[v], DeviceCell)]
+        generators = [v for v in given if isinstance(v.type, RandomGeneratorType)]
+        self._generators = [storage[v] for v in generators]
+        if len(generators) < len(given):
+            self.refusal = self.refusal or "it changes an argument in place"
 
     def _reader(self, variable: Variable) -> Callable[[], Any]:
         """Return what reads the part of an input that tells recordings apart: its layout or shape."""
@@ -183,9 +195,12 @@ class Replays:
     # Repeating
 
     def _repeat(self, vm: "OpenCLVM", recording: Recording) -> bool:
+        before = [(cell[0], cell[0].bit_generator.state) for cell in self._generators]
         try:
             recording()
         except (Mismatch, OutOfDeviceMemory):
+            for generator, state in before:
+                generator.bit_generator.state = state
             return False
         except Exception:
             vm.fail(recording.at)
@@ -303,7 +318,7 @@ class Replays:
             elif isinstance(node.op, GpuFromHost):
                 self._add_upload(tape, at, node)
             elif isinstance(node.op, HostFromGpu):
-                tape.read(at, node.inputs[0], parts.storage[node.outputs[0]], node in parts.sole)
+                tape.read(at, node.inputs[0], parts.storage[node.outputs[0]])
                 self._add_guards(heard, at, node)
             elif node in needed:
                 self._add_host(heard, at, node)

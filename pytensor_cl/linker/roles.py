@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.printing import Print
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -14,7 +15,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 
-__all__ = ["Roles", "assign", "values_of"]
+__all__ = ["Roles", "assign", "changed", "root_of", "values_of"]
 
 SHAPES = (Shape, Shape_i)
 ARITHMETIC = (
@@ -80,8 +81,27 @@ def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
                 wanted[variable] = None
     for variable in wanted:
         _sort(variable, roles)
-    roles.early = [n for n in nodes if n in {*roles.early}]
+    early = {*roles.early}
+    roles.early = [n for n in nodes if n in early]
+    if any(isinstance(n.op, Print) for n in early):  # calls that are no repetition would print twice
+        roles.trouble = roles.trouble or "what tells calls apart is printed"
     return roles
+
+
+def changed(nodes: Iterable[Apply]) -> set[Variable]:
+    """Return the variables whose memory nodes change in place: inputs of the graph, or of the node that made it."""
+    return {root_of(n.inputs[i]) for n in nodes for many in n.op.destroy_map.values() for i in many}
+
+
+def root_of(variable: Variable) -> Variable:
+    """Return whose memory a variable is."""
+    while variable.owner is not None:
+        op, index = variable.owner.op, variable.owner.outputs.index(variable)
+        sources = op.view_map.get(index) or op.destroy_map.get(index)
+        if not sources:
+            break
+        variable = variable.owner.inputs[sources[0]]
+    return variable
 
 
 def _trouble(node: Apply) -> str:

@@ -109,6 +109,8 @@ class GpuOp(Op):
     """Whether it computes (a view does not): decides whether moving data to the device can pay."""
     creates: bool = False
     """Whether its values come from nowhere, so that none ever need to be moved."""
+    hands_on: bool = False
+    """Whether a result may be an input as it is although the Op works, as a branch of a conditional does it."""
     streams: bool = False
     """Whether it only reads and writes each element once, as an elementwise function does."""
     checks: bool = False

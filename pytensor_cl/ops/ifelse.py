@@ -106,6 +106,7 @@ class GpuLazyIfElse(GpuOp):
     """
 
     __props__ = ("host", "context_name", "demands")
+    hands_on = True
 
     def __init__(self, host: Op, context_name: str, demands: tuple[str, ...], graphs: Sequence[FunctionGraph]) -> None:
         super().__init__(host, context_name)

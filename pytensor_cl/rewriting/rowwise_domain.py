@@ -114,6 +114,9 @@ def domain_of(node: Apply) -> Domain | None:
     axes = tuple(range(source.ndim)) if host.axis is None else tuple(sorted(host.axis))
     dtypes = {source.dtype, target.dtype, host.acc_dtype or target.dtype}
     has_code = type(host.scalar_op).__name__ in OPERATIONS and dtypes <= _TABLE
+    kept = tuple(known for d, known in enumerate(source.broadcastable) if d not in axes)
     if not axes or not has_code or any(source.broadcastable[a] for a in axes):
+        return None
+    if target.broadcastable != kept:  # the input's type was learnt after the node had been made
         return None
     return Domain(node.op.context_name, axes, tuple(source.broadcastable))

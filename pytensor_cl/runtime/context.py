@@ -170,6 +170,7 @@ class Context:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         buffer = cl.Buffer(self.cl_context, self._wrap_flags, hostbuf=memory_before(array, slack) if slack else array)
+        self.queue.keep(array)  # the caller may let go of it, and of the buffer, as soon as kernels are enqueued
         layout = Layout.contiguous(array.shape)
         return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
 

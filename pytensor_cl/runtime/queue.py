@@ -35,6 +35,7 @@ class Queue:
         self._enqueue = cl.enqueue_nd_range_kernel
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
         self._uploads: list[cl.Event] = []
+        self._borrowed: list[np.ndarray] = []
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
@@ -64,8 +65,14 @@ class Queue:
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
         self._tell("a download")
+        borrowed, self._borrowed = self._borrowed, []  # what is added meanwhile is not over yet
         cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._uploads.clear()  # in order: everything before the read has run
+        del borrowed
+
+    def keep(self, array: np.ndarray) -> None:
+        """Keep a host array that kernels read alive until somebody has waited for them."""
+        self._borrowed.append(array)
 
     def copy(
         self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
@@ -83,8 +90,10 @@ class Queue:
     def finish(self) -> None:
         """Wait until every command has run."""
         self._tell("a wait")
+        borrowed, self._borrowed = self._borrowed, []
         self.handle.finish()
         self._uploads.clear()
+        del borrowed
 
     def _tell(self, what: str) -> None:
         if self.recorder is not None:

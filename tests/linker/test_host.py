@@ -71,3 +71,12 @@ def test_arithmetic_of_shapes_is_compiled_when_it_pays(context, monkeypatch):
         assert len(compiled) == 1 + (calls > 3)  # exp at once
     np.testing.assert_array_equal(g(large, large + 3), large // (large + 3) * 2 + large + 3)
     assert len(compiled) == 3
+
+
+def test_copies_keep_the_order_of_their_source(context, rng):
+    x = pt.fmatrix("x")
+    f = opencl([x], x.T)
+    value = rng.normal(size=(3, 4)).astype("float32")
+    result = f(value)
+    np.testing.assert_array_equal(result, value.T)
+    assert not np.shares_memory(result, value) and result.flags.f_contiguous

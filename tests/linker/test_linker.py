@@ -10,6 +10,8 @@ import pytest
 from pytensor import OpFromGraph, scan
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.conditional.op import ifelse
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.tensor.linalg import cholesky
 from pytensor.tensor.special import log_softmax, softmax
@@ -434,6 +436,88 @@ def test_uploads_are_copied_where_a_host_op_works_in_place(context, rng):
     value, ones = rng.uniform(0.3, 0.6, (1000, 1000)).astype("float32"), np.ones((1000, 3), "float32")
     for _ in range(5):
         np.testing.assert_allclose(f(value, ones)[0], np.sort(value, axis=1) @ ones, rtol=1e-4)
+
+
+def aligned(values):
+    """Copy to where every driver would use it without a copy."""
+    memory = np.empty(values.nbytes + 4096, "uint8")
+    start = -memory.ctypes.data % 4096
+    result = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    result[...] = values
+    return result
+
+
+class Shifted(Op):
+    """Adds a number on the host, to a new array that drivers can use where it is."""
+
+    __props__ = ("by",)
+
+    def __init__(self, by):
+        self.by = by
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, output_storage):
+        output_storage[0][0] = aligned(inputs[0] + np.float32(self.by))
+
+
+def slow(x):
+    for _ in range(20):
+        x = pt.sin(x)
+    return x
+
+
+def test_an_argument_that_is_read_after_the_last_wait_may_change(context, rng):
+    x, z = pt.fmatrix("x"), pt.fvector("z")
+    w = pytensor.shared(np.zeros((2, 2), "float32"))
+    ordered = host_sort(pt.exp(z))
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([x, z], ordered, updates={w: slow(x) + ordered})
+    value, row = aligned(rng.normal(size=(1000, 1000)).astype("float32")), rng.normal(size=1000).astype("float32")
+    expected = pytensor.function([x], slow(x))(value) + np.sort(np.exp(row))
+    for _ in range(5):
+        argument = aligned(value)
+        f(argument, row)
+        argument[...] = 1000
+        np.testing.assert_allclose(w.get_value(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_results_of_the_host_live_until_kernels_have_read_them(context, rng):
+    x = pt.fvector("x")
+    first = slow(Shifted(1)(x))
+    outputs = [first.sum(), Shifted(7)(x).sum()]
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([x], outputs)
+    value = rng.normal(size=1 << 21).astype("float32")
+    expected = pytensor.function([x], outputs[0])(value)
+    for _ in range(5):
+        np.testing.assert_allclose(f(value)[0], expected, rtol=1e-3)
+
+
+def test_a_host_op_in_place_leaves_what_kernels_read_later(context, rng):
+    x = pt.fmatrix("x")
+    m = x @ x.T + pt.eye(200, dtype="float32") * 5
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([x], cholesky(m) + m * 2)
+    assert any(n.op.destroy_map for n in f.maker.fgraph.apply_nodes)
+    value = rng.uniform(0, 0.05, (200, 200)).astype("float32")
+    product = value @ value.T + 5 * np.eye(200)
+    for _ in range(5):
+        np.testing.assert_allclose(f(value), np.linalg.cholesky(product) + product * 2, rtol=1e-4, atol=1e-4)
+
+
+def test_a_branch_that_is_its_argument_is_a_copy_of_it(context, rng):
+    x, c = pt.fvector("x"), pt.bscalar("c")
+    w = pytensor.shared(np.zeros(2, "float32"))
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([x, c], pt.exp(x).sum(), updates={w: ifelse(c, x, pt.cumsum(pt.exp(x)))})
+    value = rng.normal(size=100_000).astype("float32")
+    for _ in range(5):
+        argument = aligned(value)
+        f(argument, 1)
+        argument[...] = 1000
+        np.testing.assert_array_equal(w.get_value(), value)
 
 
 def test_uploads_are_finished_when_the_only_download_is_empty(context):

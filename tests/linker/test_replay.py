@@ -9,12 +9,13 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.printing import Print
 
 from pytensor_cl import explain
 from pytensor_cl.linker.replay import AFTER, RECORDINGS
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
-from tests.helpers import assert_on_device, opencl
+from tests.helpers import HostSort, assert_on_device, opencl
 
 CALLS = AFTER + 4
 
@@ -96,6 +97,57 @@ def test_large_results_are_the_callers_own(context, x, rng):
         assert first is None or (first == -1).all()
         first = results[2]
     assert f.vm.replays.calls
+
+
+def test_a_result_and_a_shared_variable_may_be_one_array(context, x, rng):
+    w = pytensor.shared(normal(rng, 2, 2), "w")
+    y = pt.exp(x)
+    f = opencl([x], [y, (x * 2)[:, ::2]], updates={w: y.T})
+    value = normal(rng, 200, 300)
+    for _ in range(CALLS):
+        results = f(value)
+        assert_close(results[0], np.exp(value))
+        for result in results:
+            result[...] = -1
+        assert_close(w.get_value(), np.exp(value).T)
+    assert f.vm.replays.calls
+
+
+def test_random_numbers_of_the_host_are_drawn_once(context, x, rng):
+    """A call that turns out not to match its recording runs again."""
+    state = pytensor.shared(np.random.default_rng(5), "rng")
+    after, count = pt.random.integers(1, 4, rng=state).owner.outputs
+    last, draws = pt.random.normal(size=(count,), rng=after).owner.outputs
+    outputs = [pt.exp(x)[:count].sum(), (pt.exp(draws.astype("float32")) * x.sum()).sum()]
+    with pytensor.config.change_flags(on_opt_error="raise"):  # a graph with a generator goes through all rewrites
+        f = opencl([x], outputs, updates={state: last})
+    value, expected = np.ones((4, 1), "float32"), np.random.default_rng(5)
+    for _ in range(5 * CALLS):
+        rows = expected.integers(1, 4)
+        numbers = expected.normal(size=rows).astype("float32")
+        first, second = f(value)
+        assert_close(first, np.float32(np.e * rows))
+        assert_close(second, 4 * np.exp(numbers).sum())
+    assert f.vm.replays.calls
+
+
+def test_what_is_printed_is_printed_once(context, x, rng, capfd):
+    n = pt.lscalar("n")
+    f = opencl([x, n], pt.exp(x)[: Print("rows")(n)])
+    for _ in range(CALLS):
+        f(normal(rng, 4, 2), 3)
+    assert capfd.readouterr().out.count("rows") == CALLS
+    assert "printed" in f.vm.replays.refusal
+
+
+def test_arguments_that_a_call_changes_change_once(context, x, rng):
+    y = pt.fvector("y")
+    ordered = HostSort(inplace=True)(y)
+    inputs = [x, pytensor.In(y, mutable=True)]
+    f = pytensor.function(inputs, pt.exp(x).sum() + ordered, mode="OPENCL", accept_inplace=True)
+    for _ in range(CALLS):
+        value = normal(rng, 5)
+        assert_close(f(np.zeros((2, 2), "float32"), value.copy()), np.sort(value) + 4)
 
 
 def test_shared_variables(context, x, rng):

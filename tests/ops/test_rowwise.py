@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.special import log_softmax, softmax
+from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
@@ -189,3 +190,15 @@ def test_values_of_rows_that_are_used_after_the_reduction(context):
             assert_on_device(f, GpuRowwise)
             for got, wanted in zip(f(*values), (5 * np.exp(-values[1]), np.exp(-values[1])), strict=True):
                 assert_close(got, wanted)
+
+
+def test_a_shape_that_was_learnt_late(context, rng):
+    """A sum over the rows of a column whose width nobody knew when the sum was made is not fused with what knows it."""
+    x = pt.tensor("x", dtype="float32", shape=(None, 1))
+    y = x * 2
+    total = y.sum(0)
+    total.type = TensorType("float32", (None,))  # as if y had become a column later
+    value = rng.normal(size=(5, 1)).astype("float32")
+    f = opencl([x], [y, total / 2])
+    assert_close(f(value)[0], 2 * value)
+    assert_close(f(value)[1], value.sum(0))
