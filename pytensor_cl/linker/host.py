@@ -112,7 +112,7 @@ def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 
 
 def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Copy an array as it lies in memory: in C order, as `deepcopy` does, a transposed one takes seven times as long."""
+    """Copy an array as it lies in memory: in C order, as `deepcopy` does, a transposed one takes much longer."""
     (cell,), (out,) = inputs, outputs
 
     def run() -> None:
