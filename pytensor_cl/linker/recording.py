@@ -282,18 +282,19 @@ class Recording:
         return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue))
 
     def __call__(self) -> None:
-        """Do it again."""
+        """Do it again; `let_go` must follow."""
         allocate = self.context.memory.allocate
-        try:
-            for slot, nbytes in self._fresh:
-                slot.bind(allocate(nbytes))
-            for at, step in self.steps:
-                self.at = at
-                step()
-            for cell, array in self._results:
-                cell[0] = array()
-        finally:
-            for slot in self.transient:
-                slot.buffer = None
-            for cell in self._clear:
-                cell[0] = None
+        for slot, nbytes in self._fresh:
+            slot.bind(allocate(nbytes))
+        for at, step in self.steps:
+            self.at = at
+            step()
+        for cell, array in self._results:
+            cell[0] = array()
+
+    def let_go(self) -> None:
+        """Drop what the call computed on its way."""
+        for slot in self.transient:
+            slot.buffer = None
+        for cell in self._clear:
+            cell[0] = None

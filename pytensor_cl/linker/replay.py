@@ -111,7 +111,7 @@ class Replays:
             return False
         try:
             key = self._key()
-        except (AttributeError, TypeError):  # a function that trusts its inputs: the steps will say what is wrong
+        except Exception:  # wrong data, or no value that tells calls apart: the steps say what is wrong, and where
             return False
         recording = self._recorded(key)
         if recording is None and not self._is_due(key):
@@ -204,6 +204,8 @@ class Replays:
             return False
         except Exception:
             vm.fail(recording.at)
+        finally:
+            recording.let_go()
         self.calls += 1
         return True
 

@@ -306,6 +306,36 @@ def test_errors_of_host_nodes_name_the_node(context, x, rng):
     assert_close(f(np.zeros((2, 3), "float32")), np.ones((2, 3)))
 
 
+class Refuses(Op):
+    """Raises an error for numbers above 9."""
+
+    __props__ = ()
+
+    def make_node(self, v):
+        return Apply(self, [v], [v.type()])
+
+    def perform(self, node, inputs, output_storage):
+        if np.any(inputs[0] > 9):
+            raise RuntimeError("above 9")
+        output_storage[0][0] = inputs[0].copy()
+
+
+def test_notes_of_errors_are_those_of_other_calls(context, x, rng):
+    """Of a node in the middle of a recorded call, and of one that runs before the recording is chosen."""
+    n = pt.lscalar("n")
+    inside, before = opencl([x], pt.exp(Refuses()(x * 2))), opencl([x, n], pt.exp(x)[: Refuses()(n)])
+    value = np.ones((4, 3), "float32")
+    for _ in range(CALLS):
+        inside(value)
+        before(value, 2)
+    assert inside.vm.replays.calls and before.vm.replays.calls
+    for call, shape in ((lambda: inside(value * 9), "(4, 3)"), (lambda: before(value, 10), "()")):
+        with pytest.raises(RuntimeError, match="above 9") as caught:
+            call()
+        assert any("Raised by node Refuses" in note and shape in note for note in caught.value.__notes__)
+    assert_close(before(value, 2), np.exp(value[:2]))
+
+
 class Calls(Op):
     """Calls a function of mode OPENCL in the middle of another one."""
 
