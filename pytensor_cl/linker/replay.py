@@ -28,8 +28,8 @@ __all__ = ["Parts", "Replays"]
 
 AFTER = 2
 """Calls with the same key that run step by step: they build kernels and tables, and most functions are called once."""
-RECORDINGS, KEYS = 8, 64
-"""How many are kept, and how many keys are counted, of one function."""
+RECORDINGS, KEYS = 64, 1024
+"""How many are kept, and how many keys are counted, of a function: minibatches that are slices differ in their keys."""
 TRIES = 3
 """Recordings that may fail before the function is left alone."""
 LARGEST_KEY = 256
