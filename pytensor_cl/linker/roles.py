@@ -126,7 +126,7 @@ def _is_fixed(node: Apply, fixed: set[Variable]) -> bool:
 def _sort(variable: Variable, roles: Roles) -> None:
     """Note how a value becomes known."""
     before = list(_before(variable))
-    if any(isinstance(n.op, HostFromGpu) or n.op.destroy_map for n in before):
+    if any(isinstance(n.op, HostFromGpu) for n in before) or any(v.owner is None for v in changed(before)):
         roles.late.append(variable)
     else:
         roles.keyed.append(variable)

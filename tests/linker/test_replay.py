@@ -411,3 +411,18 @@ def test_a_call_that_only_updates_does_not_wait(context, rng):
         f(np.ones(50, "float32"))
     (recording,) = recordings(f)
     assert recording.waits == 0
+
+
+def test_minibatches_that_are_slices(context, rng):
+    data, w = pytensor.shared(normal(rng, 24, 5)), pytensor.shared(normal(rng, 5, 3))
+    batch = pt.iscalar("batch")
+    x = data[batch * 4 : (batch + 1) * 4]
+    loss = (pt.tanh(x @ w) ** 2).mean()
+    f = opencl([batch], loss, updates={w: w - np.float32(0.1) * pytensor.grad(loss, w)})
+    value, rows = w.get_value(), data.get_value()
+    for k in range(6 * CALLS):
+        part = rows[k % 6 * 4 : (k % 6 + 1) * 4]
+        h = np.tanh(part @ value)
+        assert_close(f(k % 6), (h**2).mean())
+        value -= np.float32(0.1) * part.T @ (2 * h * (1 - h**2) / h.size)
+    assert f.vm.replays.calls == 6 * (CALLS - AFTER - 1) and len(recordings(f)) == 6
