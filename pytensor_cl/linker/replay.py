@@ -13,6 +13,7 @@ from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.recording import Mismatch, Recording, Slot, Tape
 from pytensor_cl.linker.roles import Roles, assign, changed, values_of
+from pytensor_cl.linker.steps import ReadCell
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
@@ -138,7 +139,8 @@ class Replays:
         position = {node: at for at, node in enumerate(parts.nodes)}
         self._early = [parts.thunks[position[n]] for n in roles.early]
         self._late = set(roles.late)
-        self._keyed = [parts.storage[v] for v in roles.keyed]
+        cells = [parts.storage[v] for v in roles.keyed]
+        self._keyed = [ReadCell(c) if isinstance(c, DeviceCell) else c for c in cells]
         context.memory.serve(self)
         return not self.refusal
 

@@ -11,6 +11,7 @@ from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFrom
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import discrete_dtypes
 
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
@@ -70,22 +71,52 @@ def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
         What computes each device node.
     """
     roles = Roles(trouble=next(filter(None, map(_trouble, nodes)), ""))
-    for node in nodes:
-        if _is_fixed(node, roles.fixed):
-            roles.fixed.update(node.outputs)
-    wanted: dict[Variable, None] = {}
-    for node, routine in routines.items():
-        by_value = values_of(routine)
-        for k, variable in enumerate(node.inputs):
-            if context_of(variable) is None and k not in by_value and not _is_known(variable, roles.fixed):
-                wanted[variable] = None
-    for variable in wanted:
+    _fix(nodes, roles.fixed)
+    counters = _counters(_wanted(routines, roles.fixed))
+    roles.fixed |= counters
+    _fix(nodes, roles.fixed)
+    roles.keyed.extend(counters)
+    for variable in _wanted(routines, roles.fixed):
         _sort(variable, roles)
     early = {*roles.early}
     roles.early = [n for n in nodes if n in early]
     if any(isinstance(n.op, Print) for n in early):  # calls that are no repetition would print twice
         roles.trouble = roles.trouble or "what tells calls apart is printed"
     return roles
+
+
+def _fix(nodes: Sequence[Apply], fixed: set[Variable]) -> None:
+    """Add the results of arithmetic of what is fixed."""
+    for node in nodes:
+        if _is_fixed(node, fixed):
+            fixed.update(node.outputs)
+
+
+def _wanted(routines: Mapping[Apply, Routine], fixed: set[Variable]) -> list[Variable]:
+    """Return the host values that launches depend on."""
+    found: dict[Variable, None] = {}
+    for node, routine in routines.items():
+        by_value = values_of(routine)
+        for k, variable in enumerate(node.inputs):
+            if context_of(variable) is None and k not in by_value and not _is_known(variable, fixed):
+                found[variable] = None
+    return list(found)
+
+
+def _counters(wanted: Iterable[Variable]) -> set[Variable]:
+    """Return inputs, whole numbers such as that of a minibatch, from which alone such values are computed.
+
+    With these in the key what is computed from them need not be computed in each call.
+    """
+    found: set[Variable] = set()
+    for variable in wanted:
+        before = list(_before(variable))
+        roots = {v for v in (variable, *(v for n in before for v in n.inputs)) if v.owner is None}
+        plain = all(isinstance(n.op, (*ARITHMETIC, *SHAPES)) for n in before)
+        numbers = {v for v in roots if not isinstance(v, Constant) and getattr(v.type, "ndim", None) == 0}
+        if plain and all(v.type.dtype in discrete_dtypes for v in numbers):
+            found |= numbers
+    return found
 
 
 def changed(nodes: Iterable[Apply]) -> set[Variable]:

@@ -426,3 +426,21 @@ def test_minibatches_that_are_slices(context, rng):
         assert_close(f(k % 6), (h**2).mean())
         value -= np.float32(0.1) * part.T @ (2 * h * (1 - h**2) / h.size)
     assert f.vm.replays.calls == 6 * (CALLS - AFTER - 1) and len(recordings(f)) == 6
+
+
+def test_a_shared_number_that_tells_calls_apart(context, rng):
+    data, n = pytensor.shared(normal(rng, 30, 2)), pytensor.shared(np.int64(2), "n")
+    f = opencl([], pt.tanh(data[: n + 1]).sum(0), updates={n: (n + 1) % 5})
+    rows = data.get_value()
+    for k in range(5 * CALLS):
+        assert_close(f(), np.tanh(rows[: (k + 2) % 5 + 1]).sum(0))
+    assert f.vm.replays.calls == 5 * (CALLS - AFTER - 1)
+
+
+def test_an_array_of_numbers_is_no_counter(context, x, rng):
+    at = pt.lvector("at")
+    f = opencl([x, at], pt.tanh(x[at[0] : at[1]] * 2))
+    value = normal(rng, 9, 3)
+    for k in range(3 * CALLS):
+        low, high = k % 2, 4 + k % 3
+        assert_close(f(value, np.array([low, high])), np.tanh(value[low:high] * 2))
