@@ -23,6 +23,7 @@ declare -A chosen=(
     [nonzero]="strides or repeated or select"
     [permute_row_elements]="both_ways or strides or range"
     [pick]="strides or shapes or errors or more_picks"
+    [pool]="infinities or strides"
     [ravel_multi_index]="ravel or strides or range"
     [reduction]="broadcast or output_of_any or alternating or nothing"
     [repeat]="uneven or strides"

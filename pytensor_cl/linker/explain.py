@@ -10,6 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor_cl.linker.choice import DEVICE, HOST, ChoosingVM, SizeClass
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.recording import Recording
+from pytensor_cl.linker.report import Table, lines
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.alternative import alternative_of
@@ -19,6 +20,7 @@ from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Transfer", "explain"]
 
+WIDEST = 100  # characters of a cell
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 
 
@@ -218,13 +220,8 @@ def _time(seconds: float | None, bound: float) -> str:
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, *rows]
-    if len(lines) == 1:
-        return ""
-    short = [[cell if len(cell) <= 100 else cell[:97] + "..." for cell in line] for line in lines]
-    widths = [max(len(line[i]) for line in short) for i in range(len(head))]
-    text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in short]
-    return "\n".join((text[0], "  ".join("-" * w for w in widths), *text[1:]))
+    table = Table(head, list(rows))
+    return "\n".join(lines(table, widest=WIDEST)) if table.rows else ""
 
 
 def _reason(node: Apply) -> str:

@@ -124,8 +124,8 @@ class _Link:
 
     def _may_borrow(self, upload: Apply) -> bool:
         """Whether an array cannot change before the device has read it: the call waits, and no node writes to it."""
-        at, mine = self.nodes.index(upload), root_of(upload.inputs[0])
-        return self._waits({at}, upload) and not any(root_of(v) is mine for n in self.nodes[at:] for v in _destroyed(n))
+        at = self.nodes.index(upload)
+        return self._waits({at}, upload) and root_of(upload.inputs[0]) not in changed(self.nodes[at:])
 
     def _read(self, node: Apply, index: int) -> Cell:
         """The cell that a node reads an input from: shared variables stay as they are until the call has succeeded."""
@@ -169,11 +169,6 @@ class _Link:
         """Wait for every device of the function."""
         for name in self.contexts:
             get_context(name).queue.finish()
-
-
-def _destroyed(node: Apply) -> list[Variable]:
-    """Return what a node writes its results to."""
-    return [node.inputs[i] for many in node.op.destroy_map.values() for i in many]
 
 
 def _only_reads(node: Apply) -> bool:

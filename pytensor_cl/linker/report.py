@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Table", "html", "text"]
+__all__ = ["Table", "html", "lines", "text"]
 
 WIDEST = 60  # characters of a cell in text
 
@@ -35,12 +35,13 @@ def _to_the_right(table: Table) -> list[bool]:
     return [k > 0 and all(_is_number(row[k]) for row in table.rows) for k in range(len(table.head))]
 
 
-def _short(cell: str) -> str:
-    return cell if len(cell) <= WIDEST else cell[: WIDEST - 3] + "..."
+def _short(cell: str, widest: int = WIDEST) -> str:
+    return cell if len(cell) <= widest else cell[: widest - 3] + "..."
 
 
-def _lines(table: Table) -> list[str]:
-    cells = [[_short(cell) for cell in row] for row in (table.head, *table.rows)]
+def lines(table: Table, widest: int = WIDEST) -> list[str]:
+    """Return a table as lines of text; longer cells than `widest` characters are cut."""
+    cells = [[_short(cell, widest) for cell in row] for row in (table.head, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     aligned = [">" if right else "<" for right in _to_the_right(table)]
     made = ["  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, aligned, widths, strict=True)).rstrip() for row in cells]
@@ -55,7 +56,7 @@ def text(tables: Iterable[Table]) -> str:
     tables
         One below the other.
     """
-    return "\n\n".join("\n".join(_lines(table)) for table in tables)
+    return "\n\n".join("\n".join(lines(table)) for table in tables)
 
 
 def _html_row(tag: str, row: Sequence[str], right: Sequence[bool]) -> str:

@@ -61,12 +61,14 @@ def _is_within(index: Variable, extent: int | None) -> bool:
 def _batches(node: Apply) -> Iterator[tuple[int, Variable]]:
     """Guard the lengths of batch dimensions, which must be the same where none is known to be one."""
     op: Any = node.op
+    same: list[Variable] = []
     for axis in range(op.batch_ndim(node)):
-        many = [(k, v) for k, v in enumerate(node.inputs) if not v.type.broadcastable[axis]]
-        known = {v.type.shape[axis] for _, v in many}
-        if len(many) > 1 and (None in known or len(known) > 1):
-            position, value = many[0]
-            yield position, SHAPES(value, *(pt.eq(v.shape[axis], value.shape[axis]) for _, v in many[1:]))
+        many = [v for v in node.inputs if not v.type.broadcastable[axis]]
+        known = {v.type.shape[axis] for v in many}
+        if None in known or len(known) > 1:
+            same.extend(pt.eq(v.shape[axis], many[0].shape[axis]) for v in many[1:])
+    if same:
+        yield 0, SHAPES(node.inputs[0], *same)
 
 
 _GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {

@@ -347,6 +347,17 @@ def test_what_is_inside_an_op_from_graph_is_checked_too(context):
         f(value, np.array([0, 5]))
 
 
+@pytest.mark.parametrize("batch", [(2, 4), (5, 3), (5, 4)])
+def test_each_batch_dimension_is_checked(context, batch):
+    a, b = pt.tensor4("a", dtype="float32"), pt.tensor4("b", dtype="float32")
+    f = opencl([a, b], pt.matmul(a, b))
+    one = np.ones((2, 3, 2, 2), "float32")
+    assert_close(f(one, one), np.full((2, 3, 2, 2), 2, "float32"))
+    assert only(f).side == HOST
+    with pytest.raises(ValueError, match="batch dimensions"):
+        f(one, np.ones((*batch, 2, 2), "float32"))
+
+
 def test_an_error_does_not_end_the_choice(context):
     f = opencl([x, i], x[i])
     value, good = np.arange(3, dtype="float32"), np.array([1, 2])
