@@ -1,9 +1,10 @@
 """The only module that touches what PyTensor does not promise to keep."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from pytensor import config
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
@@ -14,14 +15,17 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.numba.linker import NumbaLinker
+from pytensor.link.vm import VMLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from pytensor.tensor.basic import AllocDiag
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
+from pytensor.tensor.random.type import RandomGeneratorType
 
 __all__ = [
     "bake_as_numba",
     "bake_inner_graphs_as_numba",
+    "compile_with_c",
     "compile_with_numba",
     "inline_op_from_graphs",
     "link_with_numba",
@@ -142,6 +146,55 @@ def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., A
     if any("object mode" in str(w.message) for w in noted):
         raise NotImplementedError("NUMBA would run some of its Ops in Python")
     return vm.jit_fn, maker.fgraph
+
+
+def compile_with_c(
+    graph: FunctionGraph, mode: Any, cells: Sequence[list[Any]], draws: Collection[int] = ()
+) -> tuple[Callable[[], Any], list[list[Any]]]:
+    """Compile a graph for PyTensor's C backend, with a compiler where there is one.
+
+    Nothing that it gets is changed by it or part of its results, but for random generators.
+
+    Parameters
+    ----------
+    graph
+        A graph before any rewrite; stays as it is.
+    mode
+        The mode for whose rewrites the user asked.
+    cells
+        Storage of the inputs.
+    draws
+        Positions of the inputs that are random generators and may be changed.
+
+    Returns
+    -------
+    callable
+        Computes; returns the outputs, or None if they are in their cells alone.
+    list
+        Cells of the outputs.
+
+    Raises
+    ------
+    NotImplementedError
+        It cannot be compiled.
+    """
+    query = mode.provided_optimizer
+    if isinstance(query, RewriteDatabaseQuery):
+        query = query.excluding("opencl")
+    copied = graph.clone()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as that there is no BLAS: the user did not ask for this backend
+            maker = FunctionMaker(
+                [In(v, mutable=i in draws) for i, v in enumerate(copied.inputs)],
+                [Out(v, borrow=isinstance(v.type, RandomGeneratorType)) for v in copied.outputs],
+                mode=Mode(VMLinker(use_cloop=bool(config.cxx)), query),
+                on_unused_input="ignore",
+            )
+            machine, _, outputs = maker.linker.make_thunk(input_storage=list(cells))
+    except Exception as error:
+        raise NotImplementedError(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+    return machine, [c.storage for c in outputs]
 
 
 def numba_refusals() -> tuple[type[Exception], ...]:

@@ -1,8 +1,9 @@
-"""Device or host, decided at call time: a virtual machine that measures both sides for each class of sizes.
+"""Device or host, decided at call time: a virtual machine that measures the sides for each class of sizes.
 
-A class that is new starts on the side that its size suggests. When that side has taken `PATIENCE` seconds, and a lower
-bound of what the other one needs does not rule it out, the other one is compiled and measured; the faster one stays.
-Both are measured again when so much time has passed that the slower one's share of it is small, each time later.
+The sides are the device, and PyTensor's NUMBA and C backends. A class that is new starts on the side that its size
+suggests. When that side has taken some time, and a lower bound of what another one needs does not rule it out, that one
+is compiled and measured; the faster one stays. They are measured again when so much time has passed that the slower
+one's share of it is small, each time later.
 """
 
 import sys
@@ -13,29 +14,33 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Constant
-from pytensor.graph.fg import FunctionGraph
-from pytensor.link.utils import raise_with_op
 
-from pytensor_cl._compat import compile_with_numba, numba_refusals
+from pytensor_cl.linker.backends import CFunction, HostFunction, NumbaFunction
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.linker.work import least_seconds
 from pytensor_cl.ops.base import GpuOp
-from pytensor_cl.rewriting.alternative import Alternative
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["DEVICE", "HOST", "ChoosingVM", "HostFunction", "SizeClass"]
+__all__ = ["DEVICE", "HOST", "ChoosingVM", "SizeClass"]
 
 DEVICE, HOST = "device", "host"
+NUMBA, C = NumbaFunction.backend, CFunction.backend
 
 TINY = 4096
-"""Elements of all inputs and constants: below, the host goes first."""
+"""Elements of all inputs and constants: below, NUMBA goes first."""
 PATIENCE = 0.5
-"""Seconds that one side may take in all before the other, which must be compiled, is tried."""
+"""Seconds that a side may take in all before another one, which must be compiled, is tried."""
+PATIENCE_WITH_C = 0.25
+"""The same for each node of the graph, where a C compiler may have to build a program for each."""
+PATIENCE_IF_COMPILED = 0.1
+"""The same if the other one has been compiled for calls of other sizes."""
+SHORT = 5e-3
+"""Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python."""
 SAMPLES = 3
 """Calls that are timed when a side is tried."""
-UNTIMED = {DEVICE: AFTER + 2, HOST: 1}
+UNTIMED = {DEVICE: AFTER + 2, NUMBA: 1, C: 1}
 """Calls before these: the first one compiles, and moves shared variables, and the device's last one is recorded."""
 CALL, NODE = 3e-6, 1e-6
 """Seconds that no device call, and no device node, is faster than."""
@@ -51,66 +56,6 @@ SHAPES, CLASSES = 1024, 256  # how many are remembered
 Side = Callable[[], list[Any]]
 
 
-class HostFunction:
-    """The whole graph as PyTensor's own NUMBA function, compiled by the first call.
-
-    Parameters
-    ----------
-    alternative
-        What it is made of.
-    cells
-        Storage of the inputs.
-    count
-        How many of the graph's first outputs are wanted.
-
-    Attributes
-    ----------
-    is_to_blame
-        Whether it failed because NUMBA cannot compile it, and not for the data.
-    """
-
-    def __init__(self, alternative: Alternative, cells: Sequence[Cell], count: int) -> None:
-        self._alternative = alternative
-        self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
-        self._count = count
-        self._graph: FunctionGraph | None = None
-        self.is_to_blame = False
-        self._function: Callable[..., Any] = self._compile
-
-    def _compile(self, *values: Any) -> Any:
-        graph = self._alternative.graph
-        if self._count < len(graph.outputs):  # a copy of a function without its updates
-            graph = FunctionGraph(graph.inputs, graph.outputs[: self._count], clone=True)
-        self._function, self._graph = compile_with_numba(graph, self._alternative.mode)
-        return self._function(*values)
-
-    def __call__(self) -> list[Any]:
-        try:
-            return list(self._function(*[c[0] for c in self._cells]))
-        except Exception as error:
-            self.is_to_blame = isinstance(error, numba_refusals())
-            self._blame()
-            raise
-
-    def _blame(self) -> None:
-        """Re-raise the current exception as NUMBA's linker does, with the node of the first result."""
-        node = next((o.owner for o in self._graph.outputs if o.owner), None) if self._graph is not None else None
-        if node is not None:
-            raise_with_op(self._graph, node, None)
-
-
-class _Peek:
-    """Reads a shared variable on the host, and leaves it on the device too."""
-
-    __slots__ = ("_cell",)
-
-    def __init__(self, cell: DeviceCell) -> None:
-        self._cell = cell
-
-    def __getitem__(self, index: int) -> Any:
-        return self._cell.peek()
-
-
 class SizeClass:
     """Calls whose inputs have about the same sizes.
 
@@ -120,32 +65,38 @@ class SizeClass:
         Of the inputs, in the first such call.
     side
         Where they run.
+    run
+        What runs them there.
     seconds
         Measured time of a call on each side; inf where it has not been measured.
     bound
         Less than which it cannot take there.
-    why
-        Why the other side is out of the question, if it is.
+    patience
+        Seconds that another side may take before this one is tried.
+    longest
+        Seconds of a call from which on it is not tried.
+    barred
+        Why a side is out of the question.
     """
 
-    __slots__ = ("bound", "done", "left", "round", "run", "seconds", "shapes", "side", "trials", "why")
+    __slots__ = (
+        *("barred", "bound", "done", "left", "longest", "patience"),
+        *("rounds", "run", "seconds", "shapes", "side", "trials"),
+    )
 
-    def __init__(self, shapes: tuple[Any, ...], side: str, run: Side) -> None:
+    def __init__(self, shapes: tuple[Any, ...], side: str, sides: dict[str, Side]) -> None:
         self.shapes = shapes
         self.side = side
-        self.run = run
-        self.seconds = {DEVICE: inf, HOST: inf}
-        self.bound = {DEVICE: 0.0, HOST: 0.0}
-        self.why = ""
+        self.run = sides[side]
+        self.seconds = dict.fromkeys(sides, inf)
+        self.bound = dict.fromkeys(sides, 0.0)
+        self.patience = dict.fromkeys(sides, PATIENCE)
+        self.longest = dict.fromkeys(sides, inf)
+        self.barred: dict[str, str] = {}
+        self.rounds = dict.fromkeys(sides, 0)
         self.left = 0  # calls until something is measured
         self.trials = [side]  # what is to be measured
         self.done = 0  # calls of the first of these
-        self.round = 0
-
-    @property
-    def other(self) -> str:
-        """The side that was not chosen."""
-        return HOST if self.side == DEVICE else DEVICE
 
     def note(self, side: str, seconds: float) -> None:
         """Take in the time of a call."""
@@ -159,44 +110,55 @@ class SizeClass:
         if timed >= SAMPLES:
             self.trials.pop(0)
             self.done = 0
+            self.rounds[side] += 1
 
     def settle(self) -> None:
-        """Choose, and say when to measure again."""
-        if self.seconds[self.other] < CLEAR * self.seconds[self.side]:
-            self.side = self.other
-        mine, others = max(self.seconds[self.side], 1e-9), self.seconds[self.other]
-        self.round += 1
-        if self.why or mine <= self.bound[self.other]:
-            self.left = NEVER
-        elif others == inf:
-            self.left = int(PATIENCE / mine)
-        else:
-            lost = max(others - mine, SHARE * others) * (UNTIMED[self.other] + SAMPLES)
-            self.left = int(min(2 ** min(self.round - 1, 30) * lost / SHARE / mine, NEVER))
-        self.trials = [self.side, self.other]
+        """Choose, and say what to measure next and when."""
+        best = min(self.seconds, key=lambda side: self.seconds[side])
+        if self.seconds[best] < CLEAR * self.seconds[self.side]:
+            self.side = best
+        waits = {side: self._wait(side) for side in self.seconds if side != self.side}
+        following = min(waits, key=lambda side: waits[side])
+        self.left, self.trials, self.done = waits[following], [self.side, following], 0
+
+    def _wait(self, side: str) -> int:
+        """Return after how many calls a side is to be tried."""
+        mine, others = max(self.seconds[self.side], 1e-9), self.seconds[side]
+        if side in self.barred or mine <= self.bound[side]:
+            return NEVER
+        if others == inf:
+            return int(self.patience[side] / mine) if mine < self.longest[side] else NEVER
+        lost = max(others - mine, SHARE * others) * (UNTIMED[side] + SAMPLES)
+        return int(min(2 ** min(self.rounds[side], 30) * lost / SHARE / mine, NEVER))
 
 
 class ChoosingVM(OpenCLVM):
-    """Runs each call on the side that is faster for its sizes.
+    """Runs each call on the side that is fastest for its sizes.
 
     Parameters
     ----------
     machine
         Arguments of `OpenCLVM`.
-    host
-        The other side.
+    hosts
+        The other sides, the one to try first before the others.
     shape_cells
         What tells sizes apart: cells of the inputs whose shapes are not fixed.
     """
 
-    def __init__(self, *machine: Any, host: HostFunction, shape_cells: Sequence[Cell]) -> None:
+    def __init__(self, *machine: Any, hosts: Sequence[HostFunction], shape_cells: Sequence[Cell]) -> None:
         super().__init__(*machine)
-        self._host = host
+        self._hosts = {host.backend: host for host in hosts}
         self._shape_cells = list(shape_cells)
+        self._only_cell = self._shape_cells[0] if len(self._shape_cells) == 1 else None
         self._by_shape: dict[tuple[Any, ...], SizeClass] = {}
         self._classes: dict[tuple[int, ...], SizeClass] = {}
-        self._refusal = ""
-        self._sides: dict[str, Side] = {DEVICE: self._on_device, HOST: self._on_host}
+        self._refusals: dict[str, str] = {}
+        self._sides: dict[str, Side] = {DEVICE: self._on_device, **{h.backend: self._side_of(h) for h in hosts}}
+
+    @property
+    def backends(self) -> list[str]:
+        """The backends of the host that may run a call."""
+        return list(self._hosts)
 
     @property
     def size_classes(self) -> list[SizeClass]:
@@ -207,7 +169,8 @@ class ChoosingVM(OpenCLVM):
         if self.time_thunks:
             return super().__call__()
         try:
-            shapes = tuple([c[0].shape for c in self._shape_cells])
+            only = self._only_cell
+            shapes = tuple([c[0].shape for c in self._shape_cells]) if only is None else only[0].shape
         except AttributeError:  # a function that trusts its inputs got none that is an array
             return super().__call__()
         size = self._by_shape.get(shapes)
@@ -221,44 +184,47 @@ class ChoosingVM(OpenCLVM):
     def _on_device(self) -> list[Any]:
         return super().__call__()
 
-    def _on_host(self) -> list[Any]:
-        """Run on the host; what NUMBA finds wrong the device says at the node, in the words of other backends."""
-        try:
-            return self._host()
-        except Exception:
-            if self._host.is_to_blame:
-                raise
-        return self._on_device()
+    def _side_of(self, host: HostFunction) -> Side:
+        """Return what runs a call on the host; what is wrong with its data the device says, at the node."""
 
-    def _class_of(self, shapes: tuple[Any, ...]) -> SizeClass:
+        def run() -> list[Any]:
+            try:
+                return host.run()
+            except Exception:
+                if host.is_to_blame:
+                    raise
+            return self._on_device()
+
+        return run
+
+    def _class_of(self, found: tuple[Any, ...]) -> SizeClass:
         if len(self._by_shape) >= SHAPES:
             self._by_shape.clear()
         if len(self._classes) >= CLASSES:
             self._classes.clear()
+        shapes = found if self._only_cell is None else (found,)
         sizes = [prod(s) for s in shapes]
         key = tuple(n.bit_length() for n in sizes)
         size = self._classes.get(key)
         if size is None:
             size = self._classes[key] = self._new(shapes)
-        self._by_shape[shapes] = size
+        self._by_shape[found] = size
         return size
 
     def _new(self, shapes: tuple[Any, ...]) -> SizeClass:
-        inputs = sum(prod(np.shape(_anywhere(c))) for c in self.input_storage)
-        constants = sum(np.size(v.data) for v in self.storage_map if isinstance(v, Constant))
-        side = HOST if inputs + constants <= TINY else DEVICE
-        size = SizeClass(shapes, side, self._sides[side])
+        is_empty = any(0 in s for s in shapes)
+        goes_first = NUMBA in self._hosts and NUMBA not in self._refusals and not is_empty and self._is_tiny()
+        size = SizeClass(shapes, NUMBA if goes_first else DEVICE, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
-        if any(0 in s for s in shapes):
-            self._forbid(size, "no elements")
-        elif self._refusal:
-            self._forbid(size, self._refusal)
+        size.patience[C], size.longest[C] = max(PATIENCE, PATIENCE_WITH_C * len(self.nodes)), SHORT
+        size.patience.update({b: PATIENCE_IF_COMPILED for b, host in self._hosts.items() if host.is_compiled})
+        size.barred.update(dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals)
         return size
 
-    def _forbid(self, size: SizeClass, why: str) -> None:
-        """Leave a class to the device."""
-        size.side, size.run, size.why = DEVICE, self._sides[DEVICE], why
-        size.left, size.trials, size.done = NEVER, [], 0
+    def _is_tiny(self) -> bool:
+        """Whether the arrays that the graph starts from have so few elements that the host goes first."""
+        inputs = sum(prod(np.shape(_anywhere(c))) for c in self.input_storage)
+        return inputs + sum(np.size(v.data) for v in self.storage_map if isinstance(v, Constant)) <= TINY
 
     def _measured(self, size: SizeClass) -> list[Any]:
         """Run a call and time it; the last one of a trial decides."""
@@ -270,20 +236,23 @@ class ChoosingVM(OpenCLVM):
         except Exception as error:
             if side == size.side and (side == DEVICE or size.seconds[side] < inf):
                 raise
-            failure = error  # what the other side raises shall not look like a consequence of it
+            failure = error  # what another side raises shall not look like a consequence of it
         if failure is not None:
             return self._instead(size, side, failure)
         size.note(side, perf_counter() - start)
         if not size.trials:
-            size.settle()
-            size.run = self._sides[size.side]
+            self._settle(size)
         return results
 
+    def _settle(self, size: SizeClass) -> None:
+        size.settle()
+        size.run = self._sides[size.side]
+
     def _trial(self, size: SizeClass, side: str) -> list[Any]:
-        if side == HOST:
-            return self._sides[HOST]()
-        if not size.bound[HOST]:
-            size.bound[HOST] = self._noting() or sys.float_info.min
+        if side != DEVICE:
+            return self._sides[side]()
+        if not any(size.bound[host] for host in self._hosts):
+            size.bound.update(dict.fromkeys(self._hosts, self._noting() or sys.float_info.min))
             return self._results()
         results = self._sides[DEVICE]()
         self._finish()
@@ -303,15 +272,18 @@ class ChoosingVM(OpenCLVM):
         return total
 
     def _instead(self, size: SizeClass, failed: str, error: Exception) -> list[Any]:
-        """The side that was tried has failed: if the other one does not, it is the fault of the side."""
-        instead = DEVICE if failed == HOST else HOST
+        """The side that was tried has failed: if another one does not, it is the fault of the side."""
+        instead = next(s for s in (size.side, DEVICE, *self._hosts) if s != failed and s not in size.barred)
         results = self._sides[instead]()
-        if failed == HOST:
-            self._refusal = f"NUMBA: {type(error).__name__}: {error}".splitlines()[0]
-            self._forbid(size, self._refusal)
+        name = "the device" if failed == DEVICE else failed
+        size.barred[failed] = f"{name}: {type(error).__name__}: {error}".splitlines()[0]
+        if failed != DEVICE:
+            self._refusals[failed] = size.barred[failed]
+        size.side, size.run, size.seconds[failed] = instead, self._sides[instead], inf
+        if size.seconds[instead] < inf:
+            size.settle()
         else:
-            size.side, size.run, size.left = HOST, self._sides[HOST], NEVER
-            size.why = f"the device: {type(error).__name__}: {error}".splitlines()[0]
+            size.left, size.trials, size.done = 0, [instead], 0
         return results
 
 

@@ -93,7 +93,9 @@ class Choice:
     shapes
         Of the inputs whose shapes are not fixed, in the first such call.
     side
-        ``"device"``, or ``"host"``: the whole function by NUMBA.
+        ``"device"``, or ``"host"``: the whole function by another backend.
+    backend
+        Which one that is or would be, ``"NUMBA"`` or ``"C"``.
     device_seconds, host_seconds
         Measured time of a call; None where that side has not been measured.
     device_bound, host_bound
@@ -104,6 +106,7 @@ class Choice:
 
     shapes: tuple[tuple[int, ...], ...]
     side: str
+    backend: str
     device_seconds: float | None
     host_seconds: float | None
     device_bound: float
@@ -189,7 +192,7 @@ class Explanation:
         rows = [
             (
                 ", ".join(map(str, c.shapes)) or "fixed",
-                c.side if c.side == DEVICE else "host (NUMBA)",
+                c.side if c.side == DEVICE else f"host ({c.backend})",
                 _time(c.device_seconds, c.device_bound),
                 _time(c.host_seconds, c.host_bound),
                 c.why,
@@ -259,7 +262,7 @@ def _transfer(node: Apply, fn: Any) -> Transfer:
 def _choices_of(vm: Any) -> tuple[Choice, ...]:
     if not isinstance(vm, ChoosingVM):
         return ()
-    return tuple(_choice(size) for size in vm.size_classes)
+    return tuple(_choice(size, vm.backends) for size in vm.size_classes)
 
 
 def _fixed(fn: Any) -> str:
@@ -267,9 +270,13 @@ def _fixed(fn: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _choice(size: SizeClass) -> Choice:
-    device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, HOST))
-    return Choice(size.shapes, size.side, device, host, size.bound[DEVICE], size.bound[HOST], size.why)
+def _choice(size: SizeClass, backends: list[str]) -> Choice:
+    best = min(backends, key=lambda backend: size.seconds[backend])  # the first one if none was measured
+    backend = best if size.side == DEVICE else size.side
+    device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, backend))
+    why = "; ".join(dict.fromkeys(size.barred.values()))
+    side = DEVICE if size.side == DEVICE else HOST
+    return Choice(size.shapes, side, backend, device, host, size.bound[DEVICE], size.bound[backend], why)
 
 
 def _without_place(part: Any) -> Any:

@@ -12,8 +12,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OpenCLError
+from pytensor_cl.linker.backends import host_functions
 from pytensor_cl.linker.checks import Checks
-from pytensor_cl.linker.choice import ChoosingVM, HostFunction
+from pytensor_cl.linker.choice import ChoosingVM
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.replay import Parts, Replays
 from pytensor_cl.linker.roles import changed, root_of
@@ -211,7 +212,8 @@ def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow
         return OpenCLVM(*parts)
     tells = [c for v, c in zip(fgraph.inputs, inputs, strict=True) if _tells_size(v)]
     cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in tells]
-    return ChoosingVM(*parts, link.build, host=HostFunction(alternative, inputs, len(outputs)), shape_cells=cells)
+    hosts = host_functions(alternative, inputs, len(outputs))
+    return ChoosingVM(*parts, link.build, hosts=hosts, shape_cells=cells)
 
 
 class OpenCLLinker(Linker):

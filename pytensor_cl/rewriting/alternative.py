@@ -1,9 +1,10 @@
-"""The graph as the user wrote it: kept so that NUMBA can compile it where a device cannot win."""
+"""The graph as the user wrote it: kept so that a backend of the host can run it where a device cannot win."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pytensor.compile.aliasing import Supervisor
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.ops import DeepCopyOp, ViewOp
@@ -12,7 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import Composite, IntDiv, Maximum, Minimum, Mod, ScalarType
+from pytensor.scalar.basic import Composite, IntDiv, Mod, ScalarType
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import (
     Alloc,
@@ -39,13 +40,15 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.linalg.summary import Det, SLogDet
 from pytensor.tensor.math import Argmax, Dot
+from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import inline_op_from_graphs
-from pytensor_cl.rewriting.guards import guard
+from pytensor_cl.rewriting.guards import guard, selects
+from pytensor_cl.type import GpuArrayType
 
 __all__ = ["Alternative", "alternative_of", "carry", "remember"]
 
@@ -58,12 +61,13 @@ EQUAL: tuple[type[Op], ...] = (
 )
 """Ops of which NUMBA finds the errors that other backends find, with the help of `guards`; a call that fails is
 repeated on the device, which says what is wrong. Those that nobody has looked at are left out; so are Eigh and SVD, for
-which NUMBA returns NaN where others raise. Scan runs on the host by NUMBA either way."""
+which NUMBA returns NaN where others raise. Scan runs on the host by NUMBA either way. Graphs with other Ops, random
+draws among them, are for the C backend alone, whose errors and draws are those of the device's functions."""
 
 ON_HOST = "opencl__adapt=False"
 NOT_AUTO = "opencl__placement is not auto"
 NO_RECIPE = "the mode has rewrites of its own"
-NOT_TENSORS = "inputs or results that are no tensors of the host"
+NAMES_A_DEVICE = "the graph itself says what is on a device"
 
 
 @dataclass(frozen=True)
@@ -74,16 +78,25 @@ class Alternative:
     ----------
     graph
         A copy of the graph from before the first rewrite.
+    guarded
+        Another one with checks that NUMBA leaves out; None if NUMBA must not run it.
+    objection
+        Why it must not.
     mode
         The mode that it was compiled for.
+    draws
+        Positions of the inputs that are random generators whose state a call may change where it is.
     """
 
     graph: FunctionGraph
+    guarded: FunctionGraph | None
+    objection: str
     mode: Mode
+    draws: tuple[int, ...]
 
 
 def remember(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
-    """Keep a copy of a graph that NUMBA could compile as well, or why there is none.
+    """Keep a copy of a graph that the host could run as well, or why there is none.
 
     Parameters
     ----------
@@ -118,18 +131,33 @@ def _alternative(fgraph: FunctionGraph, placement: str, adapt: bool) -> Alternat
     mode = get_active_mode(fgraph)
     if not hasattr(mode, "provided_optimizer"):
         return NO_RECIPE
-    if not all(type(v.type) is TensorType for v in (*fgraph.inputs, *fgraph.outputs)):
-        return NOT_TENSORS
     nodes = list(_nodes(fgraph))
-    other = next((n for n in nodes if not _is_equal(n)), None)
-    if other is None and any(map(_may_be_empty, nodes)):
-        other = next(filter(_needs_elements, nodes), None)
-    if other is not None:
-        return f"NUMBA may treat errors in the data of {other.op} differently"
+    if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
+        return NAMES_A_DEVICE
+    objection = _objection(fgraph, nodes)
+    guarded = None if objection else _guarded(fgraph)
+    return Alternative(fgraph.clone(check_integrity=False), guarded, objection, mode, _draws(fgraph))
+
+
+def _guarded(fgraph: FunctionGraph) -> FunctionGraph:
     graph = fgraph.clone(check_integrity=False)
     inline_op_from_graphs(graph)  # what is inside needs guards too
     guard(graph)
-    return Alternative(graph, mode)
+    return graph
+
+
+def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
+    """Return why NUMBA must not run a graph, if so."""
+    if not all(type(v.type) is TensorType for v in (*fgraph.inputs, *fgraph.outputs)):
+        return "inputs or results that are no tensors"
+    other = next((n for n in nodes if not _is_equal(n)), None)
+    return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
+
+
+def _draws(fgraph: FunctionGraph) -> tuple[int, ...]:
+    """Positions of random generators that nobody protects: what a call leaves of them is all that anyone sees."""
+    kept = {v for f in fgraph._features if isinstance(f, Supervisor) for v in f.protected}
+    return tuple(i for i, v in enumerate(fgraph.inputs) if isinstance(v.type, RandomGeneratorType) and v not in kept)
 
 
 def _nodes(fgraph: Any) -> Iterator[Apply]:
@@ -141,38 +169,25 @@ def _nodes(fgraph: Any) -> Iterator[Apply]:
             yield node
 
 
-def _needs_elements(node: Apply) -> bool:
-    """Whether it is a maximum, of which nothing has none: NUMBA returns infinity."""
-    return isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Maximum | Minimum)
-
-
-def _may_be_empty(node: Apply) -> bool:
-    """Whether a result may have no elements where no input has none."""
-    if isinstance(node.op, Nonzero | Repeat | Split):
-        return True
-    is_slice = isinstance(node.op, Subtensor) and any(isinstance(i, slice) for i in node.op.idx_list)
-    return is_slice or isinstance(node.op, ARange | Eye | Alloc | AllocEmpty | ExtractDiag)
-
-
 def _is_equal(node: Apply) -> bool:
     if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
         return False
     if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
-        return all(v.type.dtype != "bool" for v in node.inputs[1:])
+        return all(v.type.dtype != "bool" for v in node.inputs[1:]) or selects(node)
     if isinstance(node.op, CumOp):  # NUMBA adds up other integers as int64, whatever the type of the result is
         return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
     if isinstance(node.op, ARange):
         return isinstance(node.inputs[2], Constant)
     if isinstance(node.op, Elemwise):
-        return _is_harmless(node.op.scalar_op, node)
+        return not _hides_division(node.op.scalar_op)
     if isinstance(node.op, Blockwise):
         return isinstance(node.op.core_op, EQUAL)
     return isinstance(node.op, EQUAL)
 
 
-def _is_harmless(scalar_op: Op, node: Apply) -> bool:
-    """Whether no value stops the process, as the least integer divided by minus one does."""
-    if isinstance(scalar_op, Composite):
-        return all(_is_harmless(n.op, n) for n in scalar_op.fgraph.toposort())
-    divides = isinstance(scalar_op, IntDiv | Mod)
-    return not divides or any(v.type.dtype.startswith("float") for v in node.outputs)
+def _hides_division(scalar_op: Op) -> bool:
+    """Whether it divides whole numbers where `guards` does not see it: the least one divided by minus one is fatal."""
+    if not isinstance(scalar_op, Composite):
+        return False
+    divisions = (n for n in scalar_op.fgraph.toposort() if isinstance(n.op, IntDiv | Mod | Composite))
+    return any(isinstance(n.op, Composite) or n.outputs[0].type.dtype.startswith(("int", "uint")) for n in divisions)

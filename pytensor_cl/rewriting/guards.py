@@ -7,11 +7,15 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import IntDiv, Maximum, Minimum, Mod
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
 __all__ = ["guard"]
 
+DIVISOR = CheckAndRaise(ZeroDivisionError, "a divisor of whole numbers is 0 or -1")
+ELEMENTS = CheckAndRaise(ValueError, "no elements")
 INDEX = CheckAndRaise(IndexError, "index out of bounds")
 SHAPES = CheckAndRaise(ValueError, "lengths differ")
 """What a user reads comes from the device, which repeats a call that fails on the host."""
@@ -29,8 +33,20 @@ def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
         position += sum(part is not None for part in parts)
 
 
+def selects(node: Apply) -> bool:
+    """Return whether a node takes the elements of an array where a mask is true, and does nothing else."""
+    return isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,) and node.inputs[1].type.dtype == "bool"
+
+
 def _indices(node: Apply) -> Iterator[tuple[int, Variable]]:
-    """Guard the indices of an array by arrays."""
+    """Guard the indices of an array by arrays, or its mask."""
+    if selects(node):
+        x, mask = node.inputs
+        pairs = zip(mask.type.shape, x.type.shape, tuple(mask.shape), tuple(x.shape), strict=False)
+        same = [pt.eq(a, b) for known, other, a, b in pairs if known is None or known != other]
+        if same:
+            yield 1, SHAPES(mask, *same)
+        return
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
     for position, axis in _index_axes(node, first):
         index, extent = node.inputs[position], node.inputs[0].shape[axis]
@@ -71,10 +87,32 @@ def _batches(node: Apply) -> Iterator[tuple[int, Variable]]:
         yield 0, SHAPES(node.inputs[0], *same)
 
 
+def _extents(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Guard a maximum of nothing, for which NUMBA returns infinity."""
+    op: Any = node.op
+    x = node.inputs[0]
+    if isinstance(op.scalar_op, Maximum | Minimum):
+        axes = range(x.type.ndim) if op.axis is None else op.axis
+        unknown = [pt.gt(x.shape[axis], 0) for axis in axes if not x.type.shape[axis]]
+        if unknown:
+            yield 0, ELEMENTS(x, *unknown)
+
+
+def _divisors(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Guard the division of whole numbers: the least one divided by minus one ends the process."""
+    op: Any = node.op
+    if isinstance(op.scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iu":
+        divisor = node.inputs[1]
+        if not (isinstance(divisor, Constant) and ((divisor.data != 0) & (divisor.data != -1)).all()):
+            yield 1, DIVISOR(divisor, pt.all(pt.neq(divisor, 0) & pt.neq(divisor, -1)))
+
+
 _GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {
     AdvancedSubtensor: _indices,
     AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
+    CAReduce: _extents,
+    Elemwise: _divisors,
 }
 
 
@@ -87,6 +125,6 @@ def guard(fgraph: FunctionGraph) -> None:
         A graph before any rewrite; changed in place.
     """
     for node in fgraph.toposort():
-        make = _GUARDS.get(type(node.op))
+        make = next((_GUARDS[t] for t in type(node.op).__mro__ if t in _GUARDS), None)
         for position, value in list(make(node)) if make else ():
             fgraph.change_node_input(node, position, value, import_missing=True)

@@ -1,0 +1,207 @@
+"""The whole graph as a function of one of PyTensor's own backends on the host."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.utils import raise_with_op
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
+from pytensor_cl.linker.host import Cell
+from pytensor_cl.rewriting.alternative import Alternative
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["CFunction", "HostFunction", "NumbaFunction", "host_functions"]
+
+
+class HostFunction:
+    """A function that the first call compiles.
+
+    Parameters
+    ----------
+    alternative
+        What it is made of.
+    cells
+        Storage of the inputs.
+    count
+        How many of the graph's first outputs are wanted.
+
+    Attributes
+    ----------
+    run
+        Computes the outputs.
+    is_compiled
+        Whether that compiles nothing.
+    is_to_blame
+        Whether it failed because the backend cannot compile it, and not for the data.
+    """
+
+    backend: ClassVar[str]
+
+    def __init__(self, alternative: Alternative, cells: Sequence[Cell], count: int) -> None:
+        self._alternative = alternative
+        self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
+        self._count = count
+        self.is_compiled = self.is_to_blame = False
+        self.run: Callable[[], list[Any]] = self._first
+
+    def _first(self) -> list[Any]:
+        try:
+            self.run = self._compile()
+        except self._refusals():
+            self.is_to_blame = True
+            raise
+        results = self.run()
+        self.is_compiled = True
+        return results
+
+    def _wanted(self, graph: FunctionGraph) -> FunctionGraph:
+        """Return a graph without the outputs that are not wanted: those of a copy of a function without its updates."""
+        if self._count == len(graph.outputs):
+            return graph
+        return FunctionGraph(graph.inputs, graph.outputs[: self._count], clone=True)
+
+    def _compile(self) -> Callable[[], list[Any]]:
+        raise NotImplementedError
+
+    def _refusals(self) -> tuple[type[Exception], ...]:
+        return (NotImplementedError,)
+
+
+class NumbaFunction(HostFunction):
+    """The graph with the checks that NUMBA leaves out."""
+
+    backend = "NUMBA"
+
+    def _compile(self) -> Callable[[], list[Any]]:
+        assert self._alternative.guarded is not None
+        function, graph = compile_with_numba(self._wanted(self._alternative.guarded), self._alternative.mode)
+        cells = self._cells
+
+        def run() -> list[Any]:
+            return list(function(*[c[0] for c in cells]))
+
+        def first() -> list[Any]:
+            try:
+                results = run()
+            except Exception as error:
+                self.is_to_blame = isinstance(error, numba_refusals())
+                _blame(graph)
+                raise
+            self.run = run
+            return results
+
+        return first
+
+    def _refusals(self) -> tuple[type[Exception], ...]:
+        return numba_refusals()
+
+
+class CFunction(HostFunction):
+    """The graph as it is; random generators are as they were before a call that fails."""
+
+    backend = "C"
+
+    def _compile(self) -> Callable[[], list[Any]]:
+        graph = self._wanted(self._alternative.graph)
+        pairs = list(zip(graph.inputs, self._cells, strict=True))
+        inputs = [cell if isinstance(cell, list) and not _may_be_number(v) else [None] for v, cell in pairs]
+        machine, outputs = compile_with_c(graph, self._alternative.mode, inputs, self._alternative.draws)
+        copied = [(mine, cell) for mine, (_, cell) in zip(inputs, pairs, strict=True) if mine is not cell]
+        generators = [self._cells[i] for i in self._alternative.draws]
+        run = _results_of(machine, outputs)
+        if copied:
+            run = _with_arrays(run, copied)
+        return _careful(run, generators) if generators else run
+
+
+def _may_be_number(variable: Variable) -> bool:
+    """Whether a caller who is trusted may pass a number of NumPy's, which compiled code would take for an array."""
+    return isinstance(variable.type, TensorType) and variable.type.ndim == 0
+
+
+def _results_of(machine: Callable[[], Any], outputs: Sequence[Cell]) -> Callable[[], list[Any]]:
+    """Return a function that runs a machine and takes the results out of their cells."""
+
+    if len(outputs) == 1:
+        (only,) = outputs
+
+        def run_one() -> list[Any]:
+            machine()
+            results, only[0] = [only[0]], None
+            return results
+
+        return run_one
+
+    def run() -> list[Any]:
+        machine()
+        results = [cell[0] for cell in outputs]
+        for cell in outputs:
+            cell[0] = None
+        return results
+
+    return run
+
+
+def _with_arrays(run: Callable[[], list[Any]], copied: Sequence[tuple[Cell, Cell]]) -> Callable[[], list[Any]]:
+    """Return a function that copies to cells of its own what other cells hold."""
+
+    def copying() -> list[Any]:
+        for mine, given in copied:
+            value = given[0]
+            mine[0] = value if type(value) is np.ndarray else np.asarray(value)
+        results = run()
+        for mine, _ in copied:
+            mine[0] = None
+        return results
+
+    return copying
+
+
+def _careful(run: Callable[[], list[Any]], generators: Sequence[Cell]) -> Callable[[], list[Any]]:
+    """Return a function that sets random generators back when it fails: the call is repeated on the device."""
+
+    def careful() -> list[Any]:
+        before = [(cell[0], cell[0].bit_generator.state) for cell in generators]
+        try:
+            return run()
+        except Exception:
+            for generator, state in before:
+                generator.bit_generator.state = state
+            raise
+
+    return careful
+
+
+class _Peek:
+    """Reads a shared variable on the host, and leaves it on the device too."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: DeviceCell) -> None:
+        self._cell = cell
+
+    def __getitem__(self, index: int) -> Any:
+        return self._cell.peek()
+
+
+def _blame(graph: FunctionGraph) -> None:
+    """Re-raise the current exception as NUMBA's linker does, with the node of the first result."""
+    node = next((o.owner for o in graph.outputs if o.owner), None)
+    if node is not None:
+        raise_with_op(graph, node, None)
+
+
+def host_functions(alternative: Alternative, cells: Sequence[Cell], count: int) -> list[HostFunction]:
+    """Return the functions that may run a graph, the first one first.
+
+    Parameters
+    ----------
+    alternative, cells, count
+        As `HostFunction` takes them.
+    """
+    kinds = (CFunction,) if alternative.guarded is None else (NumbaFunction, CFunction)
+    return [kind(alternative, cells, count) for kind in kinds]
