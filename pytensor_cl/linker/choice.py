@@ -28,7 +28,7 @@ __all__ = ["DEVICE", "HOST", "ChoosingVM", "SizeClass"]
 DEVICE, HOST = "device", "host"
 NUMBA, C = NumbaFunction.backend, CFunction.backend
 
-TINY = 4096
+TINY = 32768
 """Elements of all inputs and constants: below, NUMBA goes first."""
 PATIENCE = 0.5
 """Seconds that a side may take in all before another one, which must be compiled, is tried."""
