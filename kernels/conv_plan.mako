@@ -70,3 +70,13 @@ static void conv_whole(const conv_plan *p, long first, long last, long *lo, long
     *hi = min(*hi, p->taps[2]);
     *lo = min(*lo, *hi);
 }
+
+// Compilers that prefer half of the vector registers' width (LLVM with AVX-512) must be told that a function needs it all.
+#if defined(__has_attribute)
+#if __has_attribute(min_vector_width)
+#define CONV_VECTORS(bits) __attribute__((min_vector_width(bits)))
+#endif
+#endif
+#ifndef CONV_VECTORS
+#define CONV_VECTORS(bits)
+#endif

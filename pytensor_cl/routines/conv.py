@@ -110,7 +110,11 @@ class ConvForward(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the convolution; the output may have any strides."""
         (x, w), (y,) = inputs, outputs
-        self.engine.run(lambda *layouts: (forward(self.geometry, *layouts),), x, w, y)
+        self.engine.run(self.problems, x, w, y)
+
+    def problems(self, x: Layout, w: Layout, y: Layout) -> tuple[Problem, ...]:
+        """Return what is to be computed."""
+        return (forward(self.geometry, x, w, y),)
 
 
 class ConvGradInput(_Convolution):
@@ -139,7 +143,11 @@ class ConvGradInput(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
         (w, dy), (dx,) = inputs, outputs
-        self.engine.run(lambda a, b, c: tuple(grad_input(self.geometry, b, a, c)), dy, w, dx)
+        self.engine.run(self.problems, dy, w, dx)
+
+    def problems(self, dy: Layout, w: Layout, dx: Layout) -> tuple[Problem, ...]:
+        """Return what is to be computed, for each phase of the strides."""
+        return tuple(grad_input(self.geometry, w, dy, dx))
 
 
 class ConvGradWeight(_Convolution):

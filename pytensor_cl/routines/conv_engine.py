@@ -10,6 +10,7 @@ from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
+from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.reduction import Reduction
 from pytensor_cl.runtime.array import GpuArray
@@ -22,6 +23,7 @@ __all__ = ["Engine"]
 
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
 Variant = tuple[object, ...]  # name of a variant, and its parameters
+_Step = Callable[[GpuArray, GpuArray, GpuArray], None]  # enqueues one problem, given x, w and y
 
 _CALL = struct.Struct("3q")  # conv_call
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
@@ -128,7 +130,7 @@ class Engine:
         if self.dtype.kind not in "fiu" or self.dtype.name == "float16":
             raise UnsupportedDtype(f"convolutions of {self.dtype} are not supported")
         self.schedule = schedule
-        self._plans: Plans[tuple[_Launch, ...]] = Plans()
+        self._plans: Plans[tuple[_Step, ...]] = Plans()
         self._kernels: dict[Variant, Kernel] = {}
         self._sources: dict[str, Callable[..., KernelSource]] = {
             "general": self._general_source,
@@ -146,6 +148,7 @@ class Engine:
             "product": self._plan_product,
             "simt": self._plan_simt,
         }
+        self.winograd = Winograd(context, dtype)
 
     # --- which variant ---
 
@@ -161,6 +164,7 @@ class Engine:
             "dot": along_taps and p.m <= _FEW // 2,
             "depthwise": p.m == 1 and not along_taps,
             "direct": few and not along_taps,
+            "winograd": suits(p) and pays(p),
             "product": True,
         }
         name = next(name for name, holds in conditions.items() if holds)
@@ -246,10 +250,12 @@ class Engine:
 
     # --- plans ---
 
-    def _plan(self, problem: Problem, x: Layout, w: Layout) -> _Launch:
+    def _plan(self, problem: Problem, x: Layout, w: Layout) -> _Step:
         problem = simplify(problem)
-        variant = self.variant(problem)
-        return self._planners[str(variant[0])](problem, _spans(problem, x, w), variant)
+        variant, span = self.variant(problem), _spans(problem, x, w)
+        if variant == ("winograd",):
+            return self.winograd.plan(problem, span)
+        return partial(self._launch, self._planners[str(variant[0])](problem, span, variant))
 
     def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
         local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)
@@ -302,10 +308,10 @@ class Engine:
         key = tuple(layout[:2] for layout in layouts)
         plan = self._plans.get(key)
         if plan is None:
-            launches = tuple(self._plan(p, *layouts[:2]) for p in problems(*layouts) if p.size)
-            plan = self._plans.remember(key, launches)
-        for launch in plan:
-            self._launch(launch, x, w, y)
+            steps = tuple(self._plan(p, *layouts[:2]) for p in problems(*layouts) if p.size)
+            plan = self._plans.remember(key, steps)
+        for step in plan:
+            step(x, w, y)
 
     def _launch(self, launch: _Launch, x: GpuArray, w: GpuArray, y: GpuArray) -> None:
         if launch.parts > 1 and launch.target is not None:

@@ -1,12 +1,16 @@
 """Convolutions and their gradients against NumPy, on every driver, with both schedules."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines import conv_engine, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
+from pytensor_cl.routines.conv_plan import simplify
+from pytensor_cl.routines.conv_transforms import transforms
 from pytensor_cl.runtime.layout import Layout
 
 _kernels = {}
@@ -137,6 +141,78 @@ CASES = {
 def test_cases(context, make, rng, case):
     shape, kernel, parameters = CASES[case]
     check(make, context, rng, "float32", shape, kernel, **parameters)
+
+
+WINOGRAD = {
+    "one tile": ((2, 20, 4, 4), (9, 20, 3, 3), {"padding": ONE}),
+    "one position": ((3, 10, 1, 1), (11, 10, 3, 3), {"padding": ONE}),
+    "odd sizes": ((3, 33, 17, 19), (37, 33, 3, 3), {"padding": ((2, 0), (1, 2)), "flip": True}),
+    "no padding": ((2, 17, 18, 34), (16, 17, 3, 3), {}),
+    "much padding": ((1, 13, 9, 5), (14, 13, 3, 3), {"padding": ((4, 3), (5, 0))}),
+    "groups": ((2, 30, 7, 14), (39, 10, 3, 3), {"padding": ONE, "groups": 3}),
+    "many filters": ((3, 9, 6, 5), (100, 9, 3, 3), {"padding": ONE, "flip": True}),
+}
+
+
+@pytest.fixture
+def winograd(monkeypatch):
+    """Take Winograd's algorithm wherever it can be taken."""
+    monkeypatch.setattr(conv_engine, "pays", lambda problem: True)
+
+
+def is_winograd(routine, *layouts):
+    return all(routine.engine.variant(simplify(p)) == ("winograd",) for p in routine.problems(*layouts))
+
+
+@pytest.mark.parametrize("case", WINOGRAD)
+def test_winograd(context, make, rng, schedule, winograd, case):
+    shape, kernel, parameters = WINOGRAD[case]
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+    routine, x, w = make(ConvForward, "float32", 2, **parameters), Layout.contiguous(shape), Layout.contiguous(kernel)
+    (y,) = routine.layout(x, w)
+    assert is_winograd(routine, x, w, y) == (schedule == "cpu")
+    assert is_winograd(make(ConvGradInput, "float32", 2, **parameters), y, w, x) == (schedule == "cpu")
+
+
+@pytest.mark.parametrize("limits", [(1 << 30, 0, 0), (0, 1 << 16, 0)], ids=["filters", "images"])
+def test_winograd_in_blocks(context, make, rng, winograd, monkeypatch, limits):
+    for name, limit in zip(("_ALL_BYTES", "_IMAGE_BYTES", "_FILTER_BYTES"), limits, strict=True):
+        monkeypatch.setattr(conv_winograd, name, limit)
+    check(make, context, rng, "float32", (5, 9, 6, 10), (110, 9, 3, 3), padding=ONE)
+    check(make, context, rng, "float32", (5, 18, 6, 10), (90, 9, 3, 3), padding=ONE, groups=2)
+
+
+def test_winograd_in_double_precision(context, make, rng, winograd):
+    check(make, context, rng, "float64", (2, 33, 18, 10), (40, 33, 3, 3), padding=ONE)
+
+
+def test_winograd_of_any_strides(context, make, rng, winograd):
+    for place in PLACEMENTS:
+        check(make, context, rng, "float32", (2, 33, 18, 10), (40, 33, 3, 3), place, padding=ONE)
+    out = context.from_host(np.full((20, 2, 40, 18), 7, "float32"))
+    view = out.view(out.layout.transpose((1, 2, 3, 0)))[..., ::2]
+    x, w = draw(rng, "float32", 2, 33, 18, 10), draw(rng, "float32", 40, 33, 3, 3)
+    make(ConvForward, "float32", 2, padding=ONE).launch((view,), (context.from_host(x), context.from_host(w)))
+    close(view, Reference(x, w, (1, 1), (1, 1), 1, ONE, False).forward(), "float32")
+    assert np.all(np.asarray(out)[1::2] == 7)
+
+
+def test_winograd_is_taken_where_it_pays(context):
+    chosen = {}
+    for n, c, image, m in ((1, 256, 14, 256), (16, 64, 56, 64), (1, 512, 7, 512), (4, 8, 56, 32), (4, 256, 14, 8)):
+        layouts = [Layout.contiguous(shape) for shape in ((n, c, image, image), (m, c, 3, 3), (n, m, image, image))]
+        routine = ConvForward(context, "float32", 2, padding=ONE, schedule="cpu")
+        chosen[n, c, image, m] = is_winograd(routine, *layouts)
+    assert list(chosen.values()) == [True, True, False, False, False], chosen
+
+
+@pytest.mark.parametrize(("count", "taps"), [(2, 3), (4, 3), (3, 2), (1, 1)])
+def test_transforms_are_exact(rng, count, taps):
+    points = [Fraction(n, 2) for n in (0, 1, -1, 3, -3)][: count + taps - 2]
+    outputs, filters, inputs = (np.array(m, object) for m in transforms(count, taps, points))
+    d, g = rng.integers(-9, 9, count + taps - 1).astype(object), rng.integers(-9, 9, taps).astype(object)
+    expected = [sum(g[k] * d[j + k] for k in range(taps)) for j in range(count)]
+    assert list(outputs @ ((filters @ g) * (inputs @ d))) == expected
 
 
 @pytest.mark.parametrize("case", ["strided", "dilated"])

@@ -1,0 +1,82 @@
+## The transforms of images for conv_winograd.mako: a work-item goes through rows of tiles, `lanes` channels of each.
+<%page args="name, ctype, lanes, count, vec, size, kernel, to_inputs, to_outputs"/>
+<%namespace name="parts" file="conv_winograd_parts.mako"/>
+// V[point, tile, channel]
+${kernel}
+void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *X, __global ${ctype} *V,
+                    __global ${ctype} *scratch)
+{
+    const long channels = p.groups * p.c, blocks = (channels + ${lanes - 1}) / ${lanes}, total = t.images * t.rows * blocks;
+    const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
+    const long low = max(p.pad[2], 0L), high = clamp(p.image[2] + p.pad[2], low, t.width);
+    __global ${vec} *const raw = (__global ${vec} *)(scratch + t.scratch * get_global_id(0)), *const rows = raw + ${lanes};
+    const long apart = t.width + ${lanes};
+    __global const ${ctype} *const x = X + s.x;
+    for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)); unit < end; unit++) {
+        const long block = unit % blocks, i = unit / blocks % t.rows, n = unit / blocks / t.rows;
+        for (long r = 0; r < ${size}; r++) {
+            const long h = i * ${count} - p.pad[1] + r;
+            const long stop = h < 0 || h >= p.image[1] ? low : high;
+            __global ${vec} *const row = rows + r * apart;
+            for (long at = 0; at < low; at++)
+                row[at] = 0;
+            for (long at = low; at < stop; at += ${lanes}) {
+                const ${vec}_mask ok = ${vec}_between(0, stop - at);
+                long from = (t.first + n) * p.x[0] + h * p.x[4] + (at - p.pad[2]) * p.x[5];
+                for (long l = 0; l < ${lanes}; l++) {
+                    const long c = min(block * ${lanes} + l, channels - 1);
+                    const ${ctype}${lanes} v = ${vec}_load(x, from + c * p.x[2], p.x[5], ok, p.x_low, p.x_high);
+                    raw[l] = ok ? v : (${ctype}${lanes})(0);
+                }
+                ${name}_turn(raw, row + at);
+            }
+            for (long at = stop; at < t.width; at++)
+                row[at] = 0;
+        }
+        for (long at = 0; at < t.width; at++) {
+            __global ${vec} *const column = rows + at;
+            ${parts.transform(to_inputs, lambda i: f"column[{i} * apart]", lambda i: f"column[{i} * apart]")}
+        }
+        __global ${ctype} *v = V + (n * t.rows + i) * t.cols * t.v_tile + block * ${lanes};
+        for (long j = 0; j < t.cols; j++, v += t.v_tile)
+            for (long r = 0; r < ${size}; r++) {
+                __global const ${vec} *const row = rows + r * apart + j * ${count};
+                __global ${ctype} *const to = v + r * ${size} * t.v_point;
+                ${parts.transform(to_inputs, lambda i: f"row[{i}]", lambda i: f"*(__global {vec} *)(to + {i} * t.v_point)")}
+            }
+    }
+}
+
+// y of M[point, tile, feature]
+${kernel}
+void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *M, __global ${ctype} *Y,
+                     __global ${ctype} *scratch)
+{
+    const long blocks = (t.features + ${lanes - 1}) / ${lanes}, total = t.images * t.rows * p.groups * blocks;
+    const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
+    __global ${vec} *const raw = (__global ${vec} *)(scratch + t.scratch * get_global_id(0)), *const rows = raw + ${lanes};
+    const long apart = t.width + ${lanes};
+    for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)); unit < end; unit++) {
+        const long block = unit % blocks, g = unit / blocks % p.groups, row = unit / blocks / p.groups, i = row % t.rows, n = row / t.rows;
+        __global const ${ctype} *m = M + (n * t.rows + i) * t.cols * t.m_tile + g * t.m_group + block * ${lanes};
+        for (long j = 0; j < t.cols; j++, m += t.m_tile) {
+            ${vec} part[${count * size}];
+            for (int c = 0; c < ${size}; c++) {
+                __global const ${ctype} *const from = m + c * t.m_point;
+                ${parts.transform(to_outputs, lambda i: f"*(__global const {vec} *)(from + {i * size} * t.m_point)", lambda i: f"part[{i * size} + c]")}
+            }
+            for (int r = 0; r < ${count}; r++) {
+                __global ${vec} *const to = rows + r * apart + j * ${count};
+                ${parts.transform(to_outputs, lambda i: f"part[r * {size} + {i}]", lambda i: f"to[{i}]")}
+            }
+        }
+        const long height = min(${count}L, p.out[1] - i * ${count}), deep = min(${lanes}L, t.features - block * ${lanes});
+        __global ${ctype} *y = Y + s.y + (t.first + n) * p.y[0] + g * p.y[1] + (t.feature + block * ${lanes}) * p.y[2] + i * ${count} * p.y[4];
+        for (long r = 0; r < height; r++, y += p.y[4])
+            for (long at = 0; at < p.out[2]; at += ${lanes}) {
+                ${name}_turn(rows + r * apart + at, raw);
+                for (long l = 0; l < deep; l++)
+                    ${vec}_store(raw[l], y + l * p.y[2] + at * p.y[5], p.y[5], p.out[2] - at);
+            }
+    }
+}
