@@ -3,9 +3,12 @@
 <%
     vec, index = f"conv_{ctype}{lanes}", "long" if itemsize == 8 else "int"
     lane = f"({index}{lanes})({', '.join(map(str, range(lanes)))})"
-    halves = [lanes >> i for i in range(1, lanes.bit_length() - 1)]
+    halves = [lanes >> i for i in range(1, lanes.bit_length())]
 %>
 typedef ${ctype}${lanes} ${vec} __attribute__((aligned(${itemsize})));
+% for n in halves:
+typedef ${ctype}${n if n > 1 else ""} ${vec}_${n} __attribute__((aligned(${itemsize})));
+% endfor
 typedef ${index}${lanes} ${vec}_mask;  // all bits of a lane are set, or none
 
 // The lanes `from` <= l < `to`.
@@ -47,13 +50,23 @@ static void ${vec}_store(${ctype}${lanes} x, __global ${ctype} *to, long step, l
     }
     ${ctype} each[${lanes}] __attribute__((aligned(64)));
     *(${vec} *)each = x;
-    for (long l = 0; l < min(count, ${lanes}L); l++)
-        to[l * step] = each[l];
+    count = max(count, 0L);
+    if (step == 1) {
+        long l = 0;
+        % for n in halves:
+        if (count & ${n}) {
+            *(__global ${vec}_${n} *)(to + l) = *(const ${vec}_${n} *)(each + l);
+            l += ${n};
+        }
+        % endfor
+    } else
+        for (long l = 0; l < min(count, ${lanes}L); l++)
+            to[l * step] = each[l];
 }
 
 static ${ctype} ${vec}_sum(${ctype}${lanes} x${lanes})
 {
-    % for n in halves:
+    % for n in halves[:-1]:
     const ${ctype}${n} x${n} = x${2 * n}.lo + x${2 * n}.hi;
     % endfor
     return x2.x + x2.y;

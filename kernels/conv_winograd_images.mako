@@ -9,7 +9,8 @@ void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${
     const long channels = p.groups * p.c, blocks = (channels + ${lanes - 1}) / ${lanes}, total = t.images * t.rows * blocks;
     const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
     const long low = max(p.pad[2], 0L), high = clamp(p.image[2] + p.pad[2], low, t.width);
-    __global ${vec} *const raw = (__global ${vec} *)(scratch + t.scratch * get_global_id(0)), *const rows = raw + ${lanes};
+    __global ${vec} *const rows = (__global ${vec} *)(scratch + t.scratch * get_global_id(0));
+    ${vec} raw[${lanes}];
     const long apart = t.width + ${lanes};
     __global const ${ctype} *const x = X + s.x;
     for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)); unit < end; unit++) {
@@ -28,7 +29,7 @@ void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${
                     const ${ctype}${lanes} v = ${vec}_load(x, from + c * p.x[2], p.x[5], ok, p.x_low, p.x_high);
                     raw[l] = ok ? v : (${ctype}${lanes})(0);
                 }
-                ${name}_turn(raw, row + at);
+                ${parts.turn(lambda l: f"raw[{l}]", lambda l: f"row[at + {l}]")}
             }
             for (long at = stop; at < t.width; at++)
                 row[at] = 0;
@@ -54,7 +55,8 @@ void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const $
 {
     const long blocks = (t.features + ${lanes - 1}) / ${lanes}, total = t.images * t.rows * p.groups * blocks;
     const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
-    __global ${vec} *const raw = (__global ${vec} *)(scratch + t.scratch * get_global_id(0)), *const rows = raw + ${lanes};
+    __global ${vec} *const rows = (__global ${vec} *)(scratch + t.scratch * get_global_id(0));
+    ${vec} raw[${lanes}];
     const long apart = t.width + ${lanes};
     for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)); unit < end; unit++) {
         const long block = unit % blocks, g = unit / blocks % p.groups, row = unit / blocks / p.groups, i = row % t.rows, n = row / t.rows;
@@ -74,7 +76,7 @@ void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const $
         __global ${ctype} *y = Y + s.y + (t.first + n) * p.y[0] + g * p.y[1] + (t.feature + block * ${lanes}) * p.y[2] + i * ${count} * p.y[4];
         for (long r = 0; r < height; r++, y += p.y[4])
             for (long at = 0; at < p.out[2]; at += ${lanes}) {
-                ${name}_turn(rows + r * apart + at, raw);
+                ${parts.turn(lambda l: f"rows[r * apart + at + {l}]", lambda l: f"raw[{l}]")}
                 for (long l = 0; l < deep; l++)
                     ${vec}_store(raw[l], y + l * p.y[2] + at * p.y[5], p.y[5], p.out[2] - at);
             }

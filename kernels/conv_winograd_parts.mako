@@ -13,16 +13,15 @@
     % endfor
 }
 </%def>
-<%def name="turn()">
+## Exchange lanes and vectors.
+<%def name="turn(load, store)">
 <%
-    vec, L, halves = f"conv_{ctype}{lanes}", range(lanes), [lanes >> i for i in range(1, lanes.bit_length())]
+    L, halves = range(lanes), [lanes >> i for i in range(1, lanes.bit_length())]
     item = lambda v, i: f"{v}.s{i:x}"
 %>
-// Exchange lanes and vectors.
-static CONV_VECTORS(${8 * itemsize * lanes}) void ${name}_turn(__global const ${vec} *from, __global ${vec} *to)
 {
     % for l in L:
-    ${ctype}${lanes} r${l} = from[${l}];
+    ${ctype}${lanes} r${l} = ${load(l)};
     % endfor
     % for h in halves:
     % for i in (i for i in L if not i & h):
@@ -34,7 +33,7 @@ static CONV_VECTORS(${8 * itemsize * lanes}) void ${name}_turn(__global const ${
     % endfor
     % endfor
     % for l in L:
-    to[${l}] = r${l};
+    ${store(l)} = r${l};
     % endfor
 }
 </%def>

@@ -27,7 +27,7 @@ _TILES = struct.Struct("15q")  # <name>_tiles
 _SIZE = TAPS + COUNT - 1
 # What is transformed should stay in the cache. If inputs and outputs of all images take less than the first, then they
 # are kept, and filters are transformed in blocks of the last; else all filters are, and images come in blocks.
-_ALL_BYTES, _IMAGE_BYTES, _FILTER_BYTES = 16 << 20, 6 << 20, 2 << 20
+_ALL_BYTES, _IMAGE_BYTES, _FILTER_BYTES = 16 << 20, 6 << 20, 4 << 20
 _PER_TILE, _PER_FILTER = 1000, 800  # multiply-adds in the time of a transform
 _LANES = 32  # features that are multiplied together, at most
 _UNIT = 8  # units of work that are worth a work-item
@@ -193,7 +193,7 @@ class Winograd:
         # At distances of a power of two, all points would share a set of the cache.
         u, v, m = (n + self.lanes for n in (p.c * features, tiles * channels, tiles * features))
         width = _whole(cols * COUNT + TAPS - 1, self.lanes)
-        scratch = (self.lanes + _SIZE * (width + self.lanes)) * self.lanes
+        scratch = _SIZE * (width + self.lanes) * self.lanes
         strides = (rows, cols, width, u, p.c * m_group, v, channels, m, features, m_group, scratch)
         spans = [(a * self.panel, min(p.m, b * self.panel)) for a, b in pairwise(panels)]
         return tuple(_Tiles(a, b - a, f, g - f, *strides) for f, g in spans for a, b in pairwise(images))
