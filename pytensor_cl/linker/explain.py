@@ -9,6 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 
 from pytensor_cl.linker.choice import DEVICE, HOST, ChoosingVM, SizeClass
 from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.linker.plan import Tenant
 from pytensor_cl.linker.recording import Recording
 from pytensor_cl.linker.report import Table, lines
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -18,9 +19,10 @@ from pytensor_cl.rewriting.placement import reason_of
 from pytensor_cl.runtime.context import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Transfer", "explain"]
+__all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Tenant", "Transfer", "explain"]
 
 WIDEST = 100  # characters of a cell
+SHOWN = 5  # of the largest intermediate results
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 
 
@@ -126,14 +128,22 @@ class Recorded:
         How many a call enqueues.
     waits
         How often it waits for the device.
-    scratch_bytes
-        Memory for intermediate results, which all recordings of a context share.
+    arena_bytes, bound_bytes
+        Memory of intermediate results, which all recordings of a context share, and what is alive at once: the least
+        that any plan needs.
+    peak_bytes
+        All that a call has in use at once: also arguments, shared variables, constants and results.
+    tenants
+        Intermediate results, the largest first.
     """
 
     key: str
     kernels: int
     waits: int
-    scratch_bytes: int
+    arena_bytes: int = 0
+    bound_bytes: int = 0
+    peak_bytes: int = 0
+    tenants: tuple[Tenant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,7 +183,8 @@ class Explanation:
         )
         tables = (
             *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
-            *(self._recorded_table(), self.unrecorded and f"Calls are not recorded: {self.unrecorded}."),
+            *(self._recorded_table(), self._tenant_table()),
+            self.unrecorded and f"Calls are not recorded: {self.unrecorded}.",
         )
         return "\n\n".join(filter(None, (head, *tables)))
 
@@ -202,8 +213,18 @@ class Explanation:
         return _table(("calls with shapes like", "run on", "device", "host", "why"), rows)
 
     def _recorded_table(self) -> str:
-        rows = [(r.key, f"{r.kernels}", f"{r.waits}", f"{r.scratch_bytes:,}") for r in self.recorded]
-        return _table(("recorded calls with inputs like", "kernels", "waits", "bytes of scratch"), rows)
+        rows = [
+            (r.key, f"{r.kernels}", f"{r.waits}", *(f"{n:,}" for n in (r.arena_bytes, r.bound_bytes, r.peak_bytes)))
+            for r in self.recorded
+        ]
+        head = "recorded calls with inputs like", "kernels", "waits", "arena", "alive at once", "peak bytes"
+        return _table(head, rows)
+
+    def _tenant_table(self) -> str:
+        """The largest intermediate results of the recording that needs most memory."""
+        tenants = max(self.recorded, key=lambda r: r.arena_bytes).tenants[:SHOWN] if self.recorded else ()
+        rows = [(t.what, "" if t.shape is None else f"{t.dtype}{t.shape}", f"{t.nbytes:,}") for t in tenants]
+        return _table(("largest in the arena", "result", "bytes"), rows)
 
     __repr__ = __str__
 
@@ -286,7 +307,9 @@ def _without_place(part: Any) -> Any:
 
 def _recorded(key: tuple[Any, ...], recording: Recording) -> Recorded:
     parts = [str(getattr(part, "shape", part)) for part in map(_without_place, key)]
-    return Recorded(", ".join(parts), recording.launches, recording.waits, sum(b.size for b in recording.blocks))
+    use = recording.memory
+    sizes = use.plan.nbytes, use.plan.bound, use.peak
+    return Recorded(", ".join(parts), recording.launches, recording.waits, *sizes, use.plan.largest)
 
 
 def explain(fn: Any) -> Explanation:

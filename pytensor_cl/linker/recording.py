@@ -2,18 +2,19 @@
 
 The first calls with inputs of some shapes run step by step. One of the next is listened to while it runs: what its
 routines enqueue becomes a list of kernels of their own, whose arguments stay as they are but for a few `Slot`: uploaded
-inputs, shared variables, results. Intermediate results lie in scratch blocks. While the recorded call ran, each array
-gave its block back when the last reader was done, and the next one got it: that is the memory plan. Nothing in these
-blocks outlives a call, so all recordings of a context share them.
+inputs, shared variables, results. Intermediate results lie in parts of the context's arena, where a `Plan` puts them.
+Nothing there outlives a call, so all recordings of a context share it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.linker.plan import Plan, Region
 from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -23,7 +24,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Scratch
 
-__all__ = ["Mismatch", "Place", "Recording", "Slot", "Tape"]
+__all__ = ["MemoryUse", "Mismatch", "Place", "Recording", "Slot", "Tape"]
 
 
 class Mismatch(Exception):
@@ -51,6 +52,22 @@ class Slot:
             for set_argument, index in self.uses:
                 set_argument(index, buffer)
             self.buffer = buffer
+
+
+class Block(Slot):
+    """A part of the arena, which is another buffer when the arena has grown.
+
+    Parameters
+    ----------
+    region
+        Which bytes.
+    """
+
+    __slots__ = ("region",)
+
+    def __init__(self, region: Region) -> None:
+        super().__init__()
+        self.region = region
 
 
 class Place(NamedTuple):
@@ -81,9 +98,11 @@ class Tape:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.places: dict[Variable, Place] = {}
+        self.plan = Plan()
         self._slots: dict[int, Slot] = {}
-        self._scratch: dict[int, Any] = {}  # number of the allocation to the slot or buffer that stands for it
-        self._handles: dict[int, Any] = {}
+        self._scratch: dict[int, Slot] = {}  # number of the allocation to what stands for it
+        self._blocks: list[Block] = []
+        self._constant: dict[int, int] = {}  # buffers that stay, and their sizes
         self._steps: list[tuple[int, Thunk]] = []
         self._pending: list[Launch] = []
         self._at = 0  # node of the first pending launch
@@ -146,15 +165,23 @@ class Tape:
 
     def _found(self, memory: Any) -> Any:
         """Return the slot or the buffer that stands for what a launch or a place names."""
-        if not isinstance(memory, Scratch):
-            return self._slots.get(getattr(memory, "int_ptr", 0), memory)
-        found = self._scratch.get(memory.number)
-        if found is None:
-            found = self._handles.get(memory.handle)
-        if found is None:
-            found = self._handles[memory.handle] = cl.Buffer.from_int_ptr(memory.handle, retain=True)
-            self.context.views.know(found)
-        return found
+        if isinstance(memory, Scratch):
+            return self._scratch[memory.number]
+        handle = getattr(memory, "int_ptr", 0)
+        if handle and handle not in self._slots:
+            self._constant[handle] = memory.size
+        return self._slots.get(handle, memory)
+
+    def settle(self, plan: Plan, numbers: Sequence[int]) -> None:
+        """Note where what has no memory yet shall be; `numbers` are those of the allocations."""
+        self.plan = plan
+        for number, region in zip(numbers, plan.regions, strict=True):
+            block = self._scratch[number] = Block(region)
+            self._blocks.append(block)
+
+    def unsettled(self, memories: Iterable[Any]) -> list[Scratch]:
+        """Return those that have no memory yet."""
+        return [m for m in memories if isinstance(m, Scratch) and m.number not in self._scratch]
 
     def step(self, at: int, thunk: Thunk) -> None:
         """Add something that is done before the launches that are pending."""
@@ -196,14 +223,14 @@ class Tape:
 
     def read(self, at: int, variable: Variable, out: Cell) -> None:
         """Add a download."""
-        memory, _, layout = self.places[variable]
+        memory = self.places[variable].memory
         views, found = self.context.views, self._found(memory)
         array = self.array(variable)
         if isinstance(memory, Scratch) and memory.number in self._given:
             self.wait(at)
             self.step(at, lambda: out.__setitem__(0, views.own(array())))
             return
-        view = None if isinstance(found, Slot) or not layout.is_contiguous else views.view(array())
+        view = self._view(found, variable)
         if view is None:
             self.flush()
             self._pauses += 1
@@ -211,16 +238,86 @@ class Tape:
             self.step(at, lambda: out.__setitem__(0, download(array())))
             return
         self.wait(at)
-        self.step(at, lambda: out.__setitem__(0, view.copy()))
+        self.step(at, lambda: out.__setitem__(0, view().copy()))
+
+    def _view(self, found: Any, variable: Variable) -> Callable[[], np.ndarray] | None:
+        """Return what finds a NumPy array over the memory of a variable; None if there is no such thing."""
+        _, dtype, layout = self.places[variable]
+        if not layout.is_contiguous or not self.context.views.works():
+            return None
+        if isinstance(found, Block):
+            return _BlockView(self.context, found, dtype, layout)
+        view = None if isinstance(found, Slot) else self.context.views.view(self.array(variable)())
+        return None if view is None else lambda: view
 
     def end(self, results: Sequence[tuple[Cell, Variable]], clear: Sequence[Cell]) -> "Recording":
         """Return the recording."""
         self.flush()
         arrays = [(cell, self.array(variable)) for cell, variable in results]
-        blocks = list(self._handles.values())
-        found = Recording(self.context, self._steps, self._fresh, self._transient, arrays, list(clear), blocks)
+        slots = self._fresh, self._transient, self._blocks
+        found = Recording(self.context, self._steps, *slots, arrays, list(clear))
         found.waits = self._pauses
+        given = {a.buffer.int_ptr: a.buffer.size for a in self._alive}
+        anew = sum(nbytes for _, nbytes in self._fresh)
+        found.memory = MemoryUse(self.plan, sum(given.values()), sum(self._constant.values()), anew)
         return found
+
+
+class _BlockView:
+    """The memory of a part of the arena, as the host sees it.
+
+    Parameters
+    ----------
+    context, block, dtype, layout
+        What an array of it is made of.
+    """
+
+    def __init__(self, context: Context, block: Block, dtype: np.dtype, layout: Layout) -> None:
+        self._context, self._block = context, block
+        self._dtype, self._layout = dtype, layout
+        self._buffer: Any = None
+        self._view: np.ndarray | None = None
+
+    def __call__(self) -> np.ndarray:
+        if self._block.buffer is not self._buffer or self._view is None:
+            number, offset, _ = self._block.region
+            whole = self._context.memory.arena.buffers[number]
+            self._view = self._context.views.part(whole, offset, self._dtype, self._layout)
+            self._buffer = self._block.buffer
+        assert self._view is not None
+        return self._view
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The device memory of a repeated call.
+
+    Attributes
+    ----------
+    plan
+        Of its intermediate results.
+    given
+        Bytes of arguments and shared variables.
+    constants
+        Bytes of constants and tables.
+    results
+        Bytes that each call allocates anew, or gets back from the call before.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    given: int = 0
+    constants: int = 0
+    results: int = 0
+
+    @property
+    def peak(self) -> int:
+        """Bytes in use at once."""
+        return self.plan.nbytes + self.given + self.constants + self.results
+
+    @property
+    def bound(self) -> int:
+        """Bytes that any plan needs at once."""
+        return self.plan.bound + self.given + self.constants + self.results
 
 
 class _Enqueue:
@@ -250,10 +347,10 @@ class Recording:
         Node number and what is done.
     transient
         Slots that hold nothing between two calls.
-    blocks
-        Scratch memory that it computes in.
     waits
         How often a call waits for the device.
+    memory
+        How much it uses.
     """
 
     def __init__(
@@ -262,17 +359,20 @@ class Recording:
         steps: list[tuple[int, Thunk]],
         fresh: list[tuple[Slot, int]],
         transient: list[Slot],
+        blocks: list[Block],
         results: list[tuple[Cell, Callable[[], GpuArray]]],
         clear: list[Cell],
-        blocks: list[Any],
     ) -> None:
         self.context = context
         self.steps = steps
         self.transient = transient
-        self.blocks = blocks
+        self.memory = MemoryUse()
+        self._blocks = blocks
         self._fresh = fresh
         self._results = results
         self._clear = clear
+        self._arena = context.memory.arena
+        self._version = -1
         self.waits = 0
         self.at = 0  # the node that runs, or that failed
 
@@ -283,6 +383,8 @@ class Recording:
 
     def __call__(self) -> None:
         """Do it again; `let_go` must follow."""
+        if self._version != self._arena.version:
+            self._settle()
         allocate = self.context.memory.allocate
         for slot, nbytes in self._fresh:
             slot.bind(allocate(nbytes))
@@ -291,6 +393,19 @@ class Recording:
             step()
         for cell, array in self._results:
             cell[0] = array()
+
+    def _settle(self) -> None:
+        """Bind the parts of the arena, after it has changed."""
+        self.context.memory.reserve(self.memory.plan.extents)
+        for block in self._blocks:
+            block.bind(self._arena.part(*block.region))
+        self._version = self._arena.version
+
+    def release(self) -> None:
+        """Let go of the arena: it is going to be another one."""
+        self._version = -1
+        for block in self._blocks:
+            block.buffer = None
 
     def let_go(self) -> None:
         """Drop what the call computed on its way."""

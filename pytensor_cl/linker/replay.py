@@ -11,6 +11,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.linker.plan import Lives, make_plan
 from pytensor_cl.linker.recording import Mismatch, Recording, Slot, Tape
 from pytensor_cl.linker.roles import Roles, assign, changed, values_of
 from pytensor_cl.linker.steps import ReadCell
@@ -19,7 +20,7 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.recorder import Launch, Recorder, Scratch
+from pytensor_cl.runtime.recorder import Launch, Recorder
 from pytensor_cl.sharedvar import DeviceCell
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class Replays:
     def recordings(self) -> dict[Any, Recording]:
         """What is kept, by key."""
         return dict(self._recordings)
+
+    def release(self) -> None:
+        """Let go of the arena."""
+        for recording in list(self._recordings.values()):
+            recording.release()
 
     def clear(self) -> None:
         """Forget all recordings: their memory goes."""
@@ -223,16 +229,15 @@ class Replays:
         finally:
             context.queue.recorder = None
         results = self._results()
-        self._let_go(context, recorder, results)
+        self._let_go(results)
         trouble = recorder.trouble or heard.doubt
-        if not context.memory.scratch_is_free():
-            trouble = trouble or "a routine keeps memory of the recorded call"
         if trouble:
             self._tries -= 1
             self.refusal = "" if self._tries else trouble
             self._counts.clear()
         else:
             self._keep(key, self._build(heard, results))
+            context.memory.give_back()
         return True
 
     def _keep(self, key: Any, recording: Recording) -> None:
@@ -298,11 +303,8 @@ class Replays:
         device = {id(cell): v for v, cell in self._parts.storage.items() if context_of(v)}
         return [(cell, device[id(cell)]) for cell in self._parts.results if id(cell) in device]
 
-    def _let_go(self, context: Context, recorder: Recorder, results: list[tuple[Cell, Variable]]) -> None:
-        """Give back the scratch blocks: the caller gets copies of what is in them."""
-        for cell, _ in results:
-            if isinstance(recorder.place(cell[0].buffer), Scratch):
-                cell[0] = context.duplicate(cell[0])
+    def _let_go(self, results: list[tuple[Cell, Variable]]) -> None:
+        """Drop the intermediate results."""
         mine = {id(cell) for cell, _ in results}
         for variable, cell in self._parts.storage.items():
             if variable.owner is not None and context_of(variable) and id(cell) not in mine:
@@ -313,6 +315,7 @@ class Replays:
     def _build(self, heard: "Heard", results: list[tuple[Cell, Variable]]) -> Recording:
         parts, tape = self._parts, heard.tape
         self._renew(tape, [v for _, v in results])
+        self._plan(heard)
         needed = self._needed()
         for variable in filter(tape.places.__contains__, parts.inputs):
             tape.step(0, _input_step(parts.storage[variable], tape.places[variable].memory))
@@ -339,6 +342,20 @@ class Replays:
         for node in self._parts.nodes:
             if node in self._parts.sole and owners[tape.places[node.inputs[0]].memory] == 1:
                 tape.renew_large(node.inputs[0])
+
+    def _plan(self, heard: "Heard") -> None:
+        """Choose where in the arena intermediate results lie."""
+        tape, lives = heard.tape, Lives()
+        for node, launches in zip(self._parts.nodes, heard.launches, strict=True):
+            for launch in launches:
+                lives.use(node, tape.unsettled(launch.arguments))
+            if isinstance(node.op, HostFromGpu):
+                lives.use(node, tape.unsettled([tape.places[node.inputs[0]].memory]))
+        for variable, place in tape.places.items():
+            for memory in tape.unsettled([place.memory]):
+                lives.name(memory, variable, place.layout.shape, place.dtype)
+        arena = tape.context.memory.arena
+        tape.settle(make_plan(lives.tenants(), arena.alignment, arena.limit), lives.numbers)
 
     def _needed(self) -> set[Apply]:
         """Nodes of the host whose results somebody looks at when a call is repeated."""

@@ -71,13 +71,12 @@ class HostViews:
         Whoever reads it waits for the device first, and keeps `array` alive.
         """
         memory = self._memory(array.buffer)
-        if memory is None:
-            return None
-        layout, itemsize = array.layout, array.dtype.itemsize
-        if layout.is_contiguous:
-            return np.ndarray(layout.shape, array.dtype, memory, layout.offset * itemsize)
-        strides = [s * itemsize for s in layout.strides]
-        return np.ndarray(layout.shape, array.dtype, memory, layout.offset * itemsize, strides)
+        return None if memory is None else _seen(memory, array.dtype, array.layout)
+
+    def part(self, buffer: "cl.Buffer", offset: int, dtype: np.dtype, layout: Layout) -> np.ndarray | None:
+        """Return a NumPy array over a part of a buffer that stays until `forget`, from byte `offset` on."""
+        memory = self.know(buffer)
+        return None if memory is None else _seen(memory[offset:], dtype, layout)
 
     def hand_over(self, array: GpuArray) -> np.ndarray | None:
         """Return the memory itself of a large array that nobody else refers to, as its caller's own; wait for it.
@@ -110,14 +109,16 @@ class HostViews:
     def _memory(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
         if not self._may_work:
             return None
-        known = self._known.get(buffer.int_ptr)
-        if known is not None:
-            return known[1]
+        if buffer.int_ptr in self._known:
+            return self._known[buffer.int_ptr][1]
         # The pool's are of a Type of their own. Others come and go: to keep them would be to keep them for good.
         return None if type(buffer) is cl.Buffer else self.know(buffer)
 
     def know(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
         """Find out where a buffer is, which stays until `forget`; return its memory."""
+        known = self._known.get(buffer.int_ptr)
+        if known is not None:
+            return known[1]
         return self._find(buffer) if self.works() else None
 
     def _find(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray:
@@ -144,6 +145,14 @@ class HostViews:
             self._queue.finish()
             seen.append(bool((memory == value).all()))
         return all(seen) and self._address(buffer) == address
+
+
+def _seen(memory: np.ndarray, dtype: np.dtype, layout: Layout) -> np.ndarray:
+    """Return a view of memory with a layout."""
+    itemsize = dtype.itemsize
+    if layout.is_contiguous:
+        return np.ndarray(layout.shape, dtype, memory, layout.offset * itemsize)
+    return np.ndarray(layout.shape, dtype, memory, layout.offset * itemsize, [s * itemsize for s in layout.strides])
 
 
 def _at(address: int, nbytes: int) -> np.ndarray:

@@ -1,12 +1,13 @@
 """Device memory: a pool of buffers, so that steady state allocates nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.arena import Arena
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.queue import Queue
 
@@ -25,7 +26,7 @@ class MemoryStatistics:
         In use or held for reuse.
     active_blocks, held_blocks
         Number of buffers in use, and waiting for reuse.
-    scratch_bytes
+    arena_bytes
         What recorded functions compute in; part of ``managed_bytes``.
     """
 
@@ -33,7 +34,7 @@ class MemoryStatistics:
     managed_bytes: int
     active_blocks: int
     held_blocks: int
-    scratch_bytes: int = 0
+    arena_bytes: int = 0
 
 
 class Memory:
@@ -55,10 +56,10 @@ class Memory:
         self._info = info
         self._queue = queue
         self._forget = forget
-        self._new_pool = lambda: MemoryPool(ImmediateAllocator(queue.handle))
-        self._pool = self._new_pool()
+        self._pool = MemoryPool(ImmediateAllocator(queue.handle))
         self._allocate = self._pool.allocate
-        self._scratch = self._new_pool()
+        self._immediate = ImmediateAllocator(queue.handle)
+        self.arena = Arena(queue, info.max_allocation)
         self._users: WeakSet[Any] = WeakSet()
 
     def allocate(self, nbytes: int) -> "cl.MemoryObjectHolder":
@@ -71,12 +72,10 @@ class Memory:
         """
         if nbytes > self._info.max_allocation:
             raise OutOfDeviceMemory(self._refusal(nbytes))
-        recorder = self._queue.recorder
-        if recorder is not None and recorder.hears():
-            buffer = self._take(self._scratch.allocate, nbytes)
-            recorder.allocated(buffer.int_ptr, nbytes)
-            return buffer
-        return self._take(self._allocate, nbytes)
+        buffer = self._take(self._allocate, nbytes)
+        if self._queue.recorder is not None:
+            self._queue.recorder.allocated(buffer.int_ptr, nbytes)
+        return buffer
 
     def _take(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
         try:
@@ -88,42 +87,57 @@ class Memory:
         except cl.MemoryError as error:
             raise OutOfDeviceMemory(self._refusal(nbytes)) from error
 
-    # What recordings write to: blocks that nobody refers to between two calls, so that all recordings can share them.
+    # What recordings compute in.
 
     def serve(self, user: Any) -> None:
-        """Note who uses the scratch blocks: its ``clear`` is called when they go."""
+        """Note who uses parts of the arena: ``release`` makes it let go of them, ``clear`` forget its recordings."""
         self._users.add(user)
 
-    def scratch_is_free(self) -> bool:
-        """Whether no array holds a scratch block; if one does, recordings begin again with new blocks."""
-        if not self._scratch.active_blocks:
-            return True
-        self._drop_scratch()
-        return False
+    def reserve(self, extents: Sequence[int]) -> None:
+        """Make the arena large enough; parts of it that were handed out are void if it was not.
 
-    def _drop_scratch(self) -> None:
+        Raises
+        ------
+        OutOfDeviceMemory
+            It cannot be.
+        """
+        if self.arena.fits(extents):
+            return
+        for user in list(self._users):
+            user.release()
+        self._forget()
+        self.arena.grow(extents, lambda nbytes: self._take(self._whole, nbytes))
+
+    def _whole(self, nbytes: int) -> "cl.Buffer":
+        held = self._immediate(nbytes)
+        return cl.Buffer.from_int_ptr(held.int_ptr, retain=True)  # has parts, which the pool's type has not
+
+    def give_back(self) -> None:
+        """Give back to the device what the pool holds for reuse: recordings need none of it."""
+        self._forget()
+        self._pool.free_held()
+
+    def _drop_arena(self) -> None:
         if self._queue.recorder is not None:
             self._queue.recorder.trouble = "the device ran out of memory"
         for user in list(self._users):
             user.clear()
-        self._scratch.free_held()
-        self._scratch = self._new_pool()
+        self.arena.free()
 
     def trim(self) -> None:
         """Give back to the device what no array uses."""
-        self._drop_scratch()
-        self._forget()
-        self._pool.free_held()
+        self._drop_arena()
+        self.give_back()
 
     def statistics(self) -> MemoryStatistics:
         """Return what the pool holds now."""
-        pool, scratch = self._pool, self._scratch
+        pool, shared = self._pool, self.arena.nbytes
         return MemoryStatistics(
             active_bytes=pool.active_bytes,
-            managed_bytes=pool.managed_bytes + scratch.managed_bytes,
+            managed_bytes=pool.managed_bytes + shared,
             active_blocks=pool.active_blocks,
             held_blocks=pool.held_blocks,
-            scratch_bytes=scratch.managed_bytes,
+            arena_bytes=shared,
         )
 
     def _refusal(self, nbytes: int) -> str:

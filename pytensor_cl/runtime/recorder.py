@@ -15,14 +15,11 @@ class Scratch(NamedTuple):
     ----------
     number
         Counts the allocations.
-    handle
-        The driver's name of the block.
     nbytes
         What was asked for.
     """
 
     number: int
-    handle: int
     nbytes: int
 
 
@@ -71,9 +68,11 @@ class Recorder:
         return self.listens and get_ident() == self._thread
 
     def allocated(self, handle: int, nbytes: int) -> None:
-        """Note an allocation; an earlier one of the same block is over."""
-        self._count += 1
-        self.blocks[handle] = Scratch(self._count, handle, nbytes)
+        """Note an allocation; an earlier one of the same block is over, whoever has it now."""
+        self.blocks.pop(handle, None)
+        if self.hears():
+            self._count += 1
+            self.blocks[handle] = Scratch(self._count, nbytes)
 
     def launched(self, kernel: "cl.Kernel", global_size: Any, local_size: Any, arguments: tuple[Any, ...]) -> None:
         """Note a launch."""
