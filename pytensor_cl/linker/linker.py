@@ -16,7 +16,8 @@ from pytensor_cl.linker.backends import host_functions
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.choice import ChoosingVM
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
-from pytensor_cl.linker.replay import Parts, Replays
+from pytensor_cl.linker.listening import Parts
+from pytensor_cl.linker.replay import Replays
 from pytensor_cl.linker.roles import changed, root_of
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.steps import CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
@@ -116,12 +117,12 @@ class _Link:
         is_view = source.owner is not None and source.owner.op.view_map
         return node.outputs[0] not in self.changed or (len(self.fgraph.clients[source]) == 1 and not is_view)
 
-    def parts(self, thunks: Sequence[Thunk], results: Sequence[Cell]) -> Parts:
+    def parts(self, thunks: Sequence[Thunk], results: Sequence[Cell], may_fail: bool) -> Parts:
         """Return what recordings of calls are made from."""
-        updated = {self.fgraph.inputs[i] for i in (self.fgraph.update_mapping or {}).values()}
+        updates = {self.fgraph.inputs[i]: k for k, i in (self.fgraph.update_mapping or {}).items()}
         sole = {n for n in self.nodes if isinstance(n.op, HostFromGpu) and self.is_sole(n)}
         order = self.nodes, thunks, self.storage, self.routines, self.contexts
-        return Parts(*order, self.fgraph.inputs, updated, results, sole)
+        return Parts(*order, self.fgraph.inputs, updates, results, sole, may_fail)
 
     def _may_borrow(self, upload: Apply) -> bool:
         """Whether an array cannot change before the device has read it: the call waits, and no node writes to it."""
@@ -203,7 +204,7 @@ def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow
     checks = Checks(link.routines)
     thunks = [checks.noting(node, link.thunk(node), link.storage) for node in link.nodes]
     results = link.results(outputs)
-    replays = Replays(link.parts(thunks, results))
+    replays = Replays(link.parts(thunks, results, bool(checks)))
     rest = link.dead(), link.finish, allow_gc, checks, replays
     parts = fgraph, link.nodes, thunks, link.storage, inputs, results, *rest
     alternative = alternative_of(fgraph)

@@ -8,13 +8,14 @@ Nothing there outlives a call, so all recordings of a context share it.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.host import Cell, Thunk
-from pytensor_cl.linker.plan import Plan, Region
+from pytensor_cl.linker.plan import Plan
+from pytensor_cl.linker.slots import Block, Donation, Place, Slot
 from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -24,66 +25,11 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Scratch
 
-__all__ = ["MemoryUse", "Mismatch", "Place", "Recording", "Slot", "Tape"]
+__all__ = ["MemoryUse", "Mismatch", "Recording", "Tape"]
 
 
 class Mismatch(Exception):
     """A value of the call differs from the one that was recorded."""
-
-
-class Slot:
-    """A buffer that is another one in each call, and the kernel arguments that it is.
-
-    Attributes
-    ----------
-    buffer
-        What is bound now; None between two calls, unless it lives longer anyway.
-    """
-
-    __slots__ = ("buffer", "uses")
-
-    def __init__(self) -> None:
-        self.buffer: Any = None
-        self.uses: list[tuple[Callable[[int, Any], None], int]] = []
-
-    def bind(self, buffer: Any) -> None:
-        """Make the kernels use a buffer."""
-        if buffer is not self.buffer:
-            for set_argument, index in self.uses:
-                set_argument(index, buffer)
-            self.buffer = buffer
-
-
-class Block(Slot):
-    """A part of the arena, which is another buffer when the arena has grown.
-
-    Parameters
-    ----------
-    region
-        Which bytes.
-    """
-
-    __slots__ = ("region",)
-
-    def __init__(self, region: Region) -> None:
-        super().__init__()
-        self.region = region
-
-
-class Place(NamedTuple):
-    """Where a device variable is during a recorded call.
-
-    Attributes
-    ----------
-    memory
-        A `Slot`, a `Scratch`, or a buffer that stays.
-    dtype, layout
-        Of the array.
-    """
-
-    memory: Any
-    dtype: np.dtype
-    layout: Layout
 
 
 class Tape:
@@ -106,9 +52,11 @@ class Tape:
         self._steps: list[tuple[int, Thunk]] = []
         self._pending: list[Launch] = []
         self._at = 0  # node of the first pending launch
+        self._keep: list[Any] = []
         self._pauses = 0
         self._waits = False  # whether something was enqueued that nobody waited for
         self._fresh: list[tuple[Slot, int]] = []
+        self._donations: dict[Variable, Donation] = {}
         self._given: set[int] = set()  # allocations whose memory becomes the host's
         self._transient: list[Slot] = []
         self._alive: list[GpuArray] = []
@@ -121,7 +69,7 @@ class Tape:
         memory = array.buffer if recorder is None else recorder.place(array.buffer)
         self.places[variable] = Place(memory, array.dtype, array.layout)
 
-    def vary(self, variable: Variable, array: GpuArray, transient: bool) -> None:
+    def vary(self, variable: Variable, array: GpuArray) -> None:
         """Note a variable whose buffer may be another one in each call.
 
         Raises
@@ -134,11 +82,23 @@ class Tape:
             raise Mismatch
         self._alive.append(array)  # so that its handle stays its own
         slot = self._slots[handle] = Slot()
-        if transient:
-            self._transient.append(slot)
+        self._transient.append(slot)
         self.places[variable] = Place(slot, array.dtype, array.layout)
 
     # Afterwards
+
+    def slot_of(self, memory: Any) -> Slot | None:
+        """Return the slot that memory is, if it is one."""
+        return memory if isinstance(memory, Slot) else self._slots.get(getattr(memory, "int_ptr", 0))
+
+    def donate(self, old: Variable, new: Variable, out: Cell, holders: int) -> Donation:
+        """Let the value of a variable lie where that of another one was, whose slot is bound by `Donation.offer`."""
+        place = self.places[new]
+        donation = Donation(self.context, place, place.memory.nbytes, out, holders)
+        self._scratch[place.memory.number] = donation.slot
+        self._transient.append(donation.slot)
+        self._donations[new] = donation
+        return donation
 
     def renew(self, variable: Variable) -> None:
         """Give a variable that is in scratch memory new memory in each call."""
@@ -158,10 +118,10 @@ class Tape:
     def array(self, variable: Variable) -> Callable[[], GpuArray]:
         """Return what makes an array of a variable's place."""
         memory, dtype, layout = self.places[variable]
-        found = self._found(memory)
+        context, found = self.context, self._found(memory)
         if isinstance(found, Slot):
-            return lambda: GpuArray(self.context, found.buffer, dtype, layout)
-        return lambda: GpuArray(self.context, found, dtype, layout)
+            return lambda: GpuArray(context, found.buffer, dtype, layout)
+        return lambda: GpuArray(context, found, dtype, layout)
 
     def _found(self, memory: Any) -> Any:
         """Return the slot or the buffer that stands for what a launch or a place names."""
@@ -205,12 +165,13 @@ class Tape:
                 found.uses.append((kernel.set_buffer, index))
             else:
                 kernel.set_buffer(index, found)
+                self._keep.append(found)
         return kernel
 
     def flush(self) -> None:
         """Enqueue what is pending before what is added next."""
         if self._pending:
-            self._steps.append((self._at, _Enqueue(self.context, self._pending)))
+            self._steps.append((self._at, _Enqueue(self.context, self._pending, self._keep)))
             self._pending, self._waits = [], True
 
     def wait(self, at: int) -> None:
@@ -253,11 +214,13 @@ class Tape:
     def end(self, results: Sequence[tuple[Cell, Variable]], clear: Sequence[Cell]) -> "Recording":
         """Return the recording."""
         self.flush()
-        arrays = [(cell, self.array(variable)) for cell, variable in results]
-        slots = self._fresh, self._transient, self._blocks
+        donated = self._donations
+        arrays = [(c, donated[v].take if v in donated else self.array(v)) for c, v in results]
+        slots = self._fresh, self._transient, self._blocks, list(self._donations.values())
         found = Recording(self.context, self._steps, *slots, arrays, list(clear))
         found.waits = self._pauses
         given = {a.buffer.int_ptr: a.buffer.size for a in self._alive}
+        self._alive.clear()
         anew = sum(nbytes for _, nbytes in self._fresh)
         found.memory = MemoryUse(self.plan, sum(given.values()), sum(self._constant.values()), anew)
         return found
@@ -321,12 +284,20 @@ class MemoryUse:
 
 
 class _Enqueue:
-    """Enqueues kernels whose arguments are set."""
+    """Enqueues kernels whose arguments are set.
 
-    def __init__(self, context: Context, launches: Sequence[Launch]) -> None:
+    Parameters
+    ----------
+    context, launches
+        What is enqueued, and where.
+    keep
+        Tables and constants, of which kernels hold no reference.
+    """
+
+    def __init__(self, context: Context, launches: Sequence[Launch], keep: Sequence[Any]) -> None:
+        self._keep = keep
         self._context = context
         self._launches = [(x.kernel, x.global_size, x.local_size) for x in launches]
-        self._keep = [x.arguments for x in launches]  # tables and constants, of which kernels hold no reference
         self._enqueue = cl.enqueue_nd_range_kernel
 
     def __len__(self) -> int:
@@ -346,7 +317,9 @@ class Recording:
     steps
         Node number and what is done.
     transient
-        Slots that hold nothing between two calls.
+        Slots, which hold nothing between two calls.
+    donations
+        Updates that may be written where the old value is.
     waits
         How often a call waits for the device.
     memory
@@ -360,6 +333,7 @@ class Recording:
         fresh: list[tuple[Slot, int]],
         transient: list[Slot],
         blocks: list[Block],
+        donations: list[Donation],
         results: list[tuple[Cell, Callable[[], GpuArray]]],
         clear: list[Cell],
     ) -> None:
@@ -367,6 +341,7 @@ class Recording:
         self.steps = steps
         self.transient = transient
         self.memory = MemoryUse()
+        self.donations = donations
         self._blocks = blocks
         self._fresh = fresh
         self._results = results
@@ -411,5 +386,7 @@ class Recording:
         """Drop what the call computed on its way."""
         for slot in self.transient:
             slot.buffer = None
+        for donation in self.donations:
+            donation.array = None
         for cell in self._clear:
             cell[0] = None

@@ -131,6 +131,10 @@ class GpuOp(Op):
             return DEVICE
         return self.demands[min(index, len(self.demands) - 1)]
 
+    def may_overwrite(self, index: int) -> bool:
+        """Return whether an output may lie where input number `index`, of the same layout, does."""
+        return False
+
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node; tensors of the host are transferred where the device needs them."""
         placed = [self.on_device(v) if self.demand(i) is DEVICE else v for i, v in enumerate(inputs)]

@@ -31,6 +31,10 @@ class GpuElemwise(GpuOp):
         """Arrays must be on the device; 0-d inputs may be values of the host."""
         return EITHER
 
+    def may_overwrite(self, index: int) -> bool:
+        """Each element is read before the one at its place is written."""
+        return True
+
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node; tensors of the host are transferred unless they are 0-d."""
         placed = [v if is_by_value(v) else self.on_device(v) for v in inputs]

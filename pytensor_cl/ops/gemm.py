@@ -177,6 +177,10 @@ class GpuGemm(GpuOp):
 
     demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
 
+    def may_overwrite(self, index: int) -> bool:
+        """The result may be C itself."""
+        return not index
+
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMM."""
         return CheckedAddend(scaled(node.inputs, node.outputs[0].type, context), node)

@@ -32,6 +32,10 @@ class GpuGemv(GpuOp):
 
     demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
 
+    def may_overwrite(self, index: int) -> bool:
+        """The result may be y itself."""
+        return not index
+
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the GEMV."""
         target = node.outputs[0].type

@@ -1,0 +1,303 @@
+"""From a call that runs step by step, and is listened to, to a recording."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytensor.graph.basic import Apply, Constant, Variable
+
+from pytensor_cl.linker.donation import find_heirs
+from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.linker.plan import Lives, make_plan
+from pytensor_cl.linker.recording import Mismatch, Recording, Tape
+from pytensor_cl.linker.repeated import (
+    constant_step,
+    frozen,
+    guard_step,
+    input_step,
+    resident_step,
+    upload_step,
+    value_step,
+)
+from pytensor_cl.linker.roles import Roles, values_of
+from pytensor_cl.linker.slots import Donation, Slot
+from pytensor_cl.ops.base import GpuOp, Routine, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.recorder import Launch, Recorder
+from pytensor_cl.sharedvar import DeviceCell
+
+if TYPE_CHECKING:
+    from pytensor_cl.linker.vm import OpenCLVM
+
+__all__ = ["Listener", "Parts"]
+
+
+class Parts(NamedTuple):
+    """What a virtual machine is made of, as far as a recording needs it.
+
+    Attributes
+    ----------
+    nodes, thunks
+        In the order of execution.
+    storage
+        Variable to storage cell.
+    routines
+        What computes each device node.
+    contexts
+        Names of the contexts.
+    inputs, updates
+        Of the graph; those of them that a call replaces, and the position of the new value among the results.
+    results
+        Cells of what a call returns.
+    sole
+        Downloads whose memory may become the host's.
+    may_fail
+        Whether something is found wrong at the end of calls only.
+    """
+
+    nodes: Sequence[Apply]
+    thunks: Sequence[Thunk]
+    storage: Mapping[Variable, Cell]
+    routines: Mapping[Apply, Routine]
+    contexts: Sequence[str]
+    inputs: Sequence[Variable]
+    updates: Mapping[Variable, int]
+    results: Sequence[Cell]
+    sole: Collection[Apply]
+    may_fail: bool
+
+
+class Heard:
+    """What was noted during the recorded call.
+
+    Attributes
+    ----------
+    tape
+        Where the arrays were.
+    launches
+        Per node.
+    values
+        Host values that are the same in each call, or must be.
+    doubt
+        What makes the recording useless.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.launches: list[list[Launch]] = []
+        self.values: dict[Variable, Any] = {}
+        self.doubt = ""
+
+
+class Listener:
+    """Makes one recording.
+
+    Parameters
+    ----------
+    parts
+        Of the function's virtual machine.
+    roles
+        What becomes of the host's values.
+    context
+        Of the function.
+    """
+
+    def __init__(self, parts: Parts, roles: Roles, context: Context) -> None:
+        self._parts, self._roles, self._context = parts, roles, context
+        self._late = set(roles.late)
+
+    def record(self, vm: "OpenCLVM") -> Recording | str:
+        """Run a call; return how to repeat it, or why that cannot be."""
+        queue = self._context.queue
+        recorder, heard = Recorder(), Heard(Tape(self._context))
+        queue.recorder = recorder
+        try:
+            self._listen(vm, recorder, heard)
+        finally:
+            queue.recorder = None
+        results = self._results()
+        self._let_go(results)
+        return recorder.trouble or heard.doubt or self._build(heard, results)
+
+    def _listen(self, vm: "OpenCLVM", recorder: Recorder, heard: "Heard") -> None:
+        """Run the call step by step, and note what it does."""
+        parts = self._parts
+        for variable in parts.inputs:
+            if context_of(variable) and not isinstance(variable, Constant):
+                self._vary(heard, variable, parts.storage[variable][0])
+
+        def before(at: int) -> None:
+            recorder.listens = isinstance(parts.nodes[at].op, GpuOp)
+            recorder.launches = []
+
+        def after(at: int) -> None:
+            recorder.listens = False
+            heard.launches.append(recorder.launches)
+            self._note(parts.nodes[at], heard)
+
+        vm.run(before, after)
+
+    def _note(self, node: Apply, heard: "Heard") -> None:
+        """Note where a node's results are, or what they are."""
+        storage, source = self._parts.storage, node.inputs[0] if node.inputs else None
+        changes = isinstance(node.op, GpuFromHost) and not isinstance(source, Constant)
+        for variable in node.outputs:
+            value = storage[variable][0]
+            if not context_of(variable):
+                if self._is_known(variable) or variable in self._late:
+                    heard.values[variable] = value
+            elif changes:
+                self._vary(heard, variable, value)
+            else:
+                heard.tape.note(variable, value)
+        if len(heard.launches[-1]) > 1 and self._changing(node):
+            heard.doubt = f"{node.op} has several kernels that take a value"
+
+    def _vary(self, heard: "Heard", variable: Variable, array: GpuArray) -> None:
+        try:
+            heard.tape.vary(variable, array)
+        except Mismatch:
+            heard.doubt = "two inputs share their memory"
+
+    def _is_known(self, variable: Variable) -> bool:
+        return isinstance(variable, Constant) or variable in self._roles.fixed
+
+    def _changing(self, node: Apply) -> list[int]:
+        """Inputs of a node that its kernel takes by value, and that differ from call to call."""
+        routine = self._parts.routines.get(node)
+        if routine is None:
+            return []
+        return [k for k in values_of(routine) if not self._is_known(node.inputs[k])]
+
+    def _results(self) -> list[tuple[Cell, Variable]]:
+        """Cells of results that are device arrays."""
+        device = {id(cell): v for v, cell in self._parts.storage.items() if context_of(v)}
+        return [(cell, device[id(cell)]) for cell in self._parts.results if id(cell) in device]
+
+    def _let_go(self, results: list[tuple[Cell, Variable]]) -> None:
+        """Drop the intermediate results."""
+        mine = {id(cell) for cell, _ in results}
+        for variable, cell in self._parts.storage.items():
+            if variable.owner is not None and context_of(variable) and id(cell) not in mine:
+                cell[0] = None
+
+    # From what was heard to a recording
+
+    def _build(self, heard: "Heard", results: list[tuple[Cell, Variable]]) -> Recording:
+        parts, tape = self._parts, heard.tape
+        needed = self._needed()
+        donations = self._donate(heard, needed)
+        self._renew(tape, [v for _, v in results])
+        self._plan(heard)
+        for variable in filter(tape.places.__contains__, parts.inputs):
+            slot, donation = tape.places[variable].memory, donations.get(variable)
+            tape.step(0, input_step(parts.storage[variable], slot, donation))
+        for at, node in enumerate(parts.nodes):
+            if isinstance(node.op, GpuOp):
+                self._add_launches(heard, at, node)
+            elif isinstance(node.op, GpuFromHost):
+                self._add_upload(tape, at, node, donations.get(node.outputs[0]))
+            elif isinstance(node.op, HostFromGpu):
+                tape.read(at, node.inputs[0], parts.storage[node.outputs[0]])
+                self._add_guards(heard, at, node)
+            elif node in needed:
+                self._add_host(heard, at, node)
+        mine = {id(cell) for cell in parts.results}
+        cells = (parts.storage[v] for n in parts.nodes for v in n.outputs)
+        return tape.end(results, [c for c in cells if id(c) not in mine])
+
+    def _renew(self, tape: Tape, results: Sequence[Variable]) -> None:
+        """Results get new memory in each call; so do large downloads, unless two of them are the same memory."""
+        reads = [n.inputs[0] for n in self._parts.nodes if isinstance(n.op, HostFromGpu)]
+        owners = Counter(tape.places[v].memory for v in (*reads, *results))
+        for variable in results:
+            tape.renew(variable)
+        for node in self._parts.nodes:
+            if node in self._parts.sole and owners[tape.places[node.inputs[0]].memory] == 1:
+                tape.renew_large(node.inputs[0])
+
+    def _donate(self, heard: "Heard", needed: Collection[Apply]) -> dict[Variable, Donation]:
+        """Let updates lie where the old values are; return what must be asked in each call, by old value."""
+        parts, tape = self._parts, heard.tape
+        if parts.may_fail:
+            return {}
+        device = {id(cell): v for v, cell in parts.storage.items() if context_of(v)}
+        kept = [device[id(cell)] for cell in parts.results if id(cell) in device]
+        read = {id(cell) for cell in parts.results}  # when the call ends: an old value among them must still be there
+        lasting = {v: k for v, k in parts.updates.items() if id(parts.storage[v]) not in read}
+        updates = {v: device[id(c)] for v, k in lasting.items() if id(c := parts.results[k]) in device}
+        risk = max((at for at, node in enumerate(parts.nodes) if self._may_fail(node, needed)), default=-1)
+        found = {}
+        for old, new in find_heirs(tape, parts.nodes, heard.launches, updates, kept, risk):
+            holders = 1 if old.owner is None else 2  # the shared variable, and the cell of its device array
+            found[old] = tape.donate(old, new, parts.storage[new], holders)
+        return found
+
+    def _may_fail(self, node: Apply, needed: Collection[Apply]) -> bool:
+        """Whether something may go wrong at a node when a call is repeated."""
+        if isinstance(node.op, GpuFromHost):
+            return not isinstance(node.inputs[0], Constant)
+        if isinstance(node.op, HostFromGpu):
+            return node.outputs[0] in self._late
+        return node in needed or not self._late.isdisjoint(node.outputs)
+
+    def _plan(self, heard: "Heard") -> None:
+        """Choose where in the arena intermediate results lie."""
+        tape, lives = heard.tape, Lives()
+        for node, launches in zip(self._parts.nodes, heard.launches, strict=True):
+            for launch in launches:
+                lives.use(node, tape.unsettled(launch.arguments))
+            if isinstance(node.op, HostFromGpu):
+                lives.use(node, tape.unsettled([tape.places[node.inputs[0]].memory]))
+        for variable, place in tape.places.items():
+            for memory in tape.unsettled([place.memory]):
+                lives.name(memory, variable, place.layout.shape, place.dtype)
+        arena = tape.context.memory.arena
+        tape.settle(make_plan(lives.tenants(), arena.alignment, arena.limit), lives.numbers)
+
+    def _needed(self) -> set[Apply]:
+        """Nodes of the host whose results somebody looks at when a call is repeated."""
+        wanted = {v for v, cell in self._parts.storage.items() if any(cell is c for c in self._parts.results)}
+        wanted |= self._late
+        needed: set[Apply] = set()
+        for node in reversed(self._parts.nodes):
+            if isinstance(node.op, GpuOp):
+                wanted.update(node.inputs[k] for k in self._changing(node))
+            elif isinstance(node.op, GpuFromHost):
+                wanted.add(node.inputs[0])
+            elif wanted.intersection(node.outputs) or not all(map(self._is_known, node.outputs)):
+                needed.add(node)
+                if not all(map(self._is_known, node.outputs)):
+                    wanted.update(node.inputs)
+        return needed.difference(self._roles.early)
+
+    def _add_launches(self, heard: "Heard", at: int, node: Apply) -> None:
+        kernels = heard.tape.launch(at, heard.launches[at])
+        converts = values_of(self._parts.routines[node])
+        for k in self._changing(node) if kernels else ():
+            cell, convert, set_bytes = self._parts.storage[node.inputs[k]], converts[k], kernels[0].set_bytes
+            heard.tape.step(at, value_step(cell, convert, set_bytes, k))
+
+    def _add_upload(self, tape: Tape, at: int, node: Apply, donation: Donation | None) -> None:
+        variable, storage = node.outputs[0], self._parts.storage
+        memory, _, layout = tape.places[variable]
+        if isinstance(memory, Slot):
+            make = resident_step if isinstance(storage[node.inputs[0]], DeviceCell) else upload_step
+            tape.step(at, make(self._parts.thunks[at], storage[variable], memory, layout, donation))
+
+    def _add_host(self, heard: "Heard", at: int, node: Apply) -> None:
+        parts = self._parts
+        if all(map(self._is_known, node.outputs)):
+            for variable in node.outputs:
+                heard.tape.step(at, constant_step(parts.storage[variable], heard.values[variable]))
+            return
+        if any(getattr(v.type, "ndim", 1) for v in node.outputs):
+            heard.tape.flush()  # what takes long runs beside the device
+        heard.tape.step(at, parts.thunks[at])
+        self._add_guards(heard, at, node)
+
+    def _add_guards(self, heard: "Heard", at: int, node: Apply) -> None:
+        for variable in self._late.intersection(node.outputs):
+            heard.tape.step(at, guard_step(self._parts.storage[variable], frozen(heard.values[variable])))

@@ -1,0 +1,80 @@
+"""What is done in a repeated call besides enqueueing kernels."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.linker.host import Cell, Thunk
+from pytensor_cl.linker.recording import Mismatch
+from pytensor_cl.linker.slots import Donation, Slot
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["constant_step", "frozen", "guard_step", "input_step", "resident_step", "upload_step", "value_step"]
+
+LARGEST_KEY = 256
+"""Bytes of a value that may tell calls apart."""
+
+
+def frozen(value: Any) -> Any:
+    """Return a value as a part of a key.
+
+    Raises
+    ------
+    TypeError
+        It is too large, or nothing that can be compared.
+    """
+    array = np.asarray(value)
+    if array.nbytes > LARGEST_KEY or array.dtype == object:
+        raise TypeError("no value that tells calls apart")
+    return array.shape, array.tobytes()
+
+
+def value_step(cell: Cell, convert: Any, set_bytes: Callable[[int, Any], None], index: int) -> Thunk:
+    return lambda: set_bytes(index, convert(cell[0][()]))
+
+
+def constant_step(cell: Cell, value: Any) -> Thunk:
+    return lambda: cell.__setitem__(0, np.array(value))
+
+
+def upload_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, _: Donation | None) -> Thunk:
+    def run() -> None:
+        thunk()
+        array = cell[0]
+        if array.layout != layout:
+            raise Mismatch
+        slot.bind(array.buffer)
+
+    return run
+
+
+def resident_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, donation: Donation | None) -> Thunk:
+    def run() -> None:
+        thunk()
+        array = cell[0]
+        if array.layout != layout:
+            raise Mismatch
+        if donation is not None:
+            donation.offer(array)
+        slot.hold(array)
+
+    return run
+
+
+def input_step(cell: Cell, slot: Slot, donation: Donation | None) -> Thunk:
+    def run() -> None:
+        array = cell[0]
+        if donation is not None:
+            donation.offer(array)
+        slot.hold(array)
+
+    return run
+
+
+def guard_step(cell: Cell, expected: Any) -> Thunk:
+    def run() -> None:
+        if frozen(cell[0]) != expected:
+            raise Mismatch
+
+    return run
