@@ -4,6 +4,7 @@
 <%page args="name, pattern, lanes, strip, arrays, values, loops, stage, row_values, keeps, totals, index, kept_dims, reduced_dims"/>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 <%namespace name="access" file="rowwise_access.mako"/>
+<%namespace name="along" file="rowwise_vectors.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype, vector_type
 %>
@@ -18,6 +19,7 @@ ${access.vector_types()}
 <%def name="elements(walk)">
 <% across, numbers = pattern == "columns", {array.name: a for a, array in enumerate(arrays)} %>
 <% used = [numbers[f"x{v}"] for v in walk.reads] + [numbers[f"y{o}"] for o, _ in walk.writes] %>
+        ${along.before_elements(walk)}
         for (long at = first; at < last;) {
             ${parts.run_pointers(used, "at")}
             const long n = min(g.reduced[0] - inner, last - at);
@@ -28,9 +30,9 @@ ${access.vector_types()}
                 const long kept = (at + i) * g.width + k * ${lanes};
             % else:
             const int whole = n >= ${lanes}, top = whole ? ${lanes - 1} : (int)n - 1;
-            for (long i = 0; i < n; i += ${lanes}) {
-                const long j = whole ? min(i, n - ${lanes}) : 0, kept = at + j;  // the last vector overlaps the one before
-                const int skip = i - j;
+            ${along.vectors(walk)}
+                const long j = whole ? ${"min(i, n - %d)" % lanes if walk.streamed is None else "max(0L, min(i, n - %d))" % lanes} : 0, kept = at + j;
+                const int skip = i - j;  // lanes that belong to the vector before; negative: to the one after
             % endif
                 % for v in walk.reads:
                 const ${vector_type(arrays[numbers[f"x{v}"]].dtype, lanes)} v${v} = ${access.load(numbers[f"x{v}"])};
@@ -49,8 +51,10 @@ ${access.vector_types()}
                 ${access.store(numbers[f"y{o}"], value)}
                 % endfor
             }
+            ${along.after_vectors(walk)}
             at += n;
         }
+        ${along.after_elements(walk)}
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))

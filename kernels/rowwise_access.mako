@@ -5,10 +5,19 @@
     MASK = {1: "char", 2: "short", 4: "int", 8: "long"}  # of a comparison's outcome, by bytes
 %>
 <%namespace name="parts" file="rowwise_parts.mako"/>
+<%namespace name="along" file="rowwise_vectors.mako"/>
 
 <%def name="vector_types()">
 % for dtype in dict.fromkeys([array.dtype for array in arrays] + [dtype for _, dtype in keeps]):
 typedef ${vector_type(dtype, lanes)} ${name}_${ctype(dtype)} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+% endfor
+% for dtype in dict.fromkeys(array.dtype for array in arrays if array.is_output and array.access == "unit" and pattern == "rows"):
+static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value, __global ${ctype(dtype)} *p, const int first, const int end)
+{
+    ${ctype(dtype)} lane[${lanes}];
+    *(${name}_${ctype(dtype)} *)lane = value;
+    for (int k = first; k < end; ++k) p[k] = lane[k];
+}
 % endfor
 </%def>
 
@@ -56,17 +65,23 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
 </%def>
 
 <%def name="store(a, value)">
-% if arrays[a].access == "unit" and arrays[a].kind == "full":
-<% half = vector_type(arrays[a].dtype, lanes // 2) %>
+<% array = arrays[a]; vector, half = vector_type(array.dtype, lanes), vector_type(array.dtype, lanes // 2) %>
+% if pattern == "rows" and array.access == "unit":
+                if (past_cache && !skip && (ulong)(${place(a)}) % sizeof(${vector}) == 0)
+                    put_past_cache(${value}, (__global ${vector} *)(${place(a)}));
+                else if (past_cache && skip)
+                    ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(skip, 0), min(${lanes}, skip + ${lanes}));
+                else
+% elif array.access == "unit":
                 if (whole && offset.past_cache && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
                     put_past_cache(${value}.lo, (__global ${half} *)(${place(a)}));
                     put_past_cache(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
                 } else
 % endif
-% if arrays[a].access == "unit":
-                if (whole) *(__global ${name}_${ctype(arrays[a].dtype)} *)(${place(a)}) = ${value}; else
+% if array.access == "unit":
+                if (whole) *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value}; else
 % endif
-                store_${vector_type(arrays[a].dtype, lanes)}(${value}, ${place(a)}, ${lane_step(a)}, top);
+                store_${vector}(${value}, ${place(a)}, ${lane_step(a)}, top);
 </%def>
 
 <%def name="accumulate(total)">
@@ -77,11 +92,19 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
 % else:
                 {
                     ${vector} m = ${total.source};
-                    if (skip || !whole) {  // some lanes were seen before, or do not exist
+                    if (skip || !whole) {  // some lanes are another vector's, or do not exist
                         const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))});
-                        m = (lane >= (${mask})skip) & (lane <= (${mask})top) ? m : (${vector})(${total.identity});
+                        m = (lane >= (${mask})skip) & (lane < (${mask})(skip + ${lanes})) & (lane <= (${mask})top) ? m : (${vector})(${total.identity});
                     }
+                    % if total.is_blocked:
+                    part${total.value} += m;
+                    % elif along.is_extreme(total):
+                    const ${total.accumulator}_a${lanes} b = ${parts.lift(total, "m", lanes)};
+                    nan${total.value} = b != b ? b : nan${total.value};
+                    ${sum} = b ${">" if total.operation == "maximum" else "<"} ${sum} ? b : ${sum};
+                    % else:
                     ${sum} = ${combine}(${sum}, ${parts.lift(total, "m", lanes)});
+                    % endif
                 }
 % endif
 </%def>

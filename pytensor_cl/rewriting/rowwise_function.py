@@ -43,6 +43,7 @@ _CHEAP = (
 )
 _MIDDLING = (ps.TrueDiv, ps.Reciprocal, ps.Sqrt, ps.Sign, ps.Clip, ps.Floor, ps.Ceil)
 _MIDDLING_COST, _DEAR_COST = 4, 10
+_POSITIVE = (ps.Abs, ps.Exp, ps.Sqr)
 
 
 def cost_of(op: ps.ScalarOp) -> int:
@@ -135,7 +136,8 @@ class _Builder:
             open_inputs = [a for a, v in zip(arguments, inputs, strict=True) if not isinstance(v, _Known)]
             whole = ps.Composite(open_inputs, op.make_node(*arguments).outputs)
         function = element_function(whole, [t for _, t in free], out_dtypes)
-        return self._add(Map(function, tuple(v for v, _ in free), cost_of(op), str(op)))
+        is_positive = isinstance(op, _POSITIVE)
+        return self._add(Map(function, tuple(v for v, _ in free), cost_of(op), str(op), is_positive=is_positive))
 
     def reduction(self, node: Apply) -> None:
         """Add the step of a reduction."""

@@ -27,6 +27,7 @@ _VECTOR_FAMILIES = {
     **{(name, "float32"): "trigonometric" for name in ("cos", "sin", "tan")},
     **{(name, "float32"): name for name in ("expm1", "log1p", "pow", "tanh")},
     **{(name, "float64"): "arithmetic" for name in ("fmod", "pow")},
+    **{("exp", dtype): "exp" for dtype in ("float32", "float64")},
     ("fmod", "float32"): "arithmetic",
 }
 """Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""

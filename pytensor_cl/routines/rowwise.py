@@ -13,7 +13,7 @@ from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.base import Plans, Routine, layout_of
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.rowwise_plan import Rows, Split
-from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Program, Reduce, RowFunction, Total
+from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, Total
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.copies import PAST_CACHE
@@ -274,10 +274,11 @@ class Rowwise(Routine):
         if not is_simt:
             arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
         dtypes = self.function.dtypes
+        loops = program.loops(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
         arguments: dict[str, Any] = {
             "arrays": arrays,
             "values": tuple(_Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
-            "loops": program.loops(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else ""),
+            "loops": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in loops],
             "stage": stage,
             "row_values": self._row_values(program),
             "keeps": tuple((v, dtypes[v]) for v in program.keeps),
@@ -424,6 +425,13 @@ class Rowwise(Routine):
             self._step(variant, s, rows, finish if loop.is_empty else split, *rest)
             for s, loop in enumerate(self._walks)
         )
+
+
+def _streaming(loop: Loop, arrays: Sequence[_Array]) -> Loop:
+    """Say which array of a loop along rows decides where its stores may go past the cache."""
+    written = {f"y{o}" for o, _ in loop.writes}
+    streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")
+    return loop._replace(streamed=next(streamed, None))
 
 
 def _halves(lanes: int) -> tuple[int, ...]:

@@ -55,6 +55,8 @@ class Map(NamedTuple):
         For the user.
     is_full
         Whether the value is a full one even where the inputs are not.
+    is_positive
+        Whether no element is negative, so that a sum cancels nothing.
     """
 
     function: ElementFunction
@@ -62,6 +64,7 @@ class Map(NamedTuple):
     cost: int = 1
     name: str = ""
     is_full: bool = False
+    is_positive: bool = False
 
 
 class Reduce(NamedTuple):
@@ -159,6 +162,9 @@ class Total(NamedTuple):
         How the rounding error is carried along, or None.
     identity
         Literal of `source_dtype` that changes nothing.
+    is_blocked
+        Whether a few elements may be added in float32 before they are in the accumulator, which takes a third of a
+        softmax: positive numbers lose nothing that the result, in float32, would show.
     """
 
     value: int
@@ -170,6 +176,7 @@ class Total(NamedTuple):
     accumulator: str
     compensation: str | None
     identity: str
+    is_blocked: bool = False
 
 
 class Loop(NamedTuple):
@@ -191,6 +198,8 @@ class Loop(NamedTuple):
         Numbers of the outputs that it stores, with the names of their values.
     recalls, keeps
         Full values that it reads back, or puts aside for a later loop.
+    streamed
+        Number of the array, among those of the kernel, whose stores may go past the cache; others follow it.
     """
 
     results: tuple[Total, ...]
@@ -201,6 +210,7 @@ class Loop(NamedTuple):
     writes: tuple[tuple[int, str], ...]
     recalls: tuple[int, ...]
     keeps: tuple[int, ...]
+    streamed: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -326,10 +336,24 @@ class Program:
         acc_dtype = "float32" if is_narrowed else str(acc)
         name = f"rows_{step.operation}_{acc_dtype}{'_pair' if compensation else ''}"
         identity = operation.identity(np.dtype(source_dtype))
-        identity = literal(identity, source_dtype)
         return Total(
-            value, step.operation, f"v{step.source}", source_dtype, acc_dtype, step.dtype, name, compensation, identity
+            value,
+            step.operation,
+            f"v{step.source}",
+            source_dtype,
+            acc_dtype,
+            step.dtype,
+            name,
+            compensation,
+            literal(identity, source_dtype),
+            self._is_blocked(step) and acc_dtype == "float64",
         )
+
+    def _is_blocked(self, reduce: Reduce) -> bool:
+        source = self.function.step(reduce.source)
+        is_positive = isinstance(source, Map) and source.is_positive
+        is_narrow = self.function.dtypes[reduce.source] == reduce.dtype == "float32"
+        return is_positive and is_narrow and reduce.operation == "add"
 
     def loops(self, lanes: int, row_lanes: int, row_index: str = "") -> list[Loop]:
         """Return the loops as text.

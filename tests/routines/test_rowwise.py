@@ -104,9 +104,49 @@ def test_few_long_rows_are_cut_in_chunks(context, rng, schedule, shape, axis):
 def test_results_that_go_past_the_cache(context, rng, schedule, axis, monkeypatch):
     monkeypatch.setattr(rowwise, "PAST_CACHE", 0)
     routine = rows_of(context, SOFTMAX, (axis,), schedule)
-    for shape in ((5, 37), (37, 5), (64, 64)):
+    for shape in ((5, 37), (37, 5), (64, 64), (5, 1003), (1003, 5), (4, 1024)):
         host = rng.normal(size=shape).astype(F32)
         check(routine(context.from_host(host)), softmax(host, axis))
+
+
+def test_stores_of_a_row_that_begins_anywhere_in_a_line(context, rng, schedule, monkeypatch):
+    monkeypatch.setattr(rowwise, "PAST_CACHE", 0)
+    routine = rows_of(context, RowFunction((FULL,), SOFTMAX.steps, (3, 5, 1)), (1,), schedule)
+    host = rng.normal(size=(20, 301)).astype(F32)
+    for start in (0, 1, 15):
+        e = np.exp(host[:, start:] - host[:, start:].max(1, keepdims=True), dtype="float64")
+        check(routine(context.from_host(host)[:, start:]), (e, *softmax(host[:, start:], 1)))
+    large = context.from_host(np.full((20, 320), 7, F32))
+    outputs = large[:, 3:304], context.empty((20, 301), F32), context.empty((20,), F32)
+    routine.launch(outputs, [context.from_host(host)])
+    check(outputs[1:], softmax(host, 1))
+    np.testing.assert_array_equal(large.to_host()[:, [0, 1, 2, 304, 319]], 7)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positive_numbers_are_added_in_blocks(context, rng, schedule, axis):
+    exponential = step("exp(i0)", 2, cost=10)._replace(is_positive=True)
+    function = RowFunction((FULL,), (*EXPONENTS[:2], exponential, EXPONENTS[3], step("i0 / i1", 3, 4)), (5, 1))
+    for shape in ((3, 5), (7, 70), (2, 70_001)):
+        host = (10 * rng.normal(size=shape)).astype(F32).reshape(shape if axis else shape[::-1])
+        check(rows_of(context, function, (axis,), schedule)(context.from_host(host)), softmax(host, axis), rtol=1e-6)
+
+
+@pytest.mark.parametrize("operation", ["maximum", "minimum"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nan_and_infinities_of_extremes(context, schedule, operation, dtype):
+    function = RowFunction(
+        (Operand("full", dtype),), (step("i0 + 1", 0, dtype=dtype), Reduce(operation, 1, dtype, dtype)), (2,)
+    )
+    routine = rows_of(context, function, (1,), schedule)
+    for special in ([np.nan], [np.inf], [-np.inf], [np.nan, np.inf], [-np.inf, np.nan]):
+        host = np.ones((71, 70), dtype)
+        for k, value in enumerate(special):
+            host[np.arange(70), (np.arange(70) + 9 * k) % 70] = value
+        host[70] = special[0]
+        np.testing.assert_array_equal(
+            routine(context.from_host(host))[0].to_host(), getattr(np, operation).reduce(host + 1, axis=1)
+        )
 
 
 def test_sums_without_double_precision(context, rng, schedule):
