@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["recall", "rendered_folder", "user_folder"]
+__all__ = ["kept", "recall", "rendered_folder", "user_folder"]
 
 _PLAIN = (str, int, float, bool, type(None), np.dtype)
 _CODE = ("dtypes.py", "routines/series.py")  # what templates import
@@ -60,12 +60,24 @@ def recall(directory: Path, template: str, args: dict[str, object], render: Call
     """
     if not all(map(_is_plain, args.values())):
         return render()
-    key = _stamp(directory) + repr((template, sorted(args.items()))).encode()
+    return kept(_stamp(directory) + repr((template, sorted(args.items()))).encode(), render)
+
+
+def kept(key: bytes, make: Callable[[], str]) -> str:
+    """Return a text, from disk if it is there.
+
+    Parameters
+    ----------
+    key
+        All that the text comes from.
+    make
+        Makes the text.
+    """
     path = rendered_folder() / hashlib.blake2s(key, digest_size=16).hexdigest()
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        text = render()
+        text = make()
         _keep(path, text)
         return text
 

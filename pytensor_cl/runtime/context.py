@@ -18,11 +18,11 @@ from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.host_view import HostViews, memory_before
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
-from pytensor_cl.runtime.outline import outline
 from pytensor_cl.runtime.pocl import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
+from pytensor_cl.runtime.ways import as_it_is, for_pocl
 from pytensor_cl.template import KernelSource
 
 __all__ = ["Context", "Settings", "open_context"]
@@ -88,8 +88,9 @@ class Context:
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
         self.views = HostViews(self.queue, entry.info)
         self.memory = Memory(self.queue, entry.info, self.views.forget)
-        prepare = outline if entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform else None
-        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, prepare)
+        is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
+        ways = for_pocl(entry.info.driver) if is_pocl else as_it_is
+        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, entry.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)

@@ -2,13 +2,14 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ class ProgramCache:
         Options of every build.
     cache_dir
         Folder of the compiled binaries; None is pyopencl's own.
-    prepare
-        What a program's text goes through before it is built.
+    ways
+        How programs are built.
     """
 
     def __init__(
@@ -97,10 +98,10 @@ class ProgramCache:
         context: "cl.Context",
         options: Sequence[str],
         cache_dir: str | None,
-        prepare: Callable[[str], str] | None = None,
+        ways: Ways = as_it_is,
     ) -> None:
         self._context = context
-        self._prepare = prepare
+        self._ways = ways
         self._options = list(options)
         self._cache_dir = cache_dir
         self._programs: dict[str, cl.Program] = {}
@@ -115,20 +116,30 @@ class ProgramCache:
         """
         new = list({s.name: s for s in sources if s.name not in self._programs}.values())
         if new:
-            text = assemble(new)
-            program = self._compile(self._prepare(text) if self._prepare else text)
+            program = self._compile(assemble(new))
             self._programs.update((source.name, program) for source in new)
 
     def _compile(self, text: str) -> "cl.Program":
-        program = cl.Program(self._context, text)
+        """Build a text the first way that works."""
+        failed = None
+        for way in self._ways(text):
+            try:
+                return self._build(way)
+            except CompilationError as error:
+                failed = error
+        assert failed is not None
+        raise failed
+
+    def _build(self, way: Way) -> "cl.Program":
+        program = cl.Program(self._context, way.text)
         try:
             with warnings.catch_warnings():
                 if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                     warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
-                return program.build(options=self._options, cache_dir=self._cache_dir)
+                return program.build(options=[*self._options, *way.options], cache_dir=self._cache_dir)
         except cl.Error as error:
             log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
-            raise CompilationError(log, text) from error
+            raise CompilationError(log, way.text) from error
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object of a source, which is built now if nobody has.

@@ -1,0 +1,77 @@
+"""What a program's text goes through before it is built."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pytensor_cl.rendered import kept
+from pytensor_cl.runtime.declarations import SKIP, declare, header
+from pytensor_cl.runtime.outline import outline
+
+__all__ = ["Way", "Ways", "as_it_is", "for_pocl"]
+
+
+class Way(NamedTuple):
+    """One way to build a program.
+
+    Attributes
+    ----------
+    text
+        OpenCL C.
+    options
+        Build options besides those of every build.
+    is_new
+        Nobody of this user has built the text this way since caches were emptied, as far as we know.
+    """
+
+    text: str
+    options: tuple[str, ...] = ()
+    is_new: bool = False
+
+
+Ways = Callable[[str], Iterator[Way]]
+"""From a program's text to the ways of building it: the first that builds is taken, the last one's errors are shown."""
+
+
+def as_it_is(text: str) -> Iterator[Way]:
+    """Yield the text."""
+    yield Way(text)
+
+
+@cache
+def _stamp(file: Path) -> bytes:
+    """Tell versions of the header, and of the code that makes texts, from each other."""
+    status, digest = file.stat(), hashlib.blake2s()
+    digest.update(f"{file} {status.st_size} {status.st_mtime_ns}".encode())
+    for name in ("outline.py", "declarations.py"):
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    return digest.digest()
+
+
+def for_pocl(version: str) -> Ways:
+    """Return the ways of PoCL: bodies of kernels as functions, and, where it is known, without the header of built-ins.
+
+    Parameters
+    ----------
+    version
+        Of the driver.
+    """
+    file = header(version)
+
+    def whole(text: str) -> Iterator[Way]:
+        yield Way(outline(text))
+
+    def short(text: str) -> Iterator[Way]:
+        assert file is not None
+        made: list[str] = []
+
+        def make() -> str:
+            made.append(declare(outline(text), file))
+            return made[0]
+
+        yield Way(kept(_stamp(file) + text.encode(), make), (SKIP,), bool(made))
+        yield from whole(text)
+
+    return short if file else whole

@@ -1,0 +1,97 @@
+"""What programs go through before they are built, and the declarations of built-in functions."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import CompilationError
+from pytensor_cl.runtime import ways
+from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.declarations import SKIP, declare, header
+from pytensor_cl.template import KernelSource
+
+HEADER = """//===-- a header --===//
+#ifndef _OPENCL_H_
+#define _OPENCL_H_
+#define __ovld __attribute__((overloadable))
+#define twice(x) \\
+    (2 * (x))
+/* float __ovld exp(char); */
+float __ovld exp(float x); float2 __ovld exp(float2 x);
+#if A > 1 && \\
+    B
+half __ovld exp(
+    half x);
+#ifdef C
+int __ovld other(int);
+#else
+double __ovld exp(double);
+#endif
+double __ovld exp2(double);
+#endif // A
+#endif
+"""
+EXP = "__kernel void f(__global float *x) { x[0] = exp(x[0]); }"
+
+
+@pytest.fixture
+def fresh(context, monkeypatch, tmp_path):
+    """A context whose caches are empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return open_context(f"opencl:{context.name}", "fresh")
+
+
+def write(tmp_path, text=HEADER):
+    file = tmp_path / "opencl-c.h"
+    file.write_text(text)
+    return file
+
+
+def test_what_is_used_is_declared_under_its_conditions(tmp_path):
+    lines = declare(EXP, write(tmp_path)).splitlines()
+    assert lines[1:4] == [
+        "#define __ovld __attribute__((overloadable))",
+        *HEADER.splitlines()[7].replace("; ", ";\n").splitlines(),
+    ]
+    assert lines[-1] == EXP and lines.count("#endif") == sum(line.startswith("#if") for line in lines)
+    text = "\n".join(lines)
+    assert (
+        "#if A > 1 && \\\n    B\nhalf __ovld exp(\n    half x);" in text and "#else\ndouble __ovld exp(double);" in text
+    )
+    assert not any(word in text for word in ("exp2", "other", "twice", "char", "_OPENCL_H_"))
+
+
+def test_macros_are_declared(tmp_path):
+    assert "#define twice(x) \\\n    (2 * (x))" in declare("twice(3)", write(tmp_path))
+
+
+def test_other_versions_are_left_alone():
+    assert header("2026.22.10.0.01_160000") is None and header("6.0") is None
+    assert len(list(ways.for_pocl("6.0")(EXP))) == 1
+
+
+def test_results(fresh):
+    out = fresh.from_host(np.zeros(1, "float32"))
+    fresh.kernel(KernelSource("f", EXP)).launch(fresh.queue, (1,), (1,), out.buffer)
+    assert out.to_host() == [1]
+
+
+def test_on_pocl_alone(fresh):
+    found = list(fresh.programs._ways(EXP))
+    if "Portable" not in fresh.info.platform:
+        assert found == [ways.Way(EXP)]
+    elif header(fresh.info.driver):
+        assert [way.options for way in found] == [(SKIP,), ()] and found[1].text == EXP
+        assert found[0].is_new and not next(fresh.programs._ways(EXP)).is_new
+        assert len(found[0].text) < 20_000
+
+
+def test_a_program_that_misses_a_declaration_is_built_with_all(fresh, monkeypatch):
+    monkeypatch.setattr(ways, "declare", lambda text, _: text)
+    fresh.kernel(KernelSource("f", EXP))
+
+
+def test_errors_are_those_of_the_program_as_it_is(fresh):
+    bad = "__kernel void bad(__global float *x) { x[0] = exp(oops); }"
+    with pytest.raises(CompilationError, match="oops") as caught:
+        fresh.kernel(KernelSource("bad", bad))
+    assert caught.value.source == bad
