@@ -1,47 +1,16 @@
 ## Matrix product, schedule cpu: each work-item computes a part of the output, tile by tile, in registers. The operands are
 ## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first.
-## What reaches the speed of a BLAS: accumulators in named variables (an array of them is spilled), operands read by
-## dereferencing vectors, a*b+c (fma() and vloadn may be calls), and registers of full width, for which compilers must be asked.
-<%page args="name, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c"/>
+<%page args="name, tiles, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c"/>
 <%
     cols = lanes * vectors
     heights = [rows, rows // 2] if rows >= 8 else [rows]
     full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
 %>
-typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
-typedef ${ctype}4 ${name}_vec4 __attribute__((aligned(${itemsize})));
-
 typedef struct {  // what may change from call to call: offsets, and scalars that are given by value
     long a, b, c, o, alpha_at, beta_at;
     ${ctype} alpha, beta;
 } ${name}_call;
-
-<%include file="gemm_pack.mako" args="name=name, ctype=ctype, lanes=lanes, full_width=full_width"/>
-% for height in heights:
-% for count in range(1, vectors + 1):
-<% J = range(count) %>
-// tile = ${height} rows of A @ ${count} vectors of columns of B
-static ${full_width} void ${name}_multiply${height}x${count}(__global const ${ctype} *restrict a, long row, long col,
-    __global const ${ctype} *restrict b, long step, long depth, ${ctype} *restrict tile)
-{
-    % for i in range(height):
-    ${ctype}${lanes} ${", ".join(f"c{i}_{j} = 0" for j in J)};
-    % endfor
-    for (long k = 0; k < depth; k++, a += col, b += step) {
-        % for j in J:
-        const ${ctype}${lanes} b${j} = *(__global const ${name}_vec *)(b + ${j * lanes});
-        % endfor
-        % for i in range(height):
-        { const ${ctype}${lanes} x = a[${i} * row]; ${" ".join(f"c{i}_{j} = x * b{j} + c{i}_{j};" for j in J)} }
-        % endfor
-    }
-    % for i in range(height):
-    ${" ".join(f"*({name}_vec *)(tile + {i * cols + j * lanes}) = c{i}_{j};" for j in J)}
-    % endfor
-}
-% endfor
-% endfor
 
 <%def name="element(type, vec)">
             ${type} v = *(const ${vec} *)(tile + i * ${cols} + j);
@@ -65,7 +34,7 @@ static ${full_width} void ${name}_store(const ${ctype} *tile, const gemm_plan *p
         int j = 0;
         % for step, vec in ((lanes, "vec"), (4, "vec4")):
         for (; unit && j + ${step} <= width; j += ${step}) {
-            ${element(f"{ctype}{step}", f"{name}_{vec}")}
+            ${element(f"{ctype}{step}", f"{tiles}_{vec}")}
         }
         % endfor
         for (; j < width; j++) {
@@ -106,7 +75,7 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
         __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch) + ic * p.c.row" if has_c else "C"};
         __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch) + ic * p.o.row;
         for (long i = whole; i < mb; i += ${rows})
-            ${name}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + (i - whole) * kb, ${rows});
+            ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + (i - whole) * kb, ${rows});
         for (long panel = 0; panel < panels; panel++) {
             const long jc = n0 + gemm_share(n1 - n0, ${lanes}, panel, panels);
             const long width = n0 + gemm_share(n1 - n0, ${lanes}, panel + 1, panels) - jc, count = (width + ${lanes - 1}) / ${lanes};
@@ -114,7 +83,7 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
             __global const ${ctype} *const b_panel = packed ? packed_b : b + jc * p.b.col;
             const long b_row = packed ? count * ${lanes} : p.b.row;
             if (packed)
-                ${name}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, packed_b, b_row);
+                ${tiles}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, packed_b, b_row);
             for (long i = 0; i < mb; i += ${rows}) {
                 const int there = i < whole;
                 __global const ${ctype} *const a_panel = there ? a + i * p.a.row : packed_a + (i - whole) * kb;
@@ -123,7 +92,7 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
                 switch (4 * height + count) {
                 % for height in heights:
                 % for count in range(1, vectors + 1):
-                case ${4 * height + count}: ${name}_multiply${height}x${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile); break;
+                case ${4 * height + count}: ${tiles}_multiply${height}x${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile); break;
                 % endfor
                 % endfor
                 }

@@ -41,3 +41,5 @@ static long gemm_share(long total, long unit, long index, long count)
 #ifndef GEMM_VECTORS
 #define GEMM_VECTORS(bits)
 #endif
+// What several kernels of a program call is compiled once, and comes out the same whatever else calls it.
+#define GEMM_APART __attribute__((noinline))

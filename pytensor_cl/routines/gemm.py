@@ -229,13 +229,14 @@ class Gemm(BlasRoutine):
             rows, vectors = divmod(chosen, 10) if chosen else by_width
         return Tile(rows, vectors, lanes_of(self.context, self.dtype))
 
-    def _render(self, template: str, **extra: object) -> KernelSource:
-        flags = {"has_alpha": self.has_alpha, "has_c": self.has_c}
-        preambles = (render("gemm_plan"),)
-        return kernel_source(template, preambles=preambles, **arithmetic_types(self.dtype), **flags, **extra)
+    def _render(self, template: str, *preambles: str, **extra: object) -> KernelSource:
+        flags = {"has_alpha": self.has_alpha, "has_c": self.has_c, **arithmetic_types(self.dtype)}
+        return kernel_source(template, preambles=(render("gemm_plan"), *preambles), **flags, **extra)
 
     def _cpu(self, index: str = "long") -> KernelSource:
-        return self._render("gemm", itemsize=self.dtype.itemsize, **self.tile._asdict())
+        size, tile, types = self.dtype.itemsize, self.tile, arithmetic_types(self.dtype)
+        named = {"tiles": f"gemm_{types['ctype']}_{'x'.join(map(str, tile))}", "itemsize": size, **tile._asdict()}
+        return self._render("gemm", render("gemm_tile", ctype=types["ctype"], **named), **named)
 
     def _simt(self, index: str = "int") -> KernelSource:
         group, step = self._group()
