@@ -30,10 +30,11 @@ NUMBA, C = NumbaFunction.backend, CFunction.backend
 
 TINY = 32768
 """Elements of all inputs and constants: below, NUMBA goes first."""
-PATIENCE = 0.5
-"""Seconds that a side may take in all before another one, which must be compiled, is tried."""
-PATIENCE_WITH_C = 0.25
-"""The same for each node of the graph, where a C compiler may have to build a program for each."""
+PATIENCE = {DEVICE: 0.05, NUMBA: 0.05, C: 0.25}
+"""Seconds that a side may take in all before another one is tried, which must be compiled: for each node of the graph.
+That is about what compiling takes, so that a run that ends soon loses no more than it would have taken anyway."""
+LEAST_PATIENCE = 0.5
+"""The same for small graphs."""
 PATIENCE_IF_COMPILED = 0.1
 """The same if the other one has been compiled for calls of other sizes."""
 SHORT = 5e-3
@@ -90,7 +91,7 @@ class SizeClass:
         self.run = sides[side]
         self.seconds = dict.fromkeys(sides, inf)
         self.bound = dict.fromkeys(sides, 0.0)
-        self.patience = dict.fromkeys(sides, PATIENCE)
+        self.patience = dict.fromkeys(sides, LEAST_PATIENCE)
         self.longest = dict.fromkeys(sides, inf)
         self.barred: dict[str, str] = {}
         self.rounds = dict.fromkeys(sides, 0)
@@ -216,7 +217,8 @@ class ChoosingVM(OpenCLVM):
         goes_first = NUMBA in self._hosts and NUMBA not in self._refusals and not is_empty and self._is_tiny()
         size = SizeClass(shapes, NUMBA if goes_first else DEVICE, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
-        size.patience[C], size.longest[C] = max(PATIENCE, PATIENCE_WITH_C * len(self.nodes)), SHORT
+        size.patience = {s: max(LEAST_PATIENCE, PATIENCE[s] * len(self.nodes)) for s in self._sides}
+        size.longest[C] = SHORT
         size.patience.update({b: PATIENCE_IF_COMPILED for b, host in self._hosts.items() if host.is_compiled})
         size.barred.update(dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals)
         return size

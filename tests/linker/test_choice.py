@@ -25,8 +25,9 @@ def _adapt():
 @pytest.fixture
 def impatient(monkeypatch):
     """Try the other side at once, whatever the estimates say."""
-    for name in ("PATIENCE", "PATIENCE_WITH_C", "PATIENCE_IF_COMPILED"):
+    for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED"):
         monkeypatch.setattr(choice, name, 0.0)
+    monkeypatch.setattr(choice, "PATIENCE", dict.fromkeys(choice.PATIENCE, 0.0))
     monkeypatch.setattr(choice, "SHORT", np.inf)
     monkeypatch.setattr(choice, "least_seconds", lambda *_: 0.0)
     monkeypatch.setattr(choice, "CALL", 0.0)
