@@ -1,6 +1,8 @@
 ## Matrix product, schedule cpu: each work-item computes a part of the output, tile by tile, in registers. The operands are
 ## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first.
-<%page args="name, tiles, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c"/>
+<%page args="name, tiles, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
+<%namespace name="epilogue" file="gemm_epilogue.mako"/>
+<%namespace name="each" file="epilogue.mako"/>
 <%
     cols = lanes * vectors
     heights = [rows, rows // 2] if rows >= 8 else [rows]
@@ -12,41 +14,17 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     ${ctype} alpha, beta;
 } ${name}_call;
 
-<%def name="element(type, vec)">
-            ${type} v = *(const ${vec} *)(tile + i * ${cols} + j);
-            % if has_alpha:
-            v = s->alpha * v;
-            % endif
-            if (!first)
-                v += *(__global const ${vec} *)(o + i * p->o.row + j * p->o.col);
-            % if has_c:
-            else if (s->beta != 0)  // beta = 0 must not let a NaN of C through
-                v += (${type})s->beta * *(__global const ${vec} *)(c + i * p->c.row + j * p->c.col);
-            % endif
-            *(__global ${vec} *)(o + i * p->o.row + j * p->o.col) = v;
-</%def>
-// O = alpha * tile + beta * C, or O += alpha * tile when it is not the `first` along k
-static ${full_width} void ${name}_store(const ${ctype} *tile, const gemm_plan *p, const ${name}_call *s, long height,
-    long width, int first, __global const ${ctype} *c, __global ${ctype} *o)
-{
-    const int unit = p->o.col == 1${" && (p->c.col == 1 || s->beta == 0)" if has_c else ""};
-    for (int i = 0; i < height; i++) {
-        int j = 0;
-        % for step, vec in ((lanes, "vec"), (4, "vec4")):
-        for (; unit && j + ${step} <= width; j += ${step}) {
-            ${element(f"{ctype}{step}", f"{tiles}_{vec}")}
-        }
-        % endfor
-        for (; j < width; j++) {
-            ${element(wide, ctype)}
-        }
-    }
-}
-
-__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
-void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
+% for suffix, to in (("sum", "o"), ("complete", "tile")) if outputs else (("store", "o"),):
+<%include file="gemm_store.mako" args="name=name, tiles=tiles, ctype=ctype, wide=wide, lanes=lanes, cols=cols, full_width=full_width, has_alpha=has_alpha, has_c=has_c, suffix=suffix, to=to"/>
+% endfor
+% if outputs:
+${epilogue.declarations(lanes)}
+${epilogue.store(ctype, lanes, cols, tiles, full_width, has_alpha)}
+% endif
+${full_width} __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
+void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
              __global const ${ctype} *C, __global ${ctype} *O, __global ${ctype} *scratch${
-             "".join(f", __global const {ctype} *{x}" for x in scalars)})
+             "".join(f", __global const {ctype} *{x}" for x in scalars)}${each.parameters() if outputs else ""})
 {
     const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2) / p.splits, part = get_global_id(2) % p.splits;
     const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2) / p.splits;
@@ -66,7 +44,10 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
         p.o.start = s.o = 0, p.o.row = p.n, p.o.col = 1;
         s.alpha = 1, s.beta = 0;
     }
-    for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++)
+    for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++) {
+        % if outputs:
+        ${epilogue.place("batch")}
+        % endif
     for (long kc = k0; kc < k1 || kc == k0; kc += p.k_block)  // once at least: k = 0 leaves beta * C
     for (long ic = m0; ic < m1; ic += p.m_block) {
         const long kb = min(p.k_block, k1 - kc), mb = min(p.m_block, m1 - ic), whole = p.pack_a ? 0 : mb / ${rows} * ${rows};
@@ -89,6 +70,11 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
                 __global const ${ctype} *const a_panel = there ? a + i * p.a.row : packed_a + (i - whole) * kb;
                 const long a_row = there ? p.a.row : 1, a_col = there ? p.a.col : ${rows};
                 const int height = mb - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
+                % for k in (k for k, one in enumerate(repeated, 1) if not one):
+                for (int r = 0; r < min((long)height, mb - i); r++)
+                    for (int j = 0; j < count * ${lanes}; j += ${lanes})
+                        GEMM_FETCH(at->i${k} + (ic + i + r) * at->row${k} + (jc + j) * at->col${k});
+                % endfor
                 switch (4 * height + count) {
                 % for height in heights:
                 % for count in range(1, vectors + 1):
@@ -97,9 +83,11 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
                 % endfor
                 }
                 ${name}_store(tile, &p, &s, min(${rows}L, mb - i), width, kc == k0,
-                              c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col);
+                              c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col${
+                              ", p.splits == 1 && kc + p.k_block >= k1, at, ic + i, jc" if outputs else ""});
             }
         }
     }
+    }
 }
-<%include file="gemm_finish.mako" args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_c=has_c"/>
+<%include file="gemm_finish.mako" args="name=name, ctype=ctype, cols=cols, scalars=scalars, has_c=has_c, outputs=outputs"/>

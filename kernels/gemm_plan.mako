@@ -43,3 +43,12 @@ static long gemm_share(long total, long unit, long index, long count)
 #endif
 // What several kernels of a program call is compiled once, and comes out the same whatever else calls it.
 #define GEMM_APART __attribute__((noinline))
+// Have a cache line fetched that will be needed soon.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define GEMM_FETCH(p) __builtin_prefetch((const void *)(ulong)(p))
+#endif
+#endif
+#ifndef GEMM_FETCH
+#define GEMM_FETCH(p)
+#endif

@@ -1,6 +1,8 @@
 ## Matrix product, schedule simt: a work-group computes a square tile of the output, each work-item 4 x 4 elements of it that
 ## lie a group's width apart (so that neighbours write neighbours). A and B pass through local memory, any strides.
-<%page args="name, ctype, wide, index, group, step, has_alpha, has_c"/>
+<%page args="name, ctype, wide, index, group, step, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
+<%namespace name="epilogue" file="gemm_epilogue.mako"/>
+<%namespace name="each" file="epilogue.mako"/>
 <%
     tile = 4 * group
     R = range(4)
@@ -10,6 +12,14 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     long a, b, c, o, alpha_at, beta_at;
     ${ctype} alpha, beta;
 } ${name}_call;
+% if outputs:
+${epilogue.declarations(1)}
+static void ${name}_put(${wide} i0, const ${name}_matrices *at, long i, long j, long to)
+{
+    ${each.pointers("i", "j", "to")}
+    ${each.apply(1)}
+}
+% endif
 
 <%def name="load(to, source, across, along, count)">
         // Neighbouring work-items read neighbouring elements, whichever way these lie.
@@ -20,9 +30,9 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
         ${source} += ${step} * (long)${along};
 </%def>
 __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
-void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
+void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
              __global const ${ctype} *C, __global ${ctype} *O, __global ${ctype} *scratch${
-             "".join(f", __global const {ctype} *{x}" for x in scalars)})
+             "".join(f", __global const {ctype} *{x}" for x in scalars)}${each.parameters() if outputs else ""})
 {
     __local ${ctype} tile_a[${step}][${tile + 1}], tile_b[${step}][${tile + 1}];
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
@@ -52,7 +62,11 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
+        % if outputs:
+        ${epilogue.place("batch")}
+        % else:
         __global ${ctype} *o = O + s.o + gemm_start(&p.o, p.shape, batch) + m0 * p.o.row + n0 * p.o.col;
+        % endif
         % if has_c:
         __global const ${ctype} *c = C + s.c + gemm_start(&p.c, p.shape, batch) + m0 * p.c.row + n0 * p.c.col;
         % endif
@@ -61,12 +75,16 @@ void ${name}(gemm_plan p, ${name}_call s, __global const ${ctype} *A, __global c
         {
             const long i = ty + ${i * group}, j = tx + ${j * group};
             if (i < height && j < width) {
-                ${wide} v = ${"s.alpha * " if has_alpha else ""}c${i}_${j};
+                ${wide} i0 = ${"s.alpha * " if has_alpha else ""}c${i}_${j};
                 % if has_c:
                 if (s.beta != 0)  // beta = 0 must not let a NaN of C through
-                    v += (${wide})s.beta * c[i * p.c.row + j * p.c.col];
+                    i0 += (${wide})s.beta * c[i * p.c.row + j * p.c.col];
                 % endif
-                o[i * p.o.row + j * p.o.col] = v;
+                % if outputs:
+                ${name}_put(i0, at, m0 + i, n0 + j, (m0 + i) * p.o.row + (n0 + j) * p.o.col);
+                % else:
+                o[i * p.o.row + j * p.o.col] = i0;
+                % endif
             }
         }
         % endfor

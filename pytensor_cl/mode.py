@@ -16,6 +16,7 @@ from pytensor_cl.linker import branches  # noqa: F401 (registers what links them
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.alternative import remember
 from pytensor_cl.rewriting.conv_parts import split_convolutions
+from pytensor_cl.rewriting.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fence import fence
 from pytensor_cl.rewriting.ifelse import lift_branches
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
@@ -106,6 +107,13 @@ def opencl_rowwise(fgraph: FunctionGraph) -> None:
     fuse_rows(fgraph)
 
 
+@graph_rewriter
+@_report
+def opencl_epilogue(fgraph: FunctionGraph) -> None:
+    """Elementwise functions of products -> part of the product."""
+    fuse_epilogues(fgraph)
+
+
 # Position in optdb: before all others; then before fusion (49), before the destroy handler (49.5) and the baking of
 # inner graphs (49.6).
 _PASSES = (
@@ -117,6 +125,7 @@ _PASSES = (
     (opencl_lift, 49.2),
     (opencl_pick, 49.25),
     (opencl_rowwise, 49.3),
+    (opencl_epilogue, 49.35),
 )
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

@@ -16,6 +16,7 @@ from pytensor.graph.op import Op
 
 import pytensor_cl
 from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.context import Context, defined_contexts, get_context
@@ -94,8 +95,10 @@ def host_ops(f):
 
 
 def assert_on_device(f, *kinds):
-    """Each class of device Op occurs in the function, or was fused into one that works on rows."""
-    found = {type(op) for op in device_ops(f)}
+    """Each class of device Op occurs in the function, or was fused into one that works on rows, or into an epilogue."""
+    ops = device_ops(f)
+    found = {type(op) for op in ops} | {type(op.producer) for op in ops if isinstance(op, GpuEpilogue)}
+    found |= {GpuElemwise} if GpuEpilogue in found else set()
     found |= {GpuElemwise, GpuCAReduce} if GpuRowwise in found else set()
     assert set(kinds) <= found, f"{[k.__name__ for k in kinds]} expected; there are {[c.__name__ for c in found]}"
 

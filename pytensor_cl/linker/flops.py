@@ -9,6 +9,7 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight
+from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.gemm import GpuBatchedDot, GpuDot, GpuDot22, GpuDot22Scalar, GpuGemm, GpuMatmul
 from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.rowwise import GpuRowwise
@@ -47,8 +48,13 @@ def _conv(dy: int | None, w: int | None) -> Callable[[Any, Shapes, Shapes], floa
     return count
 
 
+def _epilogue(op: Any, inputs: Shapes, outputs: Shapes) -> float:
+    return flops(op.producer, op.split(inputs)[0], outputs) + _steps(op.function) * prod(outputs[0])
+
+
 _COUNTS: dict[type, Callable[[Any, Shapes, Shapes], float]] = {
     GpuRowwise: _rows,
+    GpuEpilogue: _epilogue,
     GpuGemm: _product(2),
     GpuGemv: _product(2),
     **dict.fromkeys((GpuDot, GpuDot22, GpuDot22Scalar, GpuBatchedDot, GpuMatmul), _product(0)),

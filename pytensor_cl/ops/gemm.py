@@ -8,9 +8,11 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.dtypes import computed, is_complex
-from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
+from pytensor_cl.ops.base import DEVICE, EITHER, Routine
 from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.epilogue import StoringOp
 from pytensor_cl.routines.elemwise import Copy, Elemwise
+from pytensor_cl.routines.epilogue import Epilogue
 from pytensor_cl.routines.gemm import BatchedGemm, Gemm
 from pytensor_cl.routines.gemm_complex import ComplexGemm
 from pytensor_cl.runtime.array import GpuArray
@@ -30,7 +32,7 @@ class Promoted:
     product
         The routine of the product.
     casts
-        Per input the routine that casts it, or None.
+        Per input the routine that casts it, or None; inputs that follow, those of an epilogue, are left as they are.
     number
         What casts a number of the host; None leaves it as it is.
     result
@@ -56,8 +58,10 @@ class Promoted:
         return value if cast is None else cast(value)[0]
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        (product,) = self._product(*(self._cast(c, x) for c, x in zip(self._casts, inputs, strict=True)))
-        return (product,) if self._result is None else self._result(product)
+        casts = zip(self._casts, inputs, strict=False)
+        results: tuple[GpuArray, ...]
+        results = self._product(*(self._cast(c, x) for c, x in casts), *inputs[len(self._casts) :])
+        return results if self._result is None else self._result(*results)
 
 
 def _dtype_of_product(dtype: str) -> str:
@@ -77,10 +81,14 @@ def promoted(product: Any, inputs: Sequence[Variable], target: Any, context: Con
     return Promoted(product, casts, np.dtype(dtype).type, result) if any((*casts, result)) else product
 
 
-def _product(kind: type[Gemm], node: Apply, context: Context) -> Routine:
+def _product(kind: type[Gemm], node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
     """Return a product of the node's first two inputs; that of float16 and bool is computed in float32."""
     dtype = node.outputs[0].type.dtype
-    whole = ComplexGemm(context, kind, dtype) if is_complex(dtype) else kind(context, _dtype_of_product(dtype))
+    whole: Any
+    if is_complex(dtype):
+        whole = ComplexGemm(context, kind, dtype)
+    else:
+        whole = kind(context, _dtype_of_product(dtype), epilogue=epilogue)
     return promoted(whole, node.inputs, node.outputs[0].type, context)
 
 
@@ -128,40 +136,55 @@ def _as_matrix(scalar: GpuArray) -> GpuArray:
     return scalar.view(Layout((1, 1), (0, 0), scalar.layout.offset))
 
 
-def scaled(inputs: Sequence[Variable], target: Any, context: Context) -> Routine:
+def scaled(inputs: Sequence[Variable], target: Any, context: Context, epilogue: Epilogue | None = None) -> Routine:
     """Return the routine of ``(C, alpha, A, B, beta)``, or of ``(alpha, A, B)``, for a result of Type `target`."""
     dtype, has_c = target.dtype, len(inputs) == 5
     if is_complex(dtype):
         numbers = [v for v in inputs if v.type.ndim == 0]
         return ScaledComplex(context, dtype, has_c, [is_by_value(v) for v in numbers])
-    return promoted(Gemm(context, computed(dtype), has_c=has_c, has_alpha=True), inputs, target, context)
+    product = Gemm(context, computed(dtype), has_c=has_c, has_alpha=True, epilogue=epilogue)
+    return promoted(product, inputs, target, context)
 
 
-class GpuDot(GpuOp):
+MOST_FURTHER = 6
+"""Arrays that the epilogue of a product may read: its arguments must fit in the 1024 bytes that every device has."""
+
+
+class Product(StoringOp):
+    """A product of matrices, whose kernel can apply a function to what it stores."""
+
+    def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
+        """Whether it is computed in the dtype that it has, and is no product of a matrix and a vector."""
+        target = node.outputs[0].type
+        is_vector = any(target.broadcastable[-2:])
+        return target.dtype in ("float32", "float64") and not is_vector and len(further) <= MOST_FURTHER
+
+
+class GpuDot(Product):
     """Device counterpart of `Dot`: two matrices of any dtypes."""
 
-    def routine(self, node: Apply, context: Context) -> Routine:
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
-        return _product(Gemm, node, context)
+        return _product(Gemm, node, context, epilogue)
 
 
 class GpuDot22(GpuDot):
     """Device counterpart of `Dot22`: two matrices of one floating dtype."""
 
 
-class GpuDot22Scalar(GpuOp):
+class GpuDot22Scalar(Product):
     """Device counterpart of `Dot22Scalar`: ``alpha * A @ B``."""
 
     demands = (DEVICE, DEVICE, EITHER)
 
-    def routine(self, node: Apply, context: Context) -> Routine:
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
         a, b, alpha = node.inputs
-        return _Reordered(scaled([alpha, a, b], node.outputs[0].type, context), (2, 0, 1))
+        return _Reordered(scaled([alpha, a, b], node.outputs[0].type, context, epilogue), (2, 0, 1))
 
 
 class _Reordered:
-    """A routine that takes its inputs in another order than the Op."""
+    """A routine that takes its first inputs in another order than the Op."""
 
     def __init__(self, routine: Any, order: Sequence[int]) -> None:
         self._routine = routine
@@ -169,10 +192,10 @@ class _Reordered:
         self.sources = routine.sources
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        return self._routine(*(inputs[i] for i in self._order))
+        return self._routine(*(inputs[i] for i in self._order), *inputs[len(self._order) :])
 
 
-class GpuGemm(GpuOp):
+class GpuGemm(Product):
     """Device counterpart of `Gemm`: ``beta * C + alpha * A @ B``; C is not overwritten."""
 
     demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
@@ -181,9 +204,9 @@ class GpuGemm(GpuOp):
         """The result may be C itself."""
         return not index
 
-    def routine(self, node: Apply, context: Context) -> Routine:
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
-        return CheckedAddend(scaled(node.inputs, node.outputs[0].type, context), node)
+        return CheckedAddend(scaled(node.inputs, node.outputs[0].type, context, epilogue), node)
 
 
 class CheckedAddend:
@@ -204,14 +227,16 @@ class CheckedAddend:
         self._repeated = [m or n for m, n in zip(c.broadcastable, product, strict=True)]
         self.sources = routine.sources
 
-    def __call__(self, c: GpuArray, alpha: Any, a: GpuArray, b: GpuArray, beta: Any) -> tuple[GpuArray, ...]:
+    def __call__(
+        self, c: GpuArray, alpha: Any, a: GpuArray, b: GpuArray, beta: Any, *further: GpuArray
+    ) -> tuple[GpuArray, ...]:
         product = (a.shape[0], *b.shape[1:])
         pairs = zip(c.shape, product, self._repeated, strict=True)
         if c.shape != product and any(n != m and not known for n, m, known in pairs):
             raise ValueError(
                 f"an addend of shape {c.shape} does not fit a product of shape {product} (no run-time broadcasting)"
             )
-        return self._routine(c, alpha, a, b, beta)
+        return self._routine(c, alpha, a, b, beta, *further)
 
 
 class _CheckedBatch:
@@ -230,7 +255,7 @@ class _CheckedBatch:
         self._repeated = list(zip(*repeated, strict=False))
         self.sources = routine.sources
 
-    def __call__(self, a: GpuArray, b: GpuArray) -> tuple[GpuArray, ...]:
+    def __call__(self, a: GpuArray, b: GpuArray, *further: GpuArray) -> tuple[GpuArray, ...]:
         extents = zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)
         for (n, m), known in zip(extents, self._repeated, strict=True):
             if n != m and not any(known):
@@ -238,26 +263,26 @@ class _CheckedBatch:
                     "the batch dimensions of a product do not match (no run-time broadcasting): "
                     f"{a.shape} and {b.shape}"
                 )
-        return self._routine(a, b)
+        return self._routine(a, b, *further)
 
 
-def _checked(node: Apply, context: Context) -> Routine:
-    product = _product(BatchedGemm, node, context)
+def _checked(node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    product = _product(BatchedGemm, node, context, epilogue)
     a, b = (v.type.broadcastable[-3::-1] for v in node.inputs)
     return _CheckedBatch(product, (a, b))
 
 
-class GpuBatchedDot(GpuOp):
+class GpuBatchedDot(Product):
     """Device counterpart of `BatchedDot`: ``out[i] = A[i] @ B[i]``."""
 
-    def routine(self, node: Apply, context: Context) -> Routine:
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the batched GEMM."""
-        return _checked(node, context)
+        return _checked(node, context, epilogue)
 
 
-class GpuMatmul(GpuOp):
+class GpuMatmul(Product):
     """Device counterpart of ``Blockwise(Dot)``: any batch dimensions, broadcast as static shapes allow."""
 
-    def routine(self, node: Apply, context: Context) -> Routine:
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the batched GEMM."""
-        return _checked(node, context)
+        return _checked(node, context, epilogue)

@@ -11,17 +11,13 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.ops.advanced_subtensor import index_arguments
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.epilogue import names_of
 from pytensor_cl.ops.rowwise import SHOWN
 from pytensor_cl.routines.pick import Pick
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar import element_function
 
 __all__ = ["GpuPick"]
-
-
-def _names(op: ps.ScalarOp) -> list[str]:
-    """Return the names of the scalar Ops that an Op consists of."""
-    return [name for n in op.fgraph.toposort() for name in _names(n.op)] if isinstance(op, ps.Composite) else [str(op)]
 
 
 class GpuPick(GpuOp):
@@ -46,7 +42,7 @@ class GpuPick(GpuOp):
         self.function = function
 
     def __str__(self) -> str:
-        names = _names(self.function)
+        names = names_of(self.function)
         shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."]
         return f"GpuPick{{{', '.join(shown)}}}"
 

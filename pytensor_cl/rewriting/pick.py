@@ -13,23 +13,23 @@ from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.pick import GpuPick
 from pytensor_cl.rewriting.rowwise_copies import restricted
 
-__all__ = ["fuse_picks"]
+__all__ = ["apply_scalar_op", "fuse_picks", "scalar_of"]
 
 MOST_ARRAYS = 8
 """Arrays that a kernel reads at each place: more of them cost more than the one that is not stored."""
 
 
-def _apply(op: ps.ScalarOp, inputs: list[ps.ScalarVariable]) -> list[ps.ScalarVariable]:
+def apply_scalar_op(op: ps.ScalarOp, inputs: list[ps.ScalarVariable]) -> list[ps.ScalarVariable]:
     """Return the outputs of a scalar Op; a Composite is taken apart, so that each can be had without the others."""
     if not isinstance(op, ps.Composite):
         return op.make_node(*inputs).outputs
     known: dict[Variable, ps.ScalarVariable] = dict(zip(op.fgraph.inputs, inputs, strict=True))
     for node in op.fgraph.toposort():
-        known.update(zip(node.outputs, _apply(node.op, [known.get(v, v) for v in node.inputs]), strict=True))
+        known.update(zip(node.outputs, apply_scalar_op(node.op, [known.get(v, v) for v in node.inputs]), strict=True))
     return [known.get(v, v) for v in op.fgraph.outputs]
 
 
-def _scalar(variable: Variable) -> ps.ScalarVariable:
+def scalar_of(variable: Variable) -> ps.ScalarVariable:
     """Return what stands for an array or a value in a scalar function."""
     kind = ps.get_scalar_type(variable.type.dtype)
     if isinstance(variable, Constant) and is_by_value(variable):
@@ -63,8 +63,10 @@ def _function(variable: Variable, cone: list[Apply]) -> tuple[list[Variable], ps
     known: dict[Variable, ps.ScalarVariable] = {}
     for node in cone:
         for v in node.inputs:
-            known.setdefault(v, _scalar(v))
-        known.update(zip(node.outputs, _apply(node.op.host.scalar_op, [known[v] for v in node.inputs]), strict=True))
+            known.setdefault(v, scalar_of(v))
+        known.update(
+            zip(node.outputs, apply_scalar_op(node.op.host.scalar_op, [known[v] for v in node.inputs]), strict=True)
+        )
     needed = set(explicit_graph_inputs([known[variable]]))
     inputs = {v: scalar for v, scalar in known.items() if scalar in needed}
     return list(inputs), ps.Composite(list(inputs.values()), [known[variable]])

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.epilogue import Epilogue
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -21,7 +22,8 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["BatchedGemm", "Gemm"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_PLAN = struct.Struct("43q")  # gemm_plan
+_HEAD = struct.Struct("15q")  # gemm_plan before its operands
+_OPERAND = struct.Struct("7q")  # gemm_operand
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 _INT32 = 2**31 - 1
 
@@ -53,6 +55,10 @@ _PANEL = 0.15  # cost of a panel beside that of its vectors, relative likewise
 _TOLERANCE = 1.03  # plans that take this much longer are as good as the best
 _REUSE_B = 64  # rows for which unaligned rows of B are worth packing
 _REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
+_SHORT, _LARGE_BYTES = (
+    128,
+    8 << 20,
+)  # sums and arrays: what an epilogue of short sums reads besides should stay in the cache
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 # Schedule simt: width of the work-group and steps along k; the first that the device can run.
@@ -73,35 +79,39 @@ class _Product(NamedTuple):
     b: tuple[int, ...]
     c: tuple[int, ...]
     o: tuple[int, ...]
+    further: tuple[tuple[int, ...], ...] = ()  # arrays that an epilogue reads
 
 
 class _Plan(NamedTuple):
     """How to launch for one set of layouts; the empty plan is that of an empty output."""
 
     kernel: Kernel | None = None
-    encoded: tuple[bytes, ...] = ()  # a gemm_plan per launch
+    heads: tuple[tuple[bytes, ...], ...] = ()  # per launch a gemm_plan, and the operands of an epilogue
     global_size: tuple[int, ...] = ()
     local_size: tuple[int, ...] = ()
     scratch: int = 0  # elements
     finish_size: tuple[int, ...] = ()  # of the launch that adds up the parts of k, if it was split
     vector: _Product | None = None  # a product with one row or one column, left to Gemv
+    is_apart: bool = False  # whether the epilogue is a kernel of its own
 
 
-def merge(a: Layout, b: Layout, c: Layout, o: Layout) -> _Product:
+def merge(a: Layout, b: Layout, c: Layout, o: Layout, *further: Layout) -> _Product:
     """Merge batch dimensions, and those along which B repeats into m, so that few large products remain.
 
     Parameters
     ----------
-    a, b, c, o
+    a, b, c, o, further
         Layouts with the same batch dimensions before the last two.
     """
     n, k = b.shape[-1], a.shape[-1]
     repeats = (*b.strides[:-2], 0)  # B is the same for every row of A
-    shape, strides = collapse(a.shape[:-1], (a.strides[:-1], repeats, c.strides[:-1], o.strides[:-1]))
+    rows = (x.strides[:-1] for x in (c, o, *further))
+    shape, strides = collapse(a.shape[:-1], (a.strides[:-1], repeats, *rows))
     if not shape or strides[1][-1] != 0:  # the last one is a batch dimension: m was 1
         shape, strides = (*shape, 1), tuple((*s, 0) for s in strides)
-    ra, rb, rc, ro = strides
-    full = (*ra, a.strides[-1]), (*rb[:-1], *b.strides[-2:]), (*rc, c.strides[-1]), (*ro, o.strides[-1])
+    ra, rb, *others = strides
+    rc, ro, *rest = ((*row, x.strides[-1]) for row, x in zip(others, (c, o, *further), strict=True))
+    full = (*ra, a.strides[-1]), (*rb[:-1], *b.strides[-2:]), rc, ro, tuple(rest)
     return _Product(shape[-1], n, k, shape[:-1], *full)
 
 
@@ -123,18 +133,25 @@ class _Way(NamedTuple):
     partial: int = 0
 
 
-def _encode(p: _Product, way: _Way) -> tuple[bytes, ...]:
-    """Pack a gemm_plan for each launch."""
+def _operands(p: _Product, operands: Sequence[tuple[int, ...]]) -> list[bytes]:
+    """Pack a gemm_operand of each for each launch."""
     outer = max(0, len(p.batch) - _BATCH_DIMS)
-    inner = (1,) * (_BATCH_DIMS - len(p.batch) + outer) + p.batch[outer:]
     lead = (0,) * (_BATCH_DIMS - len(p.batch) + outer)
-    head = (p.m, p.n, p.k, *way, prod(inner), *inner)
-    operands = (p.a, p.b, p.c, p.o)
-    encoded = []
-    for starts in _starts(p.batch[:outer], operands):
-        fields = ((start, *x[-2:], *lead, *x[outer:-2]) for start, x in zip(starts, operands, strict=True))
-        encoded.append(_PLAN.pack(*head, *(v for f in fields for v in f)))
-    return tuple(encoded)
+    return [
+        b"".join(_OPERAND.pack(at, *x[-2:], *lead, *x[outer:-2]) for at, x in zip(starts, operands, strict=True))
+        for starts in _starts(p.batch[:outer], operands)
+    ]
+
+
+def _encode(p: _Product, way: _Way, has_epilogue: bool) -> tuple[tuple[bytes, ...], ...]:
+    """Pack a gemm_plan for each launch, and the operands of an epilogue, of which there is one at least."""
+    inner = ((1,) * _BATCH_DIMS + p.batch)[-_BATCH_DIMS:]
+    head = _HEAD.pack(p.m, p.n, p.k, *way, prod(inner), *inner)
+    plans = [head + operands for operands in _operands(p, (p.a, p.b, p.c, p.o))]
+    if not has_epilogue:
+        return tuple((plan,) for plan in plans)
+    further = (operands or bytes(_OPERAND.size) for operands in _operands(p, p.further))
+    return tuple(zip(plans, further, strict=True))
 
 
 def _balanced(total: int, limit: int, unit: int) -> int:
@@ -187,6 +204,7 @@ class Gemm(BlasRoutine):
 
     Called with ``(C, alpha, A, B, beta)`` if `has_c`, with ``(alpha, A, B)`` if only `has_alpha`, else with
     ``(A, B)``. Where ``beta`` is zero, C is not read. The output may have any strides, and may be C itself.
+    The further arrays of an epilogue come last; its outputs differ in dtype and offset only, and are no inputs.
 
     Parameters
     ----------
@@ -200,6 +218,8 @@ class Gemm(BlasRoutine):
         Scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel reads.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    epilogue
+        What is computed of each element before it is stored; for float32 and float64.
     """
 
     def __init__(
@@ -210,8 +230,13 @@ class Gemm(BlasRoutine):
         has_c: bool = False,
         has_alpha: bool = False,
         schedule: str | None = None,
+        epilogue: Epilogue | None = None,
     ) -> None:
         super().__init__(context, dtype, has_c, has_alpha, schedule)
+        self.epilogue = epilogue
+        self._own_inputs = 2 + self.has_alpha + 2 * self.has_c
+        if epilogue is not None:
+            self.output_dtypes = epilogue.output_dtypes
         self._plans: Plans[_Plan] = Plans()
         self._kernels: dict[str, Kernel] = {}
         by_schedule = {"cpu": (self._plan_cpu, self._cpu), "simt": (self._plan_simt, self._simt)}
@@ -231,6 +256,10 @@ class Gemm(BlasRoutine):
 
     def _render(self, template: str, *preambles: str, **extra: object) -> KernelSource:
         flags = {"has_alpha": self.has_alpha, "has_c": self.has_c, **arithmetic_types(self.dtype)}
+        if self.epilogue is not None:
+            lanes = self.tile.lanes if self.schedule == "cpu" else 1
+            preambles = (*preambles, *self.epilogue.preambles(lanes))
+            flags |= self.epilogue.arguments(lanes)
         return kernel_source(template, preambles=(render("gemm_plan"), *preambles), **flags, **extra)
 
     def _cpu(self, index: str = "long") -> KernelSource:
@@ -272,37 +301,57 @@ class Gemm(BlasRoutine):
         ValueError
             The shapes do not fit together.
         """
-        c, _, a, b, _ = self._split(inputs)
+        product = self._layout(*self._split(inputs[: self._own_inputs]))
+        return (product,) if self.epilogue is None else self.epilogue.layout(product, inputs[self._own_inputs :])
+
+    def _layout(self, c: Layout | None, alpha: Layout | None, a: Layout, b: Layout, beta: Layout | None) -> Layout:
         if a.ndim != 2 or b.ndim != 2:
             raise ValueError(f"A and B must be matrices; A has shape {a.shape}, B has shape {b.shape}")
         _check_product(a, b)
-        return (_with_addend(c, a, b, (a.shape[0], b.shape[1])),)
+        return _with_addend(c, a, b, (a.shape[0], b.shape[1]))
 
     # --- plans ---
 
-    def _product(self, a: Layout, b: Layout, c: Layout | None, o: Layout) -> _Product:
+    def _product(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout] = ()) -> _Product:
         *batch, m, n = o.shape  # m and n may be those of C, to which the product is repeated
         a, b = a.broadcast_to((*batch, m, a.shape[-1])), b.broadcast_to((*batch, b.shape[-2], n))
-        return merge(a, b, o if c is None else c.broadcast_to(o.shape), o)
+        return merge(a, b, o if c is None else c.broadcast_to(o.shape), o, *(x.broadcast_to(o.shape) for x in further))
 
     def _plan_cpu(self, p: _Product) -> _Plan:
         tile, units, tuning = self.tile, self.context.info.compute_units, self.context.tuning
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
         gathered = p.b[-1] != 1
-        items = min(tuning["gemm.items_per_unit"] * units, work // tuning["gemm.grain"] + 1)
+        items = min(
+            tuning["gemm.items_per_unit"] * units, work // tuning["gemm.grain"] + 1 + self._items_of_epilogue(p)
+        )
         splits = _splits(p, items)
         x, y, z = (1, 1, 1) if splits > 1 else _grid(p, tile, items, units, _PACKING * gathered)
         high, wide = -(-p.m // y), -(-p.n // x)
         # Whole cache lines along k keep the panels aligned.
-        kb = _balanced(-(-p.k // splits), tuning["gemm.depth_bytes"] // self.dtype.itemsize, 16)
+        kb = _balanced(-(-p.k // splits), self._depth(p), 16)
         mb = _balanced(high, tuning["gemm.block_rows"], tile.rows)
         pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
         scratch = kb * ((mb if pack_a else tile.rows) + tile.cols)
         partial = scratch * x * y * z * splits
-        encoded = _encode(p, _Way(mb, kb, pack_a, pack_b, scratch, splits, partial))
+        heads = _encode(p, _Way(mb, kb, pack_a, pack_b, scratch, splits, partial), self.epilogue is not None)
         sums, finish_size = (splits * p.m * p.n, (min(units, p.m),)) if splits > 1 else (0, ())
-        return _Plan(self._kernel("long"), encoded, (x, y, z * splits), (1, 1, 1), partial + sums, finish_size)
+        return _Plan(self._kernel("long"), heads, (x, y, z * splits), (1, 1, 1), partial + sums, finish_size)
+
+    def _items_of_epilogue(self, p: _Product) -> int:
+        """Work-items that the elements are worth, however short the sums are."""
+        return 0 if self.epilogue is None else p.m * p.n * prod(p.batch) // self.context.tuning["elemwise.tile"]
+
+    def _reads_too_much(self, p: _Product, size: int) -> bool:
+        """Whether large arrays are better walked through from end to end than tile by tile, between short sums."""
+        whole = 1 + sum(all(s for s, n in zip(x, (*p.batch, p.m, p.n), strict=True) if n > 1) for x in p.further)
+        large = whole * size * self.dtype.itemsize >= _LARGE_BYTES
+        return self.schedule == "cpu" and whole > 1 and large and p.k < _SHORT
+
+    def _depth(self, p: _Product) -> int:
+        """Elements along k of a block: all, where incomplete sums cannot be stored."""
+        no_sums = self.epilogue is not None and self.epilogue.sum_output is None
+        return max(1, p.k) if no_sums else self.context.tuning["gemm.depth_bytes"] // self.dtype.itemsize
 
     def _is_unaligned(self, stride: int, tile: Tile) -> bool:
         return stride % tile.lanes != 0
@@ -316,36 +365,46 @@ class Gemm(BlasRoutine):
         size = (tiles * group, min(prod(p.batch), _GROUPS_LIMIT) * group)
         reach = (4 * group + step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         kernel = self._kernel("int" if reach <= _INT32 else "long")
-        return _Plan(kernel, _encode(p, _Way()), size, (group, group))
+        return _Plan(kernel, _encode(p, _Way(), self.epilogue is not None), size, (group, group))
 
-    def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout) -> _Plan:
+    def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout]) -> _Plan:
         if o.size == 0:
             return _Plan()
-        p = self._product(a, b, c, o)
+        p = self._product(a, b, c, o, further)
         is_vector = not p.batch and 1 in (p.m, p.n)
-        return _Plan(vector=p) if is_vector else self._make(p)
+        if self.epilogue is None:
+            return _Plan(vector=p) if is_vector else self._make(p)
+        splits_rows = p.m != self._product(a, b, c, o).m  # what it reads keeps batches from being one matrix
+        if is_vector or splits_rows or self._reads_too_much(p, o.size):
+            return _Plan(is_apart=True)
+        return self._make(p)
 
-    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the product; the output may have any strides."""
-        (out,) = outputs
-        c, alpha, a, b, beta = self._split(inputs)
+        epilogue, out = self.epilogue, outputs[0]
+        own, further = (inputs, ()) if epilogue is None else (inputs[: self._own_inputs], inputs[self._own_inputs :])
+        c, alpha, a, b, beta = self._split(own)
         la, lb, lo = a.layout, b.layout, out.layout
         lc, c_at, addend = (None, 0, None) if c is None else (c.layout, c.layout.offset, c.buffer)
-        key = (la[:2], lb[:2], lo[1], lc and lc[:2])
-        plan = self._plans.get(key) or self._plans.remember(key, self._plan(la, lb, lc, lo))
-        if plan.vector is not None:
-            self._launch_vector(plan.vector, out, inputs)
+        key = (la[:2], lb[:2], lo[1], lc and lc[:2], *[x.layout[:2] for x in further])
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self._plan(la, lb, lc, lo, [x.layout for x in further]))
+        if plan.kernel is None:
+            self._launch_otherwise(plan, outputs, inputs)
             return
+        start, sums, bound = lo.offset, out.buffer, ()
+        if epilogue is not None:
+            (start, sums), bound = epilogue.sum_in(outputs), epilogue.bind(outputs, further)
         alpha, alpha_at, alpha_buffer = self._scalar(alpha)
         beta, beta_at, beta_buffer = self._scalar(beta)
-        call = self._call.pack(la.offset, lb.offset, c_at, lo.offset, alpha_at, beta_at, alpha, beta)
-        scalars = self._scalars((alpha_buffer, beta_buffer))
-        buffers = (a.buffer, b.buffer, addend, out.buffer, self._workspace(plan.scratch), *scalars)
-        if plan.kernel is not None:
-            for encoded in plan.encoded:
-                plan.kernel.launch(self.context.queue, plan.global_size, plan.local_size, encoded, call, *buffers)
+        call = self._call.pack(la.offset, lb.offset, c_at, start, alpha_at, beta_at, alpha, beta)
+        rest = (addend, sums, self._workspace(plan.scratch), *self._scalars((alpha_buffer, beta_buffer)))
+        queue = self.context.queue
+        for head in plan.heads:
+            plan.kernel.launch(queue, plan.global_size, plan.local_size, *head, call, a.buffer, b.buffer, *rest, *bound)
         if plan.finish_size:
-            self._finish.launch(self.context.queue, plan.finish_size, (1,), plan.encoded[0], call, *buffers[2:])
+            self._finish.launch(queue, plan.finish_size, (1,), *plan.heads[0], call, *rest, *bound)
 
     @cached_property
     def _finish(self) -> Kernel:
@@ -355,6 +414,19 @@ class Gemm(BlasRoutine):
     @cached_property
     def _gemv(self) -> Gemv:
         return Gemv(self.context, self.dtype, has_y=self.has_c, has_alpha=self.has_alpha, schedule=self.schedule)
+
+    @cached_property
+    def _plain(self) -> "Gemm":
+        return type(self)(self.context, self.dtype, has_c=self.has_c, has_alpha=self.has_alpha, schedule=self.schedule)
+
+    def _launch_otherwise(self, plan: _Plan, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
+        """Leave a vector to Gemv, and the epilogue to a kernel of its own."""
+        if plan.vector is not None:
+            self._launch_vector(plan.vector, outputs[0], inputs)
+        elif plan.is_apart and self.epilogue is not None:
+            product = self.context.empty(outputs[0].shape, self.dtype)
+            self._plain.launch((product,), inputs[: self._own_inputs])
+            self.epilogue.apart.launch(outputs, (product, *inputs[self._own_inputs :]))
 
     def _launch_vector(self, p: _Product, out: GpuArray, inputs: Sequence[Scalar]) -> None:
         """Multiply one operand, a vector, by the other: A by a column, or the transpose of B by a row."""
@@ -381,15 +453,7 @@ class BatchedGemm(Gemm):
         As of `Gemm`.
     """
 
-    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layout of the products.
-
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
-        """
-        c, _, a, b, _ = self._split(inputs)
+    def _layout(self, c: Layout | None, alpha: Layout | None, a: Layout, b: Layout, beta: Layout | None) -> Layout:
         if a.ndim < 2 or b.ndim < 2:
             raise ValueError(f"A and B need two dimensions or more; A has shape {a.shape}, B has shape {b.shape}")
         _check_product(a, b)
@@ -397,7 +461,7 @@ class BatchedGemm(Gemm):
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError as error:
             raise ValueError(f"Shape mismatch: A has shape {a.shape}, B has shape {b.shape}") from error
-        return (_with_addend(c, a, b, (*batch, a.shape[-2], b.shape[-1])),)
+        return _with_addend(c, a, b, (*batch, a.shape[-2], b.shape[-1]))
 
 
 def _with_addend(c: Layout | None, a: Layout, b: Layout, shape: tuple[int, ...]) -> Layout:

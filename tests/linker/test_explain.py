@@ -18,7 +18,7 @@ def transfers(f):
 
 def test_device_and_host_nodes(context):
     x = pt.tensor("x", dtype="float32", shape=(100, 3))
-    f = opencl([x], host_sort(pt.exp(x @ x.T), axis=0))
+    f = opencl([x], host_sort(pt.exp(x) @ x.T, axis=0))
     report = explain(f)
     assert [n.context for n in report.device_nodes] == [context.name] * len(report.device_nodes)
     assert any(isinstance(n.op, GpuElemwise) and n.node.op is n.op for n in report.device_nodes)

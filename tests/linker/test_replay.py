@@ -268,7 +268,7 @@ def test_intermediate_results_share_blocks(context, x, rng):
     for _ in range(CALLS):
         f(value)
     (recording,) = recordings(f)
-    assert recording.launches >= 24
+    assert recording.launches >= 12
     plan = recording.memory.plan
     assert plan.nbytes <= 1.01 * plan.bound
     workspace = max(t.nbytes for t in plan.tenants if t.shape is None)  # what a product packs
@@ -399,7 +399,7 @@ def test_explain_shows_recordings(context, x, rng):
     for _ in range(CALLS):
         f(normal(rng, 3, 4))
     (recorded,) = explain(f).recorded
-    assert recorded.kernels == 3 and recorded.waits == 1 and "(3, 4)" in recorded.key
+    assert recorded.kernels == 2 and recorded.waits == 1 and "(3, 4)" in recorded.key
     assert recorded.bound_bytes <= recorded.arena_bytes < recorded.peak_bytes
     results = [t for t in recorded.tenants if t.shape is not None]
     assert [(t.what, t.shape, t.dtype, t.nbytes) for t in results[:1]] == [("GpuDot22", (3, 4), "float32", 48)]

@@ -1,0 +1,97 @@
+"""Functions of the elements that another device Op computes, applied while it stores them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl.ops.base import EITHER, GpuOp, Routine
+from pytensor_cl.ops.rowwise import SHOWN
+from pytensor_cl.routines.epilogue import Epilogue
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.scalar import element_function
+
+__all__ = ["GpuEpilogue", "StoringOp", "names_of"]
+
+
+def names_of(op: ps.ScalarOp) -> list[str]:
+    """Return the names of the scalar Ops that an Op consists of."""
+    return (
+        [name for n in op.fgraph.toposort() for name in names_of(n.op)] if isinstance(op, ps.Composite) else [str(op)]
+    )
+
+
+class StoringOp(GpuOp):
+    """A device Op of one output whose kernel can apply a function to each element that it stores."""
+
+    def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
+        """Whether it can apply a function of its output and of further arrays, all of them real."""
+        raise NotImplementedError
+
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+        """Return what computes `node`, and a function of it; the further arrays of this follow the inputs."""
+        raise NotImplementedError
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return what computes `node` on an open context."""
+        return self.routine_with(node, context, None)
+
+
+class GpuEpilogue(GpuOp):
+    """What a device Op computes, and an elementwise function of it and of further arrays, in one kernel.
+
+    Its inputs are those of the Op, then the further arrays.
+
+    Parameters
+    ----------
+    producer
+        The Op.
+    function
+        Of an element of what the Op computes, and of each further array.
+    context_name
+        Where it runs.
+    """
+
+    __props__ = ("producer", "function", "context_name")
+
+    def __init__(self, producer: StoringOp, function: ps.Composite, context_name: str) -> None:
+        super().__init__(producer.host, context_name)
+        self.producer = producer
+        self.function = function
+
+    def __str__(self) -> str:
+        names = names_of(self.function)
+        shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."]
+        return f"GpuEpilogue{{{self.producer}: {', '.join(shown)}}}"
+
+    def demand(self, index: int) -> str:
+        """Inputs are where the nodes had them that it replaces."""
+        return EITHER
+
+    def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the inputs of the producer, or what belongs to them, and the further arrays."""
+        count = len(inputs) - len(self.function.inputs) + 1
+        return inputs[:count], inputs[count:]
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node; inputs are where the nodes had them that it replaces."""
+        own, _ = self.split(inputs)
+        shape = self.producer.make_node(*own).outputs[0].type.shape
+        return self.apply(inputs, [TensorType(v.type.dtype, shape) for v in self.function.outputs])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Ask the producer: the further arrays are repeated to that shape."""
+        own, _ = self.split(node.inputs)
+        return self.producer.infer_shape(self.producer.make_node(*own), self.split(shapes)[0]) * len(node.outputs)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel."""
+        own, further = self.split(node.inputs)
+        producer = self.producer.make_node(*own)
+        (product,) = producer.outputs
+        dtypes = [v.type.dtype for v in (product, *further)]
+        function = element_function(self.function, dtypes, [v.type.dtype for v in node.outputs])
+        epilogue = Epilogue(context, function, [v.type.broadcastable for v in (product, *further)])
+        return self.producer.routine_with(producer, context, epilogue)
