@@ -22,9 +22,12 @@ __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter
 LANES = 8  # windows that schedule cpu looks at side by side
 GROUP = 256  # work-items of a work-group on schedule simt
 GROUPS_PER_UNIT = 32
+SMALL = 1 << 14  # elements of a gradient for which rows need not be kept
 INT_LIMIT = 1 << 30  # 32-bit indices, with room for a step of the grid
 COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own
+ROWS = {"scatter": "scatter_rows", "spread": "spread_rows"}  # kinds, and their variants that keep rows of windows
 _PLACES = {"int": "int32", "long": "int64"}
+_TEMPLATES = dict.fromkeys(("scatter", "spread"), "pool_grad") | dict.fromkeys(ROWS.values(), "pool_rows")
 _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # what vectors of so many bytes an element compare to
 
 
@@ -79,7 +82,7 @@ class _Variant(NamedTuple):
     @property
     def is_gradient(self) -> bool:
         """Whether it writes as much as is pooled."""
-        return self.kind in ("scatter", "spread")
+        return self.kind in _TEMPLATES
 
 
 class _Launch(NamedTuple):
@@ -184,13 +187,14 @@ class _Pooling(Routine):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel of ordinary arrays; the one of 64-bit indices is built when an array needs it."""
-        return (self._source(self._ordinary(self.kind)),)
+        kind = ROWS[self.kind] if self.kind in ROWS and self._may_keep_rows else self.kind
+        return (self._source(self._ordinary(kind)),)
 
     def _source(self, variant: _Variant) -> KernelSource:
         dtype = "uint8" if self.dtype == "bool" else self.dtype.name
         least = np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
-        template = "pool_simt" if self.schedule == "simt" else "pool_grad" if variant.is_gradient else "pool"
-        compared = self.other if variant.is_gradient else np.dtype(dtype)
+        template = "pool_simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool")
+        compared = self.other if template == "pool_grad" else np.dtype(dtype)
         inner = self.windows[-1][:2]
         return kernel_source(
             template,
@@ -210,6 +214,28 @@ class _Pooling(Routine):
         return self._kernels[variant]
 
     # Launches
+
+    @property
+    def _may_keep_rows(self) -> bool:
+        """Whether gradients are computed from rows of windows that schedule cpu keeps, but for rare shapes."""
+        overlap = self.ndim == 2 and self.windows[0].extent > self.windows[0].step
+        pays = self.ndim < 3 if self.kind == "scatter" else overlap
+        return self.schedule == "cpu" and pays and self.windows[-1][:2] in COMMON
+
+    def _keeps_rows(self, s: _Shape) -> bool:
+        pays = self.kind == "scatter" or s.planes * s.plane >= SMALL
+        return self._may_keep_rows and pays and s.plane < INT_LIMIT and s.counts[2] > 0
+
+    def _run_rows(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        """Compute a gradient from rows of windows."""
+        s = self._normal(output.shape)
+        launch = self._launch(ROWS[self.kind], output.shape)
+        rows, last = -(-s.windows[1].extent // s.windows[1].step), s.windows[2]
+        kept = launch.global_size[0] * rows * ((s.lengths[2] + last.before) // last.step + 1 + 2 * LANES)
+        scratch = [self.context.empty((kept,), self.other)]
+        if self.kind == "scatter":
+            scratch.append(self.context.empty((kept,), "int32"))
+        self._run(ROWS[self.kind], output.shape, *inputs, *scratch, output)
 
     def _variant(self, kind: str, s: _Shape) -> _Variant:
         ordinary = self._ordinary(kind)
@@ -233,7 +259,7 @@ class _Pooling(Routine):
 
     def _geometry(self, s: _Shape, variant: _Variant) -> bytes:
         columns = (s.lengths, s.counts, *zip(*s.windows, strict=True))
-        inner = self._inner(s, variant.is_gradient)
+        inner = self._inner(s, variant.kind in ROWS)
         values = [s.planes, int(self.inc_pad), *inner, *(v for c in columns for v in c)]
         return struct.pack(f"{len(values)}{'i' if variant.indices == 'int' else 'q'}", *values)
 
@@ -335,11 +361,15 @@ class MaxPoolScatter(_Pooling):
         return (Layout.contiguous(x.shape),)
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels: one finds the largest elements, one asks who they are."""
-        return tuple(self._source(self._ordinary(kind)) for kind in ("place", "scatter"))
+        """Return the kernels: one finds the largest elements and one asks who they are, or one does both."""
+        kinds = (ROWS["scatter"],) if self._may_keep_rows else ("place", "scatter")
+        return tuple(self._source(self._ordinary(kind)) for kind in kinds)
 
     def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
         x, dy = inputs
+        if self._keeps_rows(self._normal(x.shape)):
+            self._run_rows(inputs, output)
+            return
         variant = self._variant("place", self._normal(x.shape))
         places = self.context.empty(dy.shape, _PLACES[variant.place])
         if dy.layout.size:
@@ -370,4 +400,7 @@ class AvgPoolGrad(_Pooling):
         return (dx,)
 
     def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
-        self._run("spread", output.shape, *inputs, output)
+        if self._keeps_rows(self._normal(output.shape)):
+            self._run_rows(inputs, output)
+        else:
+            self._run("spread", output.shape, *inputs, output)

@@ -3,6 +3,7 @@ import pytest
 
 from pytensor_cl.nn import pool_host
 from pytensor_cl.nn.windows import Window as HostWindow
+from pytensor_cl.routines import pool as pool_routines
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter, Window
 from pytensor_cl.runtime.layout import Layout
@@ -96,6 +97,22 @@ def test_every_dtype(context, rng, schedule):
         x, dy = values(rng, (2, 6, 36), dtype), rng.normal(size=(2, 3, 18))
         check(pool, pool_host.max_pool(x, g), context.from_host(x))
         check(scatter, pool_host.max_scatter(x, dy, g), context.from_host(x), context.from_host(dy))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+@pytest.mark.parametrize("window", [(3, 2, 1, 1), (3, 1, 1, 0), (2, 2, 0, 0)])
+def test_gradients_from_rows(context, rng, schedule, monkeypatch, window, dtype):
+    monkeypatch.setattr(pool_routines, "SMALL", 0)
+    windows, g = [Window(*window)] * 2, geometry([window] * 2, False)
+    other = dtype if dtype[0] == "f" else "float32"
+    scatter = MaxPoolScatter(context, dtype, windows, other=other, schedule=schedule)
+    spread = AvgPoolGrad(context, other, windows, inc_pad=False, schedule=schedule)
+    for shape in ((5, 21, 47), (2, 3, 16), (3, 40, 5), (1, 2, 33)):
+        x, dy = values(rng, shape, dtype), rng.normal(size=g.pooled(shape)).astype(other)
+        check(scatter, pool_host.max_scatter(x, dy, g), context.from_host(x), context.from_host(dy))
+        check(spread, pool_host.avg_grad(dy, shape[1:], g, False), context.from_host(dy), shape[1:])
+    is_kept = any(variant.kind == "scatter_rows" for variant in scatter._kernels)
+    assert is_kept == (schedule == "cpu")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
