@@ -67,7 +67,7 @@ static void ${name}_columns(const conv_plan *p, long j0, long width, long *at, i
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) CONV_VECTORS(${8 * itemsize * lanes})
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
              __global ${ctype} *scratch)
 {

@@ -39,7 +39,7 @@ static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long 
 </%def>
 <%def name="multiply(rows, lanes, vectors, J, suffix='')">
 // tile = (panel of A) @ (panel of B), for the vectors J of the panel of B
-static void ${name}_multiply${suffix}(__global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth,
+static CONV_VECTORS(${8 * itemsize * lanes}) void ${name}_multiply${suffix}(__global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth,
                              ${ctype} *restrict tile)
 {
     % for i in range(rows):

@@ -12,6 +12,7 @@ from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.gemm import BatchedGemm
 from pytensor_cl.routines.reduction import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -40,6 +41,8 @@ _FEW, _FEW_CHANNELS = 8, 4
 # compute at a time.
 _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
+_MANY = 512  # positions of an image that are worth a matrix product of their own
+_TALL_COLUMNS, _TALL_SIZE = 64, 1 << 18  # positions, and elements of w: packing w is most of the work
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
 _SIMT_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
 
@@ -102,6 +105,22 @@ def _depths(p: Problem, depth: int, limit: int, step: int, gather: str) -> tuple
     return block, block if gather == "columns" else taps * max(1, step // taps)
 
 
+def _is_pointwise(p: Problem) -> bool:
+    """Whether a simplified problem multiplies a matrix by each image as it is."""
+    *outer, last = p.axes
+    return (
+        all(a.out == a.taps == a.image == 1 for a in outer)
+        and last[:4] == (last.image, 1, last.image, 1)
+        and not last.pad
+    )
+
+
+def _is_tall(p: Problem) -> bool:
+    """Whether there is little but w, which is better read where it is."""
+    is_single = p.batch == p.groups == 1 and p.w[2] == 1
+    return is_single and p.columns < _TALL_COLUMNS and p.m * p.c >= _TALL_SIZE
+
+
 def _spans(p: Problem, x: Layout, w: Layout) -> tuple[int, ...]:
     """Return first and one past the last elements of x and w, relative to where the problem starts in them."""
     arrays = zip((x, w), p.starts, strict=False)
@@ -148,7 +167,7 @@ class Engine:
             "product": self._plan_product,
             "simt": self._plan_simt,
         }
-        self.winograd = Winograd(context, dtype)
+        self._composed = {"pointwise": self._pointwise, "winograd": Winograd(context, dtype).plan}
 
     # --- which variant ---
 
@@ -165,6 +184,7 @@ class Engine:
             "depthwise": p.m == 1 and not along_taps,
             "direct": few and not along_taps,
             "winograd": suits(p) and pays(p),
+            "pointwise": _is_pointwise(p) and (last.out >= _MANY or _is_tall(p)),
             "product": True,
         }
         name = next(name for name, holds in conditions.items() if holds)
@@ -253,9 +273,31 @@ class Engine:
     def _plan(self, problem: Problem, x: Layout, w: Layout) -> _Step:
         problem = simplify(problem)
         variant, span = self.variant(problem), _spans(problem, x, w)
-        if variant == ("winograd",):
-            return self.winograd.plan(problem, span)
+        compose = self._composed.get(str(variant[0]))
+        if compose is not None:
+            return compose(problem, span)
         return partial(self._launch, self._planners[str(variant[0])](problem, span, variant))
+
+    def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
+        """Kernels of one tap: products of matrices that lie in the arrays as they are."""
+        last, batch = p.axes[-1], (p.batch, p.groups)
+        layouts = (
+            Layout((*batch, p.c, last.out), (*p.x, last.x), p.starts[0]),
+            Layout((*batch, p.m, p.c), (0, *p.w), p.starts[1]),
+            Layout((*batch, p.m, last.out), (*p.y, last.y), p.starts[2]),
+        )
+        return partial(self._multiply, layouts)
+
+    def _multiply(self, layouts: Sequence[Layout], *arrays: GpuArray) -> None:
+        x, w, y = (
+            a.view(layout._replace(offset=layout.offset + a.layout.offset))
+            for layout, a in zip(layouts, arrays, strict=True)
+        )
+        self._gemm.launch((y,), (w, x))
+
+    @cached_property
+    def _gemm(self) -> BatchedGemm:
+        return BatchedGemm(self.context, self.dtype, schedule=self.schedule)
 
     def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
         local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)

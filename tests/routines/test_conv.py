@@ -143,6 +143,29 @@ def test_cases(context, make, rng, case):
     check(make, context, rng, "float32", shape, kernel, **parameters)
 
 
+POINTWISE = {
+    "large images": ((2, 10, 24, 25), (13, 10, 1, 1), {}),
+    "groups": ((2, 24, 23, 29), (30, 8, 1, 1), {"groups": 3, "flip": True}),
+    "one dimension": ((3, 9, 600), (14, 9, 1), {}),
+    "little but kernels": ((1, 530, 5, 3), (500, 530, 1, 1), {}),
+}
+
+
+@pytest.mark.parametrize("case", POINTWISE)
+def test_pointwise(context, make, rng, schedule, case):
+    shape, kernel, parameters = POINTWISE[case]
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+    routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
+    x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
+    problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
+    assert (routine.engine.variant(problem) == ("pointwise",)) == (schedule == "cpu")
+
+
+def test_pointwise_of_any_strides(context, make, rng):
+    for place in PLACEMENTS:
+        check(make, context, rng, "float32", (2, 10, 24, 25), (13, 10, 1, 1), place)
+
+
 WINOGRAD = {
     "one tile": ((2, 20, 4, 4), (9, 20, 3, 3), {"padding": ONE}),
     "one position": ((3, 10, 1, 1), (11, 10, 3, 3), {"padding": ONE}),
