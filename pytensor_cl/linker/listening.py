@@ -9,22 +9,27 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor_cl.linker.donation import find_heirs
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Lives, make_plan
-from pytensor_cl.linker.recording import Mismatch, Recording, Tape
+from pytensor_cl.linker.recording import Recording, Tape
 from pytensor_cl.linker.repeated import (
+    Mismatch,
     constant_step,
     frozen,
     guard_step,
     input_step,
+    number_setter,
     resident_step,
     upload_step,
     value_step,
 )
 from pytensor_cl.linker.roles import Roles, values_of
 from pytensor_cl.linker.slots import Donation, Slot
+from pytensor_cl.linker.steps import read_only
+from pytensor_cl.linker.windows import Moving, Variation, Window, move_step, part_of, split
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Recorder
 from pytensor_cl.sharedvar import DeviceCell
 
@@ -80,6 +85,8 @@ class Heard:
         Per node.
     values
         Host values that are the same in each call, or must be.
+    variation
+        How other calls may differ.
     doubt
         What makes the recording useless.
     """
@@ -88,6 +95,7 @@ class Heard:
         self.tape = tape
         self.launches: list[list[Launch]] = []
         self.values: dict[Variable, Any] = {}
+        self.variation = Variation()
         self.doubt = ""
 
 
@@ -98,14 +106,14 @@ class Listener:
     ----------
     parts
         Of the function's virtual machine.
-    roles
+    roles, moving
         What becomes of the host's values.
     context
         Of the function.
     """
 
-    def __init__(self, parts: Parts, roles: Roles, context: Context) -> None:
-        self._parts, self._roles, self._context = parts, roles, context
+    def __init__(self, parts: Parts, roles: Roles, moving: Moving, context: Context) -> None:
+        self._parts, self._roles, self._moving, self._context = parts, roles, moving, context
         self._late = set(roles.late)
 
     def record(self, vm: "OpenCLVM") -> Recording | str:
@@ -150,10 +158,25 @@ class Listener:
                     heard.values[variable] = value
             elif changes:
                 self._vary(heard, variable, value)
-            else:
+            elif not self._is_window(node, heard):
                 heard.tape.note(variable, value)
         if len(heard.launches[-1]) > 1 and self._changing(node):
             heard.doubt = f"{node.op} has several kernels that take a value"
+
+    def _is_window(self, node: Apply, heard: "Heard") -> bool:
+        """Whether a node is a slice that may begin elsewhere; the call goes on with a part of the buffer."""
+        if node not in self._moving.slices:
+            return False
+        tape, cell, source = heard.tape, self._parts.storage[node.outputs[0]], heard.tape.places[node.inputs[0]]
+        whole, array, alignment = tape.slot_of(source.memory), cell[0], self._context.memory.arena.alignment
+        if whole is None or tape.is_part(source.memory):
+            return False
+        begin, layout = split(array.layout, array.dtype.itemsize, alignment)
+        cell[0] = GpuArray(self._context, part_of(array.buffer, begin), array.dtype, layout)
+        slot = tape.vary_part(node.outputs[0], cell[0], whole)
+        window = Window(slot, whole, source.layout, array.dtype.itemsize, alignment)
+        heard.variation.windows.append((node, window))
+        return True
 
     def _vary(self, heard: "Heard", variable: Variable, array: GpuArray) -> None:
         try:
@@ -206,7 +229,12 @@ class Listener:
                 self._add_host(heard, at, node)
         mine = {id(cell) for cell in parts.results}
         cells = (parts.storage[v] for n in parts.nodes for v in n.outputs)
-        return tape.end(results, [c for c in cells if id(c) not in mine])
+        recording = tape.end(results, [c for c in cells if id(c) not in mine])
+        if heard.variation.windows:
+            heard.variation.values = heard.values
+            heard.variation.signature = self._signature(heard)
+            recording.variation = heard.variation
+        return recording
 
     def _renew(self, tape: Tape, results: Sequence[Variable]) -> None:
         """Results get new memory in each call; so do large downloads, unless two of them are the same memory."""
@@ -274,11 +302,32 @@ class Listener:
         return needed.difference(self._roles.early)
 
     def _add_launches(self, heard: "Heard", at: int, node: Apply) -> None:
+        for number, (sliced, window) in enumerate(heard.variation.windows):
+            if sliced is node:
+                heard.tape.step(at, move_step(window, heard.variation, number))
+                return
         kernels = heard.tape.launch(at, heard.launches[at])
+        self._note_moving(heard, node, kernels)
         converts = values_of(self._parts.routines[node])
         for k in self._changing(node) if kernels else ():
             cell, convert, set_bytes = self._parts.storage[node.inputs[k]], converts[k], kernels[0].set_bytes
             heard.tape.step(at, value_step(cell, convert, set_bytes, k))
+
+    def _note_moving(self, heard: "Heard", node: Apply, kernels: Sequence[Kernel]) -> None:
+        """Note what of a node depends on the number of a minibatch: it is set in each call, or must stay the same."""
+        variation, converts = heard.variation, values_of(self._parts.routines[node])
+        for k in (k for k, v in enumerate(node.inputs) if v in self._moving.variables):
+            variable = node.inputs[k]
+            if k in converts and len(kernels) == 1:
+                variation.numbers.append((variable, number_setter(kernels[0].set_bytes, k, converts[k])))
+            else:
+                variation.pinned.append(variable)
+
+    def _signature(self, heard: "Heard") -> Any:
+        storage, tape, variation = self._parts.storage, heard.tape, heard.variation
+        layouts = tuple(tape.places[node.outputs[0]].layout for node, _ in variation.windows)
+        values = (read_only(storage[v])[0] if v.owner is None else heard.values[v] for v in variation.pinned)
+        return layouts, tuple(map(frozen, values))
 
     def _add_upload(self, tape: Tape, at: int, node: Apply, donation: Donation | None) -> None:
         variable, storage = node.outputs[0], self._parts.storage
@@ -291,7 +340,10 @@ class Listener:
         parts = self._parts
         if all(map(self._is_known, node.outputs)):
             for variable in node.outputs:
-                heard.tape.step(at, constant_step(parts.storage[variable], heard.values[variable]))
+                if heard.variation.windows and variable in self._moving.variables:
+                    heard.variation.constants.append((variable, parts.storage[variable]))
+                else:
+                    heard.tape.step(at, constant_step(parts.storage[variable], heard.values[variable]))
             return
         if any(getattr(v.type, "ndim", 1) for v in node.outputs):
             heard.tape.flush()  # what takes long runs beside the device

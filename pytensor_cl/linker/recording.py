@@ -15,7 +15,9 @@ from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Plan
+from pytensor_cl.linker.repeated import Mismatch
 from pytensor_cl.linker.slots import Block, Donation, Place, Slot
+from pytensor_cl.linker.windows import Variant, Variation
 from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -25,11 +27,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Scratch
 
-__all__ = ["MemoryUse", "Mismatch", "Recording", "Tape"]
-
-
-class Mismatch(Exception):
-    """A value of the call differs from the one that was recorded."""
+__all__ = ["MemoryUse", "Recording", "Tape"]
 
 
 class Tape:
@@ -46,6 +44,7 @@ class Tape:
         self.places: dict[Variable, Place] = {}
         self.plan = Plan()
         self._slots: dict[int, Slot] = {}
+        self._wholes: dict[Slot, Slot] = {}  # of parts
         self._scratch: dict[int, Slot] = {}  # number of the allocation to what stands for it
         self._blocks: list[Block] = []
         self._constant: dict[int, int] = {}  # buffers that stay, and their sizes
@@ -59,7 +58,7 @@ class Tape:
         self._donations: dict[Variable, Donation] = {}
         self._given: set[int] = set()  # allocations whose memory becomes the host's
         self._transient: list[Slot] = []
-        self._alive: list[GpuArray] = []
+        self._alive: dict[int, GpuArray] = {}
 
     # While the call runs
 
@@ -80,7 +79,7 @@ class Tape:
         handle = array.buffer.int_ptr
         if handle in self._slots:
             raise Mismatch
-        self._alive.append(array)  # so that its handle stays its own
+        self._alive[handle] = array  # so that its handle stays its own
         slot = self._slots[handle] = Slot()
         self._transient.append(slot)
         self.places[variable] = Place(slot, array.dtype, array.layout)
@@ -88,8 +87,21 @@ class Tape:
     # Afterwards
 
     def slot_of(self, memory: Any) -> Slot | None:
-        """Return the slot that memory is, if it is one."""
-        return memory if isinstance(memory, Slot) else self._slots.get(getattr(memory, "int_ptr", 0))
+        """Return the slot that memory is, if it is one; of a part of its buffer, that of the whole."""
+        slot = memory if isinstance(memory, Slot) else self._slots.get(getattr(memory, "int_ptr", 0))
+        return None if slot is None else self._wholes.get(slot, slot)
+
+    def is_part(self, memory: Any) -> bool:
+        """Whether memory is a part of the buffer of another slot."""
+        slot = memory if isinstance(memory, Slot) else self._slots.get(getattr(memory, "int_ptr", 0))
+        return slot in self._wholes
+
+    def vary_part(self, variable: Variable, array: GpuArray, whole: Slot) -> Slot:
+        """Note a variable that is a part of a slot's buffer, another one in each call."""
+        self.vary(variable, array)
+        slot: Slot = self.places[variable].memory
+        self._wholes[slot] = whole
+        return slot
 
     def donate(self, old: Variable, new: Variable, out: Cell, holders: int) -> Donation:
         """Let the value of a variable lie where that of another one was, whose slot is bound by `Donation.offer`."""
@@ -219,7 +231,7 @@ class Tape:
         slots = self._fresh, self._transient, self._blocks, list(self._donations.values())
         found = Recording(self.context, self._steps, *slots, arrays, list(clear))
         found.waits = self._pauses
-        given = {a.buffer.int_ptr: a.buffer.size for a in self._alive}
+        given = {h: a.buffer.size for h, a in self._alive.items() if self._slots[h] not in self._wholes}
         self._alive.clear()
         anew = sum(nbytes for _, nbytes in self._fresh)
         found.memory = MemoryUse(self.plan, sum(given.values()), sum(self._constant.values()), anew)
@@ -324,6 +336,8 @@ class Recording:
         How often a call waits for the device.
     memory
         How much it uses.
+    variation
+        How calls differ that it serves.
     """
 
     def __init__(
@@ -342,6 +356,7 @@ class Recording:
         self.transient = transient
         self.memory = MemoryUse()
         self.donations = donations
+        self.variation = Variation()
         self._blocks = blocks
         self._fresh = fresh
         self._results = results
@@ -356,8 +371,10 @@ class Recording:
         """Number of kernels."""
         return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue))
 
-    def __call__(self) -> None:
+    def __call__(self, variant: Variant | None = None) -> None:
         """Do it again; `let_go` must follow."""
+        if variant is not None:
+            self.variation.apply(variant)
         if self._version != self._arena.version:
             self._settle()
         allocate = self.context.memory.allocate

@@ -6,14 +6,27 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.linker.host import Cell, Thunk
-from pytensor_cl.linker.recording import Mismatch
 from pytensor_cl.linker.slots import Donation, Slot
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["constant_step", "frozen", "guard_step", "input_step", "resident_step", "upload_step", "value_step"]
+__all__ = [
+    "Mismatch",
+    "constant_step",
+    "frozen",
+    "guard_step",
+    "input_step",
+    "number_setter",
+    "resident_step",
+    "upload_step",
+    "value_step",
+]
 
 LARGEST_KEY = 256
 """Bytes of a value that may tell calls apart."""
+
+
+class Mismatch(Exception):
+    """A value of the call differs from the one that was recorded."""
 
 
 def frozen(value: Any) -> Any:
@@ -32,6 +45,10 @@ def frozen(value: Any) -> Any:
 
 def value_step(cell: Cell, convert: Any, set_bytes: Callable[[int, Any], None], index: int) -> Thunk:
     return lambda: set_bytes(index, convert(cell[0][()]))
+
+
+def number_setter(set_bytes: Callable[[int, Any], None], index: int, convert: Any) -> Callable[[Any], None]:
+    return lambda value: set_bytes(index, convert(value))
 
 
 def constant_step(cell: Cell, value: Any) -> Thunk:

@@ -11,10 +11,11 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.listening import Listener, Parts
-from pytensor_cl.linker.recording import Mismatch, Recording
-from pytensor_cl.linker.repeated import frozen
+from pytensor_cl.linker.recording import Recording
+from pytensor_cl.linker.repeated import Mismatch, frozen
 from pytensor_cl.linker.roles import Roles, assign, changed
-from pytensor_cl.linker.steps import ReadCell
+from pytensor_cl.linker.steps import read_only
+from pytensor_cl.linker.windows import Finder, Moving, Variant, find_moving
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import Context, get_context
@@ -45,22 +46,27 @@ class Replays:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._recordings: dict[Any, Recording] = {}
+        self._variants: dict[Any, tuple[Recording, Variant]] = {}
+        self._moving = Moving()
+        self._finder: Finder | None = None
         self._counts: dict[Any, int] = {}
         self._roles: Roles | None = None
         self._early: list[Thunk] = []
         self._keyed: list[Cell] = []
+        self._numbers: list[Cell] = []
+        self._alike: Any = None  # what this call has in common with those that one recording serves
         self._generators: list[Cell] = []  # that calls change in place
         self._readers: list[Callable[[], Any]] = []
         self._tries = TRIES
         self._context: Context | None = None
-        self._last: tuple[Any, Recording] | None = None
+        self._last: tuple[Any, tuple[Recording, Variant | None]] | None = None
         self.refusal = "" if len(parts.contexts) < 2 else "it runs on several devices"
         self.calls = 0  # that were repeated
 
     @property
     def recordings(self) -> dict[Any, Recording]:
         """What is kept, by key."""
-        return dict(self._recordings)
+        return {(*key, *numbers): recording for (key, numbers), recording in self._recordings.items()}
 
     def release(self) -> None:
         """Let go of the arena."""
@@ -70,6 +76,7 @@ class Replays:
     def clear(self) -> None:
         """Forget all recordings: their memory goes."""
         self._recordings.clear()
+        self._variants.clear()
         self._last = None
 
     def __call__(self, vm: "OpenCLVM") -> bool:
@@ -80,17 +87,17 @@ class Replays:
             return False
         try:
             key = self._key()
+            found = self._recorded(key)
         except Exception:  # wrong data, or no value that tells calls apart: the steps say what is wrong, and where
             return False
-        recording = self._recorded(key)
-        if recording is None and not self._is_due(key):
+        if found is None and not self._is_due():
             return False
         context = self._context
         assert context is not None
         if context.queue.recorder is not None or not context.replays.acquire(blocking=False):
             return False  # another thread repeats a call, or a node of this very call calls a function
         try:
-            return self._record(vm, key) if recording is None else self._repeat(vm, recording)
+            return self._record(vm, key) if found is None else self._repeat(vm, *found)
         finally:
             context.replays.release()
 
@@ -106,8 +113,14 @@ class Replays:
         self._readers = [self._reader(v) for v in parts.inputs if isinstance(v.type, TensorType) or context_of(v)]
         position = {node: at for at, node in enumerate(parts.nodes)}
         self._early = [parts.thunks[position[n]] for n in roles.early]
-        cells = [parts.storage[v] for v in roles.keyed]
-        self._keyed = [ReadCell(c) if isinstance(c, DeviceCell) else c for c in cells]
+        self._keyed = [read_only(parts.storage[v]) for v in roles.keyed]
+        self._numbers = [read_only(parts.storage[v]) for v in roles.numbers]
+        results = {id(cell) for cell in parts.results}
+        kept = {v for v, cell in parts.storage.items() if id(cell) in results}
+        self._moving = find_moving(parts.nodes, roles.numbers, roles.fixed, kept)
+        if self._moving.slices:
+            thunks = [parts.thunks[position[n]] for n in self._moving.nodes]
+            self._finder = Finder(self._moving, thunks, parts.storage, parts.routines)
         context.memory.serve(self)
         return not self.refusal
 
@@ -142,31 +155,65 @@ class Replays:
             thunk()
         key = [read() for read in self._readers]
         key.extend([frozen(cell[0]) for cell in self._keyed])
-        return tuple(key)
+        return tuple(key), tuple([frozen(cell[0]) for cell in self._numbers])
 
-    def _recorded(self, key: Any) -> Recording | None:
+    def _recorded(self, key: Any) -> tuple[Recording, Variant | None] | None:
+        """Return what repeats a call."""
         last = self._last
         if last is not None and last[0] == key:
             return last[1]
-        found = self._recordings.pop(key, None)
+        found: Any = self._variants.get(key)
+        if found is None:
+            found = self._found(key)
         if found is not None:
-            self._recordings[key] = found  # the oldest is the first one
             self._last = key, found
+            self._refresh(found[0])
         return found
 
-    def _is_due(self, key: Any) -> bool:
-        count = self._counts.get(key, 0)
+    def _refresh(self, recording: Recording) -> None:
+        """Make a recording the last one that goes: the oldest is the first."""
+        key = next(k for k, r in self._recordings.items() if r is recording)
+        self._recordings[key] = self._recordings.pop(key)
+
+    def _found(self, key: Any) -> tuple[Recording, Variant | None] | None:
+        """Look for a recording of the key, or one that serves a call whose slices begin elsewhere."""
+        self._alike = key
+        if self._finder is None:
+            return (self._recordings[key], None) if key in self._recordings else None
+        like = [r for (others, _), r in self._recordings.items() if others == key[0]]
+        if not like:
+            self._alike = key[0]  # the first recording may serve them all
+            return None
+        if not like[-1].variation.windows:
+            return (self._recordings[key], None) if key in self._recordings else None
+        signature = self._finder.signature(like[-1].variation)
+        self._alike = key[0], signature
+        for recording in like:
+            if recording.variation.signature == signature:
+                found = recording, self._finder.variant(recording.variation)
+                self._remember(key, found)
+                return found
+        return None
+
+    def _remember(self, key: Any, found: tuple[Recording, Variant]) -> None:
+        if len(self._variants) >= KEYS:
+            self._variants.clear()
+        self._variants[key] = found
+
+    def _is_due(self) -> bool:
+        """Count a call; tell whether to record it."""
+        count = self._counts.get(self._alike, 0)
         if len(self._counts) >= KEYS:
             self._counts.clear()
-        self._counts[key] = count + 1
+        self._counts[self._alike] = count + 1
         return count >= AFTER
 
     # Repeating
 
-    def _repeat(self, vm: "OpenCLVM", recording: Recording) -> bool:
+    def _repeat(self, vm: "OpenCLVM", recording: Recording, variant: Variant | None) -> bool:
         before = [(cell[0], cell[0].bit_generator.state) for cell in self._generators]
         try:
-            recording()
+            recording(variant)
         except (Mismatch, OutOfDeviceMemory):
             for generator, state in before:
                 generator.bit_generator.state = state
@@ -183,7 +230,7 @@ class Replays:
     def _record(self, vm: "OpenCLVM", key: Any) -> bool:
         context = self._context
         assert context is not None and self._roles is not None
-        made = Listener(self._parts, self._roles, context).record(vm)
+        made = Listener(self._parts, self._roles, self._moving, context).record(vm)
         if isinstance(made, str):
             self._tries -= 1
             self.refusal = "" if self._tries else made
@@ -195,6 +242,7 @@ class Replays:
 
     def _keep(self, key: Any, recording: Recording) -> None:
         while len(self._recordings) >= RECORDINGS:
-            del self._recordings[next(iter(self._recordings))]
+            oldest = self._recordings.pop(next(iter(self._recordings)))
+            self._variants = {k: found for k, found in self._variants.items() if found[0] is not oldest}
         self._recordings[key] = recording
-        self._last = key, recording
+        self._last = None

@@ -34,8 +34,11 @@ class Roles:
     ----------
     fixed
         The same in all calls with inputs of the same shapes.
+    numbers
+        Inputs from which alone such values are computed that launches depend on in ways that nobody told: what depends
+        on them is fixed for calls with the same numbers.
     keyed
-        Values that launches depend on in ways that nobody told: calls with other values are other recordings.
+        Other such values: calls with other values are other recordings.
     early
         Nodes that compute them, and need no device for it: they run before the recording is chosen.
     late
@@ -45,6 +48,7 @@ class Roles:
     """
 
     fixed: set[Variable] = field(default_factory=set)
+    numbers: list[Variable] = field(default_factory=list)
     keyed: list[Variable] = field(default_factory=list)
     early: list[Apply] = field(default_factory=list)
     late: list[Variable] = field(default_factory=list)
@@ -72,10 +76,9 @@ def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
     """
     roles = Roles(trouble=next(filter(None, map(_trouble, nodes)), ""))
     _fix(nodes, roles.fixed)
-    counters = _counters(_wanted(routines, roles.fixed))
-    roles.fixed |= counters
+    roles.numbers = _numbers(_wanted(routines, roles.fixed))
+    roles.fixed.update(roles.numbers)
     _fix(nodes, roles.fixed)
-    roles.keyed.extend(counters)
     for variable in _wanted(routines, roles.fixed):
         _sort(variable, roles)
     early = {*roles.early}
@@ -103,20 +106,20 @@ def _wanted(routines: Mapping[Apply, Routine], fixed: set[Variable]) -> list[Var
     return list(found)
 
 
-def _counters(wanted: Iterable[Variable]) -> set[Variable]:
+def _numbers(wanted: Iterable[Variable]) -> list[Variable]:
     """Return inputs, whole numbers such as that of a minibatch, from which alone such values are computed.
 
     With these in the key what is computed from them need not be computed in each call.
     """
-    found: set[Variable] = set()
+    found: dict[Variable, None] = {}
     for variable in wanted:
         before = list(_before(variable))
-        roots = {v for v in (variable, *(v for n in before for v in n.inputs)) if v.owner is None}
+        roots = {v: None for v in (variable, *(v for n in before for v in n.inputs)) if v.owner is None}
         plain = all(isinstance(n.op, (*ARITHMETIC, *SHAPES)) for n in before)
-        numbers = {v for v in roots if not isinstance(v, Constant) and getattr(v.type, "ndim", None) == 0}
+        numbers = [v for v in roots if not isinstance(v, Constant) and getattr(v.type, "ndim", None) == 0]
         if plain and all(v.type.dtype in discrete_dtypes for v in numbers):
-            found |= numbers
-    return found
+            found.update(dict.fromkeys(numbers))
+    return list(found)
 
 
 def changed(nodes: Iterable[Apply]) -> set[Variable]:

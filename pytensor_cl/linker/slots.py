@@ -36,11 +36,17 @@ class Slot:
         self.uses: list[tuple[Callable[[int, Any], None], int]] = []
         self._array: Callable[[], GpuArray | None] = _nobody
 
+    @property
+    def array(self) -> GpuArray | None:
+        """What is held now, or was held last."""
+        return self._array()
+
     def bind(self, buffer: Any) -> None:
         """Make the kernels use a buffer."""
         for set_argument, index in self.uses:
             set_argument(index, buffer)
         self.buffer = buffer
+        self._array = _nobody
 
     def hold(self, array: GpuArray) -> None:
         """Make the kernels use the buffer of an array that may come again: only its life is watched, nothing kept."""

@@ -14,7 +14,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["CopyCell", "ReadCell", "ShapeCell", "device_thunk", "download_thunk", "upload_thunk"]
+__all__ = ["CopyCell", "ReadCell", "ShapeCell", "device_thunk", "download_thunk", "read_only", "upload_thunk"]
 
 _SOLE = 3
 """References to an array that only one cell holds: the cell, the variable that counts them, the counting."""
@@ -54,6 +54,11 @@ class ShapeCell(ReadCell):
 
     def __getitem__(self, index: int) -> Any:
         return self._cell.anywhere()
+
+
+def read_only(cell: Cell) -> Cell:
+    """Return what reads a cell and leaves a shared variable where it is."""
+    return ReadCell(cell) if isinstance(cell, DeviceCell) else cell
 
 
 def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cell], by_value: Sequence[bool]) -> Thunk:
