@@ -106,6 +106,13 @@ FLAGS: tuple[Flag, ...] = (
         "Use what pytensor-cl tune found for a device; else what comes with the package.",
         mutable=False,
     ),
+    Flag(
+        "opencl__compile_ahead",
+        "BoolParam",
+        True,
+        "With PoCL, where a function has many new kernels: compile them on all cores, in helper processes.",
+        mutable=False,
+    ),
 )
 
 

@@ -145,7 +145,11 @@ def _contexts_of_flags() -> tuple[dict[str, str], str | None]:
 
 def _settings_of_flags() -> Settings:
     return Settings(
-        config.opencl__fast_math, config.opencl__cache_dir or None, config.opencl__sync_debug, config.opencl__tuned
+        config.opencl__fast_math,
+        config.opencl__cache_dir or None,
+        config.opencl__sync_debug,
+        config.opencl__tuned,
+        config.opencl__compile_ahead,
     )
 
 

@@ -46,12 +46,15 @@ class Settings:
         Wait after each launch.
     tuned
         Use what ``pytensor-cl tune`` found for the device.
+    compile_ahead
+        Let helper processes compile new kernels on the other cores, with drivers that keep what they compile on disk.
     """
 
     fast_math: bool = False
     cache_dir: str | None = None
     synchronous: bool = False
     tuned: bool = True
+    compile_ahead: bool = True
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
@@ -90,7 +93,8 @@ class Context:
         self.memory = Memory(self.queue, entry.info, self.views.forget)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         ways = for_pocl(entry.info.driver) if is_pocl else as_it_is
-        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways)
+        ahead = is_pocl and settings.compile_ahead
+        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, entry.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.ahead import Crew
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
 
@@ -91,6 +92,8 @@ class ProgramCache:
         Folder of the compiled binaries; None is pyopencl's own.
     ways
         How programs are built.
+    ahead
+        Whether helper processes may compile kernels of new programs before they are launched.
     """
 
     def __init__(
@@ -99,9 +102,11 @@ class ProgramCache:
         options: Sequence[str],
         cache_dir: str | None,
         ways: Ways = as_it_is,
+        ahead: bool = False,
     ) -> None:
         self._context = context
         self._ways = ways
+        self._ahead = ahead
         self._options = list(options)
         self._cache_dir = cache_dir
         self._programs: dict[str, cl.Program] = {}
@@ -131,15 +136,28 @@ class ProgramCache:
         raise failed
 
     def _build(self, way: Way) -> "cl.Program":
-        program = cl.Program(self._context, way.text)
+        """Build one text, and let others compile its kernels if there are many that nobody has compiled."""
+        options = [*self._options, *way.options]
+        if not (self._ahead and way.is_new):
+            return self._call_driver(way.text, options)
+        crew = Crew(self._context.devices[0], way.text)
+        try:
+            program = self._call_driver(way.text, options)
+            crew.send(way.text, options)
+            return program
+        finally:
+            crew.dismiss()
+
+    def _call_driver(self, text: str, options: list[str]) -> "cl.Program":
+        program = cl.Program(self._context, text)
         try:
             with warnings.catch_warnings():
                 if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                     warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
-                return program.build(options=[*self._options, *way.options], cache_dir=self._cache_dir)
+                return program.build(options=options, cache_dir=self._cache_dir)
         except cl.Error as error:
             log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
-            raise CompilationError(log, way.text) from error
+            raise CompilationError(log, text) from error
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object of a source, which is built now if nobody has.
