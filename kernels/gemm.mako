@@ -1,6 +1,6 @@
 ## Matrix product, schedule cpu: each work-item computes a part of the output, tile by tile, in registers. The operands are
 ## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first.
-<%page args="name, tiles, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
+<%page args="name, tiles, store, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
 <%namespace name="epilogue" file="gemm_epilogue.mako"/>
 <%namespace name="each" file="epilogue.mako"/>
 <%
@@ -9,20 +9,12 @@
     full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
 %>
-typedef struct {  // what may change from call to call: offsets, and scalars that are given by value
-    long a, b, c, o, alpha_at, beta_at;
-    ${ctype} alpha, beta;
-} ${name}_call;
-
-% for suffix, to in (("sum", "o"), ("complete", "tile")) if outputs else (("store", "o"),):
-<%include file="gemm_store.mako" args="name=name, tiles=tiles, ctype=ctype, wide=wide, lanes=lanes, cols=cols, full_width=full_width, has_alpha=has_alpha, has_c=has_c, suffix=suffix, to=to"/>
-% endfor
 % if outputs:
 ${epilogue.declarations(lanes)}
-${epilogue.store(ctype, lanes, cols, tiles, full_width, has_alpha)}
+${epilogue.stores(ctype, lanes, cols, tiles, store, full_width, has_alpha)}
 % endif
 ${full_width} __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
-void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
+void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${store}_call s, __global const ${ctype} *A, __global const ${ctype} *B,
              __global const ${ctype} *C, __global ${ctype} *O, __global ${ctype} *scratch${
              "".join(f", __global const {ctype} *{x}" for x in scalars)}${each.parameters() if outputs else ""})
 {
@@ -82,12 +74,15 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${nam
                 % endfor
                 % endfor
                 }
-                ${name}_store(tile, &p, &s, min(${rows}L, mb - i), width, kc == k0,
+                ${f"{name}_store" if outputs else f"{store}_put"}(tile, &p, &s, min(${rows}L, mb - i), width, kc == k0,
                               c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col${
-                              ", p.splits == 1 && kc + p.k_block >= k1, at, ic + i, jc" if outputs else ""});
+                              ", kc + p.k_block >= k1, at, ic + i, jc" if outputs else ""});
             }
         }
     }
     }
 }
-<%include file="gemm_finish.mako" args="name=name, ctype=ctype, cols=cols, scalars=scalars, has_c=has_c, outputs=outputs"/>
+## The epilogue of a split product is a kernel of its own.
+% if not outputs:
+<%include file="gemm_finish.mako" args="name=name, store=store, ctype=ctype, cols=cols, scalars=scalars, has_c=has_c"/>
+% endif

@@ -29,7 +29,7 @@ typedef struct { gemm_operand in[${max(1, len(inputs))}]; } ${name}_further;
             }
 </%def>
 ## Schedule cpu: store rows of a tile; unless it is the `last` along k, only the sums.
-<%def name="store(ctype, lanes, cols, tiles, full_width, has_alpha)">
+<%def name="stores(ctype, lanes, cols, tiles, store, full_width, has_alpha)">
 // The tile begins in row i0 and column j0.
 static GEMM_APART ${full_width} void ${name}_apply(const ${ctype} *tile, const gemm_plan *p, long height, long width,
     const ${name}_matrices *at, long i0, long j0)
@@ -46,15 +46,15 @@ static GEMM_APART ${full_width} void ${name}_apply(const ${ctype} *tile, const g
     }
 }
 
-static void ${name}_store(${ctype} *tile, const gemm_plan *p, const ${name}_call *s, long height, long width, int first,
+static void ${name}_store(${ctype} *tile, const gemm_plan *p, const ${store}_call *s, long height, long width, int first,
     __global const ${ctype} *c, __global ${ctype} *o, int last, const ${name}_matrices *at, long i0, long j0)
 {
     if (!last) {
-        ${name}_sum(tile, p, s, height, width, first, c, o);
+        ${store}_put(tile, p, s, height, width, first, c, o);
         return;
     }
     if (${"1" if has_alpha else "!first"})
-        ${name}_complete(tile, p, s, height, width, first, c, o);
+        ${store}_complete(tile, p, s, height, width, first, c, o);
     ${name}_apply(tile, p, height, width, at, i0, j0);
 }
 </%def>

@@ -1,11 +1,8 @@
 ## The second stage of a matrix product whose k was split: add up the parts.
-<%page args="name, ctype, cols, scalars, has_c, outputs"/>
-<%namespace name="epilogue" file="gemm_epilogue.mako"/>
-<%namespace name="each" file="epilogue.mako"/>
+<%page args="name, store, ctype, cols, scalars, has_c"/>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-void ${name}_finish(gemm_plan p${f', {name}_further further' if outputs else ''}, ${name}_call s, __global const ${ctype} *C, __global ${ctype} *O,
-                    __global const ${ctype} *scratch${"".join(f", __global const {ctype} *{x}" for x in scalars)}${
-                    each.parameters() if outputs else ""})
+void ${name}_finish(gemm_plan p, ${store}_call s, __global const ${ctype} *C, __global ${ctype} *O,
+                    __global const ${ctype} *scratch${"".join(f", __global const {ctype} *{x}" for x in scalars)})
 {
     const long from = gemm_share(p.m, 1, get_global_id(0), get_global_size(0));
     const long to = gemm_share(p.m, 1, get_global_id(0) + 1, get_global_size(0));
@@ -15,9 +12,6 @@ void ${name}_finish(gemm_plan p${f', {name}_further further' if outputs else ''}
     if (${x})
         s.${x} = ${x}[s.${x}_at];
     % endfor
-    % if outputs:
-    ${epilogue.place("0")}
-    % endif
     for (long i = from; i < to; i++)
     for (long j = 0; j < p.n; j += ${cols}) {
         const long width = min(${cols}L, p.n - j);
@@ -29,6 +23,6 @@ void ${name}_finish(gemm_plan p${f', {name}_further further' if outputs else ''}
             for (long k = 0; k < width; k++)
                 tile[k] += sums[k];
         }
-        ${name}_store(tile, &p, &s, 1, width, 1, c, o + i * p.o.row + j * p.o.col${", 1, at, i, j" if outputs else ""});
+        ${store}_put(tile, &p, &s, 1, width, 1, c, o + i * p.o.row + j * p.o.col);
     }
 }

@@ -263,9 +263,16 @@ class Gemm(BlasRoutine):
         return kernel_source(template, preambles=(render("gemm_plan"), *preambles), **flags, **extra)
 
     def _cpu(self, index: str = "long") -> KernelSource:
-        size, tile, types = self.dtype.itemsize, self.tile, arithmetic_types(self.dtype)
-        named = {"tiles": f"gemm_{types['ctype']}_{'x'.join(map(str, tile))}", "itemsize": size, **tile._asdict()}
-        return self._render("gemm", render("gemm_tile", ctype=types["ctype"], **named), **named)
+        tile, types = self.tile, arithmetic_types(self.dtype)
+        tiles = f"gemm_{types['ctype']}_{'x'.join(map(str, tile))}"
+        shared = {"tiles": tiles, "itemsize": self.dtype.itemsize, **tile._asdict()}
+        flags = {"has_alpha": self.has_alpha, "has_c": self.has_c}
+        store = f"{tiles}_{'c' if self.has_c else 'alpha' if self.has_alpha else 'plain'}"
+        functions = (
+            render("gemm_tile", ctype=types["ctype"], **shared),
+            render("gemm_store", store=store, **types, **flags, **shared),
+        )
+        return self._render("gemm", *functions, store=store, **shared)
 
     def _simt(self, index: str = "int") -> KernelSource:
         group, step = self._group()
@@ -377,7 +384,8 @@ class Gemm(BlasRoutine):
         splits_rows = p.m != self._product(a, b, c, o).m  # what it reads keeps batches from being one matrix
         if is_vector or splits_rows or self._reads_too_much(p, o.size):
             return _Plan(is_apart=True)
-        return self._make(p)
+        plan = self._make(p)
+        return _Plan(is_apart=True) if plan.finish_size else plan
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the product; the output may have any strides."""
