@@ -73,7 +73,8 @@ class Crew:
     def _part(self, job: str) -> None:
         """Give a helper its job; a thread writes it, and waits for the end so that no zombie is left."""
         helper = self._helpers.pop()
-        Thread(target=helper.communicate, args=(job.encode(),), daemon=True).start()
+        with suppress(RuntimeError):  # no new threads while the interpreter shuts down
+            Thread(target=helper.communicate, args=(job.encode(),), daemon=True).start()
 
 
 def _start(device: "cl.Device", count: int) -> list[subprocess.Popen[bytes]]:

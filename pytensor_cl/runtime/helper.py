@@ -4,6 +4,7 @@ See `ahead`. Kernels are launched with null pointers only: those that `outline` 
 """
 
 import json
+import os
 import sys
 from contextlib import suppress
 
@@ -27,7 +28,9 @@ def _fill(kernel: "cl.Kernel", index: int) -> None:
                 return
 
 
-def compile_all(context: "cl.Context", text: str, options: list[str], kernels: list[str]) -> None:
+def compile_all(
+    context: "cl.Context", text: str, options: list[str], kernels: list[str], parent: int | None = None
+) -> None:
     """Build a program, and launch kernels of it so that the driver compiles them.
 
     Parameters
@@ -38,10 +41,14 @@ def compile_all(context: "cl.Context", text: str, options: list[str], kernels: l
         The program, exactly as it is built elsewhere.
     kernels
         Names of kernels that do nothing if all their pointers are null.
+    parent
+        Process for which this is done; nothing more is done when it has ended.
     """
     program = cl.Program(context, text).build(options=options, cache_dir=False)
     queue = cl.CommandQueue(context)
     for name in kernels:
+        if parent not in (None, os.getppid()):
+            return
         kernel = cl.Kernel(program, name)
         for index in range(kernel.num_args):
             _fill(kernel, index)
@@ -53,10 +60,10 @@ def main(platform: str, device: str) -> None:
     """Open the device, and do the job that comes."""
     found = next(p for p in cl.get_platforms() if p.name == platform).get_devices()[int(device)]
     name_the_cpu(found)
-    context = cl.Context([found])
+    context, parent = cl.Context([found]), os.getppid()
     job = sys.stdin.read()
     if job:
-        compile_all(context, **json.loads(job))
+        compile_all(context, **json.loads(job), parent=parent)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 from itertools import chain
 from typing import ClassVar
@@ -125,6 +126,7 @@ def test_kernels_do_nothing_without_arrays(context):
     text = outline("\n".join(add(k).source for k in range(2)))
     assert moved(text) == ["k0", "k1"]
     helper.compile_all(context.cl_context, text, ["-w"], moved(text))
+    helper.compile_all(context.cl_context, text, ["-w"], ["the parent has ended: nobody asks for this"], parent=-1)
 
 
 def test_a_job_from_start_to_end(context, monkeypatch):
@@ -133,7 +135,7 @@ def test_a_job_from_start_to_end(context, monkeypatch):
     for text in ("", '{"text": "x"}'):
         monkeypatch.setattr(helper.sys, "stdin", io.StringIO(text))
         helper.main(context.info.platform, "0")
-    assert done == [{"text": "x"}]
+    assert done == [{"text": "x", "parent": os.getppid()}]
 
 
 def test_a_real_helper(context, monkeypatch, tmp_path):
