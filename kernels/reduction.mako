@@ -65,13 +65,15 @@ ${shared.fold(n)}
         ${name}_store1(${name}_combine1(${name}_fold${lanes}(total0), tail), output + out, 1, g.plane);
 </%def>
 
-## `size` accumulators of n lanes. What compilers would make of its loops doubles the build, and is no faster.
+## `size` accumulators of n lanes; the last vector may overlap the one before. Eight rows at a time cost the least, but are read from
+## memory at half the speed of rows that follow one another. What compilers would make of the loops over vectors doubles the build,
+## and is no faster.
 <%def name="strip(n, size, count)">
         {
-            ${name}_a${n} sums[${size}];
+            ${name}_a${n} sums[${size + 1}];
             const int vectors = ${count};
             #pragma clang loop unroll(disable) vectorize(disable)
-            for (int k = 0; k < vectors; ++k)
+            for (int k = 0; k <= vectors; ++k)
                 sums[k] = ${name}_identity${n}();
             <%self:runs>
             const ${index} across = g.kept_in[0];
@@ -83,21 +85,23 @@ ${shared.fold(n)}
             ${name}_combine${n}(${tree(first, rows // 2)}, ${tree(first + rows // 2, rows // 2)})
             % endif
             </%def>
-            % for rows in (8, 1):
+            % for rows, ahead in ((8, 1), (1, 2)):
             #pragma clang loop unroll(disable) vectorize(disable)
-            for (; n - i >= ${rows}; i += ${rows})
+            for (; ${"!is_dense && " if rows > 1 else ""}n - i >= ${rows}; i += ${rows})
                 #pragma clang loop unroll(disable) vectorize(disable)
-                for (int k = 0; k < vectors; ++k) {
-                    __global const ${ctype(in_dtype)} *y = x + i * step + k * ${n} * across;
+                for (int k = 0; k < vectors; k += ${ahead}) {
+                    __global const ${ctype(in_dtype)} *y = x + i * step + min(k * ${n}, width - ${n}) * across;
                     sums[k] = ${name}_combine${n}(sums[k], ${tree(0, rows)});
+                    % if ahead == 2:
+                    y = x + i * step + min(k * ${n} + ${n}, width - ${n}) * across;
+                    sums[k + 1] = ${name}_combine${n}(sums[k + 1], ${tree(0, rows)});
+                    % endif
                 }
             % endfor
             </%self:runs>
             #pragma clang loop unroll(disable) vectorize(disable)
             for (int k = 0; k < vectors; ++k)
-                ${name}_store${n}(sums[k], output + out + k * ${n} * g.kept_out[0], g.kept_out[0], g.plane);
-            in += vectors * ${n} * g.kept_in[0];
-            out += vectors * ${n} * g.kept_out[0];
+                ${name}_store${n}(sums[k], output + out + min(k * ${n}, width - ${n}) * g.kept_out[0], g.kept_out[0], g.plane);
         }
 </%def>
 
@@ -112,15 +116,16 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
         ${index} rest = task % g.blocks, in = input_at, out = output_at + chunk * g.chunk_step;
         % if pattern == "columns":
         const ${index} column = rest % g.tiles * ${strip_vectors * lanes};
-        const int width = min((${index})${strip_vectors * lanes}, g.kept[0] - column);
+        const int width = g.tiles == 1 ? g.kept[0] : min((${index})${strip_vectors * lanes}, g.kept[0] - column);
+        const int is_dense = g.tiles == 1 && width >= ${4 * lanes} && g.kept_in[0] == 1 && 4 * g.reduced_in[0] <= 5 * width;
         rest = rest / g.tiles * g.kept[0] + column;
         % endif
         ${shared.kept_offset()}
         % if pattern == "rows":
         ${rows()}
         % else:
-        ${strip(lanes, strip_vectors, f"width / {lanes}")}
-        ${strip(1, lanes, f"width % {lanes}")}
+        ${strip(lanes, 2 * strip_vectors, f"width < {lanes} ? 0 : (width + {lanes - 1}) / {lanes}")}
+        ${strip(1, lanes, f"width < {lanes} ? width : 0")}
         % endif
     }
 }

@@ -316,7 +316,7 @@ class Reduction(Routine):
             return planning.split_simt(problem, units, self._group, may_split=may_split, tuning=tuning)
         is_rounded = part(self.acc_dtype) == "float32" and not self._compensation
         return planning.split_cpu(
-            problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded, tuning=tuning
+            problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded, may_be_wide=True, tuning=tuning
         )
 
     def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:

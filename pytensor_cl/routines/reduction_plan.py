@@ -230,6 +230,7 @@ def split_cpu(
     may_split: bool,
     is_rounded: bool,
     pattern: str | None = None,
+    may_be_wide: bool = False,
     tuning: Tuning = DEFAULTS,
 ) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
@@ -248,12 +249,17 @@ def split_cpu(
         Whether long chains of operations lose digits.
     pattern
         That of the kernel; None is what `variant_of` says.
+    may_be_wide
+        Whether a strip may be twice as wide if it then spans rows that follow one another.
     tuning
         Of the device.
     """
     outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
     pattern = pattern or variant_of(problem).pattern
-    tiles = -(-columns // (tuning["reduction.strip"] * lanes)) if pattern == "columns" else 1
+    strip = tuning["reduction.strip"] * lanes
+    if may_be_wide and columns <= 2 * strip and problem.run[1] == columns:
+        strip = columns
+    tiles = -(-columns // strip) if pattern == "columns" else 1
     blocks = outputs // columns * tiles if pattern == "columns" else outputs
     workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
     chunks = 1

@@ -169,6 +169,19 @@ def test_alternating_runs(context, rng):
     assert all(len(plan.steps) == 2 for plan in routine._plans._plans.values())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_of_any_width(context, rng, dtype):
+    """The last vector overlaps the one before; rows that follow one another are read one by one, others eight at a time."""
+    routine = Reduction(context, "add", dtype, "float64", dtype, 2, (0,), schedule="cpu")
+    for rows, width in itertools.product((1, 9, 40), (15, 16, 17, 63, 65, 130, 1025, 2047, 2049)):
+        host = values(rng, (rows, width + 400), dtype)
+        array = context.from_host(host)
+        views = array[:, :width], array[::-1, 3 : 3 + width], context.from_host(host[:, :width])
+        for view in views:
+            part = view.to_host()
+            close(routine(view)[0].to_host(), np.add.reduce(part, axis=0, dtype="float64").astype(dtype))
+
+
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (0, 0), (2, 0, 3)])
 def test_nothing_to_reduce(context, schedule, shape):
     host = np.empty(shape, "float32")
