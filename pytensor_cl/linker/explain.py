@@ -162,6 +162,8 @@ class Explanation:
         Calls that are repeated from a recording.
     unrecorded
         Why no call can be recorded, if none can.
+    apart
+        Nodes that run by themselves, between recordings of the others, and why.
     """
 
     device_nodes: tuple[DeviceNode, ...]
@@ -171,6 +173,7 @@ class Explanation:
     fixed: str = ""
     recorded: tuple[Recorded, ...] = ()
     unrecorded: str = ""
+    apart: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         each_call = [t for t in self.transfers if t.when == "each call"]
@@ -184,6 +187,7 @@ class Explanation:
         tables = (
             *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
             *(self._recorded_table(), self._tenant_table()),
+            _table(("runs between recordings", "because of"), self.apart if self.recorded else ()),
             self.unrecorded and f"Calls are not recorded: {self.unrecorded}.",
         )
         return "\n\n".join(filter(None, (head, *tables)))
@@ -336,5 +340,6 @@ def explain(fn: Any) -> Explanation:
     replays = fn.vm.replays
     recorded = tuple(_recorded(key, recording) for key, recording in replays.recordings.items())
     return Explanation(
-        *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal)
+        *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal),
+        tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(replays.apart.items())),
     )

@@ -17,10 +17,10 @@ from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.choice import ChoosingVM
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.listening import Parts
-from pytensor_cl.linker.replay import Replays
 from pytensor_cl.linker.roles import changed, root_of
 from pytensor_cl.linker.schedule import schedule
-from pytensor_cl.linker.steps import CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
+from pytensor_cl.linker.segments import Replays
+from pytensor_cl.linker.steps import Arrival, CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
@@ -52,6 +52,7 @@ class _Link:
     ) -> None:
         self.fgraph = fgraph
         self.storage = storage
+        self.arrivals: dict[Variable, Arrival] = {}
         self.takers = self._takers()
         for cell in storage.values():
             if isinstance(cell, DeviceCell):
@@ -89,7 +90,7 @@ class _Link:
         if not self._may_borrow(upload):
             return lambda value: context.from_host(value)
         if self._is_only_read(upload):
-            return lambda value: context.wrap(value)
+            return self.arrivals.setdefault(upload.inputs[0], Arrival(context))
         return lambda value: context.from_host(value, borrow=True)
 
     def _is_only_read(self, upload: Apply) -> bool:
@@ -122,7 +123,7 @@ class _Link:
         updates = {self.fgraph.inputs[i]: k for k, i in (self.fgraph.update_mapping or {}).items()}
         sole = {n for n in self.nodes if isinstance(n.op, HostFromGpu) and self.is_sole(n)}
         order = self.nodes, thunks, self.storage, self.routines, self.contexts
-        return Parts(*order, self.fgraph.inputs, updates, results, sole, may_fail)
+        return Parts(*order, self.fgraph.inputs, updates, results, sole, may_fail, self.arrivals)
 
     def _may_borrow(self, upload: Apply) -> bool:
         """Whether an array cannot change before the device has read it: the call waits, and no node writes to it."""

@@ -1,8 +1,8 @@
 """From a call that runs step by step, and is listened to, to a recording."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
@@ -11,7 +11,7 @@ from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Lives, make_plan
 from pytensor_cl.linker.recording import Recording, Tape
 from pytensor_cl.linker.repeated import (
-    Mismatch,
+    alias_step,
     constant_step,
     frozen,
     guard_step,
@@ -23,7 +23,7 @@ from pytensor_cl.linker.repeated import (
 )
 from pytensor_cl.linker.roles import Roles, values_of
 from pytensor_cl.linker.slots import Donation, Slot
-from pytensor_cl.linker.steps import read_only
+from pytensor_cl.linker.steps import Arrival, read_only
 from pytensor_cl.linker.windows import Moving, Variation, Window, move_step, part_of, split
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
@@ -33,10 +33,40 @@ from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Recorder
 from pytensor_cl.sharedvar import DeviceCell
 
-if TYPE_CHECKING:
-    from pytensor_cl.linker.vm import OpenCLVM
+__all__ = ["Listener", "Machine", "Parts", "Trouble"]
 
-__all__ = ["Listener", "Parts"]
+LASTING = ("a wait", "a download")
+"""What a routine does again and again: the shape of its result depends on values."""
+
+
+class Machine(Protocol):
+    """What runs the nodes of a recording step by step."""
+
+    def run(self, before: Callable[[int], None] | None = None, after: Callable[[int], None] | None = None) -> None:
+        """Run them; `before` and `after` are told of each."""
+
+    def fail(self, at: int) -> NoReturn:
+        """Re-raise the current exception at a node."""
+
+
+class Trouble(NamedTuple):
+    """Why a call cannot be repeated.
+
+    Attributes
+    ----------
+    what
+        In words.
+    at
+        The node that is to blame; None if none is.
+    """
+
+    what: str
+    at: int | None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether other calls will have it too."""
+        return self.what in LASTING
 
 
 class Parts(NamedTuple):
@@ -60,6 +90,8 @@ class Parts(NamedTuple):
         Downloads whose memory may become the host's.
     may_fail
         Whether something is found wrong at the end of calls only.
+    arrivals
+        How arguments get to the device that it may read where they are.
     """
 
     nodes: Sequence[Apply]
@@ -72,6 +104,7 @@ class Parts(NamedTuple):
     results: Sequence[Cell]
     sole: Collection[Apply]
     may_fail: bool
+    arrivals: Mapping[Variable, Arrival]
 
 
 class Heard:
@@ -87,7 +120,9 @@ class Heard:
         Host values that are the same in each call, or must be.
     variation
         How other calls may differ.
-    doubt
+    aliases
+        Variables that are the memory of another input.
+    trouble
         What makes the recording useless.
     """
 
@@ -96,7 +131,13 @@ class Heard:
         self.launches: list[list[Launch]] = []
         self.values: dict[Variable, Any] = {}
         self.variation = Variation()
-        self.doubt = ""
+        self.aliases: set[Variable] = set()
+        self.trouble: Trouble | None = None
+
+    def doubt(self, what: str, at: int | None) -> None:
+        """Note what makes the recording useless, if it is the first."""
+        if what and self.trouble is None:
+            self.trouble = Trouble(what, at)
 
 
 class Listener:
@@ -116,7 +157,7 @@ class Listener:
         self._parts, self._roles, self._moving, self._context = parts, roles, moving, context
         self._late = set(roles.late)
 
-    def record(self, vm: "OpenCLVM") -> Recording | str:
+    def record(self, vm: Machine) -> Recording | Trouble:
         """Run a call; return how to repeat it, or why that cannot be."""
         queue = self._context.queue
         recorder, heard = Recorder(), Heard(Tape(self._context))
@@ -127,9 +168,9 @@ class Listener:
             queue.recorder = None
         results = self._results()
         self._let_go(results)
-        return recorder.trouble or heard.doubt or self._build(heard, results)
+        return heard.trouble or self._build(heard, results)
 
-    def _listen(self, vm: "OpenCLVM", recorder: Recorder, heard: "Heard") -> None:
+    def _listen(self, vm: Machine, recorder: Recorder, heard: "Heard") -> None:
         """Run the call step by step, and note what it does."""
         parts = self._parts
         for variable in parts.inputs:
@@ -143,11 +184,13 @@ class Listener:
         def after(at: int) -> None:
             recorder.listens = False
             heard.launches.append(recorder.launches)
-            self._note(parts.nodes[at], heard)
+            self._note(at, parts.nodes[at], heard)
+            heard.doubt(recorder.trouble, at)
 
         vm.run(before, after)
+        heard.doubt(recorder.trouble, None)
 
-    def _note(self, node: Apply, heard: "Heard") -> None:
+    def _note(self, at: int, node: Apply, heard: "Heard") -> None:
         """Note where a node's results are, or what they are."""
         storage, source = self._parts.storage, node.inputs[0] if node.inputs else None
         changes = isinstance(node.op, GpuFromHost) and not isinstance(source, Constant)
@@ -161,7 +204,7 @@ class Listener:
             elif not self._is_window(node, heard):
                 heard.tape.note(variable, value)
         if len(heard.launches[-1]) > 1 and self._changing(node):
-            heard.doubt = f"{node.op} has several kernels that take a value"
+            heard.doubt(f"{node.op} has several kernels that take a value", at)
 
     def _is_window(self, node: Apply, heard: "Heard") -> bool:
         """Whether a node is a slice that may begin elsewhere; the call goes on with a part of the buffer."""
@@ -179,10 +222,8 @@ class Listener:
         return True
 
     def _vary(self, heard: "Heard", variable: Variable, array: GpuArray) -> None:
-        try:
-            heard.tape.vary(variable, array)
-        except Mismatch:
-            heard.doubt = "two inputs share their memory"
+        if not heard.tape.vary(variable, array):
+            heard.aliases.add(variable)
 
     def _is_known(self, variable: Variable) -> bool:
         return isinstance(variable, Constant) or variable in self._roles.fixed
@@ -216,12 +257,14 @@ class Listener:
         self._plan(heard)
         for variable in filter(tape.places.__contains__, parts.inputs):
             slot, donation = tape.places[variable].memory, donations.get(variable)
-            tape.step(0, input_step(parts.storage[variable], slot, donation))
+            cell = parts.storage[variable]
+            step = alias_step(cell, slot) if variable in heard.aliases else input_step(cell, slot, donation)
+            tape.step(0, step)
         for at, node in enumerate(parts.nodes):
             if isinstance(node.op, GpuOp):
                 self._add_launches(heard, at, node)
             elif isinstance(node.op, GpuFromHost):
-                self._add_upload(tape, at, node, donations.get(node.outputs[0]))
+                self._add_upload(heard, at, node, donations.get(node.outputs[0]))
             elif isinstance(node.op, HostFromGpu):
                 tape.read(at, node.inputs[0], parts.storage[node.outputs[0]])
                 self._add_guards(heard, at, node)
@@ -329,12 +372,17 @@ class Listener:
         values = (read_only(storage[v])[0] if v.owner is None else heard.values[v] for v in variation.pinned)
         return layouts, tuple(map(frozen, values))
 
-    def _add_upload(self, tape: Tape, at: int, node: Apply, donation: Donation | None) -> None:
-        variable, storage = node.outputs[0], self._parts.storage
+    def _add_upload(self, heard: "Heard", at: int, node: Apply, donation: Donation | None) -> None:
+        variable, storage, tape = node.outputs[0], self._parts.storage, heard.tape
         memory, _, layout = tape.places[variable]
         if isinstance(memory, Slot):
             make = resident_step if isinstance(storage[node.inputs[0]], DeviceCell) else upload_step
-            tape.step(at, make(self._parts.thunks[at], storage[variable], memory, layout, donation))
+            thunk, cell = self._parts.thunks[at], storage[variable]
+            if variable in heard.aliases:
+                tape.step(at, thunk)
+                tape.step(at, alias_step(cell, memory))
+            else:
+                tape.step(at, make(thunk, cell, memory, layout, donation))
 
     def _add_host(self, heard: "Heard", at: int, node: Apply) -> None:
         parts = self._parts

@@ -15,7 +15,6 @@ from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Plan
-from pytensor_cl.linker.repeated import Mismatch
 from pytensor_cl.linker.slots import Block, Donation, Place, Slot
 from pytensor_cl.linker.windows import Variant, Variation
 from pytensor_cl.ops.transfer import download
@@ -68,21 +67,15 @@ class Tape:
         memory = array.buffer if recorder is None else recorder.place(array.buffer)
         self.places[variable] = Place(memory, array.dtype, array.layout)
 
-    def vary(self, variable: Variable, array: GpuArray) -> None:
-        """Note a variable whose buffer may be another one in each call.
-
-        Raises
-        ------
-        Mismatch
-            Another variable has the same buffer: nobody can tell whose it will be.
-        """
+    def vary(self, variable: Variable, array: GpuArray) -> bool:
+        """Note a variable whose buffer may be another one in each call; return whether it is nobody else's too."""
         handle = array.buffer.int_ptr
-        if handle in self._slots:
-            raise Mismatch
-        self._alive[handle] = array  # so that its handle stays its own
-        slot = self._slots[handle] = Slot()
-        self._transient.append(slot)
-        self.places[variable] = Place(slot, array.dtype, array.layout)
+        is_new = handle not in self._slots
+        if is_new:
+            self._alive[handle] = array  # so that its handle stays its own
+            self._transient.append(self._slots.setdefault(handle, Slot()))
+        self.places[variable] = Place(self._slots[handle], array.dtype, array.layout)
+        return is_new
 
     # Afterwards
 
@@ -364,6 +357,8 @@ class Recording:
         self._arena = context.memory.arena
         self._version = -1
         self.waits = 0
+        self.key: Any = None  # under which it is kept
+        self.misses = 0  # calls that turned out to differ
         self.at = 0  # the node that runs, or that failed
 
     @property

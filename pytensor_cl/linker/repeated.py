@@ -11,6 +11,7 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
     "Mismatch",
+    "alias_step",
     "constant_step",
     "frozen",
     "guard_step",
@@ -85,6 +86,16 @@ def input_step(cell: Cell, slot: Slot, donation: Donation | None) -> Thunk:
         if donation is not None:
             donation.offer(array)
         slot.hold(array)
+
+    return run
+
+
+def alias_step(cell: Cell, slot: Slot) -> Thunk:
+    """Check that two inputs share their memory, as they did."""
+
+    def run() -> None:
+        if cell[0].buffer is not slot.buffer:
+            raise Mismatch
 
     return run
 

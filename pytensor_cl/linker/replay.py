@@ -1,7 +1,7 @@
 """Which calls are recorded, and which recording a call repeats."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
@@ -10,7 +10,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.host import Cell, Thunk
-from pytensor_cl.linker.listening import Listener, Parts
+from pytensor_cl.linker.listening import Listener, Machine, Parts, Trouble
 from pytensor_cl.linker.recording import Recording
 from pytensor_cl.linker.repeated import Mismatch, frozen
 from pytensor_cl.linker.roles import Roles, assign, changed
@@ -21,26 +21,34 @@ from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.sharedvar import DeviceCell
 
-if TYPE_CHECKING:
-    from pytensor_cl.linker.vm import OpenCLVM
-
-__all__ = ["Replays"]
+__all__ = ["Stretch"]
 
 AFTER = 2
 """Calls with the same key that run step by step: they build kernels and tables, and most functions are called once."""
 RECORDINGS, KEYS = 64, 1024
 """How many are kept, and how many keys are counted, of a function: minibatches that are slices differ in their keys."""
+MISSES = 8
+"""Calls that may turn out to differ from a recording before it is forgotten."""
 TRIES = 3
 """Recordings that may fail before the function is left alone."""
 
 
-class Replays:
-    """The recordings of one function.
+class Stretch:
+    """The recordings of a function, or of some of its nodes in a row.
 
     Parameters
     ----------
     parts
-        Of its virtual machine.
+        What they are.
+
+    Attributes
+    ----------
+    refusal
+        Why calls are not recorded, if they are not.
+    break_at
+        The node that is to blame, if it is one.
+    calls
+        How many were repeated.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -61,7 +69,8 @@ class Replays:
         self._context: Context | None = None
         self._last: tuple[Any, tuple[Recording, Variant | None]] | None = None
         self.refusal = "" if len(parts.contexts) < 2 else "it runs on several devices"
-        self.calls = 0  # that were repeated
+        self.break_at: int | None = None
+        self.calls = 0
 
     @property
     def recordings(self) -> dict[Any, Recording]:
@@ -79,7 +88,7 @@ class Replays:
         self._variants.clear()
         self._last = None
 
-    def __call__(self, vm: "OpenCLVM") -> bool:
+    def __call__(self, vm: Machine) -> bool:
         """Run a call by a recording, or make one of it; False if it must run step by step."""
         if self.refusal or not self._parts.contexts:
             return False
@@ -141,10 +150,10 @@ class Replays:
         if not isinstance(cell, DeviceCell):
             if context_of(variable):
                 return lambda: cell[0].layout
-            context = self._context
-            if context is None or context.info.host_alignment < 2:
+            arrival, context = self._parts.arrivals.get(variable), self._context
+            if arrival is None or context is None or context.info.host_alignment < 2:
                 return lambda: cell[0].shape
-            return lambda: (cell[0].shape, context.slack(cell[0]))  # where it is read in place, its offset
+            return lambda: (cell[0].shape, arrival.slack(cell[0]))  # where it is read in place, its offset
         name = self._parts.contexts[0]
         if any(isinstance(n.op, GpuFromHost) and n.inputs[0] is variable for n in self._parts.nodes):
             return lambda: cell.device(name).layout
@@ -155,7 +164,7 @@ class Replays:
             thunk()
         key = [read() for read in self._readers]
         key.extend([frozen(cell[0]) for cell in self._keyed])
-        return tuple(key), tuple([frozen(cell[0]) for cell in self._numbers])
+        return tuple(key), tuple([frozen(cell[0]) for cell in self._numbers]) if self._numbers else ()
 
     def _recorded(self, key: Any) -> tuple[Recording, Variant | None] | None:
         """Return what repeats a call."""
@@ -172,8 +181,7 @@ class Replays:
 
     def _refresh(self, recording: Recording) -> None:
         """Make a recording the last one that goes: the oldest is the first."""
-        key = next(k for k, r in self._recordings.items() if r is recording)
-        self._recordings[key] = self._recordings.pop(key)
+        self._recordings[recording.key] = self._recordings.pop(recording.key)
 
     def _found(self, key: Any) -> tuple[Recording, Variant | None] | None:
         """Look for a recording of the key, or one that serves a call whose slices begin elsewhere."""
@@ -210,13 +218,14 @@ class Replays:
 
     # Repeating
 
-    def _repeat(self, vm: "OpenCLVM", recording: Recording, variant: Variant | None) -> bool:
+    def _repeat(self, vm: Machine, recording: Recording, variant: Variant | None) -> bool:
         before = [(cell[0], cell[0].bit_generator.state) for cell in self._generators]
         try:
             recording(variant)
         except (Mismatch, OutOfDeviceMemory):
             for generator, state in before:
                 generator.bit_generator.state = state
+            self._missed(recording)
             return False
         except Exception:
             vm.fail(recording.at)
@@ -225,15 +234,28 @@ class Replays:
         self.calls += 1
         return True
 
+    def _missed(self, recording: Recording) -> None:
+        """Forget a recording that calls do not match again and again."""
+        recording.misses += 1
+        if recording.misses >= MISSES:
+            self._drop(recording.key)
+            self._counts.clear()
+
+    def _drop(self, key: Any) -> None:
+        gone = self._recordings.pop(key)
+        self._variants = {k: found for k, found in self._variants.items() if found[0] is not gone}
+        self._last = None
+
     # Recording
 
-    def _record(self, vm: "OpenCLVM", key: Any) -> bool:
+    def _record(self, vm: Machine, key: Any) -> bool:
         context = self._context
         assert context is not None and self._roles is not None
         made = Listener(self._parts, self._roles, self._moving, context).record(vm)
-        if isinstance(made, str):
+        if isinstance(made, Trouble):
             self._tries -= 1
-            self.refusal = "" if self._tries else made
+            if not self._tries or made.is_lasting:
+                self.refusal, self.break_at = made.what, made.at
             self._counts.clear()
         else:
             self._keep(key, made)
@@ -242,7 +264,7 @@ class Replays:
 
     def _keep(self, key: Any, recording: Recording) -> None:
         while len(self._recordings) >= RECORDINGS:
-            oldest = self._recordings.pop(next(iter(self._recordings)))
-            self._variants = {k: found for k, found in self._variants.items() if found[0] is not oldest}
+            self._drop(next(iter(self._recordings)))
         self._recordings[key] = recording
+        recording.key = key
         self._last = None

@@ -16,7 +16,7 @@ from pytensor.tensor.type import discrete_dtypes
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 
-__all__ = ["Roles", "assign", "changed", "root_of", "values_of"]
+__all__ = ["Roles", "assign", "changed", "root_of", "trouble_of", "values_of"]
 
 SHAPES = (Shape, Shape_i)
 ARITHMETIC = (
@@ -74,7 +74,7 @@ def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
     routines
         What computes each device node.
     """
-    roles = Roles(trouble=next(filter(None, map(_trouble, nodes)), ""))
+    roles = Roles(trouble=next(filter(None, map(trouble_of, nodes)), ""))
     _fix(nodes, roles.fixed)
     roles.numbers = _numbers(_wanted(routines, roles.fixed))
     roles.fixed.update(roles.numbers)
@@ -138,7 +138,8 @@ def root_of(variable: Variable) -> Variable:
     return variable
 
 
-def _trouble(node: Apply) -> str:
+def trouble_of(node: Apply) -> str:
+    """Return why a node cannot be recorded; empty if nothing tells so before it runs."""
     if isinstance(node.op, (GpuOp, GpuFromHost, HostFromGpu, *SHAPES)):
         return ""
     if any(context_of(v) for v in (*node.inputs, *node.outputs)):

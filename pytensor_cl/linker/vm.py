@@ -10,7 +10,7 @@ from pytensor.link.utils import raise_with_op
 
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.host import Cell, Thunk
-from pytensor_cl.linker.replay import Replays
+from pytensor_cl.linker.segments import Replays
 from pytensor_cl.linker.timing import Call, node_seconds, time_call
 
 __all__ = ["OpenCLVM"]
@@ -109,13 +109,19 @@ class OpenCLVM:
             self._prepare()
             self._prepare = None
 
-    def run(self, before: Callable[[int], None] | None = None, after: Callable[[int], None] | None = None) -> None:
+    def run(
+        self,
+        before: Callable[[int], None] | None = None,
+        after: Callable[[int], None] | None = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
         """Run step by step; `before` and `after` are told of each, while the values that it reads are there."""
         if self._prepare is not None:
             self._first()
-        at = 0
+        at = start
         try:
-            for at, (thunk, dead) in enumerate(self._steps):
+            for at, (thunk, dead) in enumerate(self._steps[start:stop], start):
                 if before is not None:
                     before(at)
                 thunk()
@@ -125,6 +131,12 @@ class OpenCLVM:
                     cell[0] = None
         except Exception:
             self.fail(at)
+
+    def drop(self, start: int, stop: int) -> None:
+        """Drop what nobody reads after some nodes."""
+        for _, dead in self._steps[start:stop]:
+            for cell in dead:
+                cell[0] = None
 
     def _timed(self) -> list[Any]:
         """Run and note what takes how long; the device's times come from its own clock."""

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -30,6 +31,9 @@ __all__ = ["Context", "Settings", "open_context"]
 
 SMALL_UPLOAD = 8192
 """Bytes: smaller host arrays are copied while their buffer is made, if the device is a CPU."""
+
+
+_contiguous = lru_cache(1024)(Layout.contiguous)  # of the same shapes in each call
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ class Context:
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         if self._is_small(array):
             buffer = cl.Buffer(self.cl_context, self._copy_flags, hostbuf=np.ascontiguousarray(array))
-            return GpuArray(self, buffer, dtype, Layout.contiguous(array.shape))
+            return GpuArray(self, buffer, dtype, _contiguous(array.shape))
         result = self.empty(array.shape, dtype)
         if array.size:
             packed = array if borrow and array.flags.c_contiguous else array.copy(order="C")
@@ -176,7 +180,7 @@ class Context:
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         buffer = cl.Buffer(self.cl_context, self._wrap_flags, hostbuf=memory_before(array, slack) if slack else array)
         self.queue.keep(array)  # the caller may let go of it, and of the buffer, as soon as kernels are enqueued
-        layout = Layout.contiguous(array.shape)
+        layout = _contiguous(array.shape)
         return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
 
     def slack(self, array: np.ndarray) -> int | None:

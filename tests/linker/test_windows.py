@@ -86,7 +86,7 @@ def test_arguments_and_other_indices(context, rng):
     x, i, j = pt.fmatrix("x"), pt.lscalar("i"), pt.lscalar("j")
     f = opencl([x, i, j], [pt.exp(x[i]) + x.T[j : j + 2, 0].sum(), x[i - 1 : i + 1][::-1].sum() * j])
     for k in range(120):
-        value, row = normal(rng, 40, 32), 1 + k % 39
+        value, row = normal(rng, 40, 320), 1 + k % 39
         first, second = f(value, row, k % 4)
         assert_close(first, np.exp(value[row]) + value.T[k % 4 : k % 4 + 2, 0].sum())
         assert_close(second, value[row - 1 : row + 1].sum() * (k % 4))
