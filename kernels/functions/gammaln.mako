@@ -1,22 +1,36 @@
-## log(|gamma(x)|), without branches. The built-in has an error of its own near 1 and 2, where the value is zero.
+## log(|gamma(x)|), without loops. Near: gamma(2 + a) and a product, the recurrence DLMF 5.5.1; far: Stirling's series, 5.11.1;
+## below zero the reflection 5.5.3. The zeros at 1 and 2 are exact.
 <%page args="dtype"/>\
+<%include file="every_lane.mako"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
-from pytensor_cl.routines.series import chebyshev_series
+from pytensor_cl.routines.minimax import minimax
 %>\
 <%
-T, M = ctype(dtype), "long" if dtype == "float64" else "int"
+T, M, far, counts = (ctype(dtype), "long", 6, ("", 8)) if dtype == "float64" else (ctype(dtype), "int", 4, ("", 8, 16))
 number = lambda value: literal(value, dtype)
 %>\
-% for lanes in ("", 2, 4, 8, 16):
+% for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
 static inline ${V} gammaln_${V}(const ${V} x)
 {
-    const ${mask} above = (${mask})(x > (${V})(${number(1.5)})), near = (${mask})(x > (${V})(${number(0.5)}) && x < (${V})(${number(2.5)}));
-    const ${V} a = select((${V})(0), x - select((${V})(1), (${V})(2), above), near), t = (4 * a - 1) * ${number(1 / 3)};
-    const ${V} first = a * ${chebyshev_series("lgamma1p", "t", dtype, V)};
-    const ${V} series = select(first, first + log1p(a), above);
-    const ${V} result = select(lgamma(x), series, near);
+    const ${mask} negative = (${mask})(x < (${V})(0));
+    const ${V} y = select(x, 1 - x, negative), whole = floor(y + ${number(0.75)}), a = y - whole;
+    const ${mask} far = (${mask})(y >= (${V})(${far})), below = (${mask})(whole < (${V})(2));
+    /* gamma(y) is gamma(2 + a) over the product if it is below, else times the product. */
+    ${V} product = select((${V})(1), select(y, y * (y + 1), (${mask})(whole < (${V})(1))), below);
+    % for k in range(2, far):
+    product = select(product, product * (a + ${k}), (${mask})(whole > (${V})(${k})));
+    % endfor
+    const ${V} power = log(select(product, y, far)), inverse = 1 / y, square = inverse * inverse;
+    const ${V} near = a * ${minimax("lgamma2p", "a", dtype, V)} + select(power, -power, below);
+    const ${V} series = (y - ${number(0.5)}) * (power - 1) + (inverse * ${minimax("stirling", "square", dtype, V)} + ${number(0.41893853320467274)});
+    ${V} result = select(near, series, far);
+    if (${"negative" if lanes == "" else "some_lane(negative)"}) {
+        const ${V} turn = fabs(x - rint(x)), turns = turn * turn;
+        const ${V} left = -log(turn * ${minimax("sinpi", "turns", dtype, V)}) - result;
+        result = select(result, select(left, (${V})(INFINITY), (${mask})(turn == (${V})(0))), negative);
+    }
     return select(result, x, (${mask})(x == (${V})(-INFINITY)));
 }
 

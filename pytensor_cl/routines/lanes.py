@@ -26,6 +26,7 @@ _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 _VECTOR_FAMILIES = {
     **{(name, "float32"): "trigonometric" for name in ("cos", "sin", "tan")},
     **{(name, "float32"): name for name in ("expm1", "log1p", "pow", "tanh")},
+    **{(name, dtype): "erfc" for name in ("erf", "erfc") for dtype in ("float32", "float64")},
     **{(name, "float64"): "arithmetic" for name in ("fmod", "pow")},
     **{("exp", dtype): "exp" for dtype in ("float32", "float64")},
     ("fmod", "float32"): "arithmetic",

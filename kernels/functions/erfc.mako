@@ -1,0 +1,47 @@
+## erf and erfc of vectors. Near zero erf is a polynomial; from 1 on it is 1 - exp(log(erfc)), whose logarithm is a
+## polynomial too. erfc is exp(-x**2) times a polynomial in 1 / (x + k) (after Shepherd & Laframboise 1981, Math. Comp. 36).
+<%page args="dtype"/>\
+<%!
+from pytensor_cl.dtypes import ctype, literal
+from pytensor_cl.routines.minimax import constant_term, minimax
+%>\
+<%
+double = dtype == "float64"
+T, M, counts, last = (ctype(dtype), "long", (8,), 4.95) if double else (ctype(dtype), "int", (8, 16), 2.95)
+number = lambda value: literal(value, dtype)
+largest, k = (28, 2.5) if double else (10.2, 1.5)
+low, high = 1 / (largest + k), 1 / (0.8 + k)
+%>\
+<%include file="exp_parts.mako" args="dtype=dtype, counts=counts"/>\
+% for lanes in counts:
+<% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
+static inline ${V} erf_${V}(const ${V} x)
+{
+    const ${V} size = fabs(x), above = size - 1, square = x * x, t = select(above, (${V})(${number(last)}), above > (${V})(${number(last)}));
+    const ${V} far = copysign(1 - exp(${minimax("log_erfc", "t", dtype, V)}), x);
+    return select(far, x * ${minimax("erf", "square", dtype, V)} + x, size < (${V})(1));
+}
+
+% if double:
+#ifndef POCL_DEVICE_ADDRESS_BITS
+#define erfc_${V} erfc /* Intel's is as fast */
+#else
+% endif
+static inline ${V} erfc_${V}(const ${V} x)
+{
+    const ${V} y = select(fabs(x), (${V})(${number(largest)}), fabs(x) > (${V})(${number(largest)})), square = y * y;
+    /* Beyond the largest y the result is zero. exp(-y**2), with the rounding error of the square, times exp(y**2) erfc(y). */
+    ${mask} k;
+    const ${V} power = exp_parts_${V}(-square, fma(-y, y, square), &k), sum = y + ${number(k)}, q = 1 / sum;
+    const ${V} missing = fma(-q, sum, (${V})(1)) - q * (y - (sum - ${number(k)}));
+    const ${V} t = (${number(2 / (high + low) - k)} - y) * (q * ${number((high + low) / (high - low))});
+    const ${V} first = (${V})(${constant_term("erfcx", dtype)}), rest = t * ${minimax("erfcx", "t", dtype, V, 1)};
+    const ${V} factor = fma(q, first, q * fma(missing, first + rest, rest));
+    const ${V} right = scaled_${V}(fma(factor, power, factor), k);
+    return select(select(right, 2 - right, x < (${V})(0)), 1 - (x * ${minimax("erf", "square", dtype, V)} + x), y < (${V})(${number(0.8)}));
+}
+% if double:
+#endif
+% endif
+
+% endfor

@@ -1,0 +1,158 @@
+"""Print the table of `pytensor_cl/routines/minimax.py`: polynomials of least largest error (Remez 1934).
+
+usage: python tools/minimax.py [name ...]
+
+The error is relative where a function has no weight of its own. It prints as a comment, in bits.
+"""
+
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mpmath import cos, erf, erfc, exp, expm1, log, loggamma, mp, mpf, pi, sin, sqrt
+
+mp.dps = 90
+POINTS = 400
+TINY = mpf("1e-25")
+
+
+class Fit(NamedTuple):
+    """What to approximate: `function` on [low, high] by a polynomial of `count` coefficients."""
+
+    function: Callable
+    low: float | mpf
+    high: float | mpf
+    count: int
+    weight: Callable | None = None  # of the error; none: it is relative
+
+
+def between(low: float, high: float, function: Callable) -> Callable:
+    """Move a function from [low, high] to [-1, 1]."""
+    return lambda t: function((high + low + t * (high - low)) / mpf(2))
+
+
+def off_zero(function: Callable) -> Callable:
+    """A function that is 0 / 0 at zero: there, its value beside it."""
+    return lambda x: function(x if abs(x) > TINY else TINY)
+
+
+def stirling(u: mpf) -> mpf:
+    """``y (log(gamma(y)) - ((y - 1/2) log(y) - y + log(2 pi) / 2))`` of ``1 / y**2``."""
+    if u < mpf("1e-8"):
+        return mpf(1) / 12 - u / 360 + u * u / 1260
+    y = 1 / sqrt(u)
+    return y * (loggamma(y) - ((y - mpf(1) / 2) * log(y) - y + log(2 * pi) / 2))
+
+
+def erfcx_share(q: mpf, shift: float) -> mpf:
+    """``exp(y**2) erfc(y) / q`` with ``q = 1 / (y + shift)``."""
+    y = 1 / q - shift
+    return exp(y * y) * erfc(y) / q
+
+
+def erfcx_fit(shift: float, high: float, count: int) -> Fit:
+    """For y from 0.8 on."""
+    ends = 1 / (mpf(high) + shift), 1 / (mpf("0.8") + shift)
+    return Fit(between(*ends, lambda q: erfcx_share(q, shift)), -1, 1, count)
+
+
+def log_erfc_fit(high: float, count: int) -> Fit:
+    """Of ``y - 1``; the error is that of ``erf(y) = 1 - exp(log(erfc(y)))``."""
+    return Fit(lambda v: log(erfc(1 + v)), 0, mpf(high) - 1, count, lambda v: erfc(1 + v) / erf(1 + v))
+
+
+def exp_fit(count: int) -> Fit:
+    """``exp(r) = 1 + r + r**2 p(r)`` up to log(2) / 2; the error is that of ``exp(r) - 1``."""
+    rest = off_zero(lambda r: (expm1(r) - r) / r**2)
+    return Fit(rest, -log(2) / 2, log(2) / 2, count, lambda r: abs(r) + mpf("1e-3"))
+
+
+def erf_fit(count: int) -> Fit:
+    """``erf(x) = x + x p(x**2)`` up to 1."""
+    rest = off_zero(lambda u: erf(sqrt(u)) / sqrt(u) - 1)
+    return Fit(rest, 0, 1, count, lambda u: 1 / (1 + rest(u)))
+
+
+def sinpi_fit(count: int) -> Fit:
+    """``sin(pi x) / (pi x)`` of ``x**2`` up to 1/2."""
+    return Fit(off_zero(lambda u: sin(pi * sqrt(u)) / (pi * sqrt(u))), 0, 0.25, count)
+
+
+def lgamma_fit(count: int) -> Fit:
+    """About the zero at 2."""
+    return Fit(off_zero(lambda a: loggamma(2 + a) / a), -0.75, 0.25, count)
+
+
+def stirling_fit(lowest: float, count: int) -> Fit:
+    """For y from `lowest` on."""
+    return Fit(stirling, 0, 1 / mpf(lowest) ** 2, count, lambda u: sqrt(u) / lowest + mpf("1e-20"))
+
+
+FITS = {
+    ("erf", "float32"): erf_fit(7),
+    ("erf", "float64"): erf_fit(12),
+    ("log_erfc", "float32"): log_erfc_fit(3.95, 7),
+    ("log_erfc", "float64"): log_erfc_fit(5.95, 18),
+    ("erfcx", "float32"): erfcx_fit(1.5, 10.2, 9),
+    ("erfcx", "float64"): erfcx_fit(2.5, 28, 21),
+    ("exp", "float32"): exp_fit(5),
+    ("exp", "float64"): exp_fit(10),
+    ("lgamma2p", "float32"): lgamma_fit(10),
+    ("lgamma2p", "float64"): lgamma_fit(20),
+    ("stirling", "float32"): stirling_fit(4, 3),
+    ("stirling", "float64"): stirling_fit(6, 7),
+    ("sinpi", "float32"): sinpi_fit(5),
+    ("sinpi", "float64"): sinpi_fit(9),
+}
+
+
+def interpolate(values: list[mpf], points: list[mpf], weights: list[mpf], count: int) -> tuple[list[mpf], mpf]:
+    """Return the polynomial whose weighted errors at ``count + 1`` points are equal and alternate, and that error."""
+    rows = [
+        [x**k for k in range(count)] + [(-1) ** i / w] for i, (x, w) in enumerate(zip(points, weights, strict=True))
+    ]
+    solution = mp.lu_solve(mp.matrix(rows), mp.matrix(values))
+    return [solution[k] for k in range(count)], solution[count]
+
+
+def extremes(errors: list[mpf], count: int) -> list[int]:
+    """Return where the error is largest between its changes of sign: `count` neighbouring places."""
+    found: list[int] = []
+    for k, e in enumerate(errors):
+        if found and (e > 0) == (errors[found[-1]] > 0):
+            found[-1] = k if abs(e) > abs(errors[found[-1]]) else found[-1]
+        else:
+            found.append(k)
+    while len(found) > count:
+        found.pop(0 if abs(errors[found[0]]) < abs(errors[found[-1]]) else -1)
+    return found
+
+
+def remez(fit: Fit) -> tuple[list[mpf], mpf]:
+    """Return the coefficients, lowest power first, and the largest error."""
+    count, low, high = fit.count, mpf(fit.low), mpf(fit.high)
+    grid = [(low + high - (high - low) * cos(pi * k / POINTS)) / 2 for k in range(POINTS + 1)]
+    values = [mp.re(fit.function(x)) for x in grid]
+    weights = [abs(1 / v) if fit.weight is None else fit.weight(x) for x, v in zip(grid, values, strict=True)]
+    places = [round(k * POINTS / count) for k in range(count + 1)]
+    for _ in range(30):
+        chosen = ([series[k] for k in places] for series in (values, grid, weights))
+        terms, level = interpolate(*chosen, count)
+        errors = [(v - mp.polyval(terms[::-1], x)) * w for x, v, w in zip(grid, values, weights, strict=True)]
+        worst = max(map(abs, errors))
+        found = extremes(errors, count + 1)
+        if worst < abs(level) * mpf("1.02") or len(found) <= count:
+            break
+        places = found
+    return terms, worst
+
+
+if __name__ == "__main__":
+    for name, dtype in FITS:
+        if name not in (sys.argv[1:] or [name]):
+            continue
+        terms, worst = remez(FITS[name, dtype])
+        numbers = ", ".join(mp.nstr(c, 9 if dtype == "float32" else 18, strip_zeros=False) for c in terms)
+        text = textwrap.fill(numbers, 112, initial_indent=8 * " ", subsequent_indent=8 * " ")
+        print(f'    ("{name}", "{dtype}"): (  # 2**{float(log(worst, 2)):.1f}\n{text},\n    ),')  # noqa: T201
