@@ -12,6 +12,9 @@ typedef struct {  // dimensions from the innermost outwards; lengths and steps i
     ${index} keep_at[${max(1, len(keeps))}], partial_at[${max(1, len(totals))}];
 } ${name}_geometry;
 typedef struct { long past_cache, at[${len(arrays)}]; } ${name}_offsets;
+% if tables:
+typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tables)}]; } ${name}_tables;
+% endif
 </%def>
 
 ## What a kernel takes.
@@ -23,6 +26,12 @@ typedef struct { long past_cache, at[${len(arrays)}]; } ${name}_offsets;
     __global ${"" if array.is_output else "const "}${ctype(array.dtype)} *${array.name},
 % endfor
     __global uchar *scratch, __global uchar *partials, const ${name}_offsets offset, const ${name}_geometry g
+% for k, dtype in enumerate(tables):
+    , __global const ${ctype(dtype)} *table${k}
+% endfor
+% if tables:
+    , const ${name}_tables tables, volatile __global int *alarm, const int alarm_number
+% endif
 </%def>
 
 ## Where row number `rest` begins in each array.

@@ -1,7 +1,7 @@
 ## Functions of rows on schedule simt: a work-group holds `slots` rows with `threads` work-items each, which walk a row, or a
 ## chunk of it, together, and meet in local memory. Neighbouring work-items take neighbouring elements: along the row
 ## (thread_step 1) or across rows (slot_step 1). For `stage` see kernels/rowwise.mako.
-<%page args="name, group, arrays, values, loops, stage, row_values, row_qualifier, keeps, totals, index, kept_dims, reduced_dims"/>
+<%page args="name, group, arrays, values, loops, stage, row_values, row_qualifier, keeps, totals, tables, index, kept_dims, reduced_dims"/>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype

@@ -22,6 +22,7 @@ from pytensor_cl.rewriting.ifelse import lift_branches
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
 from pytensor_cl.rewriting.rowwise import fuse_rows
+from pytensor_cl.rewriting.take import fuse_takes
 from pytensor_cl.rewriting.unbatch import unbatch
 from pytensor_cl.runtime.context import (
     Settings,
@@ -114,6 +115,13 @@ def opencl_epilogue(fgraph: FunctionGraph) -> None:
     fuse_epilogues(fgraph)
 
 
+@graph_rewriter
+@_report
+def opencl_take(fgraph: FunctionGraph) -> None:
+    """Elements of a table that one device Op reads -> looked up by that device Op."""
+    fuse_takes(fgraph)
+
+
 # Position in optdb: before all others; then before fusion (49), before the destroy handler (49.5) and the baking of
 # inner graphs (49.6).
 _PASSES = (
@@ -126,6 +134,7 @@ _PASSES = (
     (opencl_pick, 49.25),
     (opencl_rowwise, 49.3),
     (opencl_epilogue, 49.35),
+    (opencl_take, 49.4),
 )
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

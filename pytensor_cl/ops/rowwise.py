@@ -11,7 +11,7 @@ from pytensor_cl.routines.rowwise import Rowwise
 from pytensor_cl.routines.rowwise_program import Reduce, RowFunction
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["DROPPED", "FULL", "KEPT", "VALUE", "GpuRowwise"]
+__all__ = ["DROPPED", "FULL", "KEPT", "TABLE", "VALUE", "GpuRowwise"]
 
 FULL = "full"
 """A variable with an element for each position of a row."""
@@ -21,6 +21,10 @@ DROPPED = "dropped"
 """The same without these axes."""
 VALUE = "value"
 """A 0-d value of the host."""
+TABLE = "table"
+"""An array in which elements are looked up, of one dimension that has nothing to do with the rows."""
+
+_APART = frozenset((VALUE, TABLE))  # forms that have no shape in common with the others
 
 SHOWN = 8  # names in the text of an Op
 
@@ -39,7 +43,7 @@ class GpuRowwise(GpuOp):
     axes
         Along which the reductions go.
     forms
-        Of the inputs and then of the outputs: FULL, KEPT, DROPPED or VALUE.
+        Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE or TABLE.
     context_name
         Where it runs.
     """
@@ -55,6 +59,7 @@ class GpuRowwise(GpuOp):
         self.axes = tuple(axes)
         self.forms = tuple(forms)
         self.context_name = context_name
+        self.checks = TABLE in self.forms
 
     def __str__(self) -> str:
         names = [_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in self.function.steps]
@@ -77,7 +82,7 @@ class GpuRowwise(GpuOp):
         found = [one] * self.ndim
         is_open = [True] * self.ndim
         for variable, form, own in zip(node_inputs, self.forms, entries, strict=False):
-            if form == VALUE:
+            if form in _APART:
                 continue
             known = self._spread(form, variable.type.broadcastable, True)
             for d, entry in enumerate(self._spread(form, own, one)):
@@ -110,13 +115,12 @@ class GpuRowwise(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""
+        operands = zip(node.inputs, self.forms[: len(self.function.operands)], strict=False)
         return Rowwise(
             context,
             self.function,
             self.ndim,
             self.axes,
-            tuple(form == DROPPED for form in self.forms),
-            tuple(
-                () if form == VALUE else v.type.broadcastable for v, form in zip(node.inputs, self.forms, strict=False)
-            ),
+            tuple(form == DROPPED for form in self.forms if form != TABLE),
+            tuple(() if form == VALUE else v.type.broadcastable for v, form in operands),
         )

@@ -11,16 +11,14 @@ from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.rowwise_copies import by_importance, copy_producers
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
-from pytensor_cl.rewriting.rowwise_function import cost_of, fused_node
+from pytensor_cl.rewriting.rowwise_function import cost_of, fuse
+from pytensor_cl.rewriting.take import FIXED_BYTES, array_bytes, lookups_of, views_first
 from pytensor_cl.runtime.context import get_context
 
 __all__ = ["fuse_rows"]
 
 MOST = 12
 """Arrays of a kernel: more of them hardly share their rows, and its arguments must fit where the device keeps them."""
-
-FIXED_BYTES = 320
-"""Of the arguments of a kernel, besides those for each array; an estimate from above."""
 
 DEAR_ROW = 10
 """Cost of a row value from which it is better computed with vectors across rows, by a kernel of its own."""
@@ -174,9 +172,9 @@ class _Fusion:
 
 
 def _most_arrays(domain: Domain) -> int:
-    """Return how many arrays a kernel may have: for each there are a pointer, an offset and its steps."""
+    """Return how many arrays a kernel may have."""
     room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
-    return min(MOST, room // (8 * (domain.ndim + 4)))
+    return min(MOST, room // array_bytes(domain.ndim))
 
 
 def _is_worthwhile(group: dict[Apply, None], domain: Domain) -> bool:
@@ -195,13 +193,8 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
     """
     if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
         return
+    views_first(fgraph)
     copy_producers(fgraph)
     for nodes, outputs, domain in list(_Fusion(fgraph).groups()):
-        fused = fused_node(nodes, outputs, domain)
-        pairs = list(zip(outputs, fused.outputs, strict=True))
-        for old, new in pairs:
-            if not old.type.is_super(new.type):  # a node said more of the shape than its inputs tell: an inner FFT's 2
-                new.type = old.type
-            new.name = old.name
-            new.tag.trace = getattr(old.tag, "trace", [])
-        fgraph.replace_all_validate(pairs, reason="opencl_rowwise")
+        lookups = lookups_of(nodes, outputs, domain, fgraph)
+        fuse(fgraph, [*lookups, *nodes], outputs, domain, "opencl_rowwise")

@@ -4,16 +4,19 @@ from typing import Any, NamedTuple
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
 
+from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor, index_arguments
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
-from pytensor_cl.ops.rowwise import FULL, VALUE, GpuRowwise
+from pytensor_cl.ops.rowwise import FULL, TABLE, VALUE, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.rowwise_domain import Domain
 from pytensor_cl.routines.rowwise_program import Map, Operand, Reduce, RowFunction
+from pytensor_cl.routines.take import Take
 from pytensor_cl.scalar import element_function
 
-__all__ = ["cost_of", "fused_node"]
+__all__ = ["cost_of", "fuse"]
 
 # Scalar Ops that are a few instructions; the cost of those that are not here is DEAR.
 _CHEAP = (
@@ -43,6 +46,7 @@ _CHEAP = (
 )
 _MIDDLING = (ps.TrueDiv, ps.Reciprocal, ps.Sqrt, ps.Sign, ps.Clip, ps.Floor, ps.Ceil)
 _MIDDLING_COST, _DEAR_COST = 4, 10
+_TAKE_COST = _DEAR_COST  # an element may be anywhere in memory
 _POSITIVE = (ps.Abs, ps.Exp, ps.Sqr)
 
 
@@ -68,6 +72,7 @@ class _Builder:
         self._domain = domain
         self._kinds: list[str] = []
         self.operands: dict[Variable, Operand] = {}
+        self.tables: dict[Variable, int] = {}
         self.steps: list[Map | Reduce] = []
         self.values: dict[Any, int | _Known] = {}
 
@@ -152,6 +157,15 @@ class _Builder:
             return
         self.values[node.outputs[0]] = self._add(Reduce(operation, source, host.acc_dtype or dtype, dtype, initial))
 
+    def lookup(self, node: Apply) -> None:
+        """Add the step that looks something up in a table."""
+        table, index = node.inputs
+        ((bounds,), at) = index_arguments([index])[1], self.values[index]
+        assert isinstance(at, int)
+        number = self.tables.setdefault(table, len(self.tables))
+        function = Take(number, table.type.dtype, index.type.dtype, bounds)
+        self.values[node.outputs[0]] = self._add(Map(function, (at,), _TAKE_COST, "take"))
+
     def _shift_of_maximum(self, operation: str, source: int) -> int | None:
         """Return the value ``m`` where the maximum of ``x - m`` is asked for and ``m`` is that of ``x``: ``m - m``.
 
@@ -170,17 +184,28 @@ class _Builder:
         """Return the function of all steps."""
         numbers = (self.values[v] for v in outputs)
         operands = tuple(self.operands.values())
-        return RowFunction(operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)))
+        tables = tuple(v.type.dtype for v in self.tables)
+        return RowFunction(operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables)
 
     def same(self, node: Apply) -> None:
         """A view of a row value is the same value."""
         self.values[node.outputs[0]] = self.values[node.inputs[0]]
 
 
-_ADD = {GpuElemwise: _Builder.elemwise, GpuCAReduce: _Builder.reduction, GpuDimShuffle: _Builder.same}
+_ADD = {
+    GpuAdvancedSubtensor: _Builder.lookup,
+    GpuCAReduce: _Builder.reduction,
+    GpuDimShuffle: _Builder.same,
+    GpuElemwise: _Builder.elemwise,
+}
 
 
-def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> Apply:
+def _read(node: Apply) -> list[Variable]:
+    """Return the inputs of a node that are operands; the first one of a gather is a table."""
+    return node.inputs[1:] if isinstance(node.op, GpuAdvancedSubtensor) else node.inputs
+
+
+def _fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> Apply:
     """Return one node that computes what several do.
 
     Parameters
@@ -194,7 +219,7 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> A
     """
     builder, made = _Builder(domain), {v for node in nodes for v in node.outputs}
     for node in nodes:
-        for variable in node.inputs:
+        for variable in _read(node):
             if isinstance(variable, Constant) and is_by_value(variable):
                 builder.values[variable] = _Known(
                     ps.ScalarConstant(ps.get_scalar_type(variable.type.dtype), variable.data[()])
@@ -202,8 +227,30 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> A
             elif variable not in made:
                 form = domain.form(variable)
                 builder.read(variable, form if form in (FULL, VALUE) else "row")
-    forms = tuple(str(domain.form(v)) for v in (*builder.operands, *outputs))
     for node in nodes:
         _ADD[type(node.op)](builder, node)
+    operands, made_forms = ([str(domain.form(v)) for v in some] for some in (builder.operands, outputs))
+    forms = (*operands, *(TABLE for _ in builder.tables), *made_forms)
     op = GpuRowwise(builder.function(outputs), domain.ndim, domain.axes, forms, domain.context_name)
-    return op.make_node(*builder.operands)
+    return op.make_node(*builder.operands, *builder.tables)
+
+
+def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], domain: Domain, reason: str) -> None:
+    """Replace several nodes by one.
+
+    Parameters
+    ----------
+    fgraph
+        Changed in place.
+    nodes, outputs, domain
+        The nodes in topological order, what others need of them, and what they work on.
+    reason
+        Name of the rewrite.
+    """
+    pairs = list(zip(outputs, _fused_node(nodes, outputs, domain).outputs, strict=True))
+    for old, new in pairs:
+        if not old.type.is_super(new.type):  # a node said more of the shape than its inputs tell: an inner FFT's 2
+            new.type = old.type
+        new.name = old.name
+        new.tag.trace = getattr(old.tag, "trace", [])
+    fgraph.replace_all_validate(pairs, reason=reason)

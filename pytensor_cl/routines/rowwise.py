@@ -10,10 +10,13 @@ import numpy as np
 from pytensor_cl.dtypes import literal
 from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines import rowwise_plan as planning
-from pytensor_cl.routines.base import Plans, Routine, layout_of
+from pytensor_cl.routines.advanced_subtensor_plan import out_of_bounds
+from pytensor_cl.routines.base import Checked, Plans, layout_of
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.rowwise_plan import Rows, Split
 from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, Total
+from pytensor_cl.routines.take import Takes
+from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.copies import PAST_CACHE
@@ -67,6 +70,7 @@ class _Plan(NamedTuple):
     scratch: int = 0
     partials: int = 0
     shifts: tuple[int, ...] = ()
+    is_idle: bool = False  # there is no element
 
 
 class _Variant(NamedTuple):
@@ -79,8 +83,8 @@ class _Variant(NamedTuple):
     index_type: str
 
 
-class Rowwise(Routine):
-    """Apply a row function.
+class Rowwise(Checked):
+    """Apply a row function: ``rowwise(*operands, *tables)``.
 
     Each row is read once from memory, and walked as often as reductions wait for one another; what is written
     is written once. Where there are few rows, and long ones, they are cut in chunks, and there is a launch for
@@ -129,6 +133,8 @@ class Rowwise(Routine):
             self._in_strips = Program(function, fp64, DEAR, keep_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
         self._group = reduction_plan.power_of_two(min(GROUP, context.info.max_work_group_size))
+        self._takes = Takes(self, function.takes)
+        self.is_checked = self._takes.is_checked
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._is_dropped = tuple(is_dropped)
         self._broadcast = [self._spread_flags(k, broadcast[k]) for k in self._operands]
@@ -142,6 +148,7 @@ class Rowwise(Routine):
         self._walks = self._streamed.loops(1, 1)
         self._loops = sum(not loop.is_empty for loop in self._walks)  # how often a row is walked
         self._totals = [total for loop in self._walks for total in loop.totals]
+        self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
         self._kernels: dict[tuple[_Variant, int | None], Kernel] = {}
         self._plans: Plans[_Plan] = Plans()
 
@@ -228,7 +235,7 @@ class Rowwise(Routine):
             is_cached=True,
             index=self._index(rows),
         )
-        return (self._source(variant, None),)
+        return (self._source(variant, self._stage),)
 
     @property
     def _outputs(self) -> tuple[_Array, ...]:
@@ -283,6 +290,7 @@ class Rowwise(Routine):
             "row_values": self._row_values(program),
             "keeps": tuple((v, dtypes[v]) for v in program.keeps),
             "totals": self._totals,
+            "tables": self.function.tables,
             "index": variant.index_type,
             "kept_dims": self._dims[0],
             "reduced_dims": self._dims[1],
@@ -323,6 +331,9 @@ class Rowwise(Routine):
         layouts = [layout_of(array) for array in arrays]
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.lookup(key, partial(self._plan, layouts))
+        tables: Any = inputs[len(self.function.operands) :]
+        if tables:
+            self._takes.check(inputs, tables, is_idle=plan.is_idle)
         if not plan.steps:
             return
         memory = self.context.memory
@@ -330,10 +341,13 @@ class Rowwise(Routine):
         arguments += [array.buffer for array in arrays]
         arguments += [memory.allocate(n) if n else None for n in (plan.scratch, plan.partials)]
         offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
+        queue, more = self.context.queue, self._takes.arguments(tables) if tables else ()
         for step in plan.steps:
-            step.kernel.launch(
-                self.context.queue, step.global_size, step.local_size, *arguments, offsets, step.geometry
-            )
+            step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
+
+    def error(self, finding: Finding) -> Exception:
+        """Return NumPy's IndexError."""
+        return out_of_bounds(finding.value, finding.detail, finding.limit)
 
     def _normal_form(self, layouts: Sequence[Layout], full: Shape) -> Rows:
         return planning.normal_form(full, layouts, self.axes, self._lead(layouts))
@@ -350,7 +364,7 @@ class Rowwise(Routine):
         spread = [self._spread(layout, drop) for layout, drop in zip(layouts, flags, strict=True)]
         rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
         if not rows.number or (not rows.total and all(a.kind == "full" for a in self._outputs)):
-            return _Plan(())
+            return _Plan((), is_idle=True)
         pattern = planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1)
         units = self.context.info.compute_units
         if self.schedule == "simt":
@@ -364,7 +378,8 @@ class Rowwise(Routine):
         shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, partials)
-        return _Plan(steps, scratch[0] * split.work_items, partials[-1] if split.chunks > 1 else 0, shifts)
+        partial_bytes = partials[-1] if split.chunks > 1 else 0
+        return _Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total)
 
     def _is_large(self, layouts: list[Layout]) -> bool:
         nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))
@@ -381,6 +396,7 @@ class Rowwise(Routine):
             loops=self._loops,
             nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._cached.keeps),
             is_rounded=any(t.acc_dtype == "float32" and not t.compensation for t in self._totals),
+            min_task=planning.MIN_TASK if self._totals else planning.MIN_MAP,
         )
 
     def _scratch(self, rows: Rows, split: Split, program: Program) -> list[int]:
@@ -412,7 +428,7 @@ class Rowwise(Routine):
         return _Step(self._kernel(variant, stage), *sizes, geometry)
 
     def _whole(self, variant: _Variant, *rest: Any) -> tuple[_Step, ...]:
-        return (self._step(variant, None, *rest),)
+        return (self._step(variant, self._stage, *rest),)
 
     def _by_stages(self, variant: _Variant, rows: Rows, split: Split, *rest: Any) -> tuple[_Step, ...]:
         """One launch for each loop; the last may have nothing but row values to finish."""

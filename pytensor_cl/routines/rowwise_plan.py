@@ -22,7 +22,8 @@ __all__ = [
 
 GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
 MIN_THREAD = 16  # elements that a work-item should reduce before it meets the others
-MIN_TASK = 1 << 14  # elements of a chunk below which splitting costs more than it gives
+MIN_TASK = 1 << 14  # elements of a chunk below which splitting a reduction costs more than it gives
+MIN_MAP = 1 << 13  # the same where there are no partial results to put together
 SMALL = 1 << 14  # elements that one work-item does sooner than several start
 CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
 CHAIN = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
@@ -182,7 +183,16 @@ def _strip(rows: Rows, lanes: int, strip: int, nbytes: int) -> tuple[int, bool]:
 
 
 def split_cpu(
-    rows: Rows, pattern: str, units: int, lanes: int, strip: int, *, loops: int, nbytes: int, is_rounded: bool
+    rows: Rows,
+    pattern: str,
+    units: int,
+    lanes: int,
+    strip: int,
+    *,
+    loops: int,
+    nbytes: int,
+    is_rounded: bool,
+    min_task: int = MIN_TASK,
 ) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
 
@@ -200,6 +210,8 @@ def split_cpu(
         Bytes that a task has for each position of its rows.
     is_rounded
         Whether long chains of operations lose digits.
+    min_task
+        Elements of a chunk below which splitting costs more than it gives.
     """
     count, total = rows.number, rows.total
     width, is_cached = _strip(rows, lanes, strip, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
@@ -210,7 +222,7 @@ def split_cpu(
     workers = 4 * units if count * total >= SMALL else 1
     chunks = 1
     if blocks < (2 * units if is_cached and loops > 1 else 4 * workers):
-        chunks = min(workers // gcd(blocks, workers), count * total // (blocks * MIN_TASK))
+        chunks = min(workers // gcd(blocks, workers), count * total // (blocks * min_task))
     if is_rounded and chunks > 1:
         chunks = max(chunks, -(-total // CHAIN))
     chunk, chunks = _chunks_of(total, chunks)

@@ -15,6 +15,7 @@ import numpy as np
 from pytensor_cl.dtypes import literal, vector_type
 from pytensor_cl.routines.elemwise import ElementFunction
 from pytensor_cl.routines.reduction import OPERATIONS
+from pytensor_cl.routines.take import Take
 
 __all__ = ["DEAR", "NEVER", "Loop", "Map", "Operand", "Program", "Reduce", "RowFunction", "Total"]
 
@@ -101,11 +102,14 @@ class RowFunction:
         What is computed, in order.
     outputs
         Numbers of the values that are written, of either kind.
+    tables
+        Dtypes of the one-dimensional arrays in which steps look things up; see `routines.take`.
     """
 
     operands: tuple[Operand, ...]
     steps: tuple[Map | Reduce, ...]
     outputs: tuple[int, ...]
+    tables: tuple[str, ...] = ()
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -134,9 +138,16 @@ class RowFunction:
         return tuple(stages)
 
     @property
+    def takes(self) -> list[tuple[int, Take]]:
+        """The steps that look something up, each with the number of the value that says where."""
+        maps = (step for step in self.steps if isinstance(step, Map))
+        return [(step.inputs[0], step.function) for step in maps if isinstance(step.function, Take)]
+
+    @property
     def itemsize(self) -> int:
-        """Bytes of the widest value, accumulators apart."""
-        return max(np.dtype(dtype).itemsize for dtype in self.dtypes)
+        """Bytes of the widest value, accumulators and what only says where to look something up apart."""
+        places = {place for place, _ in self.takes}
+        return max(np.dtype(dtype).itemsize for k, dtype in enumerate(self.dtypes) if k not in places)
 
     def step(self, value: int) -> Map | Reduce | None:
         """Return what computes a value; None for an operand."""
