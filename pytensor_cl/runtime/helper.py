@@ -13,6 +13,8 @@ from pytensor_cl.runtime.pocl import name_the_cpu
 
 __all__ = ["compile_all", "main"]
 
+NICENESS = 5
+
 # Bytes of arguments passed by value, likely ones first; numbers, vectors and structs of numbers have no others.
 _SIZES = (8, 4, 2, 1, *range(12, 4096, 4))
 
@@ -57,7 +59,9 @@ def compile_all(
 
 
 def main(platform: str, device: str) -> None:
-    """Open the device, and do the job that comes."""
+    """Open the device, and do the job that comes, with what the other processes leave of the cores."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
     found = next(p for p in cl.get_platforms() if p.name == platform).get_devices()[int(device)]
     name_the_cpu(found)
     context, parent = cl.Context([found]), os.getppid()

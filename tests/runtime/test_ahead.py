@@ -132,6 +132,7 @@ def test_kernels_do_nothing_without_arrays(context):
 def test_a_job_from_start_to_end(context, monkeypatch):
     done = []
     monkeypatch.setattr(helper, "compile_all", lambda *context, **job: done.append(job))
+    monkeypatch.setattr(helper, "NICENESS", 0)
     for text in ("", '{"text": "x"}'):
         monkeypatch.setattr(helper.sys, "stdin", io.StringIO(text))
         helper.main(context.info.platform, "0")
