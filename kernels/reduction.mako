@@ -5,8 +5,11 @@
              lanes, strip_vectors, kept_dims, reduced_dims"/>
 <%namespace name="shared" file="reduction_accumulator.mako"/>
 <%!
-    from pytensor_cl.dtypes import ctype
+    import numpy as np
 
+    from pytensor_cl.dtypes import ctype, is_complex
+
+    MASK = {1: "char", 2: "short", 4: "int", 8: "long"}  # of a comparison's outcome, by bytes
     BLOCK = 64  # iterations of pattern rows whose sum is added as one: long sums of floats stay accurate
 %>
 ${shared.geometry()}
@@ -22,9 +25,9 @@ ${shared.fold(n)}
 ## Calls the body for each run (x, n, step) of the innermost reduced dimension in the task's chunk.
 <%def name="runs()">
         for (${index} at = first; at < last;) {
-            const ${index} inner = at % g.reduced[0], n = min(g.reduced[0] - inner, last - at), step = g.reduced_in[0];
+            ${shared.split("at", "rest", "inner", "g.reduced[0]")}
+            const ${index} n = min(g.reduced[0] - inner, last - at), step = g.reduced_in[0];
             __global const ${ctype(in_dtype)} *x = input + in + inner * step;
-            ${index} rest = at / g.reduced[0];
             for (int d = 1; rest; ++d) {
                 x += rest % g.reduced[d] * g.reduced_in[d];
                 rest /= g.reduced[d];
@@ -32,6 +35,21 @@ ${shared.fold(n)}
             at += n;
             ${caller.body()}
         }
+</%def>
+
+## The last elements of a run, as a vector of which those that were seen before count for nothing.
+<%def name="last(vector)">
+<% mask = MASK[np.dtype(acc_dtype).itemsize] %>
+            if (i < n && n >= ${lanes}) {
+                const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))}), is_new = lane >= (${mask}${lanes})(${lanes} - (int)(n - i));
+                ${vector} a = ${name}_load${lanes}(x + (n - ${lanes}) * step, step, g.plane);
+                const ${vector} nothing = ${name}_identity${lanes}();
+                % for part in (".sum", ".error") if compensation else ("",):
+                a${part} = is_new ? a${part} : nothing${part};
+                % endfor
+                total0 = ${name}_combine${lanes}(total0, a);
+                i = n;
+            }
 </%def>
 
 <%def name="rows()">
@@ -58,10 +76,14 @@ ${shared.fold(n)}
             }
             for (; n - i >= ${lanes}; i += ${lanes})
                 total0 = ${combine}(total0, ${name}_load${lanes}(x + i * step, step, g.plane));
+            % if lanes > 1 and not is_complex(acc_dtype):
+            ${last(vector)}
+            % endif
             for (; i < n; ++i)
                 tail = ${name}_combine1(tail, ${name}_load1(x + i * step, step, g.plane));
         </%self:runs>
-        total0 = ${combine}(${combine}(total0, total1), ${combine}(total2, total3));
+        if (last - first >= ${4 * lanes})
+            total0 = ${combine}(${combine}(total0, total1), ${combine}(total2, total3));
         ${name}_store1(${name}_combine1(${name}_fold${lanes}(total0), tail), output + out, 1, g.plane);
 </%def>
 
@@ -112,8 +134,9 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     const ${index} tasks = g.blocks * g.chunks;
     const ${index} end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (${index} task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
-        const ${index} chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.total, first + g.chunk);
-        ${index} rest = task % g.blocks, in = input_at, out = output_at + chunk * g.chunk_step;
+        ${shared.split("task", "chunk", "rest", "g.blocks")}
+        const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
+        ${index} in = input_at, out = output_at + chunk * g.chunk_step;
         % if pattern == "columns":
         const ${index} column = rest % g.tiles * ${strip_vectors * lanes};
         const int width = g.tiles == 1 ? g.kept[0] : min((${index})${strip_vectors * lanes}, g.kept[0] - column);

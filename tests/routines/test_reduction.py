@@ -169,6 +169,23 @@ def test_alternating_runs(context, rng):
     assert all(len(plan.steps) == 2 for plan in routine._plans._plans.values())
 
 
+@pytest.mark.parametrize(
+    "operation, dtype", [("add", "float32"), ("maximum", "float32"), ("mul", "float64"), ("xor", "int8")]
+)
+def test_rows_of_any_length(context, rng, operation, dtype):
+    """The last vector of a row overlaps the one before."""
+    acc = accumulator(operation, dtype)
+    routine = Reduction(
+        context, operation, dtype, acc, dtype if operation != "add" else "float32", 2, (1,), schedule="cpu"
+    )
+    host = rng.integers(-4, 5, (9, 700)).astype(dtype)
+    array = context.from_host(host)
+    for length in (1, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 100, 129, 333):
+        for view in (array[:, 1 : 1 + length], array[:, 2 + 2 * length : 2 : -2]):
+            part = view.to_host()
+            close(routine(view)[0].to_host(), expected(operation, part, acc, (1,)))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_columns_of_any_width(context, rng, dtype):
     """The last vector overlaps the one before; rows that follow one another are read one by one, others eight at a time."""
