@@ -4,6 +4,7 @@
 <%page args="name, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
 <%include file="functions/every_lane.mako"/>\
 <%namespace name="shared" file="reduction_accumulator.mako"/>
+<%namespace name="walk" file="reduction_walk.mako"/>
 <%namespace name="order" file="argmax_order.mako"/>
 <%namespace name="along" file="argmax_rows.mako"/>
 <%!
@@ -83,7 +84,7 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
         const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);
         rest = rest / g.tiles * g.kept[0] + column;
         % endif
-        ${shared.kept_offset()}
+        ${walk.kept_offset()}
         __global const ${ctype(dtype)} *input = array + in;
         % if pattern == "rows":
         ${along.rows()}
@@ -92,4 +93,4 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
         % endif
     }
 }
-${order.finish(shared.kept_offset)}
+${order.finish(walk.kept_offset)}

@@ -3,6 +3,7 @@
 ## (thread_step 1) or across the outputs (slot_step 1).
 <%page args="name, dtype, index, kept_dims, reduced_dims, group, lanes"/>
 <%namespace name="shared" file="reduction_accumulator.mako"/>
+<%namespace name="walk" file="reduction_walk.mako"/>
 <%namespace name="order" file="argmax_order.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype
@@ -21,7 +22,7 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
     const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
     ${index} rest = number < g.outputs ? number : 0, in = 0, out = chunk * g.chunk_step;
-    ${shared.kept_offset()}
+    ${walk.kept_offset()}
     input += input_at + in;
     ${index} where = first + thread < last ? first + thread : -1;
     ${T} best = input[${name}_at(&g, max(where, first))];
@@ -50,4 +51,4 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
     if (thread == 0 && number < g.outputs)
         output[output_at + out] = places[item];
 }
-${order.finish(shared.kept_offset)}
+${order.finish(walk.kept_offset)}

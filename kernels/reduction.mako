@@ -4,6 +4,7 @@
 <%page args="name, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index,
              lanes, strip_vectors, kept_dims, reduced_dims"/>
 <%namespace name="shared" file="reduction_accumulator.mako"/>
+<%namespace name="walk" file="reduction_walk.mako"/>
 <%!
     import numpy as np
 
@@ -21,21 +22,6 @@ ${shared.accumulator(n)}
 ${shared.fold(n)}
 % endif
 % endfor
-
-## Calls the body for each run (x, n, step) of the innermost reduced dimension in the task's chunk.
-<%def name="runs()">
-        for (${index} at = first; at < last;) {
-            ${shared.split("at", "rest", "inner", "g.reduced[0]")}
-            const ${index} n = min(g.reduced[0] - inner, last - at), step = g.reduced_in[0];
-            __global const ${ctype(in_dtype)} *x = input + in + inner * step;
-            for (int d = 1; rest; ++d) {
-                x += rest % g.reduced[d] * g.reduced_in[d];
-                rest /= g.reduced[d];
-            }
-            at += n;
-            ${caller.body()}
-        }
-</%def>
 
 ## The last elements of a run, as a vector of which those that were seen before count for nothing.
 <%def name="last(vector)">
@@ -58,7 +44,7 @@ ${shared.fold(n)}
         ${vector} total${k} = ${name}_identity${lanes}();
         % endfor
         ${name}_a1 tail = ${name}_identity1();
-        <%self:runs>
+        <%walk:runs>
             ${index} i = 0;
             while (n - i >= ${4 * lanes}) {
                 const ${index} stop = min(n, i + ${4 * lanes * BLOCK});
@@ -81,7 +67,7 @@ ${shared.fold(n)}
             % endif
             for (; i < n; ++i)
                 tail = ${name}_combine1(tail, ${name}_load1(x + i * step, step, g.plane));
-        </%self:runs>
+        </%walk:runs>
         if (last - first >= ${4 * lanes})
             total0 = ${combine}(${combine}(total0, total1), ${combine}(total2, total3));
         ${name}_store1(${name}_combine1(${name}_fold${lanes}(total0), tail), output + out, 1, g.plane);
@@ -97,7 +83,7 @@ ${shared.fold(n)}
             #pragma clang loop unroll(disable) vectorize(disable)
             for (int k = 0; k <= vectors; ++k)
                 sums[k] = ${name}_identity${n}();
-            <%self:runs>
+            <%walk:runs>
             const ${index} across = g.kept_in[0];
             ${index} i = 0;
             <%def name="tree(first, rows)" buffered="True" filter="trim">
@@ -120,7 +106,7 @@ ${shared.fold(n)}
                     % endif
                 }
             % endfor
-            </%self:runs>
+            </%walk:runs>
             #pragma clang loop unroll(disable) vectorize(disable)
             for (int k = 0; k < vectors; ++k)
                 ${name}_store${n}(sums[k], output + out + min(k * ${n}, width - ${n}) * g.kept_out[0], g.kept_out[0], g.plane);
@@ -134,7 +120,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     const ${index} tasks = g.blocks * g.chunks;
     const ${index} end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (${index} task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
-        ${shared.split("task", "chunk", "rest", "g.blocks")}
+        ${walk.split("task", "chunk", "rest", "g.blocks")}
         const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
         ${index} in = input_at, out = output_at + chunk * g.chunk_step;
         % if pattern == "columns":
@@ -143,7 +129,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
         const int is_dense = g.tiles == 1 && width >= ${4 * lanes} && g.kept_in[0] == 1 && 4 * g.reduced_in[0] <= 5 * width;
         rest = rest / g.tiles * g.kept[0] + column;
         % endif
-        ${shared.kept_offset()}
+        ${walk.kept_offset()}
         % if pattern == "rows":
         ${rows()}
         % else:

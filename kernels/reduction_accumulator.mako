@@ -135,23 +135,3 @@ static ${name}_a1 ${name}_fold${n}(const ${name}_a${n} a)
 % endif
 }
 </%def>
-
-## Moves `in` and `out` to output number `rest` (in C order of the kept dimensions). Outer coordinates of a small number are
-## zero, so the loop ends early.
-<%def name="kept_offset()">
-        for (int d = 0; rest; ++d) {
-            ${split("rest", "outer", "i", "g.kept[d]")}
-            rest = outer;
-            in += i * g.kept_in[d];
-            out += i * g.kept_out[d];
-        }
-</%def>
-
-## Divides a number. Most are smaller than the length, and division is slow.
-<%def name="split(number, quotient, remainder, length)">
-            ${index} ${quotient} = 0, ${remainder} = ${number};
-            if (${remainder} >= ${length}) {
-                ${quotient} = ${number} / ${length};
-                ${remainder} -= ${quotient} * ${length};
-            }
-</%def>

@@ -4,6 +4,7 @@
 <%page args="name, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index, kept_dims,
              reduced_dims, group"/>
 <%namespace name="shared" file="reduction_accumulator.mako"/>
+<%namespace name="walk" file="reduction_walk.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype
 
@@ -37,7 +38,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
     ${index} rest = number < g.outputs ? number : 0, in = 0, out = chunk * g.chunk_step;
-    ${shared.kept_offset()}
+    ${walk.kept_offset()}
     input += input_at;
     output += output_at;
     ${acc} total = ${name}_identity1();
