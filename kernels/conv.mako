@@ -1,7 +1,8 @@
 ## Convolution as a matrix product, schedule cpu: as gemm.mako, but the panels of B, whose columns are output positions and whose
 ## rows are channels and taps, are gathered from x while they are packed. `gather` says along which of the two x is contiguous.
-<%page args="name, ctype, itemsize, lanes, rows, vectors, gather"/>
+<%page args="name, ctype, itemsize, lanes, rows, vectors, gather, further=(), statements=''"/>
 <%namespace name="panels" file="conv_panels.mako"/>
+<%namespace name="epilogue" file="conv_epilogue.mako"/>
 <%
     cols, vec = lanes * vectors, f"conv_{ctype}{lanes}"
     J = range(vectors)
@@ -36,19 +37,40 @@ static void ${name}_weights(const conv_plan *p, __global const ${ctype} *w, long
 <%include file="conv_${gather}.mako" args="name=name, ctype=ctype, lanes=lanes, cols=cols, vec=vec"/>
 ${panels.multiply(rows, lanes, vectors, J)}
 ${panels.multiply(rows, lanes, vectors, range(1), "_narrow")}
+% if statements:
+${epilogue.declarations(lanes)}
+% endif
 // Columns `at` of O = tile, or O += tile when it is not the `first` along k.
-static void ${name}_store(const ${ctype} *tile, const long *at, const int *unit, long row, long height, long width, int first,
-                          __global ${ctype} *o)
+static void ${name}_store(${ctype} *tile, const long *at, const int *unit, long row, long height, long width, int first,
+                          __global ${ctype} *o${f", int last, long channel, long start{capture(epilogue.parameters, 'value')}" if statements else ""})
 {
     for (long i = 0; i < height; i++, o += row, tile += ${cols}) {
         % for j in J:
         if (unit[${j}]) {
             __global ${name}_vec *const to = (__global ${name}_vec *)(o + at[${j * lanes}]);
-            const ${ctype}${lanes} v = *(const ${name}_vec *)(tile + ${j * lanes});
+            ${ctype}${lanes} v = *(const ${name}_vec *)(tile + ${j * lanes});
+            % if statements:
+            v = first ? v : *to + v;
+            if (last)
+                ${epilogue.apply("v", "f->", "channel + i", f"start + i * row + at[{j * lanes}]", f"{name}_vec", f"{ctype}{lanes}")}
+            *to = v;
+            % else:
             *to = first ? v : *to + v;
-        } else
-            for (long l = ${j * lanes}; l < min(width, ${(j + 1) * lanes}L); l++)
-                o[at[l]] = first ? tile[l] : o[at[l]] + tile[l];
+            % endif
+        } else if (width > ${j * lanes}) {
+            const long stop = min(width, ${(j + 1) * lanes}L);
+            % if statements:
+            for (long l = ${j * lanes}; l < stop; l++)
+                tile[l] = first ? tile[l] : o[at[l]] + tile[l];
+            if (last) {
+                ${ctype}${lanes} v = *(const ${name}_vec *)(tile + ${j * lanes});
+                ${epilogue.apply_some("v", "f->", "channel + i", lambda l: f"start + i * row + at[{j * lanes} + {l}]", f"stop - {j * lanes}", f"{ctype}{lanes}", f"{ctype}{lanes}")}
+                *(${name}_vec *)(tile + ${j * lanes}) = v;
+            }
+            % endif
+            for (long l = ${j * lanes}; l < stop; l++)
+                o[at[l]] = ${"tile[l]" if statements else "first ? tile[l] : o[at[l]] + tile[l]"};
+        }
         % endfor
     }
 }
@@ -69,7 +91,7 @@ static void ${name}_columns(const conv_plan *p, long j0, long width, long *at, i
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) CONV_VECTORS(${8 * itemsize * lanes})
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *scratch)
+             __global ${ctype} *scratch${epilogue.parameters() if statements else ""})
 {
     const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
     const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2);
@@ -107,7 +129,8 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                             ${name}_multiply(packed_a + i * kb, packed_b + j * kb, kb, tile);
                         else
                             ${name}_multiply_narrow(packed_a + i * kb, packed_b + j * kb, kb, tile);
-                        ${name}_store(tile, at, unit, p.y[2], min(${rows}L, mb - i), width, kc == k0, y_g + (ic + i) * p.y[2]);
+                        ${name}_store(tile, at, unit, p.y[2], min(${rows}L, mb - i), width, kc == k0, y_g + (ic + i) * p.y[2]${
+                                       ", kc + p.k_block >= k1, g * p.m + ic + i, y_g + (ic + i) * p.y[2] - Y" + capture(epilogue.arguments) if statements else ""});
                     }
                 }
             }

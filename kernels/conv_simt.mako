@@ -1,12 +1,16 @@
 ## Convolution as a matrix product, schedule simt: as gemm_simt.mako, with rows that are channels of y, and columns that are
 ## positions of y. Where a column, and where a k (a channel and a tap), lies in x, w and y is worked out once, in local memory.
-<%page args="name, ctype, wide, group, step"/>
+<%page args="name, ctype, wide, group, step, further=(), statements=''"/>
+<%namespace name="epilogue" file="conv_epilogue.mako"/>
 <%
     tile, R = 4 * group, range(4)
 %>
+% if statements:
+${epilogue.declarations(1)}
+% endif
 __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *scratch)
+             __global ${ctype} *scratch${epilogue.parameters() if statements else ""})
 {
     __local ${ctype} tile_a[${step}][${tile + 1}], tile_b[${step}][${tile + 1}];
     __local long x_j[${tile}], y_j[${tile}], at_j[3][${tile}];  // at: in the image, along each dimension
@@ -65,8 +69,12 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         barrier(CLK_LOCAL_MEM_FENCE);  // where the columns lie: with no k there was none yet
         % for i in R:
         % for j in R:
-        if (m0 + ty + ${i * group} < p.m && n0 + tx + ${j * group} < n)
+        if (m0 + ty + ${i * group} < p.m && n0 + tx + ${j * group} < n) {
+            % if statements:
+            ${epilogue.apply(f"c{i}_{j}", "f.", f"g * p.m + m0 + ty + {i * group}", f"(y - Y) + (ty + {i * group}) * p.y[2] + y_j[tx + {j * group}]")}
+            % endif
             y[(ty + ${i * group}) * p.y[2] + y_j[tx + ${j * group}]] = c${i}_${j};
+        }
         % endfor
         % endfor
     }

@@ -1,7 +1,7 @@
 ## Winograd's convolution, schedule cpu: filters and tiles of the input are transformed, multiplied element by element and summed
 ## over channels (which is a batch of matrix products), and transformed back. Vectors are of channels, so that a transform is
 ## arithmetic of whole vectors; the rows of an image are turned into such vectors, and back, in registers.
-<%page args="name, ctype, itemsize, lanes, panel, taps, count, to_filters, to_inputs, to_outputs"/>
+<%page args="name, ctype, itemsize, lanes, panel, taps, count, to_filters, to_inputs, to_outputs, further=(), statements=''"/>
 <%namespace name="parts" file="conv_winograd_parts.mako"/>
 <%
     vec, size = f"conv_{ctype}{lanes}", taps + count - 1
@@ -45,4 +45,4 @@ void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __global const $
     }
 }
 
-<%include file="conv_winograd_images.mako" args="name=name, ctype=ctype, lanes=lanes, count=count, vec=vec, size=size, kernel=kernel, to_inputs=to_inputs, to_outputs=to_outputs"/>
+<%include file="conv_winograd_images.mako" args="name=name, ctype=ctype, lanes=lanes, count=count, vec=vec, size=size, kernel=kernel, to_inputs=to_inputs, to_outputs=to_outputs, further=further, statements=statements"/>

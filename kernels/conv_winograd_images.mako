@@ -1,5 +1,6 @@
 ## The transforms of images for conv_winograd.mako: a work-item goes through rows of tiles, `lanes` channels of each.
-<%page args="name, ctype, lanes, count, vec, size, kernel, to_inputs, to_outputs"/>
+<%page args="name, ctype, lanes, count, vec, size, kernel, to_inputs, to_outputs, further, statements"/>
+<%namespace name="epilogue" file="conv_epilogue.mako"/>
 <%namespace name="parts" file="conv_winograd_parts.mako"/>
 // V[point, tile, channel]
 ${kernel}
@@ -48,10 +49,13 @@ void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${
     }
 }
 
+% if statements:
+${epilogue.declarations(lanes)}
+% endif
 // y of M[point, tile, feature]
 ${kernel}
 void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *M, __global ${ctype} *Y,
-                     __global ${ctype} *scratch)
+                     __global ${ctype} *scratch${epilogue.parameters() if statements else ""})
 {
     const long blocks = (t.features + ${lanes - 1}) / ${lanes}, total = t.images * t.rows * p.groups * blocks;
     const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
@@ -77,6 +81,14 @@ void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const $
         for (long r = 0; r < height; r++, y += p.y[4])
             for (long at = 0; at < p.out[2]; at += ${lanes}) {
                 ${parts.turn(lambda l: f"rows[r * apart + at + {l}]", lambda l: f"raw[{l}]")}
+                % if statements:
+                const long count = min(${lanes}L, p.out[2] - at), first = g * p.m + t.feature + block * ${lanes};
+                for (long l = 0; l < deep; l++)
+                    if (count == ${lanes} && p.y[5] == 1)
+                        ${epilogue.apply("raw[l]", "f.", "first + l", "(y - Y) + l * p.y[2] + at", vec, f"{ctype}{lanes}")}
+                    else
+                        ${epilogue.apply_some("raw[l]", "f.", "first + l", lambda e: f"(y - Y) + l * p.y[2] + (at + {e}) * p.y[5]", "count", f"{ctype}{lanes}", f"{ctype}{lanes}")}
+                % endif
                 for (long l = 0; l < deep; l++)
                     ${vec}_store(raw[l], y + l * p.y[2] + at * p.y[5], p.y[5], p.out[2] - at);
             }

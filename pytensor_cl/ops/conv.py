@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 
 from pytensor_cl.dtypes import computed
 from pytensor_cl.nn.windows import resolve
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.epilogue import StoringOp
 from pytensor_cl.ops.pool import Widened
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
+from pytensor_cl.routines.conv_epilogue import ConvEpilogue, is_of_channels
 from pytensor_cl.routines.elemwise import Cast, Elemwise
+from pytensor_cl.routines.epilogue import Epilogue
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.template import KernelSource
@@ -116,23 +119,48 @@ class _GpuConv(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the convolution, with casts of the arrays that need them; float16 is computed as float32."""
+        return self._routine(node, context, None)
+
+    def _routine(self, node: Apply, context: Context, epilogue: ConvEpilogue | None) -> Routine:
         host, target = self.host, node.outputs[0].type
         dtype = computed(target.dtype)
 
         def make(padding: Any) -> Any:
-            return self.kind(context, dtype, host.ndim, host.strides, host.dilation, host.groups, padding, host.flip)
+            parameters = host.ndim, host.strides, host.dilation, host.groups, padding, host.flip
+            return self.kind(context, dtype, *parameters, epilogue=epilogue)
 
-        return Widened(_Padded(make, host, self.kernels), node.inputs[:2], (dtype, dtype), target, context)
+        further = None if epilogue is None else len(epilogue.of_channels)
+        return Widened(_Padded(make, host, self.kernels), node.inputs[:2], (dtype, dtype), target, context, further)
 
 
-class GpuConv(_GpuConv):
+MOST_FURTHER = 4
+"""Arrays that the epilogue of a convolution may read: its arguments must fit in 1024 bytes, which every device has."""
+
+
+class _StoringConv(StoringOp, _GpuConv):
+    """A convolution that can apply a function to what it stores."""
+
+    def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
+        """Whether further arrays have its dtype, and one element for each channel or the output's shape."""
+        target = node.outputs[0].type
+        alike = all(v.type.dtype == target.dtype for v in further)
+        known = [v.type.broadcastable for v in further]
+        reach = all(flags == target.broadcastable or is_of_channels(flags) for flags in known)
+        return target.dtype in ("float32", "float64") and alike and reach and len(further) <= MOST_FURTHER
+
+    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+        """Return the convolution."""
+        return self._routine(node, context, None if epilogue is None else ConvEpilogue(context, epilogue))
+
+
+class GpuConv(_StoringConv):
     """Device counterpart of `pytensor_cl.nn.conv.Conv`."""
 
     kind = ConvForward
     kernels = 1
 
 
-class GpuConvGradInput(_GpuConv):
+class GpuConvGradInput(_StoringConv):
     """Device counterpart of `ConvGradInput`."""
 
     kind = ConvGradInput

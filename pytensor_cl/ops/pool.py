@@ -20,6 +20,8 @@ __all__ = ["GpuAvgPool", "GpuAvgPoolGrad", "GpuMaxPool", "GpuMaxPoolGather", "Gp
 class Widened:
     """A routine whose arrays may be cast before it, and whose result after it; lengths may follow them.
 
+    With an epilogue, the further arrays that it reads come last, and results are as it leaves them.
+
     Parameters
     ----------
     routine
@@ -30,17 +32,26 @@ class Widened:
         Type of the result; the routine's dtype is what it computes in.
     context
         Where the arrays live.
+    further
+        Number of further arrays; None: there is no epilogue.
     """
 
     def __init__(
-        self, routine: Any, inputs: Sequence[Variable], dtypes: Sequence[str], target: Any, context: Context
+        self,
+        routine: Any,
+        inputs: Sequence[Variable],
+        dtypes: Sequence[str],
+        target: Any,
+        context: Context,
+        further: int | None = None,
     ) -> None:
         def cast(source: str, wanted: str, ndim: int) -> Copy | None:
             return None if source == wanted else Copy(context, source, ndim, wanted)
 
         self._routine = routine
         self._casts = [cast(v.type.dtype, d, v.type.ndim) for v, d in zip(inputs, dtypes, strict=True)]
-        self._result = cast(routine.output_dtypes[0], target.dtype, target.ndim)
+        self._result = cast(routine.output_dtypes[0], target.dtype, target.ndim) if further is None else None
+        self._further = further or 0
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Kernels of the routine and of the casts."""
@@ -50,8 +61,9 @@ class Widened:
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         count = len(self._casts)
         arrays = [a if c is None else c(a)[0] for a, c in zip(inputs[:count], self._casts, strict=True)]
-        lengths = (tuple(int(np.asarray(n)) for n in inputs[count:]),) if inputs[count:] else ()
-        result = self._routine(*arrays, *lengths)
+        end = len(inputs) - self._further
+        lengths = (tuple(int(np.asarray(n)) for n in inputs[count:end]),) if inputs[count:end] else ()
+        result = self._routine(*arrays, *lengths, *inputs[end:])
         return result if self._result is None else self._result(*result)
 
 

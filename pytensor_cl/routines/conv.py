@@ -7,6 +7,7 @@ import numpy as np
 
 from pytensor_cl.routines.base import Routine
 from pytensor_cl.routines.conv_engine import Engine
+from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_plan import Geometry, Problem, Window, forward, grad_input, grad_weight, signals
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.runtime.array import GpuArray
@@ -38,6 +39,9 @@ class _Convolution(Routine):
         Whether the kernel is flipped, as mathematics has it; else this is a cross-correlation.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    epilogue
+        What is computed of each element before it is stored: further arrays follow the inputs; no part of the gradient
+        with respect to w.
 
     Raises
     ------
@@ -56,10 +60,12 @@ class _Convolution(Routine):
         padding: Sequence[tuple[int, int]] | None = None,
         flip: bool = False,
         schedule: str | None = None,
+        epilogue: ConvEpilogue | None = None,
     ) -> None:
         super().__init__(context, schedule)
         self.dtype = context.check_dtype(dtype)
-        self.output_dtypes = (self.dtype.name,)
+        self.epilogue = epilogue
+        self.output_dtypes = (self.dtype.name,) if epilogue is None else epilogue.output_dtypes
         strides, dilation = strides or (1,) * ndim, dilation or (1,) * ndim
         padding = padding or ((0, 0),) * ndim
         if not 1 <= ndim <= 3 or {len(strides), len(dilation), len(padding)} != {ndim}:
@@ -68,7 +74,7 @@ class _Convolution(Routine):
         if groups < 1 or any(w.stride < 1 or w.dilation < 1 for w in windows):
             raise ValueError(f"strides {strides}, dilation {dilation} and groups {groups} must be positive")
         self.geometry = Geometry(windows, groups, bool(flip))
-        self.engine = Engine(context, self.dtype.name, self.schedule)
+        self.engine = Engine(context, self.dtype.name, self.schedule, epilogue)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel that most layouts need; others are built on demand."""
@@ -91,6 +97,11 @@ class _Convolution(Routine):
         if tuple(y) != expected:
             raise ValueError(f"Shape mismatch: the gradient of an output of shape {expected} has shape {tuple(y)}")
 
+    def _stored(self, shape: Sequence[int], further: Sequence[Layout]) -> tuple[Layout, ...]:
+        """Return the layout of the output, which the function of an epilogue may refuse."""
+        layout = Layout.contiguous(tuple(shape))
+        return (layout,) if self.epilogue is None else self.epilogue.layout(layout, further)
+
 
 class ConvForward(_Convolution):
     """Convolve x of shape (N, C, ...) with w of shape (O, C / groups, ...) to (N, O, ...)."""
@@ -103,14 +114,14 @@ class ConvForward(_Convolution):
         ValueError
             The shapes do not fit together.
         """
-        x, w = inputs
+        x, w, *further = inputs
         self._check(x.shape, w.shape)
-        return (Layout.contiguous((x.shape[0], w.shape[0], *self.geometry.positions(x.shape[2:], w.shape[2:]))),)
+        return self._stored((x.shape[0], w.shape[0], *self.geometry.positions(x.shape[2:], w.shape[2:])), further)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the convolution; the output may have any strides."""
-        (x, w), (y,) = inputs, outputs
-        self.engine.run(self.problems, x, w, y)
+        x, w, *further = inputs
+        self.engine.run(self.problems, x, w, outputs, further)
 
     def problems(self, x: Layout, w: Layout, y: Layout) -> tuple[Problem, ...]:
         """Return what is to be computed."""
@@ -123,7 +134,7 @@ class ConvGradInput(_Convolution):
     `image` is the spatial shape of x, which strides do not tell.
     """
 
-    def layout(self, w: Layout, dy: Layout, image: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
+    def layout(self, w: Layout, dy: Layout, image: Sequence[int], *further: Layout) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the gradient.
 
         Raises
@@ -133,17 +144,19 @@ class ConvGradInput(_Convolution):
         """
         shape = (*dy.shape[:1], *(n * self.geometry.groups for n in w.shape[1:2]), *map(int, image))
         self._check_output(shape, w.shape, dy.shape)
-        return (Layout.contiguous(shape),)
+        return self._stored(shape, further)
 
-    def __call__(self, w: GpuArray, dy: GpuArray, image: Sequence[int]) -> tuple[GpuArray, ...]:  # type: ignore[override]
-        dx = self.context.empty(self.layout(w.layout, dy.layout, image)[0].shape, self.dtype)
-        self.launch((dx,), (w, dy))
-        return (dx,)
+    def __call__(self, w: GpuArray, dy: GpuArray, image: Sequence[int], *further: GpuArray) -> tuple[GpuArray, ...]:  # type: ignore[override]
+        layouts = self.layout(w.layout, dy.layout, image, *(a.layout for a in further))
+        pairs = zip(layouts, self.output_dtypes, strict=True)
+        outputs = tuple(self.context.empty(layout.shape, dtype) for layout, dtype in pairs)
+        self.launch(outputs, (w, dy, *further))
+        return outputs
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
-        (w, dy), (dx,) = inputs, outputs
-        self.engine.run(self.problems, dy, w, dx)
+        w, dy, *further = inputs
+        self.engine.run(self.problems, dy, w, outputs, further)
 
     def problems(self, dy: Layout, w: Layout, dx: Layout) -> tuple[Problem, ...]:
         """Return what is to be computed, for each phase of the strides."""
@@ -175,8 +188,8 @@ class ConvGradWeight(_Convolution):
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
-        (x, dy), (dw,) = map(contiguous, inputs), outputs
-        self.engine.run(lambda *layouts: (grad_weight(self.geometry, *layouts),), x, dy, dw)
+        x, dy = map(contiguous, inputs)
+        self.engine.run(lambda *layouts: (grad_weight(self.geometry, *layouts),), x, dy, outputs)
 
 
 class Convolve(Routine):
@@ -241,7 +254,7 @@ class Convolve(Routine):
         x, w = (a.view(a.layout.broadcast_to((*batch, *a.shape[-self.ndim :]))) for a in (x, w))
         if not self._problems(x.layout, w.layout, y.layout):
             x, w = contiguous(x), contiguous(w)
-        self.engine.run(self._problems, x, w, y)
+        self.engine.run(self._problems, x, w, (y,))
 
     def _problems(self, x: Layout, w: Layout, y: Layout) -> tuple[Problem, ...]:
         rows = zip(x.shape[-self.ndim :], w.shape[-self.ndim :], y.shape[-self.ndim :], strict=True)

@@ -1,7 +1,7 @@
 """Choose and launch the kernels of the conv family."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from math import lcm, prod
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise import contiguous
@@ -24,9 +25,11 @@ __all__ = ["Engine"]
 
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
 Variant = tuple[object, ...]  # name of a variant, and its parameters
-_Step = Callable[[GpuArray, GpuArray, GpuArray], None]  # enqueues one problem, given x, w and y
+Arrays = Sequence[GpuArray]
+_Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
 
 _CALL = struct.Struct("3q")  # conv_call
+_STORING = ("pointwise", "product", "simt", "winograd")  # variants that can apply an epilogue
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 
 # Register tiles of the cpu schedule, rows and vectors, by bytes of the device's vector registers; see gemm.py.
@@ -58,6 +61,13 @@ class _Launch(NamedTuple):
     scratch: int = 0  # elements
     parts: int = 1  # of the sums, which are added up in the end
     target: Layout | None = None  # of their sum, in y
+
+
+class _Plan(NamedTuple):
+    """What computes the problems of one set of layouts, and whether an epilogue is applied on the way."""
+
+    steps: tuple[_Step, ...]
+    stores: bool
 
 
 def _balanced(total: int, limit: int, unit: int) -> int:
@@ -136,6 +146,8 @@ class Engine:
         Where the arrays live, and their dtype.
     schedule
         ``"cpu"`` or ``"simt"``.
+    epilogue
+        What is computed of each element before it is stored; for float32 and float64.
 
     Raises
     ------
@@ -143,13 +155,14 @@ class Engine:
         The dtype is bool, float16 or complex.
     """
 
-    def __init__(self, context: Context, dtype: str, schedule: str) -> None:
+    def __init__(self, context: Context, dtype: str, schedule: str, epilogue: ConvEpilogue | None = None) -> None:
         self.context = context
+        self.epilogue = epilogue
         self.dtype = context.check_dtype(dtype)
         if self.dtype.kind not in "fiu" or self.dtype.name == "float16":
             raise UnsupportedDtype(f"convolutions of {self.dtype} are not supported")
         self.schedule = schedule
-        self._plans: Plans[tuple[_Step, ...]] = Plans()
+        self._plans: Plans[_Plan] = Plans()
         self._kernels: dict[Variant, Kernel] = {}
         self._sources: dict[str, Callable[..., KernelSource]] = {
             "general": self._general_source,
@@ -167,7 +180,7 @@ class Engine:
             "product": self._plan_product,
             "simt": self._plan_simt,
         }
-        self._composed = {"pointwise": self._pointwise, "winograd": Winograd(context, dtype).plan}
+        self._composed = {"pointwise": self._pointwise, "winograd": Winograd(context, dtype, epilogue).plan}
 
     # --- which variant ---
 
@@ -216,6 +229,13 @@ class Engine:
 
     # --- kernels ---
 
+    def _epilogue_arguments(self, lanes: int) -> dict[str, object]:
+        return self.epilogue.arguments(lanes) if self.epilogue is not None and self.epilogue.fits else {}
+
+    @property
+    def _epilogue_preambles(self) -> tuple[str, ...]:
+        return () if self.epilogue is None else self.epilogue.preambles
+
     def _source(self, variant: Variant) -> KernelSource:
         name, *parameters = variant
         return self._sources[str(name)](*parameters)
@@ -224,7 +244,8 @@ class Engine:
         lanes = lanes_of(self.context, self.dtype)
         types = {"ctype": arithmetic_types(self.dtype)["ctype"]}
         vectors = render("conv_lanes", **types, itemsize=self.dtype.itemsize, lanes=lanes)
-        return kernel_source(template, preambles=(render("conv_plan"), vectors), **types, lanes=lanes, **extra)
+        preambles = (render("conv_plan"), vectors, *(self._epilogue_preambles if "statements" in extra else ()))
+        return kernel_source(template, preambles=preambles, **types, lanes=lanes, **extra)
 
     def _general_source(self) -> KernelSource:
         return kernel_source("conv_general", preambles=(render("conv_plan"),), **arithmetic_types(self.dtype))
@@ -236,12 +257,15 @@ class Engine:
         return self._cpu_source("conv_dot", count=count)
 
     def _product_source(self, gather: str, rows: int, vectors: int) -> KernelSource:
-        return self._cpu_source("conv", itemsize=self.dtype.itemsize, rows=rows, vectors=vectors, gather=gather)
+        sizes = {"itemsize": self.dtype.itemsize, "rows": rows, "vectors": vectors}
+        lanes = lanes_of(self.context, self.dtype)
+        return self._cpu_source("conv", **sizes, gather=gather, **self._epilogue_arguments(lanes))
 
     def _simt_source(self) -> KernelSource:
         group, step = self._simt_group()
-        types = arithmetic_types(self.dtype)
-        return kernel_source("conv_simt", preambles=(render("conv_plan"),), **types, group=group, step=step)
+        arguments = {**arithmetic_types(self.dtype), **self._epilogue_arguments(1)}
+        preambles = (render("conv_plan"), *self._epilogue_preambles)
+        return kernel_source("conv_simt", preambles=preambles, **arguments, group=group, step=step)
 
     def _simt_group(self) -> tuple[int, int]:
         info, size = self.context.info, self.dtype.itemsize
@@ -270,13 +294,22 @@ class Engine:
 
     # --- plans ---
 
-    def _plan(self, problem: Problem, x: Layout, w: Layout) -> _Step:
-        problem = simplify(problem)
-        variant, span = self.variant(problem), _spans(problem, x, w)
-        compose = self._composed.get(str(variant[0]))
-        if compose is not None:
-            return compose(problem, span)
-        return partial(self._launch, self._planners[str(variant[0])](problem, span, variant))
+    def _plan(self, problems: Iterable[Problem], x: Layout, w: Layout) -> _Plan:
+        simple = [simplify(p) for p in problems if p.size]
+        if self.epilogue is not None and not (
+            self.epilogue.fits and all(self.variant(p)[0] in _STORING for p in simple)
+        ):
+            return _Plan((), False)
+        steps, launches = [], []
+        for p in simple:
+            variant, span = self.variant(p), _spans(p, x, w)
+            compose = self._composed.get(str(variant[0]))
+            if compose is not None:
+                steps.append(compose(p, span))
+            else:
+                launches.append(self._planners[str(variant[0])](p, span, variant))
+                steps.append(partial(self._launch, launches[-1]))
+        return _Plan(tuple(steps), all(launch.parts == 1 for launch in launches))
 
     def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
         """Kernels of one tap: products of matrices that lie in the arrays as they are."""
@@ -288,16 +321,18 @@ class Engine:
         )
         return partial(self._multiply, layouts)
 
-    def _multiply(self, layouts: Sequence[Layout], *arrays: GpuArray) -> None:
+    def _multiply(self, layouts: Sequence[Layout], x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
         x, w, y = (
             a.view(layout._replace(offset=layout.offset + a.layout.offset))
-            for layout, a in zip(layouts, arrays, strict=True)
+            for layout, a in zip(layouts, (x, w, y), strict=True)
         )
-        self._gemm.launch((y,), (w, x))
+        others = () if self.epilogue is None else self.epilogue.views(y.layout, further)
+        self._gemm.launch((y,), (w, x, *others))
 
     @cached_property
     def _gemm(self) -> BatchedGemm:
-        return BatchedGemm(self.context, self.dtype, schedule=self.schedule)
+        epilogue = None if self.epilogue is None else self.epilogue.product
+        return BatchedGemm(self.context, self.dtype, schedule=self.schedule, epilogue=epilogue)
 
     def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
         local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)
@@ -334,35 +369,54 @@ class Engine:
 
     # --- launch ---
 
-    def run(self, problems: Problems, x: GpuArray, w: GpuArray, y: GpuArray) -> None:
-        """Enqueue what computes y.
+    def run(self, problems: Problems, x: GpuArray, w: GpuArray, outputs: Arrays, further: Arrays = ()) -> None:
+        """Enqueue what computes the outputs: y, or what the epilogue makes of it.
 
         Parameters
         ----------
         problems
             Makes the problems from the layouts of the arrays.
-        x, w, y
+        x, w
             In the roles that they have in the problems.
+        outputs
+            One, unless an epilogue has several.
+        further
+            What the epilogue reads besides.
         """
         if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
             x = contiguous(x)
+        y = outputs[0]
         layouts = x.layout, w.layout, y.layout
         key = tuple(layout[:2] for layout in layouts)
         plan = self._plans.get(key)
         if plan is None:
-            steps = tuple(self._plan(p, *layouts[:2]) for p in problems(*layouts) if p.size)
-            plan = self._plans.remember(key, steps)
-        for step in plan:
-            step(x, w, y)
+            plan = self._plans.remember(key, self._plan(problems(*layouts), *layouts[:2]))
+        if self.epilogue is None:
+            for step in plan.steps:
+                step(x, w, y, ())
+        elif plan.stores and y.layout.is_contiguous:
+            arrays = self.epilogue.prepared(further)
+            for step in plan.steps:
+                step(x, w, y, arrays)
+        else:
+            product = self.context.empty(y.shape, self.dtype)
+            self._plain.run(problems, x, w, (product,))
+            self.epilogue.apart.launch(outputs, (product, *further))
 
-    def _launch(self, launch: _Launch, x: GpuArray, w: GpuArray, y: GpuArray) -> None:
+    @cached_property
+    def _plain(self) -> "Engine":
+        """The same without an epilogue."""
+        return Engine(self.context, self.dtype.name, self.schedule)
+
+    def _launch(self, launch: _Launch, x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
         if launch.parts > 1 and launch.target is not None:
             target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
             y = self.context.empty((launch.parts, *target.shape), self.dtype)
         offsets = (a.layout.offset + start for a, start in zip((x, w, y), launch.starts, strict=True))
         # The queue is in order, so the scratch space may be dropped once the launch is enqueued.
         scratch = self.context.empty((launch.scratch,), self.dtype).buffer if launch.scratch else None
-        buffers = (x.buffer, w.buffer, y.buffer, scratch)
+        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
+        buffers = (x.buffer, w.buffer, y.buffer, scratch, *bound)
         call = _CALL.pack(*offsets)
         launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, launch.encoded, call, *buffers)
         if launch.parts > 1:

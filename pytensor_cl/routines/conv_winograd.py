@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of
+from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_plan import Axis, Problem, encode
 from pytensor_cl.routines.conv_transforms import code, transforms
 from pytensor_cl.routines.gemm import BatchedGemm
@@ -127,10 +128,13 @@ class Winograd:
     ----------
     context, dtype
         Where the arrays live, and their dtype.
+    epilogue
+        What is computed of each element before it is stored.
     """
 
-    def __init__(self, context: Context, dtype: str) -> None:
+    def __init__(self, context: Context, dtype: str, epilogue: ConvEpilogue | None = None) -> None:
         self.context = context
+        self.epilogue = epilogue if epilogue is not None and epilogue.fits else None
         self.dtype = context.check_dtype(dtype)
         self.lanes = lanes_of(context, self.dtype)
         self.panel = 2 * self.lanes  # features whose filters lie together
@@ -142,8 +146,12 @@ class Winograd:
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         found = transforms(COUNT, TAPS, _POINTS)
         vector = f"{types['ctype']}{self.lanes}"
-        forms = {f"to_{name}": code(matrix, self.dtype.name, vector) for name, matrix in found._asdict().items()}
-        preambles = (render("conv_plan"), render("conv_lanes", **types))
+        forms: dict[str, object] = {
+            f"to_{name}": code(matrix, self.dtype.name, vector) for name, matrix in found._asdict().items()
+        }
+        preambles: tuple[str, ...] = (render("conv_plan"), render("conv_lanes", **types))
+        if self.epilogue is not None:
+            preambles, forms = (*preambles, *self.epilogue.preambles), {**forms, **self.epilogue.arguments(self.lanes)}
         return kernel_source(
             "conv_winograd", preambles=preambles, **types, panel=self.panel, taps=TAPS, count=COUNT, **forms
         )
@@ -162,8 +170,10 @@ class Winograd:
 
     # --- plans ---
 
-    def plan(self, p: Problem, span: Sequence[int]) -> Callable[[GpuArray, GpuArray, GpuArray], None]:
-        """Return what enqueues a simplified problem, given x, w and y.
+    def plan(
+        self, p: Problem, span: Sequence[int]
+    ) -> Callable[[GpuArray, GpuArray, GpuArray, Sequence[GpuArray]], None]:
+        """Return what enqueues a simplified problem, given x, w, y and what the epilogue reads.
 
         Parameters
         ----------
@@ -200,12 +210,13 @@ class Winograd:
 
     # --- launch ---
 
-    def _run(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray) -> None:
+    def _run(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, further: Sequence[GpuArray]) -> None:
         p, t, empty = plan.p, plan.blocks[0], self.context.empty
         call = _CALL.pack(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
         u, v, m = (empty((_SIZE**2 * n,), self.dtype) for n in (t.u_point, t.v_point, t.m_point))
         scratch = empty((_ITEMS * self.context.info.compute_units * t.scratch,), self.dtype)
         inputs, outputs = t.v_tile // self.lanes, t.m_tile // self.lanes  # vectors of a tile
+        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
         for t in plan.blocks:
             head, rows = (plan.encoded, call, _TILES.pack(*t)), t.images * t.rows
             if t.first == 0:
@@ -213,7 +224,7 @@ class Winograd:
             if t.feature == 0:
                 self._launch("inputs", rows * inputs, *head, x.buffer, v.buffer, scratch.buffer)
             self._multiply(p, t, u, v, m)
-            self._launch("outputs", rows * outputs, *head, m.buffer, y.buffer, scratch.buffer)
+            self._launch("outputs", rows * outputs, *head, m.buffer, y.buffer, scratch.buffer, *bound)
 
     def _multiply(self, p: Problem, t: _Tiles, u: GpuArray, v: GpuArray, m: GpuArray) -> None:
         batch = (_SIZE**2, p.groups, -(-t.features // self.panel))

@@ -43,6 +43,7 @@ class Epilogue:
         schedule: str | None = None,
     ) -> None:
         self.function = function
+        self.broadcast = tuple(map(tuple, broadcast))
         ndim, by_value = len(broadcast[0]), (False,) * len(broadcast)
         self.apart = Elemwise(context, function, broadcast, ndim, by_value, schedule)
         self.output_dtypes = self.apart.output_dtypes

@@ -8,6 +8,7 @@ from pytensor.tensor.signal import convolve1d, convolve2d
 
 from pytensor_cl import nn
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
+from pytensor_cl.ops.epilogue import GpuEpilogue
 from tests.helpers import assert_on_device, check_against_python, host_ops, opencl
 
 
@@ -224,3 +225,39 @@ def test_shapes_that_do_not_fit(context):
     g = opencl([x, w], nn.conv_transpose1d(x, w))
     with pytest.raises(ValueError, match="Shape mismatch"):
         g(np.ones((1, 4, 5), "float32"), np.ones((3, 2, 2), "float32"))
+
+
+def layers(pad, groups=1):
+    """Return a layer's inputs and its output, and that of a transposed one, with bias, activation and a shortcut."""
+    x, w, r = (pt.tensor4(name, dtype="float32") for name in "xwr")
+    b = pt.vector("b", dtype="float32")
+    y = nn.conv2d(x, w, border_mode=pad, groups=groups) + b[None, :, None, None]
+    z = nn.conv_transpose2d(x, w, border_mode=1) + b[None, :, None, None] + r
+    return [x, w, b, r], [pt.maximum(y, 0), pt.tanh(z)]
+
+
+def test_bias_and_activation_are_part_of_the_convolution(context, rng):
+    inputs, outputs = layers("half")
+    arguments = draw(rng, "float32", (2, 20, 17, 19), (20, 20, 3, 3), (20,), (2, 20, 17, 19))
+    f = check_against_python(inputs, outputs, (GpuEpilogue,), arguments)
+    names = [type(node.op).__name__ for node in f.maker.fgraph.toposort()]
+    assert names.count("GpuEpilogue") == 2
+    assert not {"GpuConv", "GpuConvGradInput", "GpuElemwise"} & set(names)
+
+
+def test_other_functions_follow_the_convolution(context, rng):
+    x, w = pt.tensor4("x", dtype="float32"), pt.tensor4("w", dtype="float32")
+    row = pt.vector("row", dtype="float32")
+    y = nn.conv2d(x, w)
+    outputs = [y + row, nn.conv2d(x, w[::-1]) > 0, pt.sqr(nn.conv2d(x[::-1], w)).sum()]  # by column; to bool; summed up
+    arguments = draw(rng, "float32", (2, 3, 9, 11), (12, 3, 3, 3), (9,))
+    check_against_python([x, w, row], outputs, (), arguments)
+
+
+def test_gradients_of_a_layer(context, rng):
+    inputs, outputs = layers("half")
+    cost = sum(pt.sqr(out).sum() for out in outputs)
+    slopes = pytensor.grad(cost, inputs[:3])
+    second = pytensor.grad(pt.sqr(slopes[0]).sum(), inputs[1])
+    arguments = draw(rng, "float32", (1, 9, 7, 6), (9, 9, 3, 3), (9,), (1, 9, 7, 6))
+    check_against_python(inputs, [*slopes, second], (), [0.1 * a for a in arguments])
