@@ -353,8 +353,8 @@ class Listener:
         self._note_moving(heard, node, kernels)
         converts = values_of(self._parts.routines[node])
         for k in self._changing(node) if kernels else ():
-            cell, convert, set_bytes = self._parts.storage[node.inputs[k]], converts[k], kernels[0].set_bytes
-            heard.tape.step(at, value_step(cell, convert, set_bytes, k))
+            cell = read_only(self._parts.storage[node.inputs[k]])
+            heard.tape.step(at, value_step(cell, converts[k], kernels[0].set_bytes, k))
 
     def _note_moving(self, heard: "Heard", node: Apply, kernels: Sequence[Kernel]) -> None:
         """Note what of a node depends on the number of a minibatch: it is set in each call, or must stay the same."""

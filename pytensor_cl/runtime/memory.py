@@ -114,6 +114,7 @@ class Memory:
 
     def give_back(self) -> None:
         """Give back to the device what the pool holds for reuse: recordings need none of it."""
+        self._queue.handle.finish()
         self._forget()
         self._pool.free_held()
 

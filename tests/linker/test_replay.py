@@ -167,6 +167,18 @@ def test_shared_variables(context, x, rng):
     assert f.vm.replays.calls > CALLS
 
 
+def test_numbers_that_are_read_by_value_stay_on_the_device(context, x, rng):
+    rate, value = pytensor.shared(np.float32(3), "rate"), normal(rng, 4, 3)
+    grow = opencl([], [], updates={rate: rate + 1})
+    f = opencl([x], x * rate)
+    for k in range(2 * CALLS):
+        grow()
+        where = rate.container.storage.resident
+        assert_close(f(value), value * (k + 4))
+        assert rate.container.storage.resident == where
+    assert f.vm.replays.calls
+
+
 def test_updates_that_exchange_values(context, rng):
     a, b = (pytensor.shared(normal(rng, 6), name) for name in "ab")
     f = opencl([], [], updates={a: b * 2, b: a + 1})
