@@ -3,6 +3,7 @@
 import re
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -77,6 +78,107 @@ def test_where_scipy_is_less_precise(context, arity):
     arguments = [context.from_host(np.array([x])) for _, values, _ in cases for x in values]
     got = [float(out.to_host()[0]) for out in one_kernel(context, cases, arity)(*arguments)]
     np.testing.assert_allclose(got, [want for *_, want in cases], rtol=1e-12)
+
+
+EDGES = (0.25, -1.25, -3.5, -9.75, 1.5, 2.5, 4, 6.5, 9.5, 9.9, 20.25, -20.25, 87, -87.25, 88.5, 1000, 99999, -1e-9)
+WIDE_EDGES = (26.6, 27.1, -50.5, 600, 708, 709.5, -709.25, 710.4, -710.4, -744.25, 1e-300, -1e-300, 1e300, 2.0**60)
+
+
+def bounded(function):
+    """For functions that grow as exp: mpmath has no such numbers."""
+    return lambda x: function(min(max(x, -9999), 9999))
+
+
+VECTORS = {
+    psm.erf: bounded(mpmath.erf),
+    psm.erfc: bounded(mpmath.erfc),
+    psm.gammaln: lambda x: mpmath.re(mpmath.loggamma(x)),
+    psm.psi: mpmath.digamma,
+    psm.tri_gamma: lambda x: mpmath.polygamma(1, x),
+    psm.softplus: lambda x: mpmath.log1p(mpmath.exp(x)) if x < 9999 else x,
+    ps.arcsinh: mpmath.asinh,
+    ps.cos: mpmath.cos,
+    ps.cosh: bounded(mpmath.cosh),
+    ps.expm1: bounded(mpmath.expm1),
+    ps.log1p: lambda x: mpmath.log1p(x) if x > -1 else mpmath.nan,
+    ps.sin: mpmath.sin,
+    ps.sinh: bounded(mpmath.sinh),
+}
+"""Functions of vectors, and what they are in mpmath."""
+
+
+def apply(context, schedule, op, *arrays):
+    """Compute the outputs of a scalar Op."""
+    dtypes, count = tuple(a.dtype.name for a in arrays), len(arrays)
+    function = element_function(op, dtypes, (dtypes[0],) * op.nout)
+    routine = Elemwise(context, function, ((False,),) * count, 1, (False,) * count, schedule)
+    return [output.to_host() for output in routine(*map(context.from_host, arrays))]
+
+
+def all_of_them(dtype):
+    """Every function of `VECTORS` in one kernel."""
+    x = ps.get_scalar_type(dtype)()
+    return ps.Composite([x], [op(x) for op in VECTORS])
+
+
+@sweep(("dtype", "schedule"), list(product(DTYPES, SCHEDULES)), [("float64", "cpu")])
+def test_tails_and_subnormal_numbers(context, dtype, schedule, rng):
+    limits = np.finfo(dtype)
+    sizes = [limits.smallest_subnormal * 8, limits.tiny, *EDGES, *(WIDE_EDGES if dtype == "float64" else ())]
+    edges = np.array([*sizes, -limits.tiny], dtype)
+    x = np.append(edges, [np.nan, np.inf, -np.inf] * 20).astype(dtype)[rng.permutation(len(edges) + 60)]
+    finite = np.isfinite(x)
+    for (op, exact), got in zip(VECTORS.items(), apply(context, schedule, all_of_them(dtype), x), strict=True):
+        with mpmath.workdps(40):
+            want = np.array([float(exact(mpmath.mpf(float(v)))) for v in x[finite]])
+        with np.errstate(all="ignore"):
+            unit = np.maximum(np.spacing(np.abs(want).astype(dtype)), limits.smallest_subnormal).astype("float64")
+            rounded = want.astype(dtype)
+        near = np.abs(got[finite].astype("float64") - want) <= 5 * unit
+        same = (got[finite] == rounded) | (np.isnan(rounded) & np.isnan(got[finite]))
+        wrong = ~(near | same)
+        assert dict(zip(x[finite][wrong].tolist(), got[finite][wrong].tolist(), strict=True)) == {}, op
+        assert np.isnan(got[np.isnan(x)]).all(), op
+
+
+@sweep(("dtype", "schedule"), list(product(DTYPES, SCHEDULES)), [("float32", "cpu")])
+def test_poles_and_signs_of_zero(context, dtype, schedule):
+    x = np.array([0.0, -0.0, -1, -2, -1e9, 1, 2], dtype)
+    got = dict(zip(VECTORS, apply(context, schedule, all_of_them(dtype), x), strict=True))
+    inf, nan = np.inf, np.nan
+    np.testing.assert_array_equal(got[psm.gammaln], [inf, inf, inf, inf, inf, 0, 0])
+    np.testing.assert_array_equal(got[psm.psi][:5], [-inf, inf, nan, nan, nan])
+    np.testing.assert_array_equal(got[psm.tri_gamma][:5], inf)
+    np.testing.assert_array_equal(got[psm.erfc][[0, 1, 4]], [1, 1, 2])
+    for op in (psm.erf, ps.arcsinh, ps.expm1, ps.log1p, ps.sin, ps.sinh):
+        assert got[op][:2].tolist() == [0, 0], op
+        assert np.signbit(got[op][:2]).tolist() == [False, True], op
+
+
+@sweep(("dtype", "schedule"), list(product(DTYPES, SCHEDULES)), [("float64", "cpu")])
+def test_powers_of_special_numbers(context, dtype, schedule):
+    limits = np.finfo(dtype)
+    bases = [
+        0.0,
+        1,
+        2,
+        0.5,
+        1 + limits.eps,
+        3.7,
+        np.inf,
+        np.nan,
+        limits.smallest_subnormal * 5,
+        limits.tiny,
+        limits.max,
+    ]
+    exponents = [0.0, 1, 2, 3, 0.5, 1e30, np.inf, np.nan, 1 / limits.eps + 1, 17.25, limits.tiny]
+    grids = np.meshgrid([s * b for b in bases for s in (1, -1)], [s * e for e in exponents for s in (1, -1)])
+    x, y = (g.ravel().astype(dtype) for g in grids)
+    (got,) = apply(context, schedule, ps.pow, x, y)
+    with np.errstate(all="ignore"):
+        want = np.power(x.astype(np.longdouble), y.astype(np.longdouble)).astype(dtype)
+    np.testing.assert_allclose(got, want, rtol=2 * limits.eps, atol=limits.smallest_subnormal)
+    np.testing.assert_array_equal(np.signbit(got)[~np.isnan(want)], np.signbit(want)[~np.isnan(want)])
 
 
 def test_functions_fuse_with_their_neighbours(context, rng):

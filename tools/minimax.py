@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mpmath import cos, erf, erfc, exp, expm1, log, loggamma, mp, mpf, pi, sin, sqrt
+from mpmath import atanh, cos, erf, erfc, exp, expm1, log, loggamma, mp, mpf, pi, sin, sqrt
 
-mp.dps = 90
+mp.dps = 180
 POINTS = 400
 TINY = mpf("1e-25")
 
@@ -45,6 +45,22 @@ def stirling(u: mpf) -> mpf:
     return y * (loggamma(y) - ((y - mpf(1) / 2) * log(y) - y + log(2 * pi) / 2))
 
 
+def digamma_tail(u: mpf) -> mpf:
+    """``y**2 (log(y) - 1 / (2 y) - digamma(y))`` of ``1 / y**2``."""
+    if u < mpf("1e-8"):
+        return mpf(1) / 12 - u / 120 + u * u / 252
+    y = 1 / sqrt(u)
+    return y * y * (log(y) - 1 / (2 * y) - mp.digamma(y))
+
+
+def trigamma_tail(u: mpf) -> mpf:
+    """``y**3 (trigamma(y) - 1 / y - 1 / (2 y**2))`` of ``1 / y**2``."""
+    if u < mpf("1e-8"):
+        return mpf(1) / 6 - u / 30 + u * u / 42
+    y = 1 / sqrt(u)
+    return y**3 * (mp.polygamma(1, y) - 1 / y - 1 / (2 * y * y))
+
+
 def erfcx_share(q: mpf, shift: float) -> mpf:
     """``exp(y**2) erfc(y) / q`` with ``q = 1 / (y + shift)``."""
     y = 1 / q - shift
@@ -68,6 +84,37 @@ def exp_fit(count: int) -> Fit:
     return Fit(rest, -log(2) / 2, log(2) / 2, count, lambda r: abs(r) + mpf("1e-3"))
 
 
+def exp2_fit(count: int) -> Fit:
+    """``2**r = 1 + r p(r)`` up to 1/2."""
+    return Fit(off_zero(lambda r: (mpf(2) ** r - 1) / r), -0.5, 0.5, count)
+
+
+def log_fit(ratio: mpf, count: int) -> Fit:
+    """``log((1 + r) / (1 - r)) = 2 r + r**3 p(r**2)`` up to a logarithm of `ratio`."""
+    end = (ratio - 1) / (ratio + 1)
+    rest = off_zero(lambda t: 2 * (atanh(sqrt(t)) / sqrt(t) - 1) / t)
+    return Fit(rest, 0, end**2 * mpf("1.0001"), count, lambda t: t / 2 + mpf("1e-9"))
+
+
+def sin_fit(count: int) -> Fit:
+    """``sin(x) = x + x**3 p(x**2)`` up to pi/4, and a little more."""
+    return Fit(off_zero(lambda u: (sin(sqrt(u)) / sqrt(u) - 1) / u), 0, 0.617, count, lambda u: u + mpf("1e-9"))
+
+
+def cos_fit(count: int) -> Fit:
+    """``cos(x) = 1 - x**2 / 2 + x**4 p(x**2)`` up to pi/4, and a little more."""
+    return Fit(
+        off_zero(lambda u: (cos(sqrt(u)) - 1 + u / 2) / u**2), 0, 0.617, count, lambda u: 1.5 * u * u + mpf("1e-9")
+    )
+
+
+def log2_fit(count: int) -> Fit:
+    """``log2((1 + r) / (1 - r)) = 2 / log(2) (r + r**3 / 3) + r**5 p(r**2)`` up to a ratio of sqrt(2)."""
+    end = (sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1)
+    rest = off_zero(lambda t: (atanh(sqrt(t)) / sqrt(t) - 1 - t / 3) / t**2 * 2 / log(2))
+    return Fit(rest, 0, end**2 * mpf("1.0001"), count, lambda t: t**2 + mpf("1e-12"))
+
+
 def erf_fit(count: int) -> Fit:
     """``erf(x) = x + x p(x**2)`` up to 1."""
     rest = off_zero(lambda u: erf(sqrt(u)) / sqrt(u) - 1)
@@ -84,9 +131,9 @@ def lgamma_fit(count: int) -> Fit:
     return Fit(off_zero(lambda a: loggamma(2 + a) / a), -0.75, 0.25, count)
 
 
-def stirling_fit(lowest: float, count: int) -> Fit:
+def tail_fit(function: Callable, lowest: float, count: int) -> Fit:
     """For y from `lowest` on."""
-    return Fit(stirling, 0, 1 / mpf(lowest) ** 2, count, lambda u: sqrt(u) / lowest + mpf("1e-20"))
+    return Fit(function, 0, 1 / mpf(lowest) ** 2, count, lambda u: sqrt(u) / lowest + mpf("1e-20"))
 
 
 FITS = {
@@ -97,11 +144,27 @@ FITS = {
     ("erfcx", "float32"): erfcx_fit(1.5, 10.2, 9),
     ("erfcx", "float64"): erfcx_fit(2.5, 28, 21),
     ("exp", "float32"): exp_fit(5),
-    ("exp", "float64"): exp_fit(10),
+    ("exp", "float64"): exp_fit(11),
+    ("exp2", "float32"): exp2_fit(7),
+    ("exp2", "float64"): exp2_fit(12),
+    ("log2", "float32"): log2_fit(3),
+    ("log2", "float64"): log2_fit(8),
+    ("log", "float32"): log_fit(sqrt(mpf(2)), 4),
+    ("log", "float64"): log_fit(sqrt(mpf(2)), 8),
+    ("log_near_1", "float32"): log_fit(mpf(2), 5),
+    ("log_near_1", "float64"): log_fit(mpf(2), 10),
+    ("sin", "float32"): sin_fit(3),
+    ("sin", "float64"): sin_fit(6),
+    ("cos", "float32"): cos_fit(3),
+    ("cos", "float64"): cos_fit(6),
     ("lgamma2p", "float32"): lgamma_fit(10),
     ("lgamma2p", "float64"): lgamma_fit(20),
-    ("stirling", "float32"): stirling_fit(4, 3),
-    ("stirling", "float64"): stirling_fit(6, 7),
+    ("stirling", "float32"): tail_fit(stirling, 4, 3),
+    ("stirling", "float64"): tail_fit(stirling, 6, 7),
+    ("digamma", "float32"): tail_fit(digamma_tail, 5, 3),
+    ("digamma", "float64"): tail_fit(digamma_tail, 7, 7),
+    ("trigamma", "float32"): tail_fit(trigamma_tail, 5, 3),
+    ("trigamma", "float64"): tail_fit(trigamma_tail, 7, 8),
     ("sinpi", "float32"): sinpi_fit(5),
     ("sinpi", "float64"): sinpi_fit(9),
 }

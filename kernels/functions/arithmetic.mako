@@ -1,5 +1,4 @@
-## pow of float64 vectors (float32: exponential.mako), and fmod. PoCL 3.0's own are right only where no lane is special: a zero,
-## an infinity or a NaN spoils other lanes of pow, and keeps fmod in an endless loop.
+## fmod of vectors. PoCL 3.0's own stays in an endless loop where a lane is zero, infinite or NaN.
 <%page args="dtype"/>\
 <%include file="every_lane.mako"/>\
 <%!
@@ -7,26 +6,11 @@ from pytensor_cl.dtypes import ctype
 %>\
 <%
 T, M = ctype(dtype), "long" if dtype == "float64" else "int"
-smallest = "DBL_MIN" if dtype == "float64" else "FLT_MIN"
 ## Quotients below this are exact integers after trunc().
 limit = "0x1p51" if dtype == "float64" else "0x1p22f"
 %>\
 % for lanes in (2, 4, 8, 16):
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
-% if dtype == "float64":
-static inline ${V} pow_${V}(const ${V} x, const ${V} y)
-{
-    const ${mask} normal = fabs(x) >= (${V})(${smallest}) && fabs(x) < (${V})(INFINITY);
-    ${V} result = pow(select((${V})(1), x, normal), y);
-    if (!every_lane(normal)) {
-    % for k in range(lanes):
-        if (!normal.s${f"{k:x}"}) result.s${f"{k:x}"} = pow(x.s${f"{k:x}"}, y.s${f"{k:x}"});
-    % endfor
-    }
-    return result;
-}
-% endif
-
 static inline ${V} fmod_${V}(const ${V} x, const ${V} y)
 {
     const ${V} a = fabs(x), b = fabs(y), quotient = trunc(a / b);

@@ -24,12 +24,15 @@ Operand = Union["Value", Number]
 _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 _VECTOR_FAMILIES = {
-    **{(name, "float32"): "trigonometric" for name in ("cos", "sin", "tan")},
-    **{(name, "float32"): name for name in ("expm1", "log1p", "pow", "tanh")},
+    **{(name, dtype): "trigonometric" for name in ("cos", "sin", "tan") for dtype in ("float32", "float64")},
+    **{("log1p", dtype): "log1p" for dtype in ("float32", "float64")},
+    ("asinh", "float64"): "log1p",
+    ("tanh", "float32"): "tanh",
+    **{(name, dtype): "expm1" for name in ("cosh", "expm1", "sinh") for dtype in ("float32", "float64")},
+    **{("pow", dtype): "pow" for dtype in ("float32", "float64")},
     **{(name, dtype): "erfc" for name in ("erf", "erfc") for dtype in ("float32", "float64")},
-    **{(name, "float64"): "arithmetic" for name in ("fmod", "pow")},
     **{("exp", dtype): "exp" for dtype in ("float32", "float64")},
-    ("fmod", "float32"): "arithmetic",
+    **{("fmod", dtype): "arithmetic" for dtype in ("float32", "float64")},
 }
 """Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""
 

@@ -6,7 +6,7 @@ What has a recurrence is computed from it, exactly. The rest are Chebyshev serie
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -21,6 +21,7 @@ __all__ = [
     "debye",
     "gauss_legendre",
     "horner",
+    "inverse_sums",
     "stirling",
     "temme",
 ]
@@ -107,6 +108,26 @@ def temme(rows: int, columns: int) -> list[list[Fraction]]:
         row = [slope[n + 1] + signed[k] * inverse[n + 1] for n in range(len(slope) - 1)]
         found.append(row)
     return [row[:columns] for row in found]
+
+
+def inverse_sums(count: int) -> tuple[list[int], list[int], list[int]]:
+    """Write the sums of ``1 / (x + j)`` and ``1 / (x + j)**2`` for ``j < count``, an even number, by polynomials.
+
+    Returns
+    -------
+    q, r, s
+        Coefficients: the sums are ``(2 x + count - 1) r(v) / q(v)`` and ``s(v) / q(v)**2``, ``v = x (x + count - 1)``.
+        None is negative, for ``x + j`` and ``x + count - 1 - j`` have the product ``v + j (count - 1 - j)``.
+    """
+    last = count - 1
+    factors = [np.array([j * (last - j), 1]) for j in range(count // 2)]
+    others = [_product(factors[:j] + factors[j + 1 :]) for j in range(count // 2)]
+    squares = [_product([np.array([last**2 - 2 * f[0], 2]), o, o]) for f, o in zip(factors, others, strict=True)]
+    return _product(factors).tolist(), np.sum(others, axis=0).tolist(), np.sum(squares, axis=0).tolist()
+
+
+def _product(factors: Sequence[np.ndarray]) -> np.ndarray:
+    return reduce(np.convolve, factors, np.array([1]))
 
 
 def gauss_legendre(count: int) -> tuple[list[float], list[float]]:
