@@ -41,9 +41,9 @@ def _is_of_vector(node: Apply) -> bool:
 
 
 def _fits(node: Apply, domain: Domain) -> bool:
-    """Whether a kernel over the rows has code for what is looked up."""
+    """Whether a kernel over the rows has code for what is looked up, and does so no more often than a gather."""
     (found,), (_, index) = node.outputs, node.inputs
-    form = domain.form(found)
+    form = domain.made(found)
     return form not in (None, VALUE) and domain.form(index) == form
 
 

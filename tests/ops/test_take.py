@@ -92,9 +92,14 @@ def test_what_has_no_code_or_other_readers_is_gathered(context, rng):
     a, i, x = pt.fvector("a"), pt.lvector("i"), pt.fvector("x")
     half, m = pt.vector("h", dtype="float16"), pt.fmatrix("m")
     mask = pt.vector("mask", dtype="bool")
-    values = normal(rng, 8), groups(rng, 20, 8), normal(rng, 20)
+    values, square = (normal(rng, 8), groups(rng, 20, 8), normal(rng, 20)), normal(rng, 7, 9)
     for inputs, outputs, given in (
         ([a, i, x], [a[i], (a[i] * x).sum()], values),
+        (
+            [m, i, a],
+            [pt.exp(m * a[i]), m.sum()],
+            (square, groups(rng, 9, 8), values[0]),
+        ),  # would be looked up for each row
         ([m, i, x], [(m[i] * x[:, None]).sum()], (normal(rng, 8, 3), *values[1:])),
         ([half, i, x], [(half[i] + x).sum()], (values[0].astype("float16"), *values[1:])),
         ([a, mask], [pt.exp(a[mask] ** 2).sum()], (values[0], values[0] > 0)),
