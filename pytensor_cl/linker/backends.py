@@ -203,5 +203,8 @@ def host_functions(alternative: Alternative, cells: Sequence[Cell], count: int) 
     alternative, cells, count
         As `HostFunction` takes them.
     """
-    kinds = (CFunction,) if alternative.guarded is None else (NumbaFunction, CFunction)
-    return [kind(alternative, cells, count) for kind in kinds]
+    kinds: dict[type[HostFunction], bool] = {
+        NumbaFunction: alternative.guarded is not None,
+        CFunction: alternative.is_for_c,
+    }
+    return [kind(alternative, cells, count) for kind, may_run in kinds.items() if may_run]

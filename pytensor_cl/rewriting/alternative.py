@@ -13,7 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import Composite, IntDiv, Mod, ScalarType
+from pytensor.scalar.basic import Composite, IntDiv, Maximum, Minimum, Mod, ScalarType
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import (
     Alloc,
@@ -82,6 +82,8 @@ class Alternative:
         Another one with checks that NUMBA leaves out; None if NUMBA must not run it.
     objection
         Why it must not.
+    is_for_c
+        Whether the C backend may run it.
     mode
         The mode that it was compiled for.
     draws
@@ -91,6 +93,7 @@ class Alternative:
     graph: FunctionGraph
     guarded: FunctionGraph | None
     objection: str
+    is_for_c: bool
     mode: Mode
     draws: tuple[int, ...]
 
@@ -134,9 +137,11 @@ def _alternative(fgraph: FunctionGraph, placement: str, adapt: bool) -> Alternat
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return NAMES_A_DEVICE
-    objection = _objection(fgraph, nodes)
+    objection, is_for_c = _objection(fgraph, nodes), not any(map(_is_rounded_by_c, nodes))
+    if objection and not is_for_c:
+        return f"{objection}, and the C backend compares whole numbers as float64"
     guarded = None if objection else _guarded(fgraph)
-    return Alternative(fgraph.clone(check_integrity=False), guarded, objection, mode, _draws(fgraph))
+    return Alternative(fgraph.clone(check_integrity=False), guarded, objection, is_for_c, mode, _draws(fgraph))
 
 
 def _guarded(fgraph: FunctionGraph) -> FunctionGraph:
@@ -152,6 +157,15 @@ def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
         return "inputs or results that are no tensors"
     other = next((n for n in nodes if not _is_equal(n)), None)
     return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
+
+
+def _is_rounded_by_c(node: Apply) -> bool:
+    """Whether it is the larger or the smaller of numbers of 64 bits: C's code for them goes through float64."""
+    scalar_op = getattr(node.op, "scalar_op", None)
+    inner = scalar_op.fgraph.toposort() if isinstance(scalar_op, Composite) else [node]
+    ops = [scalar_op] if inner == [node] else [n.op for n in inner]
+    is_wide = any(str(getattr(v.type, "dtype", "")) in ("int64", "uint64") for n in inner for v in n.outputs)
+    return is_wide and any(isinstance(op, Maximum | Minimum | Composite) for op in ops)
 
 
 def _draws(fgraph: FunctionGraph) -> tuple[int, ...]:

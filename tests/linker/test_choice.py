@@ -524,3 +524,15 @@ def test_whole_numbers_that_numba_cannot_divide(context):
     d = opencl([i], (i + least) // i)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(d(np.array([-1, 2])), (np.array([-1, 2]) + least) // np.array([-1, 2]))
+
+
+@pytest.mark.parametrize("graph", [lambda k: k.max(), lambda k: k.min(), lambda k: pt.maximum(k, 3)])
+def test_what_the_c_backend_rounds_is_not_for_it(context, graph):
+    k = pt.vector("k", dtype="uint64")
+    f = opencl([k], graph(k))
+    assert f.vm.backends == [NUMBA]
+    value = np.array([2**64 - 1, 2**63 + 1, 2**64 - 9], "uint64")
+    expected = pytensor.function([k], graph(k), mode=Mode("py", "fast_run"))
+    np.testing.assert_array_equal(f(value), expected(value))
+    masked = opencl([k, i], pt.set_subtensor(k[k > 9], i[0]).max(), on_unused_input="ignore")
+    assert "float64" in explain(masked).fixed
