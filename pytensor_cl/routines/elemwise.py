@@ -234,7 +234,8 @@ class Elemwise(Routine):
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
         preambles = (*access, render("past_cache"), *self.function.preambles)
-        return kernel_source("elemwise_cpu", preambles=preambles, lanes=lanes, **arguments)
+        repeated = tuple(f"i{k}" for k, known in zip(self._places, self._broadcast, strict=True) if True in known[-1:])
+        return kernel_source("elemwise_cpu", preambles=preambles, lanes=lanes, repeated_along=repeated, **arguments)
 
     def _kernel(self, index: str, suffix: str) -> Kernel:
         if index not in self._sources:
