@@ -10,6 +10,7 @@ import numpy as np
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.ahead import Crew
+from pytensor_cl.runtime.stale_lock import drop_stale_locks
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
 
@@ -149,6 +150,7 @@ class ProgramCache:
             crew.dismiss()
 
     def _call_driver(self, text: str, options: list[str]) -> "cl.Program":
+        drop_stale_locks(self._cache_dir)
         program = cl.Program(self._context, text)
         try:
             with warnings.catch_warnings():
