@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mpmath import atanh, cos, erf, erfc, exp, expm1, log, loggamma, mp, mpf, pi, sin, sqrt
+from mpmath import atanh, cos, erf, erfc, exp, expm1, log, loggamma, mp, mpf, pi, sin, sqrt, tanh
 
 mp.dps = 180
 POINTS = 400
@@ -108,6 +108,11 @@ def cos_fit(count: int) -> Fit:
     )
 
 
+def tanh_fit(count: int) -> Fit:
+    """``tanh(x) = x + x**3 p(x**2)`` up to 0.6."""
+    return Fit(off_zero(lambda u: (tanh(sqrt(u)) / sqrt(u) - 1) / u), 0, mpf("0.36"), count, lambda u: u + mpf("1e-9"))
+
+
 def log2_fit(count: int) -> Fit:
     """``log2((1 + r) / (1 - r)) = 2 / log(2) (r + r**3 / 3) + r**5 p(r**2)`` up to a ratio of sqrt(2)."""
     end = (sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1)
@@ -157,6 +162,8 @@ FITS = {
     ("sin", "float64"): sin_fit(6),
     ("cos", "float32"): cos_fit(3),
     ("cos", "float64"): cos_fit(6),
+    ("tanh", "float32"): tanh_fit(5),
+    ("tanh", "float64"): tanh_fit(11),
     ("lgamma2p", "float32"): lgamma_fit(10),
     ("lgamma2p", "float64"): lgamma_fit(20),
     ("stirling", "float32"): tail_fit(stirling, 4, 3),

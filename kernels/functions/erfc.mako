@@ -7,7 +7,7 @@ from pytensor_cl.routines.minimax import constant_term, minimax
 %>\
 <%
 double = dtype == "float64"
-T, M, counts, last = (ctype(dtype), "long", (8,), 4.95) if double else (ctype(dtype), "int", (8, 16), 2.95)
+T, M, counts, last, digits, bias = (ctype(dtype), "long", (8,), 4.95, 52, 1023) if double else (ctype(dtype), "int", (8, 16), 2.95, 23, 127)
 number = lambda value: literal(value, dtype)
 largest, k = (28, 2.5) if double else (10.2, 1.5)
 low, high = 1 / (largest + k), 1 / (0.8 + k)
@@ -18,7 +18,9 @@ low, high = 1 / (largest + k), 1 / (0.8 + k)
 static inline ${V} erf_${V}(const ${V} x)
 {
     const ${V} size = fabs(x), above = size - 1, square = x * x, t = select(above, (${V})(${number(last)}), above > (${V})(${number(last)}));
-    const ${V} far = copysign(1 - exp(${minimax("log_erfc", "t", dtype, V)}), x);
+    ${mask} k;
+    const ${V} power = exp_parts_${V}(${minimax("log_erfc", "t", dtype, V)}, (${V})(0), &k), scale = as_${V}((k + ${bias}) << ${digits});
+    const ${V} far = copysign(fma(-scale, power, 1 - scale), x);
     return select(far, x * ${minimax("erf", "square", dtype, V)} + x, size < (${V})(1));
 }
 

@@ -1,17 +1,23 @@
-## tanh of float32 vectors. The polynomial has the least largest error (Remez).
+## tanh of vectors: near zero a polynomial, else 1 - 2 / (exp(2 |x|) + 1).
 <%page args="dtype"/>\
 <%!
-from pytensor_cl.routines.series import horner
+from pytensor_cl.dtypes import ctype, literal
+from pytensor_cl.routines.minimax import minimax
 %>\
-% for lanes in (8, 16):
-<% V = f"float{lanes}" %>\
+<%
+T, M, counts, most, digits, bias = (ctype(dtype), "long", (8,), 20, 52, 1023) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 10, 23, 127)
+number = lambda value: literal(value, dtype)
+%>\
+<%include file="exp_parts.mako" args="dtype=dtype, counts=counts"/>\
+% for lanes in counts:
+<% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
 static inline ${V} tanh_${V}(const ${V} x)
 {
-    const ${V} t = x * x, size = fabs(x);
-    const ${V} p = ${horner((-0.3333328366279602, 0.13331490755081177, -0.05374349653720856, 0.020650584250688553, -0.005717041436582804), "t", dtype, V)};
-    const ${V} far = copysign(1 - 2 / (exp(2 * fmin(size, (${V})(20))) + 1), x);
-    const ${V} result = select(far, fma(p * t, x, x), size < (${V})(0.625f));
-    return select(result, x, x != x);
+    const ${V} square = x * x, size = fabs(x);
+    ${mask} k;
+    const ${V} p = exp_parts_${V}(2 * select(size, (${V})(${most}), size > (${V})(${most})), (${V})(0), &k), scale = as_${V}((k + ${bias}) << ${digits});
+    const ${V} far = copysign(1 - 2 / (fma(scale, p, scale) + 1), x);
+    return select(far, fma(square * ${minimax("tanh", "square", dtype, V)}, x, x), size < (${V})(${number(0.6)}));
 }
 
 % endfor

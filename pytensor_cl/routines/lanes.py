@@ -27,7 +27,7 @@ _VECTOR_FAMILIES = {
     **{(name, dtype): "trigonometric" for name in ("cos", "sin", "tan") for dtype in ("float32", "float64")},
     **{("log1p", dtype): "log1p" for dtype in ("float32", "float64")},
     ("asinh", "float64"): "log1p",
-    ("tanh", "float32"): "tanh",
+    **{("tanh", dtype): "tanh" for dtype in ("float32", "float64")},
     **{(name, dtype): "expm1" for name in ("cosh", "expm1", "sinh") for dtype in ("float32", "float64")},
     **{("pow", dtype): "pow" for dtype in ("float32", "float64")},
     **{(name, dtype): "erfc" for name in ("erf", "erfc") for dtype in ("float32", "float64")},
