@@ -39,7 +39,7 @@ static inline ${V} erfc_${V}(const ${V} x)
     const ${V} t = (${number(2 / (high + low) - k)} - y) * (q * ${number((high + low) / (high - low))});
     const ${V} first = (${V})(${constant_term("erfcx", dtype)}), rest = t * ${minimax("erfcx", "t", dtype, V, 1)};
     const ${V} factor = fma(q, first, q * fma(missing, first + rest, rest));
-    const ${V} right = scaled_${V}(fma(factor, power, factor), k);
+    const ${V} right = times_power_${V}(fma(factor, power, factor), k);
     return select(select(right, 2 - right, x < (${V})(0)), 1 - (x * ${minimax("erf", "square", dtype, V)} + x), y < (${V})(${number(0.8)}));
 }
 % if double:

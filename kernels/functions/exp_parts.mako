@@ -23,7 +23,7 @@ static inline ${V} exp_parts_${V}(const ${V} x, const ${V} low, ${mask} *k)
     return fma(r * r, ${minimax("exp", "r", dtype, V)}, r);
 }
 
-static inline ${V} scaled_${V}(const ${V} x, const ${mask} k)
+static inline ${V} times_power_${V}(const ${V} x, const ${mask} k)
 {
     const ${mask} half_k = k >> 1;
     return x * as_${V}((half_k + ${bias}) << ${digits}) * as_${V}((k - half_k + ${bias}) << ${digits});
