@@ -1,5 +1,6 @@
 """Indexing with arrays: gather, and scatter that sets or adds."""
 
+import struct
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -115,6 +116,7 @@ class _ScatterPlan(NamedTuple):
     find: Launch  # positions
     write: Launch
     spread: bool  # whether the values must be repeated in memory first
+    direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
 
 
 class Scatter(Indexing):
@@ -148,12 +150,25 @@ class Scatter(Indexing):
         self._spread = Copy(self.context, str(dtype), self.result_ndim, schedule=self.schedule)
         self._plans: Plans[_ScatterPlan] = Plans()
         self._found: Plans[GpuArray] = Plans()
+        # Without positions of their own; those of a constant index are found once.
+        self._is_direct = self.schedule == "cpu" and self.ndim == len(self._arrays) == 1 and not self.constant
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels with 32-bit indices."""
-        own = self.walker(None, self.advanced_ndim, "int"), self._writer("int")
+        walked = self.walker(None, self.advanced_ndim, "int"), self._writer("int")
+        own = (self._direct_source(),) if self._is_direct else walked
         cast = self._cast.sources() if self._cast else ()
         return (*own, *self._copy.sources(), *cast)
+
+    def _direct_source(self) -> KernelSource:
+        return kernel_source(
+            "advanced_subtensor_scatter_vector",
+            preambles=(render("alarm"), *((render("half"),) if self._is_half else ())),
+            ctype=self._ctype,
+            index_type=ctype(self._dtypes[0]),
+            is_checked=self._bounds[0] is None,
+            combine=self._combine,
+        )
 
     def _writer(self, index: str) -> KernelSource:
         arguments: dict[str, Any] = {
@@ -197,6 +212,8 @@ class Scatter(Indexing):
             plan = self._plans.remember(key, self._plan(output.layout, value.layout, values))
         if output.size:
             self._copy.launch((output,), (array,))
+        if plan.direct:
+            self._write_directly(plan, output, self._prepared(plan, value), *self.used(values))
         if plan.find.kernel is None:
             return
         if self.constant:
@@ -210,6 +227,15 @@ class Scatter(Indexing):
         buffers = positions.buffer, output.buffer, value.buffer
         starts = np.int64(output.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *starts, geometry)
+
+    def _write_directly(self, plan: _ScatterPlan, output: GpuArray, value: GpuArray, index: GpuArray) -> None:
+        starts = output.layout.offset, value.layout.offset, index.layout.offset
+        kernel, global_size, local_size, _ = plan.write
+        assert kernel is not None
+        alarm = self.alarm.buffer if self.is_checked else None
+        arguments = struct.pack("7q", *starts, *plan.direct), alarm, self.number
+        buffers = index.buffer, output.buffer, value.buffer
+        kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
 
     def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> GpuArray:
         positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
@@ -248,6 +274,10 @@ class Scatter(Indexing):
         index = index_type_of(output, selection, value)
         if not selection.positions.size:
             return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
+        direct = self._direct_steps(selection, value) if self._is_direct else ()
+        if direct:
+            launch = Launch(self.kernel(self._direct_source()), (1,), (1,))
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct)
         find = self.positions(selection, index)
         if 0 in selection.shape:
             return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
@@ -258,6 +288,16 @@ class Scatter(Indexing):
             steps = self._value_steps(selection, value)
         write = self._write(index, selection, value.strides, steps[0] if steps else 0)
         return _ScatterPlan(selection, _dtype_of(index), find, write, spread)
+
+    @staticmethod
+    def _direct_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
+        """Return what a kernel needs that reads the index itself; nothing where index and values step unevenly."""
+        (array,) = selection.arrays
+        shape, strides = collapse(selection.shape, (value.strides, array.strides))
+        if len(shape) > 1:
+            return ()
+        steps = (s[0] if s else 0 for s in strides)
+        return selection.positions.size, *steps, array.length
 
     @staticmethod
     def _value_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
