@@ -14,11 +14,13 @@ from scipy import special
 
 import benchmarks.elementary
 from benchmarks.special import DTYPES, FAMILIES, errors
+from pytensor_cl.dtypes import ctype, vector_type
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.elemwise import Elemwise
 from pytensor_cl.routines.series import bessel_power, debye, stirling, temme
 from pytensor_cl.scalar import element_function
 from pytensor_cl.special import SPECIAL
+from pytensor_cl.template import KernelSource
 from tests.helpers import assert_all_on_device, opencl, sweep
 
 NAMES = [name for family in FAMILIES for name in family.names]
@@ -230,3 +232,39 @@ def test_coefficients():
     assert [[str(c) for c in row] for row in debye(3)] == [["1"], ["1/8", "-5/24"], ["9/128", "-77/192", "385/1152"]]
     assert [str(c) for c in stirling(4)] == ["1", "1/12", "1/288", "-139/51840"]
     assert [str(row[0]) for row in temme(3, 2)] == ["-1/3", "-1/540", "25/6048"]
+
+
+WITH_PARTS = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "sinh": np.sinh,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "sin": np.sin,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "gammaln": special.gammaln,
+    "psi": special.psi,
+    "softplus": lambda x: np.logaddexp(0, x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_vectors_of_any_number_of_lanes(context, rng, dtype, lanes):
+    """Kernels of products take as many as the device's registers hold."""
+    x = ps.get_scalar_type(dtype)("x")
+    outputs = [getattr(psm if hasattr(psm, name) else ps, name)(x) for name in WITH_PARTS] + [ps.pow(x, x)]
+    function = element_function(ps.Composite([x], outputs), [dtype], [dtype] * len(outputs))
+    vector = vector_type(dtype, lanes)
+    declared = "\n".join(f"{vector} o{k};" for k in range(len(outputs)))
+    stored = "\n".join(f"vstore{lanes}(o{k}, {k}, y);" for k in range(len(outputs)))
+    head = f"__kernel void {dtype}_{lanes}(__global const {ctype(dtype)} *x, __global {ctype(dtype)} *y)"
+    body = f"const {vector} i0 = vload{lanes}(0, x);\n{declared}\n{{\n{function.statements(lanes)}\n}}\n{stored}"
+    kernel = context.kernel(KernelSource(f"{dtype}_{lanes}", f"{head}\n{{\n{body}\n}}", function.preambles))
+    value = rng.uniform(0.2, 3, lanes).astype(dtype)
+    y = context.empty((len(outputs), lanes), np.dtype(dtype))
+    kernel.launch(context.queue, (1,), (1,), context.from_host(value).buffer, y.buffer)
+    wanted = [f(value.astype("float64")) for f in (*WITH_PARTS.values(), lambda v: v**v)]
+    rtol = 1e-5 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(np.asarray(y), wanted, rtol=rtol, atol=rtol)

@@ -36,6 +36,12 @@ _VECTOR_FAMILIES = {
 }
 """Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""
 
+_OF_WHOLE_REGISTERS = frozenset(
+    ("digamma", "erfc", "exp", "expm1", "gammaln", "log1p", "pow", "softplus", "tanh", "trigonometric")
+)
+"""Families that have their functions for scalars and for these lanes only:"""
+_WHOLE = {"float32": (8, 16), "float64": (8,)}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
@@ -173,7 +179,22 @@ class Value:
     def call_own(self, family: str, function: str, *others: Operand) -> "Value":
         """Apply a function of ``kernels/functions/<family>.mako``."""
         self.lanes.preambles[render(f"functions/{family}", dtype=self.dtype)] = None
+        if family in _OF_WHOLE_REGISTERS and self.lanes.count not in (1, *_WHOLE[self.dtype]):
+            return self._apply_to_parts(function, *others)
         return self._apply(f"{function}_{self.lanes.type(self.dtype)}", *others)
+
+    def _apply_to_parts(self, function: str, *others: Operand) -> "Value":
+        """Apply a function that there is for fewer lanes only, or for more."""
+        names = [self.lanes.let(value).text for value in (self, *map(self._operand, others))]
+        most, least = _WHOLE[self.dtype][-1], _WHOLE[self.dtype][0]
+        if self.lanes.count > most:
+            half = f"{function}_{vector_type(self.dtype, self.lanes.count // 2)}"
+            low, high = (f"{half}({', '.join(f'({n}).{part}' for n in names)})" for part in ("lo", "hi"))
+            return Value(f"({self.lanes.type(self.dtype)})({low}, {high})", self.dtype, self.lanes)
+        whole, copies = vector_type(self.dtype, least), least // self.lanes.count
+        repeated = ", ".join(f"({whole})({', '.join([n] * copies)})" for n in names)
+        lowest = ".lo" * (copies.bit_length() - 1)
+        return Value(f"{function}_{whole}({repeated}){lowest}", self.dtype, self.lanes)
 
     def bits(self, dtype: str) -> "Value":
         """Reinterpret the bits as another dtype of the same size."""
