@@ -16,8 +16,9 @@ static inline ${V} tanh_${V}(const ${V} x)
     const ${V} square = x * x, size = fabs(x);
     ${mask} k;
     const ${V} p = exp_parts_${V}(2 * select(size, (${V})(${most}), size > (${V})(${most})), (${V})(0), &k), scale = as_${V}((k + ${bias}) << ${digits});
-    const ${V} far = copysign(1 - 2 / (fma(scale, p, scale) + 1), x);
-    return select(far, fma(square * ${minimax("tanh", "square", dtype, V)}, x, x), size < (${V})(${number(0.6)}));
+    const ${V} far = 1 - 2 / (fma(scale, p, scale) + 1);
+    const ${V} near = fma(square * ${minimax("tanh", "square", dtype, V)}, size, size);
+    return copysign(select(far, near, size < (${V})(${number(0.6)})), x);
 }
 
 % endfor

@@ -250,3 +250,13 @@ def test_values_alone_make_an_array_of_one_element(context):
     f = opencl([a, n], pt.clip(a.reshape((-1, abs(n) * 0 + 1)), np.int8(-2), np.int8(3)))
     assert_on_device(f, GpuElemwise)
     assert_close(f(7, 1), np.array([[3]], "int8"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_odd_functions_keep_the_sign_of_zero(context, dtype):
+    x = pt.vector("x", dtype=dtype)
+    f = opencl([x], [pt.tanh(x), pt.sinh(x), pt.arcsinh(x), pt.expm1(x), pt.log1p(x), pt.erf(x), pt.sin(x), pt.tan(x)])
+    assert_on_device(f, GpuElemwise)
+    value = np.tile(np.array([0.0, -0.0], dtype), 10)
+    for got in f(value):
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(value))
