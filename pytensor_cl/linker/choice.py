@@ -30,7 +30,7 @@ NUMBA, C = NumbaFunction.backend, CFunction.backend
 
 TINY = 32768
 """Elements of all inputs and constants: below, NUMBA goes first."""
-PATIENCE = {DEVICE: 0.05, NUMBA: 0.05, C: 0.25}
+PATIENCE = {DEVICE: 0.02, NUMBA: 0.02, C: 0.25}
 """Seconds that a side may take in all before another one is tried, which must be compiled: for each node of the graph.
 That is about what compiling takes, so that a run that ends soon loses no more than it would have taken anyway."""
 LEAST_PATIENCE = 0.5
