@@ -88,6 +88,19 @@ def _seed(name):
     return crc32(name.encode()) if chosen is None else int(chosen)
 
 
+@pytest.fixture(params=["cpu", "simt"])
+def schedule(request):
+    """The schedule of a routine, whatever the device would choose."""
+    return request.param
+
+
+@pytest.fixture
+def on_device():
+    """Compile functions for the device, however small they are."""
+    with pytensor.config.change_flags(opencl__placement="device"):
+        yield
+
+
 @pytest.fixture
 def rng(request):
     """A random generator; pytest shows the seed when the test fails. PYTENSOR_CL_SEED sets it."""

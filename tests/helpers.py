@@ -109,6 +109,11 @@ def assert_all_on_device(f, *kinds):
     assert_on_device(f, *kinds)
 
 
+def normal(rng, *shape):
+    """Return normal numbers of float32."""
+    return rng.normal(size=shape).astype("float32")
+
+
 def assert_close(got, expected, rtol=2e-5):
     """Same dtype, shape and values to rounding; `expected` has the dtype that PyTensor gives."""
     got, expected = np.asarray(got), np.asarray(expected)

@@ -153,10 +153,11 @@ def _with_arrays(run: Callable[[], list[Any]], copied: Sequence[tuple[Cell, Cell
         for mine, given in copied:
             value = given[0]
             mine[0] = value if type(value) is np.ndarray else np.asarray(value)
-        results = run()
-        for mine, _ in copied:
-            mine[0] = None
-        return results
+        try:
+            return run()
+        finally:
+            for mine, _ in copied:
+                mine[0] = None
 
     return copying
 

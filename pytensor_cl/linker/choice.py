@@ -32,7 +32,7 @@ TINY = 32768
 """Elements of all inputs and constants: below, NUMBA goes first."""
 PATIENCE = {DEVICE: 0.02, NUMBA: 0.02, C: 0.25}
 """Seconds that a side may take in all before another one is tried, which must be compiled: for each node of the graph.
-That is about what compiling takes, so that a run that ends soon loses no more than it would have taken anyway."""
+The more nodes, the longer that takes, and a run may end soon."""
 LEAST_PATIENCE = 0.5
 """The same for small graphs."""
 PATIENCE_IF_COMPILED = 0.1

@@ -8,7 +8,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine
-from pytensor_cl.ops.rowwise import SHOWN
+from pytensor_cl.ops.rowwise import shown
 from pytensor_cl.routines.epilogue import Epilogue
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar import element_function
@@ -62,9 +62,7 @@ class GpuEpilogue(GpuOp):
         self.function = function
 
     def __str__(self) -> str:
-        names = names_of(self.function)
-        shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."]
-        return f"GpuEpilogue{{{self.producer}: {', '.join(shown)}}}"
+        return f"GpuEpilogue{{{self.producer}: {shown(names_of(self.function))}}}"
 
     def demand(self, index: int) -> str:
         """Inputs are where the nodes had them that it replaces."""

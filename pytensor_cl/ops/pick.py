@@ -12,7 +12,7 @@ from pytensor_cl.ops.advanced_subtensor import index_arguments
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.epilogue import names_of
-from pytensor_cl.ops.rowwise import SHOWN
+from pytensor_cl.ops.rowwise import shown
 from pytensor_cl.routines.pick import Pick
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar import element_function
@@ -42,9 +42,7 @@ class GpuPick(GpuOp):
         self.function = function
 
     def __str__(self) -> str:
-        names = names_of(self.function)
-        shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."]
-        return f"GpuPick{{{', '.join(shown)}}}"
+        return f"GpuPick{{{shown(names_of(self.function))}}}"
 
     def demand(self, index: int) -> str:
         """Arrays are on the device already; what is 0-d may be a value of the host."""

@@ -11,7 +11,7 @@ from pytensor_cl.routines.rowwise import Rowwise
 from pytensor_cl.routines.rowwise_program import Reduce, RowFunction
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["DROPPED", "FULL", "KEPT", "TABLE", "VALUE", "GpuRowwise"]
+__all__ = ["DROPPED", "FULL", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown"]
 
 FULL = "full"
 """A variable with an element for each position of a row."""
@@ -29,6 +29,11 @@ _APART = frozenset((VALUE, TABLE))  # forms that have no shape in common with th
 SHOWN = 8  # names in the text of an Op
 
 _NAMES = {"maximum": "max", "minimum": "min", "add": "sum", "mul": "prod", "and": "all", "or": "any"}
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return the first names of what an Op computes, for its text."""
+    return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."])
 
 
 class GpuRowwise(GpuOp):
@@ -63,8 +68,7 @@ class GpuRowwise(GpuOp):
 
     def __str__(self) -> str:
         names = [_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in self.function.steps]
-        shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."]
-        return f"GpuRowwise{{axes={self.axes}: {', '.join(shown)}}}"
+        return f"GpuRowwise{{axes={self.axes}: {shown(names)}}}"
 
     def demand(self, index: int) -> str:
         """Arrays must be on the device; the values are those that were when the nodes were fused."""

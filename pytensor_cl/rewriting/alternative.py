@@ -161,11 +161,11 @@ def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
 
 def _is_rounded_by_c(node: Apply) -> bool:
     """Whether it is the larger or the smaller of numbers of 64 bits: C's code for them goes through float64."""
-    scalar_op = getattr(node.op, "scalar_op", None)
-    inner = scalar_op.fgraph.toposort() if isinstance(scalar_op, Composite) else [node]
-    ops = [scalar_op] if inner == [node] else [n.op for n in inner]
-    is_wide = any(str(getattr(v.type, "dtype", "")) in ("int64", "uint64") for n in inner for v in n.outputs)
-    return is_wide and any(isinstance(op, Maximum | Minimum | Composite) for op in ops)
+    op = getattr(node.op, "scalar_op", node.op)
+    if hasattr(op, "fgraph"):  # Composite, Scan
+        return any(map(_is_rounded_by_c, op.fgraph.toposort()))
+    is_wide = any(getattr(v.type, "dtype", "") in ("int64", "uint64") for v in node.outputs)
+    return is_wide and isinstance(op, Maximum | Minimum)
 
 
 def _draws(fgraph: FunctionGraph) -> tuple[int, ...]:

@@ -526,7 +526,15 @@ def test_whole_numbers_that_numba_cannot_divide(context):
         np.testing.assert_array_equal(d(np.array([-1, 2])), (np.array([-1, 2]) + least) // np.array([-1, 2]))
 
 
-@pytest.mark.parametrize("graph", [lambda k: k.max(), lambda k: k.min(), lambda k: pt.maximum(k, k[::-1])])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        lambda k: k.max(),
+        lambda k: k.min(),
+        lambda k: pt.maximum(k, k[::-1]),
+        lambda k: pytensor.scan(lambda a, b: pt.maximum(a, b), [k], non_sequences=[k[0]], return_updates=False),
+    ],
+)
 def test_what_the_c_backend_rounds_is_not_for_it(context, graph):
     k = pt.vector("k", dtype="uint64")
     f = opencl([k], graph(k))

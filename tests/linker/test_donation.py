@@ -7,24 +7,16 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.linker.replay import AFTER
-from tests.helpers import HostSort, opencl
+from tests.helpers import HostSort, normal, opencl
+
+pytestmark = pytest.mark.usefixtures("on_device")
 
 CALLS = AFTER + 4
-
-
-@pytest.fixture(autouse=True)
-def on_device():
-    with pytensor.config.change_flags(opencl__placement="device"):
-        yield
 
 
 @pytest.fixture
 def w(rng):
     return pytensor.shared(normal(rng, 7, 5), "w")
-
-
-def normal(rng, *shape):
-    return rng.normal(size=shape).astype("float32")
 
 
 def donations(f):

@@ -16,15 +16,11 @@ from pytensor_cl.linker import replay
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
-from tests.helpers import HostSort, assert_on_device, opencl
+from tests.helpers import HostSort, assert_on_device, normal, opencl
+
+pytestmark = pytest.mark.usefixtures("on_device")
 
 CALLS = AFTER + 4
-
-
-@pytest.fixture(autouse=True)
-def on_device():
-    with pytensor.config.change_flags(opencl__placement="device"):
-        yield
 
 
 @pytest.fixture
@@ -36,10 +32,6 @@ def assert_close(got, expected, rtol=1e-4):
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.dtype == np.float32 and got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol, 1e-5 * max(1, np.abs(expected).max(initial=0)))
-
-
-def normal(rng, *shape):
-    return rng.normal(size=shape).astype("float32")
 
 
 def recordings(f):

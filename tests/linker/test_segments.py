@@ -10,24 +10,16 @@ from pytensor_cl import explain
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor
 from pytensor_cl.ops.unique import GpuUnique
-from tests.helpers import assert_on_device, opencl
+from tests.helpers import assert_on_device, normal, opencl
+
+pytestmark = pytest.mark.usefixtures("on_device")
 
 CALLS = 3 * (AFTER + 2)
-
-
-@pytest.fixture(autouse=True)
-def on_device():
-    with pytensor.config.change_flags(opencl__placement="device"):
-        yield
 
 
 @pytest.fixture
 def x():
     return pt.matrix("x", dtype="float32")
-
-
-def normal(rng, *shape):
-    return rng.normal(size=shape).astype("float32")
 
 
 def assert_close(got, expected):

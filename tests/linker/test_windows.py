@@ -12,19 +12,11 @@ from pytensor_cl import explain
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.linker.windows import split
 from pytensor_cl.runtime.layout import Layout
-from tests.helpers import opencl
+from tests.helpers import normal, opencl
+
+pytestmark = pytest.mark.usefixtures("on_device")
 
 CALLS = AFTER + 4
-
-
-@pytest.fixture(autouse=True)
-def on_device():
-    with pytensor.config.change_flags(opencl__placement="device"):
-        yield
-
-
-def normal(rng, *shape):
-    return rng.normal(size=shape).astype("float32")
 
 
 def recordings(f):

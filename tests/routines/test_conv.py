@@ -16,11 +16,6 @@ from pytensor_cl.runtime.layout import Layout
 _kernels = {}
 
 
-@pytest.fixture(params=["cpu", "simt"])
-def schedule(request):
-    return request.param
-
-
 @pytest.fixture
 def make(context, schedule):
     """Make a routine whose kernels are built once in the whole session."""

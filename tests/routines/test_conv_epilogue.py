@@ -15,11 +15,6 @@ BIAS, WHOLE, NUMBER = (True, False, True, True), (False,) * 4, (True,) * 4
 _cache = {}
 
 
-@pytest.fixture(params=["cpu", "simt"])
-def schedule(request):
-    return request.param
-
-
 @pytest.fixture
 def make(context, schedule):
     """Make a routine whose kernels are built once in the whole session; `known` is that of the further arrays."""

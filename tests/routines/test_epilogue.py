@@ -50,11 +50,6 @@ FREE = (False, False)
 ROW, COLUMN = (True, False), (False, True)
 
 
-@pytest.fixture(params=["cpu", "simt"])
-def schedule(request):
-    return request.param
-
-
 @pytest.fixture
 def make(context, schedule):
     """Build a routine, once in the whole session; `known` tells along which dimensions further arrays have length one."""

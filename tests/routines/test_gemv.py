@@ -14,11 +14,6 @@ SIZES = [
 _cache = {}
 
 
-@pytest.fixture(params=["cpu", "simt"])
-def schedule(request):
-    return request.param
-
-
 @pytest.fixture
 def make(context, schedule):
     """Build a routine, once in the whole session."""
