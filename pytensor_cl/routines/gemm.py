@@ -12,6 +12,7 @@ import numpy as np
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.epilogue import Epilogue
+from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -25,6 +26,7 @@ _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
 _HEAD = struct.Struct("15q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
+_FINISHING = 64  # work-items of a work-group that adds up parts, schedule simt
 _INT32 = 2**31 - 1
 
 
@@ -61,9 +63,6 @@ _SHORT, _LARGE_BYTES = (
 )  # sums and arrays: what an epilogue of short sums reads besides should stay in the cache
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
-# Schedule simt: width of the work-group and steps along k; the first that the device can run.
-_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
-
 
 class _Product(NamedTuple):
     """A product whose batch dimensions and m are merged as far as all operands allow.
@@ -90,7 +89,8 @@ class _Plan(NamedTuple):
     global_size: tuple[int, ...] = ()
     local_size: tuple[int, ...] = ()
     scratch: int = 0  # elements
-    finish_size: tuple[int, ...] = ()  # of the launch that adds up the parts of k, if it was split
+    finish: Kernel | None = None  # adds up the parts of k, if it was split
+    finish_size: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of the NDRange and its work-groups
     vector: _Product | None = None  # a product with one row or one column, left to Gemv
     is_apart: bool = False  # whether the epilogue is a kernel of its own
 
@@ -238,9 +238,9 @@ class Gemm(BlasRoutine):
         if epilogue is not None:
             self.output_dtypes = epilogue.output_dtypes
         self._plans: Plans[_Plan] = Plans()
-        self._kernels: dict[str, Kernel] = {}
-        by_schedule = {"cpu": (self._plan_cpu, self._cpu), "simt": (self._plan_simt, self._simt)}
-        self._make, self._source = by_schedule[self.schedule]
+        self._sources: dict[tuple[Blocks | None, str], KernelSource] = {}
+        self._kernels: dict[tuple[KernelSource, str], Kernel] = {}
+        self._make = {"cpu": self._plan_cpu, "simt": self._plan_simt}[self.schedule]
 
     # --- kernels ---
 
@@ -255,14 +255,16 @@ class Gemm(BlasRoutine):
         return Tile(rows, vectors, lanes_of(self.context, self.dtype))
 
     def _render(self, template: str, *preambles: str, **extra: object) -> KernelSource:
-        flags = {"has_alpha": self.has_alpha, "has_c": self.has_c, **arithmetic_types(self.dtype)}
-        if self.epilogue is not None:
+        flags: dict[str, object] = {"has_alpha": self.has_alpha, "has_c": self.has_c, **arithmetic_types(self.dtype)}
+        if self.epilogue is None:
+            flags |= {"inputs": (), "repeated": (), "outputs": (), "statements": ""}
+        else:
             lanes = self.tile.lanes if self.schedule == "cpu" else 1
             preambles = (*preambles, *self.epilogue.preambles(lanes))
             flags |= self.epilogue.arguments(lanes)
         return kernel_source(template, preambles=(render("gemm_plan"), *preambles), **flags, **extra)
 
-    def _cpu(self, index: str = "long") -> KernelSource:
+    def _cpu(self) -> KernelSource:
         tile, types = self.tile, arithmetic_types(self.dtype)
         tiles = f"gemm_{types['ctype']}_{'x'.join(map(str, tile))}"
         shared = {"tiles": tiles, "itemsize": self.dtype.itemsize, **tile._asdict()}
@@ -274,29 +276,29 @@ class Gemm(BlasRoutine):
         )
         return self._render("gemm", *functions, store=store, **shared)
 
-    def _simt(self, index: str = "int") -> KernelSource:
-        group, step = self._group()
-        return self._render("gemm_simt", index=index, group=group, step=step)
+    def _simt(self, blocks: Blocks, index: str) -> KernelSource:
+        return self._render(blocks.template, index=index, **blocks.parameters)
 
-    def _group(self) -> tuple[int, int]:
-        info, size = self.context.info, self.dtype.itemsize
-        fits = (
-            (g, s)
-            for g, s in _GROUPS
-            if g <= self.context.tuning["gemm.group"]
-            and g * g <= info.max_work_group_size
-            and 2 * s * (4 * g + 1) * size <= info.local_memory
-        )
-        return next(fits)
+    def _blocks(self, p: _Product | None) -> Blocks:
+        shape = None if p is None else Shape(p.m, p.n, p.k, p.batch)
+        return blocks_of(shape, self.context.info, self.dtype, self.context.tuning["gemm.group"])
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernel."""
-        return (self._source(),)
+        """Return the kernel that most products run."""
+        return (self._source(None if self.schedule == "cpu" else self._blocks(None)),)
 
-    def _kernel(self, index: str) -> Kernel:
-        if index not in self._kernels:
-            self._kernels[index] = self.context.kernel(self._source(index))
-        return self._kernels[index]
+    def _source(self, blocks: Blocks | None, index: str = "int") -> KernelSource:
+        """Return the kernel of schedule cpu, or of blocks of schedule simt."""
+        key = blocks and blocks._replace(splits=1), index
+        if key not in self._sources:
+            self._sources[key] = self._cpu() if blocks is None else self._simt(blocks, index)
+        return self._sources[key]
+
+    def _kernel(self, source: KernelSource, suffix: str = "") -> Kernel:
+        key = source, suffix
+        if key not in self._kernels:
+            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+        return self._kernels[key]
 
     # --- layouts ---
 
@@ -342,8 +344,16 @@ class Gemm(BlasRoutine):
         scratch = kb * ((mb if pack_a else tile.rows) + tile.cols)
         partial = scratch * x * y * z * splits
         heads = _encode(p, _Way(mb, kb, pack_a, pack_b, scratch, splits, partial), self.epilogue is not None)
-        sums, finish_size = (splits * p.m * p.n, (min(units, p.m),)) if splits > 1 else (0, ())
-        return _Plan(self._kernel("long"), heads, (x, y, z * splits), (1, 1, 1), partial + sums, finish_size)
+        source, size = self._source(None), (x, y, z * splits)
+        plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial)
+        return plan if splits == 1 else self._finished(plan, source, p, splits, ((min(units, p.m),), (1,)))
+
+    def _finished(
+        self, plan: _Plan, source: KernelSource, p: _Product, splits: int, size: tuple[tuple[int, ...], tuple[int, ...]]
+    ) -> _Plan:
+        """Return a plan with room for the sums of the parts of k, and a second launch that adds them up."""
+        finish = None if self.epilogue is not None else self._kernel(source, "_finish")
+        return plan._replace(scratch=plan.scratch + splits * p.m * p.n, finish=finish, finish_size=size)
 
     def _items_of_epilogue(self, p: _Product) -> int:
         """Work-items that the elements are worth, however short the sums are."""
@@ -367,12 +377,15 @@ class Gemm(BlasRoutine):
         return stride * self.dtype.itemsize % _WAY_BYTES == 0
 
     def _plan_simt(self, p: _Product) -> _Plan:
-        group, step = self._group()
-        tiles = -(-p.m // (4 * group)) * -(-p.n // (4 * group))
-        size = (tiles * group, min(prod(p.batch), _GROUPS_LIMIT) * group)
-        reach = (4 * group + step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
-        kernel = self._kernel("int" if reach <= _INT32 else "long")
-        return _Plan(kernel, _encode(p, _Way(), self.epilogue is not None), size, (group, group))
+        blocks = self._blocks(p)
+        group, splits = blocks.group, blocks.splits
+        size = (blocks.tiles(p.m, p.n) * group, min(prod(p.batch) * splits, _GROUPS_LIMIT) * group)
+        reach = (blocks.tile + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
+        source = self._source(blocks, "int" if reach <= _INT32 else "long")
+        heads = _encode(p, _Way(splits=splits), self.epilogue is not None)
+        plan = _Plan(self._kernel(source), heads, size, (group, group))
+        finishing = (-(-p.m * p.n // _FINISHING) * _FINISHING,), (_FINISHING,)
+        return plan if splits == 1 else self._finished(plan, source, p, splits, finishing)
 
     def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout]) -> _Plan:
         if o.size == 0:
@@ -385,7 +398,7 @@ class Gemm(BlasRoutine):
         if is_vector or splits_rows or self._reads_too_much(p, o.size):
             return _Plan(is_apart=True)
         plan = self._make(p)
-        return _Plan(is_apart=True) if plan.finish_size else plan
+        return _Plan(is_apart=True) if any(plan.finish_size) else plan
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the product; the output may have any strides."""
@@ -411,13 +424,8 @@ class Gemm(BlasRoutine):
         queue = self.context.queue
         for head in plan.heads:
             plan.kernel.launch(queue, plan.global_size, plan.local_size, *head, call, a.buffer, b.buffer, *rest, *bound)
-        if plan.finish_size:
-            self._finish.launch(queue, plan.finish_size, (1,), *plan.heads[0], call, *rest, *bound)
-
-    @cached_property
-    def _finish(self) -> Kernel:
-        source = self._source("long")
-        return self.context.kernel(source, f"{source.name}_finish")
+        if plan.finish is not None:
+            plan.finish.launch(queue, *plan.finish_size, *plan.heads[0], call, *rest, *bound)
 
     @cached_property
     def _gemv(self) -> Gemv:

@@ -1,10 +1,13 @@
 """Matrix products against NumPy, on every driver, with both schedules."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import gemm as module
+from pytensor_cl.routines import gemm_simt
 from pytensor_cl.routines.gemm import BatchedGemm, Gemm, Tile
 from pytensor_cl.runtime.layout import Layout
 
@@ -172,13 +175,12 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
-def test_long_sums_are_split(context, rng, dtype, monkeypatch):
+def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.grain", 64)
     monkeypatch.setattr(module, "_PART", 40)
-    routine = Gemm(context, dtype, has_c=True, schedule="cpu")
+    monkeypatch.setattr(gemm_simt, "_PART", 40)
+    routine = Gemm(context, dtype, has_c=True, schedule=schedule)
     for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):
-        layouts = (Layout.contiguous(shape) for shape in ((m, k), (k, n), (m, n), (m, n)))
-        assert module._splits(routine._product(*layouts), 99) > 1
         c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
         alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
         for place in ("rows", "columns", "scattered"):
@@ -188,6 +190,47 @@ def test_long_sums_are_split(context, rng, dtype, monkeypatch):
                 check(got, 3, a, b, 2, c)
             else:
                 np.testing.assert_array_equal(np.asarray(got), alpha * (a @ b) + beta * c)
+    assert all(plan.finish is not None for plan in routine._plans._plans.values())
+
+
+def test_large_tiles(context, rng):
+    for flags in ({}, {"has_c": True}):
+        routine = Gemm(context, "float32", schedule="simt", **flags)
+        for m, k, n in ((256, 8, 257), (300, 19, 383), (129, 100, 520), (128, 0, 512)):
+            shape = gemm_simt.Shape(m, n, k, ())
+            assert routine._blocks(shape).template == "gemm_simt_large"
+            c, a, b = draw(rng, "float32", m, n), draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+            for place in PLACEMENTS if k else ("rows",):
+                operands = [PLACEMENTS[place](context, x) for x in (a, b)]
+                if flags:
+                    inputs = (context.from_host(c), np.float32(2), *operands, np.float32(3))
+                    check(routine(*inputs)[0], 2, a, b, 3, c)
+                else:
+                    check(routine(*operands)[0], 1, a, b)
+
+
+def test_large_tiles_of_batches(context, rng):
+    a, b = draw(rng, "float32", 3, 2, 130, 40), draw(rng, "float32", 2, 40, 129)
+    routine = BatchedGemm(context, "float32", schedule="simt")
+    (got,) = routine(context.from_host(a), context.from_host(b))
+    check(got, 1, a, b)
+
+
+def test_blocks_suit_the_product(context):
+    info = replace(context.info, compute_units=100, max_work_group_size=256, local_memory=32768)
+    wanted = {
+        (4096, 4096, 4096): ("gemm_simt_large", 1),
+        (1024, 1024, 1024): ("gemm_simt", 1),
+        (10, 64, 100_000): ("gemm_simt", 200),
+        (10, 64, 100): ("gemm_simt", 1),
+    }
+    for (m, n, k), what in wanted.items():
+        blocks = gemm_simt.blocks_of(gemm_simt.Shape(m, n, k, ()), info, np.dtype("float32"), 16)
+        assert (blocks.template, blocks.splits) == what
+    small = replace(info, local_memory=16384)
+    shape = gemm_simt.Shape(4096, 4096, 4096, ())
+    assert gemm_simt.blocks_of(shape, small, np.dtype("float32"), 16).template == "gemm_simt"
+    assert gemm_simt.blocks_of(shape, info, np.dtype("float64"), 16).template == "gemm_simt"
 
 
 def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):

@@ -1,0 +1,99 @@
+## Matrix product of float32, schedule simt, where there are enough large tiles for all compute units: a work-group of 16 x 16 computes
+## 128 x 128 elements, each work-item four squares of 4 x 4. What a step along k needs is fetched while the one before is
+## computed, into the other half of the local memory: one barrier for each step.
+<%page args="name, ctype, wide, index, has_alpha, has_c, inputs, repeated, outputs, statements"/>
+<%namespace name="shared" file="gemm_simt_parts.mako"/>
+<%
+    group, tile, step = 16, 128, 8
+    loads = tile * step // group**2  # elements of a block that a work-item fetches
+    R, H = range(8), range(2)
+%>
+${shared.declarations()}
+
+## Which elements of a block a work-item fetches: neighbours read neighbours, whichever way these lie.
+<%def name="mine(x, across, along)">
+    const int ${x}_along = ${along} == 1;  // then k runs first
+    const int ${x}_i = ${x}_along ? item / ${step} : item % ${tile}, ${x}_k = ${x}_along ? item % ${step} : item / ${tile};
+    const int ${x}_di = ${x}_along ? ${group**2 // step} : 0, ${x}_dk = ${x}_along ? 0 : ${group**2 // tile};
+    const ${index} ${x}_next = ${x}_di * ${across} + ${x}_dk * ${along};
+</%def>
+<%def name="fetch(x, count)">
+            % for q in range(loads):
+            ${ctype} ${x}_${q} = is_whole || (${x}_i + ${q} * ${x}_di < ${count} && at_k + ${x}_k + ${q} * ${x}_dk < k_end) ? ${x}[${q} * ${x}_next] : 0;
+            % endfor
+            ${x} += ${step} * (long)${x}_step;
+</%def>
+<%def name="put(x, half)">
+            % for q in range(loads):
+            tile_${x}[${half}][${x}_k + ${q} * ${x}_dk][${x}_i + ${q} * ${x}_di] = ${x}_${q};
+            % endfor
+</%def>
+<%def name="quad(x, half, at)" buffered="True" filter="trim">
+*(__local const ${ctype}4 *)&tile_${x}[${half}][k][${at}]
+</%def>
+__kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
+void ${name}(${shared.parameters()})
+{
+    // Rows of 132 elements: those of a block's columns lie in different banks.
+    __local ${ctype} tile_a[2][${step}][${tile + 4}] __attribute__((aligned(16))), tile_b[2][${step}][${tile + 4}] __attribute__((aligned(16)));
+    const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
+    const long across = (p.n + ${tile - 1}) / ${tile};
+    const long m0 = get_group_id(0) / across * ${tile}, n0 = get_group_id(0) % across * ${tile};
+    const long height = p.m - m0, width = p.n - n0;
+    const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
+    const int is_full = height >= ${tile} && width >= ${tile};
+    ${mine("a", "a_row", "a_step")}
+    ${mine("b", "b_col", "b_step")}
+    ${shared.read_scalars()}
+    ${shared.parts(step)}
+        __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.shape, batch) + (m0 + a_i) * p.a.row + (k_first + a_k) * p.a.col;
+        __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.shape, batch) + (n0 + b_i) * p.b.col + (k_first + b_k) * p.b.row;
+        % for i in R:
+        ${wide}4 c${i}_0 = 0, c${i}_1 = 0;
+        % endfor
+        {
+            const long at_k = k_first;
+            const int is_whole = is_full && at_k + ${step} <= k_end;
+            ${fetch("a", "height")}
+            ${fetch("b", "width")}
+            ${put("a", 0)}
+            ${put("b", 0)}
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        int half_now = 0;
+        for (long k0 = k_first; k0 < k_end; k0 += ${step}) {
+            const long at_k = k0 + ${step};
+            const int is_whole = is_full && at_k + ${step} <= k_end;
+            ${fetch("a", "height")}
+            ${fetch("b", "width")}
+            #pragma unroll
+            for (int k = 0; k < ${step}; k++) {
+                const ${wide}4 a0 = ${quad("a", "half_now", "4 * ty")}, a1 = ${quad("a", "half_now", "64 + 4 * ty")};
+                const ${wide}4 b0 = ${quad("b", "half_now", "4 * tx")}, b1 = ${quad("b", "half_now", "64 + 4 * tx")};
+                % for i in R:
+                % for h in H:
+                c${i}_${h} += a${i // 4}.s${i % 4} * b${h};
+                % endfor
+                % endfor
+            }
+            half_now ^= 1;
+            ${put("a", "half_now")}
+            ${put("b", "half_now")}
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        ${shared.results()}
+        % for i in R:
+        % for h in H:
+        {
+            const long i = ${64 * (i // 4) + i % 4} + 4 * ty, j = ${64 * h} + 4 * tx;
+            const ${wide}4 sums = c${i}_${h};
+            if (i < height && j < width) { ${shared.store("sums.s0", "(m0 + i)", "(n0 + j)")} }
+            % for lane in (1, 2, 3):
+            if (i < height && j + ${lane} < width) { ${shared.store(f"sums.s{lane}", "(m0 + i)", f"(n0 + j + {lane})")} }
+            % endfor
+        }
+        % endfor
+        % endfor
+    }
+}
+${shared.finish()}
