@@ -2,10 +2,15 @@
 
 usage: python benchmarks/sweep.py [--out DIR] [--device opencl:pocl ...] [--backend numba c jax=PYTHON ...]
                                   [--only TEXT] [--largest 1e8]
+       python benchmarks/sweep.py --all [--auto opencl:pocl ...] [--backend numba c] [--warm 1] [--budget 3600]
+                                  [--out DIR] [--only TEXT] [--smallest 1] [--largest 1e8]
 
 Each backend is a process of its own and all take turns, as in run.py; every result is checked against float64 before
 it is timed. Device arrays stay on the device. Writes ``sweep.json`` and ``sweep.png``. Takes less than eight minutes;
 sizes for which there is not enough memory or time are left out.
+
+With ``--all`` it runs all workloads, with NumPy arrays in and out and placement ``auto``, and writes how their times
+compare to the best of the other backends (``ratios.json``, ``ratios.md``). A run can be stopped and started again.
 """
 
 import argparse
@@ -18,6 +23,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ratios
 from run import Worker
 from tqdm import tqdm
 
@@ -125,7 +131,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder of what is written")
     parser.add_argument("--only", default="", help="workloads whose title has this in it")
+    parser.add_argument("--smallest", type=float, default=1, help="elements at least, with --all")
     parser.add_argument("--largest", type=float, default=1e8, help="elements at most")
+    parser.add_argument("--all", action="store_true", help="all workloads, auto against the best of the backends")
+    parser.add_argument("--auto", action="append", help="OpenCL devices, with --all (default: opencl)")
+    parser.add_argument("--warm", type=float, default=1.0, help="seconds of calls that are not timed, with --all")
+    parser.add_argument("--budget", type=float, default=3600.0, help="seconds in all, with --all")
     parser.add_argument("--device", action="append", help="OpenCL devices (default: opencl:pocl and opencl:intel)")
     parser.add_argument(
         "--backend", action="append", help="numba, c, numpy or jax, or NAME=PYTHON for another interpreter"
@@ -135,7 +146,10 @@ def arguments() -> argparse.Namespace:
 
 def start(options: argparse.Namespace) -> list[Worker]:
     """Start a process for each backend."""
-    workers = [Worker(d, "opencl", d, sys.executable) for d in options.device or ["opencl:pocl", "opencl:intel"]]
+    if options.all:
+        workers = [Worker(f"auto {d}", "auto", d, sys.executable) for d in options.auto or ["opencl"]]
+    else:
+        workers = [Worker(d, "opencl", d, sys.executable) for d in options.device or ["opencl:pocl", "opencl:intel"]]
     for text in options.backend or ["numba", "c"]:
         name, _, python = text.partition("=")
         workers.append(Worker(name, name, "", python or sys.executable))
@@ -155,6 +169,11 @@ def main() -> None:
     """Measure, and write what was found: all small sizes first, so that the large ones can be left out."""
     options = arguments()
     workers = start(options)
+    if options.all:
+        ratios.run(options, workers)
+        for worker in workers:
+            worker.close()
+        return
     labels = [w.label for w in workers]
     chosen = [s for s in SWEEPS if options.only in s.title]
     points = sorted((n, k) for k, s in enumerate(chosen) for n in sizes(s, options.largest))

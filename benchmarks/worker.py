@@ -13,6 +13,7 @@ import numpy as np
 from workloads import WORKLOADS, Workload
 
 ROTATION = 3  # sets of inputs, so that caches tell no lies
+FIRST = (1, 10, 100, 1000)  # calls whose time is told
 ROTATING = range(1 << 22, 1 << 28)  # bytes: less stays in a cache anyway, more in none
 
 
@@ -40,6 +41,10 @@ class Backend:
 
     def forget(self) -> None:
         """Give back memory that is held for reuse."""
+
+    def side(self, call: Callable[..., Any]) -> str:
+        """Where the calls of a function run, if the backend chooses."""
+        return ""
 
     def host(self, results: Any) -> list[np.ndarray]:
         """Return results as NumPy arrays."""
@@ -151,6 +156,10 @@ class Auto(PyTensor):
 
         pytensor_cl.use(device or "opencl")
 
+    def side(self, call: Callable[..., Any]) -> str:
+        classes = getattr(call.vm, "size_classes", None)  # type: ignore[attr-defined]
+        return classes[-1].side if classes else "device"
+
 
 class JAX(Backend):
     def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
@@ -202,13 +211,19 @@ def error_of(got: np.ndarray, wanted: np.ndarray) -> float:
 
 
 class Session:
-    """Serves requests: ``prepare`` compiles and checks, ``time`` measures, ``forget`` drops what was prepared."""
+    """Serves requests.
+
+    ``prepare`` compiles and checks, ``settle`` calls until some time has passed, ``time`` measures, ``check`` checks
+    again, ``forget`` drops what was prepared.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.call: Callable[..., Any] | None = None
         self.sets: list[list[Any]] = []
         self.compiled: dict[Any, Callable[..., Any]] = {}
+        self.wanted = np.empty(0)
+        self.tolerance = 0.0
 
     def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
         """Compile once for all sizes; a length of one is known to the graph."""
@@ -217,8 +232,10 @@ class Session:
             self.compiled[key] = self.backend.compile(workload, arrays)
         return self.compiled[key]
 
-    def prepare(self, name: str, scale: float) -> dict[str, Any]:
+    def prepare(self, name: str, scale: float, afresh: bool = False) -> dict[str, Any]:
         workload = next(w for w in WORKLOADS if w.name == name)
+        if afresh:
+            self.compiled.clear()
         sets = inputs_of(workload, scale)
         start = time.perf_counter()
         self.call = self.compile(workload, sets[0])
@@ -226,16 +243,41 @@ class Session:
         self.sets = sets if is_host else [self.backend.place(arrays) for arrays in sets]
         results = self.backend.host(self.call(*self.sets[0]))
         seconds = time.perf_counter() - start
-        error = error_of(results[0], reference(workload, sets[0]))
-        if not error <= workload.tolerance:
-            raise ValueError(f"wrong result: off by {error:.2g} of the largest element")
+        self.wanted, self.tolerance = reference(workload, sets[0]).astype(results[0].dtype), workload.tolerance
+        error = self._error(results)
         nbytes = sum(np.asarray(a).nbytes for a in sets[0]) + sum(r.nbytes for r in results)
         return {"compile": seconds, "error": error, "bytes": nbytes, "flops": workload.flops(sets[0])}
 
-    def time(self, seconds: float) -> dict[str, Any]:
+    def _error(self, results: list[np.ndarray]) -> float:
+        error = error_of(results[0], self.wanted)
+        if not error <= self.tolerance:
+            raise ValueError(f"wrong result: off by {error:.2g} of the largest element")
+        return error
+
+    def check(self) -> dict[str, Any]:
+        return {"error": self._error(self.backend.host(self.call(*self.sets[0])))}  # type: ignore[misc]
+
+    def settle(self, seconds: float, calls: int) -> dict[str, Any]:
+        """Call for some time, at least so often; tell when the last change of sides was, and what the first took."""
+        assert self.call is not None
+        side, since, first, spent, count = self.backend.side(self.call), (0, 0.0), {}, 0.0, 0
+        while count < calls or spent < seconds:
+            values = self.sets[count % len(self.sets)]
+            start = time.perf_counter()
+            self.call(*values)
+            spent += time.perf_counter() - start
+            count += 1
+            if count in FIRST:
+                first[count] = spent
+            now = self.backend.side(self.call)
+            if now != side:
+                side, since = now, (count, spent)
+        return {"side": side, "calls": since[0], "seconds": since[1], "first": first}
+
+    def time(self, seconds: float, least: int = ROTATION) -> dict[str, Any]:
         times: list[float] = []
         end = time.perf_counter() + seconds
-        while len(times) < ROTATION or time.perf_counter() < end:
+        while len(times) < least or time.perf_counter() < end:
             values = self.sets[len(times) % len(self.sets)]
             start = time.perf_counter()
             self.call(*values)  # type: ignore[misc]
@@ -243,7 +285,7 @@ class Session:
         return {"times": times[-2000:]}
 
     def forget(self) -> dict[str, Any]:
-        self.call, self.sets = None, []
+        self.call, self.sets, self.wanted = None, [], np.empty(0)
         self.backend.forget()
         return {}
 

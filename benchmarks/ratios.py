@@ -1,0 +1,198 @@
+"""All workloads at all sizes: placement ``auto`` against the best of PyTensor's own backends.
+
+What ``sweep.py --all`` runs. A function of its own is compiled for each size, and called as by somebody who warms up:
+some calls and some time. Then all backends take turns, and their medians are compared. A run that is started again
+with the same folder goes on where it stopped.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from run import Worker
+from tqdm import tqdm
+from workloads import WORKLOADS, Workload
+
+LIMIT = 1.1
+"""Ratios above are marked."""
+ROUNDS, SECONDS, PAUSE = 5, 0.1, 0.02
+LONG = 20.0  # seconds that the rounds of a point may take
+SAMPLE = 1 / 64  # scale at which a workload's inputs are made to count their elements
+CALLS = 10  # before anything is timed
+BYTES = 4
+COPIES = 8  # arrays of a workload's size in a process while it is prepared
+
+Found = dict[str, dict[str, Any]]  # per backend, what it said
+
+
+class Point(NamedTuple):
+    """A workload at a size."""
+
+    elements: float
+    workload: Workload
+    scale: float
+
+
+def _elements(workload: Workload, scale: float) -> int:
+    return int(np.size(workload.make(np.random.default_rng(0), scale)[0]))
+
+
+def points(workload: Workload, smallest: float, largest: float) -> list[Point]:
+    """Return a point for each decade of the elements of its first input; one point if that does not grow."""
+    at_sample = _elements(workload, SAMPLE)
+    least = _elements(workload, 1e-12)
+    if least == at_sample:
+        return [Point(least, workload, 1.0)]
+    sizes = [max(10.0**k, least) for k in range(9) if smallest <= 10.0**k <= largest]
+    return [Point(n, workload, SAMPLE * n / at_sample) for n in dict.fromkeys(sizes) if n <= largest]
+
+
+def all_points(only: str, smallest: float, largest: float) -> list[Point]:
+    """Return the points of all workloads, small ones first."""
+    chosen = [w for w in WORKLOADS if only in f"{w.family} {w.name}"]
+    return sorted((p for w in chosen for p in points(w, smallest, largest)), key=lambda p: p.elements)
+
+
+def _available() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 8e9
+    return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+
+
+def _fits(elements: float, workers: int) -> bool:
+    return BYTES * elements * (3 * workers + 2 * COPIES) < 0.8 * _available()
+
+
+def measure(point: Point, workers: list[Worker], warm: float) -> Found:
+    """Return per backend what it said, and the median of its calls in seconds."""
+    name, found = point.workload.name, {}
+    for worker in workers:
+        found[worker.label] = worker.ask(do="prepare", name=name, scale=point.scale, afresh=_chooses(worker.label))
+    ready = [w for w in workers if "failed" not in found[w.label]]
+    for worker in ready:
+        found[worker.label] |= worker.ask(do="settle", seconds=warm, calls=CALLS)
+    times = _rounds(ready)
+    for worker in ready:
+        found[worker.label] |= worker.ask(do="check")
+        found[worker.label] |= {"median": median(times[worker.label]), "best": min(times[worker.label])}
+    for worker in workers:
+        worker.ask(do="forget")
+    return found
+
+
+def _rounds(workers: list[Worker]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {w.label: [] for w in workers}
+    end = time.monotonic() + LONG
+    for number in range(ROUNDS):
+        if number and time.monotonic() > end:
+            break
+        for worker in workers:
+            times[worker.label] += worker.ask(do="time", seconds=SECONDS, least=1)["times"]
+            time.sleep(PAUSE)
+    return times
+
+
+def _chooses(label: str) -> bool:
+    return label.startswith("auto")
+
+
+def ratio(found: Found, label: str) -> float:
+    """Return a backend's median relative to the best of those that choose nothing; nan if there is none."""
+    others = [f["median"] for other, f in found.items() if not _chooses(other) and "median" in f]
+    mine = found.get(label, {}).get("median")
+    return mine / min(others) if mine and others else float("nan")
+
+
+def table(results: dict[str, dict[str, Found]], label: str) -> str:
+    """Return the ratios, a row for each workload and a column for each decade; those above the limit are bold."""
+    decades = sorted({len(f"{float(n):.0f}") - 1 for sizes in results.values() for n in sizes})
+    lines = [f"| {label} | " + " | ".join(f"1e{k}" for k in decades) + " |", "|" + "---|" * (len(decades) + 1)]
+    for name, sizes in results.items():
+        cells = dict.fromkeys(decades, "")
+        for n, found in sizes.items():
+            value = ratio(found, label)
+            cells[len(f"{float(n):.0f}") - 1] = f"**{value:.2f}**" if value > LIMIT else f"{value:.2f}"
+        lines.append("| " + " | ".join([name, *cells.values()]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def excesses(results: dict[str, dict[str, Found]], label: str) -> str:
+    """Return a table of the points above the limit, the worst first, with what was chosen and what others took."""
+    rows = []
+    for name, sizes in results.items():
+        for n, found in sizes.items():
+            value = ratio(found, label)
+            if value > LIMIT:
+                times = ", ".join(f"{k} {1e6 * f['median']:.4g}" for k, f in found.items() if "median" in f)
+                mine = found[label]
+                when = f"{mine['calls']} calls, {mine['seconds']:.2g} s"
+                rows.append((value, f"| {name} | {float(n):g} | {value:.2f} | {mine['side']} | {when} | {times} |"))
+    if not rows:
+        return f"{label}: no point above {LIMIT}\n"
+    head = ["| workload | elements | ratio | side | chosen after | medians in us |", "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *(text for _, text in sorted(rows, reverse=True))]) + "\n"
+
+
+def late(results: dict[str, dict[str, Found]], label: str) -> str:
+    """Return how much longer the first calls took than those of the best backend; compiling is part of it."""
+    lines = [
+        "| workload | elements | side | chosen after | first | 10 | 100 | 1000 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, sizes in results.items():
+        for n, found in sizes.items():
+            mine = found.get(label, {})
+            if "median" not in mine:
+                continue
+            best = min(f["median"] for f in found.values() if "median" in f)
+            first = {int(k): v / (int(k) * best) for k, v in mine["first"].items()}
+            cells = [f"{first[k]:.2g}" if k in first else "" for k in (1, 10, 100, 1000)]
+            when = f"{mine['calls']} calls, {mine['seconds']:.2g} s"
+            lines.append(f"| {name} | {float(n):g} | {mine['side']} | {when} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def report(results: dict[str, dict[str, Found]], labels: list[str]) -> str:
+    """Return all tables."""
+    chosen = [x for x in labels if _chooses(x)]
+    return "\n".join(make(results, label) for make in (table, excesses, late) for label in chosen)
+
+
+def _load(path: Path, labels: list[str]) -> dict[str, dict[str, Found]]:
+    """Return what an earlier run of the same backends found."""
+    if not path.exists():
+        return {}
+    earlier = json.loads(path.read_text())
+    return earlier["results"] if earlier["backends"] == labels else {}
+
+
+def run(options: argparse.Namespace, workers: list[Worker]) -> None:
+    """Measure what is missing, and write what was found."""
+    labels = [w.label for w in workers]
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "ratios.json"
+    results = _load(path, labels)
+    about = {"cores": len(os.sched_getaffinity(0)), "unit": "seconds", "backends": labels}
+    end = time.monotonic() + options.budget
+    for point in tqdm(all_points(options.only, options.smallest, options.largest), unit="size"):
+        name, size = point.workload.name, f"{point.elements:g}"
+        if size in results.get(name, {}):
+            continue
+        missing = "time" if time.monotonic() > end else "" if _fits(point.elements, len(workers)) else "memory"
+        if missing:
+            tqdm.write(f"{name}, {size} elements: not enough {missing}")
+            continue
+        results.setdefault(name, {})[size] = measure(point, workers, options.warm)
+        for label, answer in results[name][size].items():
+            if "failed" in answer:
+                tqdm.write(f"{name}, {size} elements, {label}: {answer['failed']}")
+        path.write_text(json.dumps({**about, "results": results}, indent=1))
+    (options.out / "ratios.md").write_text(text := report(results, labels))
+    print(text)
