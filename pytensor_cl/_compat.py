@@ -149,7 +149,11 @@ def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., A
 
 
 def compile_with_c(
-    graph: FunctionGraph, mode: Any, cells: Sequence[list[Any]], draws: Collection[int] = ()
+    graph: FunctionGraph,
+    mode: Any,
+    cells: Sequence[list[Any]],
+    results: Sequence[list[Any]],
+    draws: Collection[int] = (),
 ) -> tuple[Callable[[], Any], list[list[Any]]]:
     """Compile a graph for PyTensor's C backend, with a compiler where there is one.
 
@@ -163,15 +167,17 @@ def compile_with_c(
         The mode for whose rewrites the user asked.
     cells
         Storage of the inputs.
+    results
+        Storage that the outputs may have.
     draws
         Positions of the inputs that are random generators and may be changed.
 
     Returns
     -------
     callable
-        Computes; returns the outputs, or None if they are in their cells alone.
+        Computes; returns the outputs.
     list
-        Cells of the outputs.
+        Cells that still hold the outputs then, if these are not those that were given.
 
     Raises
     ------
@@ -191,10 +197,12 @@ def compile_with_c(
                 mode=Mode(VMLinker(use_cloop=bool(config.cxx)), query),
                 on_unused_input="ignore",
             )
-            machine, _, outputs = maker.linker.make_thunk(input_storage=list(cells))
+            made = {v for v in maker.fgraph.outputs if v.owner}
+            given = list(results) if len(made) == len(results) and all(type(c) is list for c in results) else None
+            machine, _, outputs = maker.linker.make_thunk(input_storage=list(cells), output_storage=given)
     except Exception as error:
         raise NotImplementedError(f"{type(error).__name__}: {error}".splitlines()[0]) from error
-    return machine, [c.storage for c in outputs]
+    return machine, [] if given else [c.storage for c in outputs]
 
 
 def numba_refusals() -> tuple[type[Exception], ...]:

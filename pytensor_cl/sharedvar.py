@@ -45,15 +45,20 @@ class DeviceCell(list):
         The value on the host.
     dtype
         What device copies are; JAX may leave another one on the host.
+
+    Attributes
+    ----------
+    devices
+        The device copies by the names of their contexts. While there are any, C code finds no array here.
     """
 
-    __slots__ = ("_devices", "_dtype", "_host", "_lent", "_used")
+    __slots__ = ("_dtype", "_host", "_lent", "_used", "devices")
 
     def __init__(self, value: Any, dtype: str | None = None) -> None:
         super().__init__([value])
         self._dtype = dtype
         self._host: Any = None
-        self._devices: dict[str, GpuArray] = {}
+        self.devices: dict[str, GpuArray] = {}
         self._used = False  # by a function of mode OPENCL
         self._lent = True  # whether somebody outside may hold the host array
 
@@ -71,10 +76,10 @@ class DeviceCell(list):
         self._lent = self._lent and value is (self._host if held is ON_DEVICE else held)
         self._host = None
         if isinstance(value, GpuArray):
-            self._devices = {value.context.name: value}
+            self.devices = {value.context.name: value}
             value = ON_DEVICE
         else:
-            self._devices = {}
+            self.devices = {}
             if self._used and not isinstance(value, np.ndarray):
                 value = np.array(value, self._dtype)  # JAX leaves arrays of its own, which NUMBA cannot read
         list.__setitem__(self, index, value)
@@ -88,20 +93,30 @@ class DeviceCell(list):
         if value is not ON_DEVICE:
             return value
         if self._host is None:
-            self._host = next(iter(self._devices.values())).to_host()
+            self._host = next(iter(self.devices.values())).to_host()
         return self._host
 
     def anywhere(self) -> Any:
         """Return the value where it is, on the host or on a device: for who wants the shape only."""
         value = list.__getitem__(self, 0)
-        return next(iter(self._devices.values())) if value is ON_DEVICE else value
+        return next(iter(self.devices.values())) if value is ON_DEVICE else value
+
+    def expose(self) -> Any:
+        """Put the host value where C code reads it; return what `conceal` needs, after which device copies count."""
+        held = list.__getitem__(self, 0)
+        list.__setitem__(self, 0, np.asarray(self.peek()))
+        return held
+
+    def conceal(self, held: Any) -> None:
+        """Put back what `expose` found."""
+        list.__setitem__(self, 0, held)
 
     def device(self, context_name: str) -> GpuArray:
         """Return the value on a context's device, uploaded if it is not there.
 
         An upload is kept unless somebody else holds the host array (``borrow=True``): he may change it unseen.
         """
-        array = self._devices.get(context_name)
+        array = self.devices.get(context_name)
         if array is not None:
             return array
         self._used = True
@@ -110,7 +125,7 @@ class DeviceCell(list):
         array = get_context(context_name).from_host(np.asarray(value, self._dtype))
         if keep:
             self._host = value
-            self._devices[context_name] = array
+            self.devices[context_name] = array
             list.__setitem__(self, 0, ON_DEVICE)
         return array
 
@@ -125,7 +140,7 @@ class DeviceCell(list):
     @property
     def resident(self) -> tuple[str, ...]:
         """Names of the contexts that hold a copy."""
-        return tuple(self._devices)
+        return tuple(self.devices)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DeviceCell":
         return DeviceCell(copy.deepcopy(self.peek(), memo), self._dtype)

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
+from pytensor_cl.linker.generated import with_arrays
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.rewriting.alternative import Alternative
 from pytensor_cl.sharedvar import DeviceCell
@@ -26,8 +26,8 @@ class HostFunction:
         What it is made of.
     cells
         Storage of the inputs.
-    count
-        How many of the graph's first outputs are wanted.
+    outputs
+        Storage of those of the graph's first outputs that are wanted; empty after each call, if results are dropped.
 
     Attributes
     ----------
@@ -41,10 +41,11 @@ class HostFunction:
 
     backend: ClassVar[str]
 
-    def __init__(self, alternative: Alternative, cells: Sequence[Cell], count: int) -> None:
+    def __init__(self, alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._alternative = alternative
+        self._given = cells
         self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
-        self._count = count
+        self._outputs = outputs
         self.is_compiled = self.is_to_blame = False
         self.run: Callable[[], list[Any]] = self._first
 
@@ -60,9 +61,8 @@ class HostFunction:
 
     def _wanted(self, graph: FunctionGraph) -> FunctionGraph:
         """Return a graph without the outputs that are not wanted: those of a copy of a function without its updates."""
-        if self._count == len(graph.outputs):
-            return graph
-        return FunctionGraph(graph.inputs, graph.outputs[: self._count], clone=True)
+        count = len(self._outputs)
+        return graph if count == len(graph.outputs) else FunctionGraph(graph.inputs, graph.outputs[:count], clone=True)
 
     def _compile(self) -> Callable[[], list[Any]]:
         raise NotImplementedError
@@ -107,18 +107,18 @@ class CFunction(HostFunction):
 
     def _compile(self) -> Callable[[], list[Any]]:
         graph = self._wanted(self._alternative.graph)
-        pairs = list(zip(graph.inputs, self._cells, strict=True))
-        inputs = [cell if isinstance(cell, list) and not _may_be_number(v) else [None] for v, cell in pairs]
-        machine, outputs = compile_with_c(graph, self._alternative.mode, inputs, self._alternative.draws)
-        copied = [(mine, cell) for mine, (_, cell) in zip(inputs, pairs, strict=True) if mine is not cell]
+        machine, outputs = compile_with_c(
+            graph, self._alternative.mode, self._given, self._outputs, self._alternative.draws
+        )
+        run = _results_of(machine, outputs) if outputs else machine
+        doubtful = [c for v, c in zip(graph.inputs, self._given, strict=True) if type(c) is not list or _is_number(v)]
         generators = [self._cells[i] for i in self._alternative.draws]
-        run = _results_of(machine, outputs)
-        if copied:
-            run = _with_arrays(run, copied)
+        if doubtful:
+            run = with_arrays(run, doubtful)
         return _careful(run, generators) if generators else run
 
 
-def _may_be_number(variable: Variable) -> bool:
+def _is_number(variable: Variable) -> bool:
     """Whether a caller who is trusted may pass a number of NumPy's, which compiled code would take for an array."""
     return isinstance(variable.type, TensorType) and variable.type.ndim == 0
 
@@ -144,22 +144,6 @@ def _results_of(machine: Callable[[], Any], outputs: Sequence[Cell]) -> Callable
         return results
 
     return run
-
-
-def _with_arrays(run: Callable[[], list[Any]], copied: Sequence[tuple[Cell, Cell]]) -> Callable[[], list[Any]]:
-    """Return a function that copies to cells of its own what other cells hold."""
-
-    def copying() -> list[Any]:
-        for mine, given in copied:
-            value = given[0]
-            mine[0] = value if type(value) is np.ndarray else np.asarray(value)
-        try:
-            return run()
-        finally:
-            for mine, _ in copied:
-                mine[0] = None
-
-    return copying
 
 
 def _careful(run: Callable[[], list[Any]], generators: Sequence[Cell]) -> Callable[[], list[Any]]:
@@ -196,16 +180,16 @@ def _blame(graph: FunctionGraph) -> None:
         raise_with_op(graph, node, None)
 
 
-def host_functions(alternative: Alternative, cells: Sequence[Cell], count: int) -> list[HostFunction]:
+def host_functions(alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
     """Return the functions that may run a graph, the first one first.
 
     Parameters
     ----------
-    alternative, cells, count
+    alternative, cells, outputs
         As `HostFunction` takes them.
     """
     kinds: dict[type[HostFunction], bool] = {
         NumbaFunction: alternative.guarded is not None,
         CFunction: alternative.is_for_c,
     }
-    return [kind(alternative, cells, count) for kind, may_run in kinds.items() if may_run]
+    return [kind(alternative, cells, outputs) for kind, may_run in kinds.items() if may_run]

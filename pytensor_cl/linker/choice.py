@@ -13,9 +13,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.graph.basic import Constant
+from pytensor.link.basic import Container
 
 from pytensor_cl.linker.backends import CFunction, HostFunction, NumbaFunction
+from pytensor_cl.linker.generated import Hooks, generate
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.linker.vm import OpenCLVM
@@ -52,7 +55,7 @@ FADE = 1.1
 CLEAR = 0.95
 """How much faster than the chosen side the other one must be to replace it."""
 NEVER = 1 << 60
-SHAPES, CLASSES = 1024, 256  # how many are remembered
+SIZES, CLASSES = 1024, 256  # how many are remembered
 
 Side = Callable[[], list[Any]]
 
@@ -64,7 +67,7 @@ class SizeClass:
     ----------
     shapes
         Of the inputs, in the first such call.
-    side
+    side, is_on_device
         Where they run.
     run
         What runs them there.
@@ -81,14 +84,13 @@ class SizeClass:
     """
 
     __slots__ = (
-        *("barred", "bound", "done", "left", "longest", "patience"),
+        *("barred", "bound", "done", "is_on_device", "left", "longest", "patience"),
         *("rounds", "run", "seconds", "shapes", "side", "trials"),
     )
 
     def __init__(self, shapes: tuple[Any, ...], side: str, sides: dict[str, Side]) -> None:
         self.shapes = shapes
-        self.side = side
-        self.run = sides[side]
+        self.move(side, sides[side])
         self.seconds = dict.fromkeys(sides, inf)
         self.bound = dict.fromkeys(sides, 0.0)
         self.patience = dict.fromkeys(sides, LEAST_PATIENCE)
@@ -98,6 +100,10 @@ class SizeClass:
         self.left = 0  # calls until something is measured
         self.trials = [side]  # what is to be measured
         self.done = 0  # calls of the first of these
+
+    def move(self, side: str, run: Side) -> None:
+        """Run the calls elsewhere."""
+        self.side, self.is_on_device, self.run = side, side == DEVICE, run
 
     def note(self, side: str, seconds: float) -> None:
         """Take in the time of a call."""
@@ -142,16 +148,33 @@ class ChoosingVM(OpenCLVM):
         Arguments of `OpenCLVM`.
     hosts
         The other sides, the one to try first before the others.
-    shape_cells
-        What tells sizes apart: cells of the inputs whose shapes are not fixed.
+    sized, telling
+        Cells of the inputs whose shapes are not fixed; those of them that tell the sizes of all, with the numbers of
+        their dimensions.
+    arguments, results
+        What PyTensor puts the arguments in, and takes the results out of.
     """
 
-    def __init__(self, *machine: Any, hosts: Sequence[HostFunction], shape_cells: Sequence[Cell]) -> None:
+    # Found by who calls the machine: another one for each function, and while it is profiled.
+    __slots__ = ("__call__",)
+
+    def __init__(
+        self,
+        *machine: Any,
+        hosts: Sequence[HostFunction],
+        sized: Sequence[Cell],
+        telling: Sequence[tuple[Cell, int]],
+        arguments: Sequence[Container],
+        results: Sequence[Container],
+    ) -> None:
         super().__init__(*machine)
+        # Pickling a function that keeps its values compiles what Scan and its like have inside.
+        self._drops = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
+        self.allow_gc = self.allow_gc and not self._drops
         self._hosts = {host.backend: host for host in hosts}
-        self._shape_cells = list(shape_cells)
-        self._only_cell = self._shape_cells[0] if len(self._shape_cells) == 1 else None
-        self._by_shape: dict[tuple[Any, ...], SizeClass] = {}
+        self._sized, self._telling = sized, telling
+        self._arguments, self._returned = arguments, results
+        self._by_size: dict[tuple[int, ...], SizeClass] = {}
         self._classes: dict[tuple[int, ...], SizeClass] = {}
         self._refusals: dict[str, str] = {}
         self._sides: dict[str, Side] = {DEVICE: self._on_device, **{h.backend: self._side_of(h) for h in hosts}}
@@ -166,21 +189,39 @@ class ChoosingVM(OpenCLVM):
         """What was chosen for the sizes seen so far."""
         return list(self._classes.values())
 
-    def __call__(self) -> list[Any]:
-        if self.time_thunks:
-            return super().__call__()
-        try:
-            only = self._only_cell
-            shapes = tuple([c[0].shape for c in self._shape_cells]) if only is None else only[0].shape
-        except AttributeError:  # a function that trusts its inputs got none that is an array
-            return super().__call__()
-        size = self._by_shape.get(shapes)
-        if size is None:
-            size = self._class_of(shapes)
-        size.left -= 1
-        if size.left < 0:
-            return self._measured(size)
-        return size.run()
+    def _set_call(self, call: Side) -> None:
+        setattr(self, "__call__", call)  # noqa: B010, it is no method to mypy otherwise
+
+    def _begin(self) -> list[Any]:
+        """Make what runs the calls; PyTensor has said by now which arguments it wants back."""
+        hooks = Hooks(self._class_of, self._measured, self._on_device, self._without_choice)
+        call = generate(hooks, self._telling, self._dropped())
+        self._set_call(call)
+        return call()
+
+    def _dropped(self) -> list[Cell]:
+        """Return the cells that PyTensor empties after each call, unless the machine has done it, which is quicker."""
+        if not self._drops:
+            return []
+        given = [c.storage for c in self._arguments if getattr(c, "required", False)]
+        return given + [c.storage for c, v in zip(self._returned, self.fgraph.outputs, strict=True) if v.owner]
+
+    @property
+    def time_thunks(self) -> bool:
+        """Whether calls are timed, on the device."""
+        return self._is_timed
+
+    @time_thunks.setter
+    def time_thunks(self, value: bool) -> None:
+        self._is_timed = value
+        self._set_call(self._without_choice if value else self._begin)
+
+    def _without_choice(self) -> list[Any]:
+        """Run on the device: the call is timed, or a function that trusts its arguments got none that is an array."""
+        results = self._on_device()
+        for cell in self._dropped():
+            cell[0] = None
+        return results
 
     def _on_device(self) -> list[Any]:
         return super().__call__()
@@ -198,18 +239,26 @@ class ChoosingVM(OpenCLVM):
 
         return run
 
-    def _class_of(self, found: tuple[Any, ...]) -> SizeClass:
-        if len(self._by_shape) >= SHAPES:
-            self._by_shape.clear()
+    def _direct(self, side: str) -> Side:
+        """Return what runs a call on a side that has been measured."""
+        return self._on_device if side == DEVICE else self._hosts[side].run
+
+    def _class_of(self) -> SizeClass:
+        """Return the class of the arguments."""
+        sizes = tuple([c[0].size for c, _ in self._telling])
+        found = self._by_size.get(sizes)
+        if found is not None:
+            return found
+        if len(self._by_size) >= SIZES:
+            self._by_size.clear()
         if len(self._classes) >= CLASSES:
             self._classes.clear()
-        shapes = found if self._only_cell is None else (found,)
-        sizes = [prod(s) for s in shapes]
-        key = tuple(n.bit_length() for n in sizes)
+            self._by_size.clear()
+        key = tuple([n.bit_length() for n in sizes])
         size = self._classes.get(key)
         if size is None:
-            size = self._classes[key] = self._new(shapes)
-        self._by_shape[found] = size
+            size = self._classes[key] = self._new(tuple([c[0].shape for c in self._sized]))
+        self._by_size[sizes] = size
         return size
 
     def _new(self, shapes: tuple[Any, ...]) -> SizeClass:
@@ -248,7 +297,7 @@ class ChoosingVM(OpenCLVM):
 
     def _settle(self, size: SizeClass) -> None:
         size.settle()
-        size.run = self._sides[size.side]
+        size.move(size.side, self._direct(size.side))
 
     def _trial(self, size: SizeClass, side: str) -> list[Any]:
         if side != DEVICE:
@@ -281,7 +330,8 @@ class ChoosingVM(OpenCLVM):
         size.barred[failed] = f"{name}: {type(error).__name__}: {error}".splitlines()[0]
         if failed != DEVICE:
             self._refusals[failed] = size.barred[failed]
-        size.side, size.run, size.seconds[failed] = instead, self._sides[instead], inf
+        size.move(instead, self._sides[instead])
+        size.seconds[failed] = inf
         if size.seconds[instead] < inf:
             size.settle()
         else:

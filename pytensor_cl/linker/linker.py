@@ -20,6 +20,7 @@ from pytensor_cl.linker.listening import Parts
 from pytensor_cl.linker.roles import changed, root_of
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.segments import Replays
+from pytensor_cl.linker.sizes import is_of_any_size, telling
 from pytensor_cl.linker.steps import Arrival, CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -194,14 +195,10 @@ def report_error(fgraph: FunctionGraph, error: OpenCLError) -> None:
     fgraph.opencl_error = error
 
 
-def _tells_size(variable: Variable) -> bool:
-    """Whether its shape is known only when the function is called."""
-    return None in getattr(variable.type, "shape", ())
-
-
-def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow_gc: bool) -> OpenCLVM:
+def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], allow_gc: bool) -> OpenCLVM:
     """Return what runs a graph: on the device, or where its sizes want it."""
     fgraph = link.fgraph
+    inputs, outputs = [c.storage for c in into], [c.storage for c in out]
     checks = Checks(link.routines)
     thunks = [checks.noting(node, link.thunk(node), link.storage) for node in link.nodes]
     results = link.results(outputs)
@@ -212,10 +209,12 @@ def _machine(link: _Link, inputs: Sequence[Cell], outputs: Sequence[Cell], allow
     if isinstance(alternative, str):
         link.build()
         return OpenCLVM(*parts)
-    tells = [c for v, c in zip(fgraph.inputs, inputs, strict=True) if _tells_size(v)]
-    cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in tells]
-    hosts = host_functions(alternative, inputs, len(outputs))
-    return ChoosingVM(*parts, link.build, hosts=hosts, shape_cells=cells)
+    shared = {v for v, c in zip(alternative.graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
+    cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
+    sized = [c for v, c in zip(fgraph.inputs, cells, strict=True) if is_of_any_size(v)]
+    told = [(cells[i], fgraph.inputs[i].type.ndim) for i in telling(alternative.graph, shared)]
+    hosts = host_functions(alternative, inputs, outputs)
+    return ChoosingVM(*parts, link.build, hosts=hosts, sized=sized, telling=told, arguments=into, results=out)
 
 
 class OpenCLLinker(Linker):
@@ -272,10 +271,9 @@ class OpenCLLinker(Linker):
         assert fgraph is not None
         nodes = self.schedule(fgraph)
         inputs, outputs, storage = map_storage(fgraph, nodes, input_storage, output_storage, storage_map)
-        vm = _machine(_Link(fgraph, nodes, storage, self.no_recycling), inputs, outputs, bool(self.allow_gc))
         into = [Container(v, c) for v, c in zip(fgraph.inputs, inputs, strict=True)]
         out = [Container(v, c, readonly=True) for v, c in zip(fgraph.outputs, outputs, strict=True)]
-        return vm, into, out
+        return _machine(_Link(fgraph, nodes, storage, self.no_recycling), into, out, bool(self.allow_gc)), into, out
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "profile": None}

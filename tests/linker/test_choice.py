@@ -120,12 +120,12 @@ def test_each_size_has_a_choice_of_its_own(context, rng):
 
 
 def test_what_is_remembered_is_bounded(context, monkeypatch):
-    monkeypatch.setattr(choice, "SHAPES", 4)
+    monkeypatch.setattr(choice, "SIZES", 4)
     monkeypatch.setattr(choice, "CLASSES", 3)
     f = opencl([x], x + 1)
     for n in (1, 2, 3, 5, 6, 9, 17, 33, 40, 70):
         assert len(f(np.zeros(n, "float32"))) == n
-    assert len(f.vm._by_shape) <= 4
+    assert len(f.vm._by_size) <= 4
     assert len(f.vm._classes) <= 3
 
 

@@ -28,7 +28,7 @@ def assert_close(got, expected):
 
 
 def handles(*variables):
-    return [next(iter(v.container.storage._devices.values())).buffer.int_ptr for v in variables]
+    return [next(iter(v.container.storage.devices.values())).buffer.int_ptr for v in variables]
 
 
 def count_allocations(context, monkeypatch):

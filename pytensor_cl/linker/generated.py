@@ -1,0 +1,148 @@
+"""What runs a call of a function that has a choice, written for its number of arguments.
+
+A call of one small node takes a microsecond, and each loop, each lookup of a name, and each function on the way to it a
+twentieth of that. So this is text, compiled once for each function: sizes are compared with those of the last call, and
+what is left is the call itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.linker.host import Cell
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["Hooks", "generate", "with_arrays"]
+
+_TEXT = """
+def make(classify, measure, on_device, without_choice, {names}):
+    size = None
+    {unknown}
+    def call():
+        nonlocal {state}
+        try:
+            if {differs}:
+                size = classify()
+                {note}
+        except (AttributeError, TypeError):
+            return without_choice()
+        size.left = left = size.left - 1
+        if left < 0:
+            results = measure(size)
+        else:
+            try:
+                results = size.run()
+            except Exception:
+                if size.is_on_device:
+                    raise
+            else:
+                {drop}
+                return results
+            results = on_device()
+        {drop}
+        return results
+    return call
+"""
+
+_LENGTH = {True: "len(c{}[0])", False: "c{}[0].size"}
+"""Of a vector of NumPy's, which takes half as long, and of all else."""
+
+
+class Hooks(NamedTuple):
+    """What a call needs of the virtual machine.
+
+    Attributes
+    ----------
+    classify
+        Returns the class of the arguments' sizes.
+    measure
+        Runs a call of a class and times it.
+    on_device
+        Repeats there a call that has failed elsewhere.
+    without_choice
+        Runs a call whose arguments have no sizes.
+    """
+
+    classify: Callable[[], Any]
+    measure: Callable[[Any], list[Any]]
+    on_device: Callable[[], list[Any]]
+    without_choice: Callable[[], list[Any]]
+
+
+def generate(hooks: Hooks, sized: Sequence[tuple[Cell, int]], dropped: Sequence[Cell]) -> Callable[[], list[Any]]:
+    """Return what runs a call.
+
+    Parameters
+    ----------
+    hooks
+        Of the virtual machine.
+    sized
+        Cells of the arguments that tell sizes apart, and their numbers of dimensions.
+    dropped
+        Cells that are to be empty after a call.
+    """
+    cells = {f"c{i}": cell for i, (cell, _) in enumerate(sized)} | {f"d{i}": cell for i, cell in enumerate(dropped)}
+    last = [f"n{i}" for i in range(len(sized))]
+    given = [_LENGTH[type(cell) is list and ndim == 1].format(i) for i, (cell, ndim) in enumerate(sized)]
+    text = _TEXT.format(
+        names=", ".join(cells),
+        unknown="".join(f"{n} = " for n in last) + "-1",
+        state=", ".join(["size", *last]),
+        differs=" or ".join(f"{new} != {old}" for new, old in zip(given, last, strict=True)) or "size is None",
+        note="; ".join(f"{old} = {new}" for new, old in zip(given, last, strict=True)) or "pass",
+        drop="".join(f"d{i}[0] = " for i in range(len(dropped))) + "None",
+    )
+    return _compiled(text)(*hooks, *cells.values())
+
+
+def _compiled(text: str) -> Callable[..., Any]:
+    space: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), space)
+    return space["make"]
+
+
+_WITH_ARRAYS = """
+def make(run, exposed, ndarray, {names}):
+    def with_arrays():
+        if {others}:
+            return exposed()
+        return run()
+    return with_arrays
+"""
+
+_EXPOSED = {True: "c{}.devices", False: "type(c{}[0]) is not ndarray"}
+"""Whether compiled code cannot read the value of a shared variable, or of an argument."""
+
+
+def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
+    """Return a function that runs with an array in each cell, as compiled code wants it.
+
+    Parameters
+    ----------
+    run
+        What wants it.
+    cells
+        Of arguments that may be numbers of NumPy's, and of shared variables that may be on a device.
+    """
+
+    def exposed() -> list[Any]:
+        held = [_expose(cell) for cell in cells]
+        try:
+            return run()
+        finally:
+            for cell, value in zip(cells, held, strict=True):
+                if isinstance(cell, DeviceCell):
+                    cell.conceal(value)
+
+    tests = [_EXPOSED[isinstance(cell, DeviceCell)].format(i) for i, cell in enumerate(cells)]
+    names = ", ".join(f"c{i}" for i in range(len(cells)))
+    make = _compiled(_WITH_ARRAYS.format(names=names, others=" or ".join(tests)))
+    return make(run, exposed, np.ndarray, *cells)
+
+
+def _expose(cell: Cell) -> Any:
+    if isinstance(cell, DeviceCell):
+        return cell.expose()
+    cell[0] = np.asarray(cell[0])
+    return None
