@@ -1,15 +1,18 @@
 ## A function of each element, for CPUs: each work-item walks a range of tiles, a vector at a time.
 ## A tile is `rows` x `columns` elements of the last two dimensions.
 ## Inputs `repeated_along` may be one element for all lanes: PoCL calls a function for each vector that is loaded in any other way.
+## Inputs with numbers `columns` have one element for several lanes; a table says where in a row it is.
 ## The hint, which all such kernels have, keeps Intel's compiler from making a version for many work-items at once, which
 ## takes most of its time and never runs.
-<%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer, repeated_along"/>\
+<%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer, repeated_along, columns"/>\
 <%!
 from pytensor_cl.dtypes import access_name, ctype, repeated, vector_type
 %>\
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
+tabled = {arrays[a]: number for number, a in enumerate(columns)}
+splat = [a for a in repeated_along if a not in tabled]
 %>\
 typedef struct {
     ${index} shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
@@ -26,7 +29,11 @@ void ${name}(
     __global ${ctype(dtype)} *b_o${k},
 % endfor
     const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}
+% for number in range(len(columns)):
+    , __global const int *table${number}
+% endfor
+    )
 {
 % if plan_in_buffer:
     const ${name}_plan p = *plan;
@@ -64,16 +71,18 @@ void ${name}(
             const ${index} s_${array} = p.stride[${a}][${ndim - 1}];
 % endfor
             /* One test for all operands: separate ones halve the speed of PoCL's code in cache. */
-            const int unit = ${" && ".join(f"(ulong)s_{a} < 2" if a in repeated_along else f"s_{a} == 1" for a in arrays)};
-% for a in repeated_along:
+            const int unit = ${" && ".join(f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in tabled)};
+% for a in splat:
             const ${vector_type(type_of[a], lanes)} first_${a} = ${repeated(type_of[a], lanes, f"*p_{a}")};
 % endfor
             const int past_cache = offset.past_cache && ${" && ".join(f"s_o{k} == 1 && !((ulong)p_o{k} % sizeof({vector_type(t, lanes)}))" for k, t in enumerate(outputs))};
             for (${index} c = 0; c < columns; c += ${lanes}) {
                 const int last = min(${lanes}, (int)(columns - c)) - 1;
 % for array in arrays:
-    % if array[0] == "i":
-                const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1} ? ${f"!s_{array} ? first_{array} : " if array in repeated_along else ""}unit_${access_name(type_of[array], lanes)}(p_${array}) : load_${access_name(type_of[array], lanes)}(p_${array}, s_${array}, last);
+    % if array in tabled:
+                const ${vector_type(type_of[array], lanes)} ${array} = spread_${access_name(type_of[array], lanes)}(p_${array}, table${tabled[array]} + c, last);
+    % elif array[0] == "i":
+                const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1} ? ${f"!s_{array} ? first_{array} : " if array in splat else ""}unit_${access_name(type_of[array], lanes)}(p_${array}) : load_${access_name(type_of[array], lanes)}(p_${array}, s_${array}, last);
                 p_${array} += ${lanes} * s_${array};
     % endif
 % endfor

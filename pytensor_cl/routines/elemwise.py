@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pytensor_cl.routines.base import Plans, Routine
+from pytensor_cl.routines.elemwise_fold import Fold, find_fold
 from pytensor_cl.routines.lanes import Lanes, Scalar
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -104,6 +105,32 @@ class _Plan(NamedTuple):
     local_size: tuple[int, ...] | None
     argument: Any  # the packed struct, or a buffer that holds it
     is_large: bool = False  # little of it would stay in the cache
+    tables: tuple[Any, ...] = ()  # buffers that say where the elements of columns are
+
+
+class Columns(NamedTuple):
+    """Which arrays have one element for several lanes.
+
+    Attributes
+    ----------
+    arrays
+        Their numbers.
+    is_wide
+        Whether a vector has at most two of their elements.
+    """
+
+    arrays: tuple[int, ...] = ()
+    is_wide: bool = False
+
+
+NONE = Columns()
+
+
+class _Folded(NamedTuple):
+    """How to launch for rows that are folded."""
+
+    fold: Fold
+    parts: tuple[tuple[_Plan, tuple[int, ...]], ...]  # each with the shifts of the arrays
 
 
 def _pad(values: Sequence[int], length: int, fill: int) -> list[int]:
@@ -196,13 +223,13 @@ class Elemwise(Routine):
         self._count = len(self._places) + len(self.output_dtypes)
         flags = 1 if self.schedule == "cpu" else 0
         self._pack_offsets = struct.Struct(f"{flags + self._count}q").pack
-        self._plans: Plans[_Plan] = Plans()
-        self._kernels: dict[tuple[str, str], Kernel] = {}
-        self._sources = {"int": self._render("int")}
+        self._plans: Plans[_Plan | _Folded] = Plans()
+        self._kernels: dict[tuple[str, str, Columns], Kernel] = {}
+        self._sources = {("int", NONE): self._render("int")}
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with 32-bit indices; the one with 64-bit indices is built when an array needs it."""
-        return (self._sources["int"],)
+        return (self._sources["int", NONE],)
 
     # The kernels
 
@@ -218,7 +245,7 @@ class Elemwise(Routine):
     def _in_buffer(self, index: str) -> bool:
         return self._parameter_bytes(index) > self.context.info.max_parameter_size
 
-    def _render(self, index: str) -> KernelSource:
+    def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
         lanes = lanes_of(self.function) if self.schedule == "cpu" else 1
         arguments = {
             "inputs": tuple(self.function.input_dtypes),
@@ -233,17 +260,29 @@ class Elemwise(Routine):
             return kernel_source("elemwise_simt", preambles=tuple(self.function.preambles), **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
-        preambles = (*access, render("past_cache"), *self.function.preambles)
+        spread = (
+            render("spread", dtype=dtype, lanes=lanes, is_wide=columns.is_wide)
+            for dtype in dict.fromkeys(self.function.input_dtypes[self._places[a]] for a in columns.arrays)
+        )
+        preambles = (*access, *spread, render("past_cache"), *self.function.preambles)
         repeated = tuple(f"i{k}" for k, known in zip(self._places, self._broadcast, strict=True) if True in known[-1:])
-        return kernel_source("elemwise_cpu", preambles=preambles, lanes=lanes, repeated_along=repeated, **arguments)
+        return kernel_source(
+            "elemwise_cpu",
+            preambles=preambles,
+            lanes=lanes,
+            repeated_along=repeated,
+            columns=columns.arrays,
+            **arguments,
+        )
 
-    def _kernel(self, index: str, suffix: str) -> Kernel:
-        if index not in self._sources:
-            self._sources[index] = self._render(index)
-        if (index, suffix) not in self._kernels:
-            source = self._sources[index]
-            self._kernels[index, suffix] = self.context.kernel(source, source.name + suffix)
-        return self._kernels[index, suffix]
+    def _kernel(self, index: str, suffix: str, columns: Columns = NONE) -> Kernel:
+        if (index, columns) not in self._sources:
+            self._sources[index, columns] = self._render(index, columns)
+        key = index, suffix, columns
+        if key not in self._kernels:
+            source = self._sources[index, columns]
+            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+        return self._kernels[key]
 
     # Shapes
 
@@ -287,23 +326,42 @@ class Elemwise(Routine):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans.remember(key, self._plan(layouts))
-        if plan.kernel is None:
-            return
+        if isinstance(plan, _Folded):
+            for k in plan.fold.numbers("row"):
+                arrays[k] = self._repeated(arrays[k], plan.fold, k)
+            for part, shifts in plan.parts:
+                self._run(part, arrays, inputs, shifts)
+        elif plan.kernel is not None:
+            self._run(plan, arrays, inputs, (0,) * len(arrays))
+
+    def _run(
+        self, plan: _Plan, arrays: Sequence[Any], inputs: Sequence[GpuArray | np.generic], shifts: Sequence[int]
+    ) -> None:
         arguments: list[Any] = [array.buffer for array in arrays]
         for k, convert in self._scalars:
             arguments.insert(k, convert(inputs[k]))
-        starts = [layout[2] for layout in layouts]
+        starts = [array.layout[2] + shift for array, shift in zip(arrays, shifts, strict=True)]
         if self.schedule == "cpu":
             starts.insert(0, plan.is_large and not self._is_inplace(arrays))
         offsets = self._pack_offsets(*starts)
-        plan.kernel.launch(self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument)
+        assert plan.kernel is not None
+        plan.kernel.launch(
+            self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument, *plan.tables
+        )
+
+    def _repeated(self, array: GpuArray, fold: Fold, number: int) -> GpuArray:
+        """Return a row, as often as it is in a group."""
+        result = self.context.empty((fold.group, *fold.shape[1:]), array.dtype)
+        copy = _copy(self.context, array.dtype.name, result.ndim, get_ident())
+        copy.launch((result,), (array.view(fold.row(number, array.layout.offset)),))
+        return result
 
     def _is_inplace(self, arrays: Sequence[GpuArray]) -> bool:
         places = len(self._places)
         read = {array.buffer for array in arrays[:places]}
         return any(array.buffer in read for array in arrays[places:])
 
-    def _plan(self, layouts: list[Layout]) -> _Plan:
+    def _plan(self, layouts: list[Layout]) -> _Plan | _Folded:
         shape = layouts[-1].shape
         if 0 in shape:
             return _Plan(None, (), None, b"")
@@ -312,8 +370,23 @@ class Elemwise(Routine):
         index = "int" if small else "long"
         strides = tuple(layout.strides for layout in spread)
         shape, strides = collapse(*_memory_order(shape, strides))
-        make = self._cpu_plan if self.schedule == "cpu" else self._simt_plan
-        return make(index, shape, strides)._replace(is_large=self._is_large(layouts))
+        is_large = self._is_large(layouts)
+        if self.schedule == "simt":
+            return self._simt_plan(index, shape, strides)._replace(is_large=is_large)
+        fold = find_fold(shape, strides, lanes_of(self.function), len(self.output_dtypes)) if small else None
+        if fold is None:
+            return self._cpu_plan(index, shape, strides)._replace(is_large=is_large)
+        return self._folded(fold, is_large)
+
+    def _folded(self, fold: Fold, is_large: bool) -> _Folded:
+        columns = Columns(fold.numbers("column"), fold.width >= lanes_of(self.function))
+        columns = columns if columns.arrays else NONE
+        tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns.arrays)
+        parts = (
+            (self._cpu_plan("int", shape, strides, columns)._replace(is_large=is_large, tables=tables), shifts)
+            for shape, strides, shifts in fold.parts()
+        )
+        return _Folded(fold, tuple(parts))
 
     def _is_large(self, layouts: list[Layout]) -> bool:
         dtypes = (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
@@ -329,7 +402,7 @@ class Elemwise(Routine):
         steps = [step for s in strides for step in _pad(s, self._kernel_ndim, 0)]
         return _pad(shape, self._kernel_ndim, 1) + steps
 
-    def _cpu_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
+    def _cpu_plan(self, index: str, shape: Shape, strides: Strides, columns: Columns = NONE) -> _Plan:
         shape, strides = _arrange(shape, strides, lanes_of(self.function))
         values = self._flatten(shape, strides)
         padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
@@ -337,7 +410,7 @@ class Elemwise(Routine):
         tiles = _tiles(*padded, tuning["elemwise.tile"], tuning["elemwise.crossing_columns"])
         work_items = min(tiles[-1], tuning["elemwise.items_per_unit"] * self.context.info.compute_units)
         argument = self._argument(index, [*values, *tiles])
-        return _Plan(self._kernel(index, ""), (work_items,), (1,), argument)
+        return _Plan(self._kernel(index, "", columns), (work_items,), (1,), argument)
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
         tuning, size = self.context.tuning, prod(shape)
