@@ -1,13 +1,14 @@
 ## Matrix product, schedule cpu: each work-item computes a part of the output, tile by tile, in registers. The operands are
 ## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first.
-<%page args="name, tiles, store, ctype, wide, itemsize, lanes, rows, vectors, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
+<%page args="name, tiles, store, ctype, wide, itemsize, lanes, rows, vectors, sizes, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
 <%namespace name="epilogue" file="gemm_epilogue.mako"/>
 <%namespace name="each" file="epilogue.mako"/>
 <%
     cols = lanes * vectors
-    heights = [rows, rows // 2] if rows >= 8 else [rows]
+    low, half = min(sizes)[0], lanes // 2 if (rows, 1) in sizes else 0
     full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
+    direct = "0" if outputs else " && ".join(["p.o.col == 1", *[f"s.{x} == {y}" for x, y in zip(scalars, (1, 0))]])
 %>
 % if outputs:
 ${epilogue.declarations(lanes)}
@@ -23,10 +24,13 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
     const long m0 = gemm_share(p.m, ${rows}, y, ny), m1 = gemm_share(p.m, ${rows}, y + 1, ny);
     const long n0 = gemm_share(p.n, ${lanes}, x, nx), n1 = gemm_share(p.n, ${lanes}, x + 1, nx);
     const long k0 = gemm_share(p.k, 16, part, p.splits), k1 = gemm_share(p.k, 16, part + 1, p.splits);
-    const long panels = (n1 - n0 + ${cols - 1}) / ${cols};
+    // Columns of whole vectors, the last of which may not be full, and a panel of half of one for what is left over
+    const long odd = (n1 - n0) % ${lanes}, full = n1 - n0 - (odd <= ${half} ? odd : 0);
+    const long wide_panels = (full + ${cols - 1}) / ${cols}, panels = wide_panels + (full < n1 - n0);
     __global ${ctype} *const packed_b = scratch + p.scratch * ((get_global_id(2) * ny + y) * nx + x);
-    __global ${ctype} *const packed_a = packed_b + p.k_block * ${cols};
-    ${ctype} tile[${rows * cols}] __attribute__((aligned(64)));
+    __global ${ctype} *const packed_a = packed_b + p.packed_b;
+    ${ctype} space[${rows * cols + lanes}] __attribute__((aligned(64)));
+    __global ${ctype} *const tile = (__global ${ctype} *)(ulong)space;  // devices of this schedule have one memory
     % for x in scalars:
     if (${x})
         s.${x} = ${x}[s.${x}_at];
@@ -36,46 +40,56 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
         p.o.start = s.o = 0, p.o.row = p.n, p.o.col = 1;
         s.alpha = 1, s.beta = 0;
     }
+    const int direct = ${direct};  // sums may be kept where the result lies
     for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++) {
         % if outputs:
         ${epilogue.place("batch")}
         % endif
     for (long kc = k0; kc < k1 || kc == k0; kc += p.k_block)  // once at least: k = 0 leaves beta * C
     for (long ic = m0; ic < m1; ic += p.m_block) {
-        const long kb = min(p.k_block, k1 - kc), mb = min(p.m_block, m1 - ic), whole = p.pack_a ? 0 : mb / ${rows} * ${rows};
+        const long kb = min(p.k_block, k1 - kc), mb = min(p.m_block, m1 - ic);
         __global const ${ctype} *const a = A + s.a + gemm_start(&p.a, p.shape, batch) + ic * p.a.row + kc * p.a.col;
         __global const ${ctype} *const b = B + s.b + gemm_start(&p.b, p.shape, batch) + kc * p.b.row;
         __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch) + ic * p.c.row" if has_c else "C"};
         __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch) + ic * p.o.row;
-        for (long i = whole; i < mb; i += ${rows})
-            ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + (i - whole) * kb, ${rows});
+        for (long i = 0; p.pack_a && i < mb; i += ${rows})
+            ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + i * kb, ${rows});
         for (long panel = 0; panel < panels; panel++) {
-            const long jc = n0 + gemm_share(n1 - n0, ${lanes}, panel, panels);
-            const long width = n0 + gemm_share(n1 - n0, ${lanes}, panel + 1, panels) - jc, count = (width + ${lanes - 1}) / ${lanes};
-            const int packed = p.pack_b || width % ${lanes} > 0;
-            __global const ${ctype} *const b_panel = packed ? packed_b : b + jc * p.b.col;
-            const long b_row = packed ? count * ${lanes} : p.b.row;
-            if (packed)
-                ${tiles}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, packed_b, b_row);
+            const int is_half = panel == wide_panels;
+            const long jc = is_half ? n0 + full : n0 + gemm_share(full, ${lanes}, panel, wide_panels);
+            const long width = is_half ? odd : n0 + gemm_share(full, ${lanes}, panel + 1, wide_panels) - jc;
+            const long across = is_half ? ${half} : (width + ${lanes - 1}) / ${lanes} * ${lanes};
+            // The last tile of a row begins sooner, and computes again what another one has stored; if there is none, B is packed.
+            const int packed = p.pack_b || across > jc + width, before = packed ? 0 : across - width;
+            __global ${ctype} *const panel_b = packed_b + (jc - n0) * p.k_block;
+            const long b_row = packed ? across : p.b.row;
+            if (packed && ic == m0)
+                ${tiles}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, panel_b, b_row);
             for (long i = 0; i < mb; i += ${rows}) {
-                const int there = i < whole;
-                __global const ${ctype} *const a_panel = there ? a + i * p.a.row : packed_a + (i - whole) * kb;
-                const long a_row = there ? p.a.row : 1, a_col = there ? p.a.col : ${rows};
-                const int height = mb - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
+                const int there = min(${rows}L, mb - i), height = there > ${low} || is_half ? ${rows} : ${low};
+                const int whole = direct && there == height && before + width == across
+                                  && (!before || (kb == k1 - k0 && jc - before >= n0));
+                __global const ${ctype} *const a_panel = p.pack_a ? packed_a + i * kb : a + i * p.a.row;
+                const long a_row = p.pack_a ? 1 : p.a.row, a_col = p.pack_a ? ${rows} : p.a.col;
+                __global const ${ctype} *const b_panel = packed ? panel_b : b + (jc - before) * p.b.col;
+                __global ${ctype} *const to = o + i * p.o.row + jc * p.o.col, *const sums = whole ? to - before : tile;
+                const long next = whole ? p.o.row : ${cols};
+                const int more = whole && kc > k0;
                 % for k in (k for k, one in enumerate(repeated, 1) if not one):
-                for (int r = 0; r < min((long)height, mb - i); r++)
-                    for (int j = 0; j < count * ${lanes}; j += ${lanes})
+                for (int r = 0; r < there; r++)
+                    for (int j = 0; j < across; j += ${lanes})
                         GEMM_FETCH(at->i${k} + (ic + i + r) * at->row${k} + (jc + j) * at->col${k});
                 % endfor
-                switch (4 * height + count) {
-                % for height in heights:
-                % for count in range(1, vectors + 1):
-                case ${4 * height + count}: ${tiles}_multiply${height}x${count}(a_panel, a_row, a_col, b_panel, b_row, kb, tile); break;
-                % endfor
+                switch (8 * height + 2 * across / ${lanes}) {
+                % for height, halves in sizes:
+                case ${8 * height + halves}:
+                    ${tiles}_multiply${height}x${halves}(a_panel, a_row, a_col, there - 1, b_panel, b_row, kb, sums, next, more);
+                    break;
                 % endfor
                 }
-                ${f"{name}_store" if outputs else f"{store}_put"}(tile, &p, &s, min(${rows}L, mb - i), width, kc == k0,
-                              c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, o + i * p.o.row + jc * p.o.col${
+                if (!whole)
+                    ${f"{name}_store" if outputs else f"{store}_put"}(tile + before, &p, &s, there, width, kc == k0,
+                              c${" + i * p.c.row + jc * p.c.col" if has_c else ""}, to${
                               ", kc + p.k_block >= k1, at, ic + i, jc" if outputs else ""});
             }
         }

@@ -23,7 +23,7 @@ typedef struct { gemm_operand in[${max(1, len(inputs))}]; } ${name}_further;
 <%def name="rows(lanes, cols, tiles, ctype, top='')">
             ${epilogue.pointers("i0", "j0 + j", "i0 * row + (j0 + j) * col")}
             for (int i = 0; i < height; i++) {
-                const ${ctype}${lanes} i0 = *(const ${tiles}_vec *)(tile + i * ${cols} + j);
+                const ${ctype}${lanes} i0 = *(__global const ${tiles}_vec *)(tile + i * ${cols} + j);
                 ${epilogue.apply(lanes, "col", top)}
                 ${epilogue.next_row("row")}
             }
@@ -31,7 +31,7 @@ typedef struct { gemm_operand in[${max(1, len(inputs))}]; } ${name}_further;
 ## Schedule cpu: store rows of a tile; unless it is the `last` along k, only the sums.
 <%def name="stores(ctype, lanes, cols, tiles, store, full_width, has_alpha)">
 // The tile begins in row i0 and column j0.
-static GEMM_APART ${full_width} void ${name}_apply(const ${ctype} *tile, const gemm_plan *p, long height, long width,
+static GEMM_APART ${full_width} void ${name}_apply(__global const ${ctype} *tile, const gemm_plan *p, long height, long width,
     const ${name}_matrices *at, long i0, long j0)
 {
     const long row = p->o.row, col = p->o.col;
@@ -46,7 +46,7 @@ static GEMM_APART ${full_width} void ${name}_apply(const ${ctype} *tile, const g
     }
 }
 
-static void ${name}_store(${ctype} *tile, const gemm_plan *p, const ${store}_call *s, long height, long width, int first,
+static void ${name}_store(__global ${ctype} *tile, const gemm_plan *p, const ${store}_call *s, long height, long width, int first,
     __global const ${ctype} *c, __global ${ctype} *o, int last, const ${name}_matrices *at, long i0, long j0)
 {
     if (!last) {

@@ -10,7 +10,7 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
 } ${store}_call;
 
 <%def name="element(type, vec, to)">
-            ${type} v = *(const ${vec} *)(tile + ${at["tile"]});
+            ${type} v = *(__global const ${vec} *)(tile + ${at["tile"]});
             % if has_alpha:
             v = s->alpha * v;
             % endif
@@ -20,12 +20,12 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
             else if (s->beta != 0)  // beta = 0 must not let a NaN of C through
                 v += (${type})s->beta * *(__global const ${vec} *)(c + i * p->c.row + j * p->c.col);
             % endif
-            *(${"__global " if to == "o" else ""}${vec} *)(${to} + ${at[to]}) = v;
+            *(__global ${vec} *)(${to} + ${at[to]}) = v;
 </%def>
 
 % for suffix, to in (("put", "o"), ("complete", "tile")):
 // ${to} = alpha * tile + beta * C, or alpha * tile + what o is when it is not the `first` along k
-static GEMM_APART GEMM_VECTORS(${8 * itemsize * lanes}) void ${store}_${suffix}(${ctype} *tile, const gemm_plan *p,
+static GEMM_APART GEMM_VECTORS(${8 * itemsize * lanes}) void ${store}_${suffix}(__global ${ctype} *tile, const gemm_plan *p,
     const ${store}_call *s, long height, long width, int first, __global const ${ctype} *c, __global ${ctype} *o)
 {
     const int unit = p->o.col == 1${" && (p->c.col == 1 || s->beta == 0)" if has_c else ""};

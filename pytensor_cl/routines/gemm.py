@@ -23,7 +23,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["BatchedGemm", "Gemm"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_HEAD = struct.Struct("15q")  # gemm_plan before its operands
+_HEAD = struct.Struct("16q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 _FINISHING = 64  # work-items of a work-group that adds up parts, schedule simt
@@ -41,6 +41,13 @@ class Tile(NamedTuple):
     def cols(self) -> int:
         """Width in elements."""
         return self.vectors * self.lanes
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Rows and half vectors of the functions that multiply: the whole tile, and smaller ones for edges."""
+        low = (self.rows, self.rows // 2) if self.rows >= 8 else (self.rows,)
+        full = tuple((rows, 2 * vectors) for rows in low for vectors in range(1, self.vectors + 1))
+        return (*full, (self.rows, 1)) if len(low) > 1 else full
 
 
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
@@ -128,6 +135,7 @@ class _Way(NamedTuple):
     k_block: int = 1
     pack_a: bool = False
     pack_b: bool = False
+    packed_b: int = 0
     scratch: int = 0
     splits: int = 1
     partial: int = 0
@@ -270,11 +278,12 @@ class Gemm(BlasRoutine):
         shared = {"tiles": tiles, "itemsize": self.dtype.itemsize, **tile._asdict()}
         flags = {"has_alpha": self.has_alpha, "has_c": self.has_c}
         store = f"{tiles}_{'c' if self.has_c else 'alpha' if self.has_alpha else 'plain'}"
+        multiply = {"lanes": tile.lanes, "sizes": tile.sizes, "itemsize": self.dtype.itemsize}
         functions = (
-            render("gemm_tile", ctype=types["ctype"], **shared),
+            render("gemm_tile", tiles=tiles, ctype=types["ctype"], **multiply),
             render("gemm_store", store=store, **types, **flags, **shared),
         )
-        return self._render("gemm", *functions, store=store, **shared)
+        return self._render("gemm", *functions, store=store, sizes=tile.sizes, **shared)
 
     def _simt(self, blocks: Blocks, index: str) -> KernelSource:
         return self._render(blocks.template, index=index, **blocks.parameters)
@@ -341,9 +350,10 @@ class Gemm(BlasRoutine):
         mb = _balanced(high, tuning["gemm.block_rows"], tile.rows)
         pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
-        scratch = kb * ((mb if pack_a else tile.rows) + tile.cols)
+        packed_b = kb * max(tile.cols, -(-wide // tile.lanes) * tile.lanes if pack_b else 0)
+        scratch = packed_b + kb * (mb if pack_a else tile.rows)
         partial = scratch * x * y * z * splits
-        heads = _encode(p, _Way(mb, kb, pack_a, pack_b, scratch, splits, partial), self.epilogue is not None)
+        heads = _encode(p, _Way(mb, kb, pack_a, pack_b, packed_b, scratch, splits, partial), self.epilogue is not None)
         source, size = self._source(None), (x, y, z * splits)
         plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial)
         return plan if splits == 1 else self._finished(plan, source, p, splits, ((min(units, p.m),), (1,)))

@@ -233,6 +233,22 @@ def test_blocks_suit_the_product(context):
     assert gemm_simt.blocks_of(shape, info, np.dtype("float64"), 16).template == "gemm_simt"
 
 
+@pytest.mark.parametrize("depth", [4096, 128])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_tiles_at_the_edges(context, rng, schedule, dtype, depth, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)  # sums in one block, and in several
+    routine = Gemm(context, dtype, schedule=schedule)
+    a, b = draw(rng, dtype, 19, 70), draw(rng, dtype, 70, 150)
+    for m, n in zip((1, 3, 4, 5, 8, 9, 12, 13, 16, 19), (5, 8, 10, 17, 20, 24, 33, 50, 101, 150), strict=True):
+        left, right = (context.from_host(x) for x in (a, b))
+        around = context.from_host(np.full((m + 2, n + 2), 7, dtype))
+        routine.launch((around[1:-1, 1:-1],), (left[:m], right[:, 150 - n :]))
+        got = np.asarray(around)
+        check(got[1:-1, 1:-1], 1, a[:m], b[:, 150 - n :])
+        assert (got[[0, -1]] == 7).all()
+        assert (got[:, [0, -1]] == 7).all()
+
+
 def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
     a, b = draw(rng, "float32", 4, 9, 9), draw(rng, "float32", 9, 9)
     gemm = make(Gemm, "float32")
