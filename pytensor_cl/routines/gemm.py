@@ -1,9 +1,7 @@
 """Matrix products: GEMM, and batches of them."""
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,19 +10,17 @@ import numpy as np
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.epilogue import Epilogue
+from pytensor_cl.routines.gemm_plan import Product, Way, encode, merge
 from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["BatchedGemm", "Gemm"]
 
-_BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_HEAD = struct.Struct("16q")  # gemm_plan before its operands
-_OPERAND = struct.Struct("7q")  # gemm_operand
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 _FINISHING = 64  # work-items of a work-group that adds up parts, schedule simt
 _INT32 = 2**31 - 1
@@ -71,23 +67,6 @@ _SHORT, _LARGE_BYTES = (
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 
-class _Product(NamedTuple):
-    """A product whose batch dimensions and m are merged as far as all operands allow.
-
-    The strides are those of the batch dimensions, then of rows and columns.
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: tuple[int, ...]
-    a: tuple[int, ...]
-    b: tuple[int, ...]
-    c: tuple[int, ...]
-    o: tuple[int, ...]
-    further: tuple[tuple[int, ...], ...] = ()  # arrays that an epilogue reads
-
-
 class _Plan(NamedTuple):
     """How to launch for one set of layouts; the empty plan is that of an empty output."""
 
@@ -98,68 +77,8 @@ class _Plan(NamedTuple):
     scratch: int = 0  # elements
     finish: Kernel | None = None  # adds up the parts of k, if it was split
     finish_size: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of the NDRange and its work-groups
-    vector: _Product | None = None  # a product with one row or one column, left to Gemv
+    vector: Product | None = None  # a product with one row or one column, left to Gemv
     is_apart: bool = False  # whether the epilogue is a kernel of its own
-
-
-def merge(a: Layout, b: Layout, c: Layout, o: Layout, *further: Layout) -> _Product:
-    """Merge batch dimensions, and those along which B repeats into m, so that few large products remain.
-
-    Parameters
-    ----------
-    a, b, c, o, further
-        Layouts with the same batch dimensions before the last two.
-    """
-    n, k = b.shape[-1], a.shape[-1]
-    repeats = (*b.strides[:-2], 0)  # B is the same for every row of A
-    rows = (x.strides[:-1] for x in (c, o, *further))
-    shape, strides = collapse(a.shape[:-1], (a.strides[:-1], repeats, *rows))
-    if not shape or strides[1][-1] != 0:  # the last one is a batch dimension: m was 1
-        shape, strides = (*shape, 1), tuple((*s, 0) for s in strides)
-    ra, rb, *others = strides
-    rc, ro, *rest = ((*row, x.strides[-1]) for row, x in zip(others, (c, o, *further), strict=True))
-    full = (*ra, a.strides[-1]), (*rb[:-1], *b.strides[-2:]), rc, ro, tuple(rest)
-    return _Product(shape[-1], n, k, shape[:-1], *full)
-
-
-def _starts(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-    """Offsets of each operand for every index of the dimensions that the kernel has no room for."""
-    for index in product(*map(range, shape)):
-        yield tuple(sum(i * s for i, s in zip(index, row, strict=False)) for row in strides)
-
-
-class _Way(NamedTuple):
-    """How the cpu schedule goes through a product; fields of gemm_plan."""
-
-    m_block: int = 1
-    k_block: int = 1
-    pack_a: bool = False
-    pack_b: bool = False
-    packed_b: int = 0
-    scratch: int = 0
-    splits: int = 1
-    partial: int = 0
-
-
-def _operands(p: _Product, operands: Sequence[tuple[int, ...]]) -> list[bytes]:
-    """Pack a gemm_operand of each for each launch."""
-    outer = max(0, len(p.batch) - _BATCH_DIMS)
-    lead = (0,) * (_BATCH_DIMS - len(p.batch) + outer)
-    return [
-        b"".join(_OPERAND.pack(at, *x[-2:], *lead, *x[outer:-2]) for at, x in zip(starts, operands, strict=True))
-        for starts in _starts(p.batch[:outer], operands)
-    ]
-
-
-def _encode(p: _Product, way: _Way, has_epilogue: bool) -> tuple[tuple[bytes, ...], ...]:
-    """Pack a gemm_plan for each launch, and the operands of an epilogue, of which there is one at least."""
-    inner = ((1,) * _BATCH_DIMS + p.batch)[-_BATCH_DIMS:]
-    head = _HEAD.pack(p.m, p.n, p.k, *way, prod(inner), *inner)
-    plans = [head + operands for operands in _operands(p, (p.a, p.b, p.c, p.o))]
-    if not has_epilogue:
-        return tuple((plan,) for plan in plans)
-    further = (operands or bytes(_OPERAND.size) for operands in _operands(p, p.further))
-    return tuple(zip(plans, further, strict=True))
 
 
 def _balanced(total: int, limit: int, unit: int) -> int:
@@ -168,7 +87,7 @@ def _balanced(total: int, limit: int, unit: int) -> int:
     return -(-total // (count * unit)) * unit or unit
 
 
-def _grid(p: _Product, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
+def _grid(p: Product, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
     """Split a product among at most about `items` work-items along n, m and the batch.
 
     Parameters
@@ -197,7 +116,7 @@ def _grid(p: _Product, tile: Tile, items: int, units: int, packing: float = 0) -
     return x, y, z
 
 
-def _splits(p: _Product, items: int) -> int:
+def _splits(p: Product, items: int) -> int:
     """In how many parts k is computed, because it is what there is most of."""
     return 1 if p.batch or p.k < _LONG * max(p.m, p.n) else max(1, min(items, p.k // _PART))
 
@@ -288,7 +207,7 @@ class Gemm(BlasRoutine):
     def _simt(self, blocks: Blocks, index: str) -> KernelSource:
         return self._render(blocks.template, index=index, **blocks.parameters)
 
-    def _blocks(self, p: _Product | None) -> Blocks:
+    def _blocks(self, p: Product | None) -> Blocks:
         shape = None if p is None else Shape(p.m, p.n, p.k, p.batch)
         return blocks_of(shape, self.context.info, self.dtype, self.context.tuning["gemm.group"])
 
@@ -330,12 +249,12 @@ class Gemm(BlasRoutine):
 
     # --- plans ---
 
-    def _product(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout] = ()) -> _Product:
+    def _product(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout] = ()) -> Product:
         *batch, m, n = o.shape  # m and n may be those of C, to which the product is repeated
         a, b = a.broadcast_to((*batch, m, a.shape[-1])), b.broadcast_to((*batch, b.shape[-2], n))
         return merge(a, b, o if c is None else c.broadcast_to(o.shape), o, *(x.broadcast_to(o.shape) for x in further))
 
-    def _plan_cpu(self, p: _Product) -> _Plan:
+    def _plan_cpu(self, p: Product) -> _Plan:
         tile, units, tuning = self.tile, self.context.info.compute_units, self.context.tuning
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
         gathered = p.b[-1] != 1
@@ -353,29 +272,29 @@ class Gemm(BlasRoutine):
         packed_b = kb * max(tile.cols, -(-wide // tile.lanes) * tile.lanes if pack_b else 0)
         scratch = packed_b + kb * (mb if pack_a else tile.rows)
         partial = scratch * x * y * z * splits
-        heads = _encode(p, _Way(mb, kb, pack_a, pack_b, packed_b, scratch, splits, partial), self.epilogue is not None)
+        heads = encode(p, Way(mb, kb, pack_a, pack_b, packed_b, scratch, splits, partial), self.epilogue is not None)
         source, size = self._source(None), (x, y, z * splits)
         plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial)
         return plan if splits == 1 else self._finished(plan, source, p, splits, ((min(units, p.m),), (1,)))
 
     def _finished(
-        self, plan: _Plan, source: KernelSource, p: _Product, splits: int, size: tuple[tuple[int, ...], tuple[int, ...]]
+        self, plan: _Plan, source: KernelSource, p: Product, splits: int, size: tuple[tuple[int, ...], tuple[int, ...]]
     ) -> _Plan:
         """Return a plan with room for the sums of the parts of k, and a second launch that adds them up."""
         finish = None if self.epilogue is not None else self._kernel(source, "_finish")
         return plan._replace(scratch=plan.scratch + splits * p.m * p.n, finish=finish, finish_size=size)
 
-    def _items_of_epilogue(self, p: _Product) -> int:
+    def _items_of_epilogue(self, p: Product) -> int:
         """Work-items that the elements are worth, however short the sums are."""
         return 0 if self.epilogue is None else p.m * p.n * prod(p.batch) // self.context.tuning["elemwise.tile"]
 
-    def _reads_too_much(self, p: _Product, size: int) -> bool:
+    def _reads_too_much(self, p: Product, size: int) -> bool:
         """Whether large arrays are better walked through from end to end than tile by tile, between short sums."""
         whole = 1 + sum(all(s for s, n in zip(x, (*p.batch, p.m, p.n), strict=True) if n > 1) for x in p.further)
         large = whole * size * self.dtype.itemsize >= _LARGE_BYTES
         return self.schedule == "cpu" and whole > 1 and large and p.k < _SHORT
 
-    def _depth(self, p: _Product) -> int:
+    def _depth(self, p: Product) -> int:
         """Elements along k of a block: all, where incomplete sums cannot be stored."""
         no_sums = self.epilogue is not None and self.epilogue.sum_output is None
         return max(1, p.k) if no_sums else self.context.tuning["gemm.depth_bytes"] // self.dtype.itemsize
@@ -386,13 +305,13 @@ class Gemm(BlasRoutine):
     def _shares_sets(self, stride: int) -> bool:
         return stride * self.dtype.itemsize % _WAY_BYTES == 0
 
-    def _plan_simt(self, p: _Product) -> _Plan:
+    def _plan_simt(self, p: Product) -> _Plan:
         blocks = self._blocks(p)
         group, splits = blocks.group, blocks.splits
         size = (blocks.tiles(p.m, p.n) * group, min(prod(p.batch) * splits, _GROUPS_LIMIT) * group)
         reach = (blocks.tile + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         source = self._source(blocks, "int" if reach <= _INT32 else "long")
-        heads = _encode(p, _Way(splits=splits), self.epilogue is not None)
+        heads = encode(p, Way(splits=splits), self.epilogue is not None)
         plan = _Plan(self._kernel(source), heads, size, (group, group))
         finishing = (-(-p.m * p.n // _FINISHING) * _FINISHING,), (_FINISHING,)
         return plan if splits == 1 else self._finished(plan, source, p, splits, finishing)
@@ -454,7 +373,7 @@ class Gemm(BlasRoutine):
             self._plain.launch((product,), inputs[: self._own_inputs])
             self.epilogue.apart.launch(outputs, (product, *inputs[self._own_inputs :]))
 
-    def _launch_vector(self, p: _Product, out: GpuArray, inputs: Sequence[Scalar]) -> None:
+    def _launch_vector(self, p: Product, out: GpuArray, inputs: Sequence[Scalar]) -> None:
         """Multiply one operand, a vector, by the other: A by a column, or the transpose of B by a row."""
         c, alpha, a, b, beta = self._split(inputs)
         axis = 0 if p.n == 1 else 1

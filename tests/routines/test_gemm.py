@@ -7,7 +7,7 @@ import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import gemm as module
-from pytensor_cl.routines import gemm_simt
+from pytensor_cl.routines import gemm_plan, gemm_simt
 from pytensor_cl.routines.gemm import BatchedGemm, Gemm, Tile
 from pytensor_cl.runtime.layout import Layout
 
@@ -290,7 +290,7 @@ def test_a_matrix_times_itself(context, make, rng):
 
 def test_rows_of_many_matrices_become_one_product():
     a, b, o = Layout.contiguous((8, 9, 4, 5)), Layout.contiguous((5, 6)), Layout.contiguous((8, 9, 4, 6))
-    merged = module.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
+    merged = gemm_plan.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
     assert (merged.m, merged.n, merged.k, merged.batch) == (288, 6, 5, ())
 
 
@@ -331,7 +331,7 @@ def test_float32_kernels_do_not_mention_double(context, make):
 def test_grid_covers_the_work_items_and_no_more(items):
     strides = (1, 1)
     for m, n, batch in ((1000, 1000, ()), (5, 5000, ()), (5000, 5, ()), (5, 5, (3,)), (100, 100, (40, 2))):
-        product = module._Product(m, n, 10, batch, strides, strides, strides, strides)
+        product = gemm_plan.Product(m, n, 10, batch, strides, strides, strides, strides)
         x, y, z = module._grid(product, Tile(8, 3, 16), items, 4)
         assert 1 <= x <= -(-n // 16)
         assert 1 <= y <= -(-m // 8)
