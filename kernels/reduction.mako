@@ -1,10 +1,11 @@
 ## Reduction on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
 ## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
-## the innermost kept dimension).
+## the innermost kept dimension; pattern short: the same, for so few elements that each vector is finished before the next).
 <%page args="name, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index,
              lanes, strip_vectors, kept_dims, reduced_dims"/>
 <%namespace name="shared" file="reduction_accumulator.mako"/>
 <%namespace name="walk" file="reduction_walk.mako"/>
+<%namespace name="few" file="reduction_short.mako"/>
 <%!
     import numpy as np
 
@@ -123,7 +124,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
         ${walk.split("task", "chunk", "rest", "g.blocks")}
         const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
         ${index} in = input_at, out = output_at + chunk * g.chunk_step;
-        % if pattern == "columns":
+        % if pattern != "rows":
         const ${index} column = rest % g.tiles * ${strip_vectors * lanes};
         const int width = g.tiles == 1 ? g.kept[0] : min((${index})${strip_vectors * lanes}, g.kept[0] - column);
         const int is_dense = g.tiles == 1 && width >= ${4 * lanes} && g.kept_in[0] == 1 && 4 * g.reduced_in[0] <= 5 * width;
@@ -132,6 +133,10 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
         ${walk.kept_offset()}
         % if pattern == "rows":
         ${rows()}
+        % elif pattern == "short":
+        int k = 0;
+        ${few.vectors(lanes)}
+        ${few.vectors(1)}
         % else:
         ${strip(lanes, 2 * strip_vectors, f"width < {lanes} ? 0 : (width + {lanes - 1}) / {lanes}")}
         ${strip(1, lanes, f"width < {lanes} ? width : 0")}

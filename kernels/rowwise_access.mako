@@ -73,7 +73,7 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
                     ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(skip, 0), min(${lanes}, skip + ${lanes}));
                 else
 % elif array.access == "unit":
-                if (whole && offset.past_cache && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
+                if (whole && ${f"past_{array.name}" if array.kind == "full" else "offset.past_cache"} && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
                     put_past_cache(${value}.lo, (__global ${half} *)(${place(a)}));
                     put_past_cache(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
                 } else

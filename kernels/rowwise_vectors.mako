@@ -46,6 +46,12 @@ ${"1" if pattern == "rows" and total.operation in ("maximum", "minimum") and tot
 </%def>
 
 <%def name="before_elements(walk)">
+% for a, array in enumerate(arrays):
+% if pattern == "columns" and array.access == "unit" and array.name in [f"y{o}" for o, _ in walk.writes]:
+<% size = np.dtype(array.dtype).itemsize %>
+        const int past_${array.name} = offset.past_cache && (width >= ${SHORT // size} || (width | g.reduced_step[${a}][0]) * ${size} % ${lanes * size} == 0);
+% endif
+% endfor
 % for total in walk.totals:
 % if is_extreme(total):
         ${total.accumulator}_a${lanes} nan${total.value} = 0;

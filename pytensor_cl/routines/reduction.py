@@ -12,7 +12,7 @@ from pytensor_cl.dtypes import computed, is_complex, literal, needs_fp64, part
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import reduction_plan as planning
 from pytensor_cl.routines.base import Plans, Routine
-from pytensor_cl.routines.reduction_plan import Problem, Split, Variant
+from pytensor_cl.routines.reduction_plan import Folded, Problem, Split, Variant
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -117,7 +117,7 @@ class _Step(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What a launch does: no step, one, or two with so many bytes of partial results between them."""
+    """What a launch does: no step, one, or several and a last one with so many bytes of partial results before it."""
 
     steps: tuple[_Step, ...]
     partials: int = 0
@@ -278,8 +278,9 @@ class Reduction(Routine):
             plan = self._plans.remember(key, self._plan(*key))
         if plan.partials:
             partials = self.context.memory.allocate(plan.partials)
-            self._run(plan.steps[0], source.buffer, offset, partials, 0)
-            self._run(plan.steps[1], partials, 0, output.buffer, out_offset)
+            for step in plan.steps[:-1]:
+                self._run(step, source.buffer, offset, partials, 0)
+            self._run(plan.steps[-1], partials, 0, output.buffer, out_offset)
         elif plan.steps:
             self._run(plan.steps[0], source.buffer, offset, output.buffer, out_offset)
 
@@ -299,16 +300,34 @@ class Reduction(Routine):
         problem = planning.normal_form(shape, strides, out_strides, self.axes)
         if not problem.outputs:
             return _Plan(())
+        fold = planning.folded(problem, self._lanes) if self.schedule == "cpu" else None
+        if fold:
+            return self._plan_folded(problem, fold)
         split = self._split(problem, may_split=True)
         if split.chunks == 1:
             return _Plan((self._step(self._whole, problem, split, 0),))
         first, second = planning.in_two_passes(problem, split.chunks)
         plane = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
-        steps = (
-            self._step(self._first, first, split, plane),
-            self._step(self._second, second, self._split(second, may_split=False), plane),
-        )
-        return _Plan(steps, plane * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
+        return self._plan_passes([(first, split)], second, plane)
+
+    def _plan_folded(self, problem: Problem, fold: Folded) -> _Plan:
+        split = self._split(fold.first, may_split=True)
+        whole = fold.first.outputs * split.chunks
+        passes = [(fold.first, split)]
+        if fold.rest.outputs:
+            passes.append((fold.rest._replace(out_shift=whole), self._split(fold.rest, may_split=False)))
+        second = planning.after_fold(problem, fold, split.chunks)
+        return self._plan_passes(passes, second, whole + fold.rest.outputs)
+
+    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, plane: int) -> _Plan:
+        """Plan passes that leave `plane` partial results, and the one that reduces these."""
+        steps = [self._step(self._first, problem, split, plane) for problem, split in passes]
+        steps.append(self._step(self._second, last, self._split(last, may_split=False), plane))
+        return _Plan(tuple(steps), plane * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
+
+    def _variant_of(self, problem: Problem) -> Variant:
+        is_simt = self.schedule == "simt"
+        return planning.variant_of(problem) if is_simt else planning.cpu_variant_of(problem, self._lanes)
 
     def _split(self, problem: Problem, may_split: bool) -> Split:
         units, tuning = self.context.info.compute_units, self.context.tuning
@@ -316,11 +335,18 @@ class Reduction(Routine):
             return planning.split_simt(problem, units, self._group, may_split=may_split, tuning=tuning)
         is_rounded = part(self.acc_dtype) == "float32" and not self._compensation
         return planning.split_cpu(
-            problem, units, self._lanes, may_split=may_split, is_rounded=is_rounded, may_be_wide=True, tuning=tuning
+            problem,
+            units,
+            self._lanes,
+            may_split=may_split,
+            is_rounded=is_rounded,
+            pattern=self._variant_of(problem).pattern,
+            may_be_wide=True,
+            tuning=tuning,
         )
 
     def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:
-        variant = planning.variant_of(problem)
+        variant = self._variant_of(problem)
         index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
         key = variant if self.schedule == "cpu" else None, index
         if key not in stage.kernels:

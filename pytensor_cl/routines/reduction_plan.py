@@ -14,10 +14,14 @@ from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
 
 __all__ = [
+    "Folded",
     "Problem",
     "Split",
     "Variant",
+    "after_fold",
+    "cpu_variant_of",
     "fits_int",
+    "folded",
     "in_two_passes",
     "normal_form",
     "pack_geometry",
@@ -30,6 +34,9 @@ __all__ = [
 
 STRIP = DEFAULTS["reduction.strip"]  # of the other families with strips
 MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
+SHORT = 2  # vectors: of rows that are no longer a vector of results is finished before the next
+NARROW, FOLDED = 4, 512  # vectors of rows that are folded, if they are not whole, and elements that are one row then
+WORTH_FOLDING = 1 << 16  # elements
 LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
 COALESCED = 32  # neighbouring work-items that should read neighbouring elements
 # Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
@@ -123,13 +130,51 @@ def in_two_passes(problem: Problem, chunks: int) -> tuple[Problem, Problem]:
     return first, Problem(kept, ((chunks, outputs),), 0, problem.out_shift)
 
 
+class Folded(NamedTuple):
+    """A reduction of narrow rows, several of which are taken for one.
+
+    Attributes
+    ----------
+    first
+        Makes as many results of each column as rows are one.
+    rest
+        The rows that are left; nothing is reduced.
+    """
+
+    first: Problem
+    rest: Problem
+
+
+def folded(problem: Problem, lanes: int) -> Folded | None:
+    """Take several rows for one if they are dense, but too narrow for whole vectors; else return None."""
+    width, step = problem.columns
+    if len(problem.kept) != 1 or step != 1 or problem.reduced != ((problem.total, width),):
+        return None
+    if width % lanes == 0 or width >= NARROW * lanes or problem.total * width < WORTH_FOLDING:
+        return None
+    group = lanes // gcd(width, lanes)
+    group *= max(1, FOLDED // (group * width))
+    whole, rest = divmod(problem.total, group)
+    wide, left = group * width, rest * width
+    first = Problem(((wide, 1, 1),), ((whole, wide),), problem.in_shift, 0)
+    return Folded(first, Problem(((left, 1, 1),), (), problem.in_shift + whole * wide, 0))
+
+
+def after_fold(problem: Problem, fold: Folded, chunks: int) -> Problem:
+    """Return what is left to do when `chunks` rows of results and the rest follow one another."""
+    width = problem.columns[0]
+    rows = (chunks * fold.first.outputs + fold.rest.outputs) // width
+    return problem._replace(reduced=((rows, width),), in_shift=0)
+
+
 class Variant(NamedTuple):
     """Which kernel runs.
 
     Attributes
     ----------
     pattern
-        ``"rows"``: along the reduced run; ``"columns"``: across kept columns.
+        ``"rows"``: along the reduced run; ``"columns"``: across kept columns; ``"short"``: across them too, one vector
+        after another.
     unit
         Whether vectors are contiguous, or gathered.
     """
@@ -169,6 +214,14 @@ _VARIANTS: tuple[tuple[Callable[[Problem], bool], Variant], ...] = (
 def variant_of(problem: Problem) -> Variant:
     """Return the kernel that suits a problem."""
     return next(variant for holds, variant in _VARIANTS if holds(problem))
+
+
+def cpu_variant_of(problem: Problem, lanes: int) -> Variant:
+    """Return the kernel of schedule cpu that suits a problem."""
+    columns, step = problem.columns
+    if 1 < problem.total <= SHORT * lanes and step != 1 and columns >= lanes:
+        return Variant("short", unit=False)
+    return variant_of(problem)
 
 
 class Split(NamedTuple):
@@ -259,14 +312,14 @@ def split_cpu(
     strip = tuning["reduction.strip"] * lanes
     if may_be_wide and columns <= 2 * strip and problem.run[1] == columns:
         strip = columns
-    tiles = -(-columns // strip) if pattern == "columns" else 1
-    blocks = outputs // columns * tiles if pattern == "columns" else outputs
+    tiles = 1 if pattern == "rows" else -(-columns // strip)
+    blocks = outputs if pattern == "rows" else outputs // columns * tiles
     workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
     chunks = 1
     if may_split and blocks < 4 * workers:
         chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * tuning["reduction.min_task"]))
     if may_split and is_rounded:
-        chunks = max(chunks, -(-total // EXACT_CHUNK[pattern]))
+        chunks = max(chunks, -(-total // EXACT_CHUNK.get(pattern, total)))
     chunk, chunks = _chunks_of(total, chunks)
     if may_split and workers > 1 and _is_interleaved(problem):
         chunk, chunks = problem.run[0], total // problem.run[0]
