@@ -370,7 +370,8 @@ class Rowwise(Checked):
         if self.schedule == "simt":
             split = planning.split_simt(rows, pattern, units, self._group)
         else:
-            rows = planning.with_long_run(rows, self._lanes) if pattern == "rows" else rows
+            widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
+            rows = widen(rows, self._lanes)
             split = self._split_cpu(rows, pattern, units)
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=self._index(rows))
         scratch = self._scratch(rows, split, self._program(variant))

@@ -129,6 +129,16 @@ def with_long_run(rows: Rows, lanes: int) -> Rows:
     return rows._replace(reduced=(longest, *(d for d in rows.reduced if d is not longest)))
 
 
+def with_wide_columns(rows: Rows, lanes: int) -> Rows:
+    """Put the longest dimension across rows first, if the one that is there would leave lanes of a vector idle."""
+    if rows.columns >= lanes or not rows.kept:
+        return rows
+    longest = max(rows.kept, key=lambda d: d[0])
+    if longest[0] <= rows.columns:
+        return rows
+    return rows._replace(kept=(longest, *(d for d in rows.kept if d is not longest)))
+
+
 def access_of(rows: Rows, pattern: str) -> tuple[str, ...]:
     """Say for each array how its lanes lie: ``unit``, ``splat`` (all the same) or ``gather``."""
     dim = rows.reduced[0] if pattern == "rows" else (rows.kept[0] if rows.kept else (1,) * (len(rows.shifts) + 1))

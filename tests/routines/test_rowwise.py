@@ -166,6 +166,18 @@ def test_several_axes(context, rng, schedule):
         check(routine(array[:, ::-1, :, ::2]), moments(host[:, ::-1, :, ::2], axes))
 
 
+@pytest.mark.parametrize("shape", [(41, 5, 3), (3, 5, 41), (41, 5, 1), (2, 5, 3), (41, 0, 3)])
+def test_short_rows_in_two_dimensions(context, rng, schedule, shape):
+    """Vectors lie across the longer of the other dimensions."""
+    host = rng.normal(size=shape).astype(F32)
+    array = context.from_host(host)
+    routine = rows_of(context, MOMENTS, (1,), schedule, ndim=3, dropped=2)
+    check(routine(array), moments(host, 1))
+    check(routine(array[::-2, :, ::-1]), moments(host[::-2, :, ::-1], 1))
+    if shape[1]:
+        check(rows_of(context, SOFTMAX, (1,), schedule, ndim=3)(array), softmax(host, 1))
+
+
 def test_operands_of_all_kinds(context, rng, schedule):
     operands = (FULL, FULL, Operand("row", F32), Operand("value", F32))
     steps = (step("i0 * i1 + i2 * i3", 0, 1, 2, 3), Reduce("minimum", 4, F32, F32), step("i0 - i1", 4, 5))
@@ -230,6 +242,16 @@ def test_how_work_is_shared():
     assert split(many, "rows", 3).is_cached
     assert split(long, "rows", 3).chunks > 1
     assert not split(long, "rows", 3).is_cached
+
+
+def test_vectors_lie_across_the_longest_dimension():
+    short, long, row = (3, 1), (5000, 15), ((5, 3),)
+    rows = rowwise_plan.Rows((short, long), row, (0,), 0)
+    assert rowwise_plan.pattern_of(rows, 16) == "columns"
+    assert rowwise_plan.with_wide_columns(rows, 16).kept == (long, short)
+    assert rowwise_plan.with_wide_columns(rows, 2) == rows
+    alone = rows._replace(kept=())
+    assert rowwise_plan.with_wide_columns(alone, 16) == alone
 
 
 def test_a_kernel_that_does_not_build_says_so(context):
