@@ -186,7 +186,7 @@ def compile_with_c(
     """
     query = mode.provided_optimizer
     if isinstance(query, RewriteDatabaseQuery):
-        query = query.excluding("opencl")
+        query = query.excluding("opencl", "gemm_optimizer")  # its Gemm adds what may not be broadcast, without an error
     copied = graph.clone()
     try:
         with warnings.catch_warnings():
