@@ -118,9 +118,9 @@ class Context:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a context cannot be pickled: pickle its name")
 
-    def build(self, sources: Iterable[KernelSource]) -> None:
-        """Build, as one program, the kernels that are not there yet."""
-        self.programs.build(sources)
+    def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
+        """Build, as one program, the kernels that are not there yet; return the programs, which the caller keeps."""
+        return self.programs.build(sources)
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object."""

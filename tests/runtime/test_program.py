@@ -1,5 +1,9 @@
 """Building programs and launching kernels."""
 
+import gc
+from collections import deque
+from weakref import ref
+
 import numpy as np
 import pytest
 
@@ -35,6 +39,25 @@ def test_one_program_for_all_new_kernels(fresh, monkeypatch):
     fresh.build([scale("a"), scale("c")])
     fresh.build([scale("b")])
     assert len(texts) == 2 and "void b" in texts[0] and "void a" not in texts[1] and "void c" in texts[1]
+
+
+def test_programs_are_forgotten_when_nobody_uses_them(fresh, monkeypatch):
+    monkeypatch.setattr(fresh.programs, "_recent", deque(maxlen=1))
+    kernel, programs = fresh.kernel(scale("a")), fresh.build([scale("b")])
+    gone = ref(fresh.build([scale("c")])[0])
+    fresh.build([scale("d")])
+    gc.collect()
+    assert gone() is None
+    built = []
+    compile_text = fresh.programs._compile
+    monkeypatch.setattr(fresh.programs, "_compile", lambda text: (built.append(text), compile_text(text))[1])
+    assert fresh.build([scale("b")]) == programs and not built
+    fresh.kernel(scale("a"))
+    assert not built
+    del kernel, programs
+    gc.collect()
+    fresh.build([scale("a"), scale("b"), scale("d")])
+    assert len(built) == 1 and "void a" in built[0] and "void b" in built[0] and "void d" not in built[0]
 
 
 def test_launch_with_buffers_scalars_and_structs(fresh):
