@@ -9,6 +9,7 @@ from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
+from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.generated import with_arrays
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.rewriting.alternative import Alternative
@@ -150,12 +151,11 @@ def _careful(run: Callable[[], list[Any]], generators: Sequence[Cell]) -> Callab
     """Return a function that sets random generators back when it fails: the call is repeated on the device."""
 
     def careful() -> list[Any]:
-        before = [(cell[0], cell[0].bit_generator.state) for cell in generators]
+        before = states_of(generators)
         try:
             return run()
-        except Exception:
-            for generator, state in before:
-                generator.bit_generator.state = state
+        except BaseException:
+            set_back(before)
             raise
 
     return careful

@@ -25,7 +25,7 @@ def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
     returned = [places[v] for v in copied.outputs]
     inputs: list[list[Any]] = [[None] for _ in copied.inputs]
     outputs: list[list[Any]] = [[None] for _ in computed]
-    linker = OpenCLLinker().accept(FunctionGraph(copied.inputs, computed, clone=False))
+    linker = OpenCLLinker(allow_gc=True).accept(FunctionGraph(copied.inputs, computed, clone=False))
     vm, _, _ = linker.make_thunk(input_storage=inputs, output_storage=outputs)
 
     def call(*values: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from pytensor.graph.basic import Constant
 from pytensor.link.basic import Container
 
 from pytensor_cl.linker.backends import CFunction, HostFunction, NumbaFunction
+from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.generated import Hooks, generate
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.replay import AFTER
@@ -303,11 +304,20 @@ class ChoosingVM(OpenCLVM):
         if side != DEVICE:
             return self._sides[side]()
         if not any(size.bound[host] for host in self._hosts):
-            size.bound.update(dict.fromkeys(self._hosts, self._noting() or sys.float_info.min))
-            return self._results()
+            return self._noted(size)
         results = self._sides[DEVICE]()
         self._finish()
         return results
+
+    def _noted(self, size: SizeClass) -> list[Any]:
+        """Run on the device, and note the bounds of the other sides."""
+        before = states_of(self._generators)
+        try:
+            size.bound.update(dict.fromkeys(self._hosts, self._noting() or sys.float_info.min))
+            return self._results()
+        except BaseException:
+            set_back(before)
+            raise
 
     def _noting(self) -> float:
         """Run on the device; return how long the host would need at least."""

@@ -8,6 +8,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import Container, Linker
 from pytensor.link.utils import map_storage
+from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
@@ -62,13 +63,14 @@ class _Link:
         self.changed = changed(nodes)
         self.keep = {*keep, *self.takers.values()}
         self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
+        self.programs: list[Any] = []
         self.routines = {n: n.op.routine(n, get_context(n.op.context_name)) for n in nodes if isinstance(n.op, GpuOp)}
 
     def build(self) -> None:
-        """Build the kernels of all nodes: one program for each context."""
+        """Build the kernels of all nodes: one program for each context; kept as long as the routines."""
         for name in self.contexts:
             routines = (r for n, r in self.routines.items() if n.op.context_name == name)
-            get_context(name).build([s for routine in routines for s in routine.sources()])
+            self.programs.extend(get_context(name).build([s for routine in routines for s in routine.sources()]))
 
     def _takers(self) -> dict[int, Variable]:
         """Outputs that update a shared variable with a download, and the device array that it can take instead."""
@@ -155,13 +157,23 @@ class _Link:
             return download_thunk(inputs[0], outputs[0], self.is_sole(node))
         return host_thunk(node, [self._read(node, i) for i in range(len(inputs))], outputs)
 
-    def dead(self) -> list[list[Cell]]:
-        """Per node, the cells of intermediate results that are read there for the last time."""
+    def generators(self) -> list[Cell]:
+        """Cells of the random generators that nodes change in place."""
+        inputs = (v for v in self.fgraph.inputs if isinstance(v.type, RandomGeneratorType))
+        return [self.storage[v] for v in inputs if v in self.changed]
+
+    def dead(self, allow_gc: bool) -> list[list[Cell]]:
+        """Per node, the cells of intermediate results that are read there for the last time.
+
+        Host Ops compute into what they find in the cells of their results. So the cells of what the user may see by a
+        view are emptied in any case.
+        """
         last = {v: at for at, node in enumerate(self.nodes) for v in (*node.outputs, *node.inputs)}
-        kept = self.keep | set(self.fgraph.outputs) | set(self.fgraph.inputs)
+        kept = {*self.takers.values(), *self.fgraph.outputs, *self.fgraph.inputs}
         cells: list[list[Cell]] = [[] for _ in self.nodes]
         for variable, at in last.items():
-            if variable not in kept and not isinstance(variable, Constant):
+            is_seen = variable in self.keep
+            if variable not in kept and not isinstance(variable, Constant) and (allow_gc or is_seen):
                 cells[at].append(self.storage[variable])
         return cells
 
@@ -203,18 +215,19 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
     thunks = [checks.noting(node, link.thunk(node), link.storage) for node in link.nodes]
     results = link.results(outputs)
     replays = Replays(link.parts(thunks, results, bool(checks)))
-    rest = link.dead(), link.finish, allow_gc, checks, replays
+    rest = link.dead(allow_gc), link.finish, allow_gc, checks, replays, link.generators()
     parts = fgraph, link.nodes, thunks, link.storage, inputs, results, *rest
     alternative = alternative_of(fgraph)
     if isinstance(alternative, str):
         link.build()
-        return OpenCLVM(*parts)
+        return OpenCLVM(*parts, programs=link.programs)
     shared = {v for v, c in zip(alternative.graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
     cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
     sized = [c for v, c in zip(fgraph.inputs, cells, strict=True) if is_of_any_size(v)]
     told = [(cells[i], fgraph.inputs[i].type.ndim) for i in telling(alternative.graph, shared)]
     hosts = host_functions(alternative, inputs, outputs)
-    return ChoosingVM(*parts, link.build, hosts=hosts, sized=sized, telling=told, arguments=into, results=out)
+    machine = (*parts, link.build, link.programs)
+    return ChoosingVM(*machine, hosts=hosts, sized=sized, telling=told, arguments=into, results=out)
 
 
 class OpenCLLinker(Linker):

@@ -9,6 +9,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
+from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.listening import Listener, Machine, Parts, Trouble
 from pytensor_cl.linker.recording import Recording
@@ -219,12 +220,11 @@ class Stretch:
     # Repeating
 
     def _repeat(self, vm: Machine, recording: Recording, variant: Variant | None) -> bool:
-        before = [(cell[0], cell[0].bit_generator.state) for cell in self._generators]
+        before = states_of(self._generators)
         try:
             recording(variant)
         except (Mismatch, OutOfDeviceMemory):
-            for generator, state in before:
-                generator.bit_generator.state = state
+            set_back(before)
             self._missed(recording)
             return False
         except Exception:

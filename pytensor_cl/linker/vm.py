@@ -9,6 +9,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 
 from pytensor_cl.linker.checks import Checks
+from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.segments import Replays
 from pytensor_cl.linker.timing import Call, node_seconds, time_call
@@ -30,17 +31,21 @@ class OpenCLVM:
     input_storage, output_storage
         Cells of the graph's inputs, and of what a call returns.
     dead
-        Per node the cells that nobody reads after it.
+        Per node the cells to be emptied after it: nobody reads them any more.
     finish
         Waits for the devices.
     allow_gc
-        Drop intermediate results as soon as nobody needs them.
+        Whether PyTensor empties the cells of inputs and outputs after a call.
     checks
         What the kernels may find wrong with their data.
     replays
         Calls that were recorded.
+    generators
+        Cells of the random generators that a call changes in place.
     prepare
         Called before the first run: builds the kernels.
+    programs
+        What the kernels are from, now or when they have been built.
 
     Attributes
     ----------
@@ -66,7 +71,9 @@ class OpenCLVM:
         allow_gc: bool,
         checks: Checks,
         replays: Replays,
+        generators: Sequence[Cell],
         prepare: Thunk | None = None,
+        programs: Sequence[Any] = (),
     ) -> None:
         self.fgraph = fgraph
         self.nodes = list(nodes)
@@ -81,18 +88,25 @@ class OpenCLVM:
         self._finish = finish
         self._checks = checks or None
         self.replays = replays
+        self._generators = list(generators)
         self._prepare = prepare
+        self._programs = programs  # as long as the function may create kernels
         outputs = [storage_map[v] for v in fgraph.outputs]
-        # Cells that PyTensor does not know as outputs, so that we drop what they hold.
-        self._handed_over = [c for c in output_storage if not any(c is o for o in outputs)]
-        self._steps = list(zip(self.thunks, dead if allow_gc else [()] * len(self.nodes), strict=True))
+        # Cells that PyTensor does not know as outputs, or does not empty: what they hold is the caller's.
+        self._handed_over = [c for c in output_storage if not allow_gc or not any(c is o for o in outputs)]
+        self._steps = list(zip(self.thunks, dead, strict=True))
 
     def __call__(self) -> list[Any]:
-        if self.time_thunks:
-            return self._timed()
-        if not self.replays(self):
-            self.run()
-        return self._results()
+        before = states_of(self._generators) if self._generators else ()
+        try:
+            if self.time_thunks:
+                return self._timed()
+            if not self.replays(self):
+                self.run()
+            return self._results()
+        except BaseException:
+            set_back(before)
+            raise
 
     def _results(self) -> list[Any]:
         """End a call."""

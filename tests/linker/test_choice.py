@@ -294,20 +294,34 @@ def test_draws_are_the_same_on_every_side(context, impatient, monkeypatch):
         assert runs and f.vm.size_classes[0].side == winner
 
 
-def test_a_call_that_fails_draws_once_on_every_side(context, impatient, monkeypatch):
+def test_a_call_that_fails_leaves_generators_as_they_were_on_every_side(context, impatient, monkeypatch):
     y, value = pt.fvector("y"), np.zeros(4, "float32")
-    seen = []
     for winner in (DEVICE, C):
-        generator = pytensor.shared(np.random.default_rng(11))
+        generator, numpy = pytensor.shared(np.random.default_rng(11)), np.random.default_rng(11)
         following, drawn = pt.random.normal(x, 1, rng=generator, return_next_rng=True)
         f = opencl([x, y], drawn + y, updates={generator: following})
         fast(f, winner, monkeypatch)
         for _ in range(CALLS):
-            seen.append(f(value, value))
+            np.testing.assert_allclose(f(value, value), numpy.normal(value, 1), rtol=1e-6)
             with pytest.raises(ValueError):
                 f(value, np.zeros(3, "float32"))
         assert f.vm.size_classes[0].side == winner
-    np.testing.assert_allclose(seen[:CALLS], seen[CALLS:], rtol=1e-6)
+
+
+def test_the_c_backend_adds_no_product_that_does_not_fit(context, impatient, monkeypatch):
+    a, b = pt.fmatrix("a"), pt.fmatrix("b")
+    f = opencl([m, a, b], pt.tanh(m) + 0.5 * pt.dot(a, b))
+    fast(f, C, monkeypatch)
+    square, column = np.ones((2, 2), "float32"), np.ones((2, 1), "float32")
+    for _ in range(CALLS):
+        assert_close(f(square, square, square), np.tanh(square) + 1)
+    assert f.vm.size_classes[0].side == C
+    for shapes in ((square, square, column), (square, column.T, square), (column, square, square)):
+        for cell, value in zip(f.vm.input_storage, shapes, strict=True):
+            cell[0] = value
+        f.vm._class_of().move(C, f.vm._sides[C])
+        with pytest.raises(ValueError):
+            f(*shapes)
 
 
 def test_numbers_of_a_caller_who_is_trusted(context, impatient, monkeypatch):

@@ -277,6 +277,39 @@ def test_random_variables(context, x, value):
         assert not np.array_equal(got, first)
 
 
+@pytest.mark.parametrize("allow_gc", [True, False])
+def test_results_of_host_ops_are_the_callers_own(context, x, value, allow_gc):
+    def rows(table):
+        """A loop that computes into an array that it allocates; its result is a part of that."""
+        return scan(lambda row, last: pt.tanh(last + row), [table], pt.zeros(3, "float32"), return_updates=False)
+
+    count = pytensor.shared(np.zeros((1, 3), "float32"))
+    with pytensor.config.change_flags(allow_gc=allow_gc):
+        f = opencl([x], [rows(x), rows(x)[::-1].T, pt.cumsum(x, axis=0)[1:]], updates={count: rows(x)[:1]})
+    kept, updated = [], []
+    for k in range(6):
+        kept.append(f(value + k))
+        updated.append(count.get_value(borrow=True))
+    copies = [[np.array(r) for r in results] for results in kept]
+    for k in range(6):
+        for got, wanted, earlier in zip(f(value + k), copies[k], kept[k], strict=True):
+            assert_close(got, wanted)
+            assert_close(earlier, wanted)
+        assert_close(updated[k], copies[k][0][:1])
+
+
+def test_random_generators_are_as_they_were_before_a_call_that_fails(context, x, value):
+    generator, numpy = pytensor.shared(np.random.default_rng(5)), np.random.default_rng(5)
+    following, draw = pt.random.normal(size=x.shape, rng=generator, dtype="float32").owner.outputs
+    f = opencl([x, y := pt.fmatrix("y")], pt.exp(x + y) * host_sort(draw), updates={generator: following})
+    with pytest.raises(ValueError):
+        f(value, value[:1])
+    for _ in range(6):  # some of them are recorded
+        assert_close(f(value, value), np.exp(2 * value) * np.sort(numpy.normal(size=value.shape).astype("float32")))
+        with pytest.raises(ValueError):
+            f(value, value[:1])
+
+
 def test_host_ops_between_device_ops(context, x, value):
     ordered = host_sort(pt.exp(x), axis=0)
     outputs = [
