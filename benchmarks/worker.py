@@ -161,6 +161,21 @@ class Auto(PyTensor):
         return classes[-1].side if classes else "device"
 
 
+class Device(PyTensor):
+    """As `Auto`, but all calls run on the device."""
+
+    mode = "OPENCL"
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        import pytensor
+
+        import pytensor_cl
+
+        pytensor_cl.use(device or "opencl")
+        pytensor.config.opencl__adapt = False
+
+
 class JAX(Backend):
     def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
         import jax
@@ -193,6 +208,7 @@ BACKENDS: dict[str, type[Backend]] = {
     "c": C,
     "opencl": OpenCL,
     "auto": Auto,
+    "device": Device,
     "jax": JAX,
 }
 

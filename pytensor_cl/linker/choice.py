@@ -1,6 +1,6 @@
 """Device or host, decided at call time: a virtual machine that measures the sides for each class of sizes.
 
-The sides are the device, and PyTensor's NUMBA and C backends. A class that is new starts on the side that its size
+The sides are the device, and PyTensor's NUMBA and C backends. A class that is new starts on the side that `estimate`
 suggests. When that side has taken some time, and a lower bound of what another one needs does not rule it out, that one
 is compiled and measured; the faster one stays. They are measured again when so much time has passed that the slower
 one's share of it is small, each time later.
@@ -8,13 +8,12 @@ one's share of it is small, each time later.
 
 import sys
 from collections.abc import Callable, Sequence
-from math import inf, prod
+from math import inf
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from pytensor.compile.inner_function import HasInnerFunction
-from pytensor.graph.basic import Constant
 from pytensor.link.basic import Container
 
 from pytensor_cl.linker.backends import CFunction, HostFunction, NumbaFunction
@@ -22,6 +21,7 @@ from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.generated import Hooks, generate
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.replay import AFTER
+from pytensor_cl.linker.sizes import Sizes
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.linker.work import least_seconds
 from pytensor_cl.ops.base import GpuOp
@@ -32,17 +32,18 @@ __all__ = ["DEVICE", "HOST", "ChoosingVM", "SizeClass"]
 DEVICE, HOST = "device", "host"
 NUMBA, C = NumbaFunction.backend, CFunction.backend
 
-TINY = 32768
-"""Elements of all inputs and constants: below, NUMBA goes first."""
 PATIENCE = {DEVICE: 0.02, NUMBA: 0.02, C: 0.25}
 """Seconds that a side may take in all before another one is tried, which must be compiled: for each node of the graph.
 The more nodes, the longer that takes, and a run may end soon."""
-LEAST_PATIENCE = 0.5
+LEAST_PATIENCE = 0.2
 """The same for small graphs."""
-PATIENCE_IF_COMPILED = 0.1
+PATIENCE_IF_COMPILED = 0.05
 """The same if the other one has been compiled for calls of other sizes."""
-SHORT = 5e-3
-"""Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python."""
+UNLIKELY = 8.0
+"""How much longer the wait is, at most, if the other one seems to be slower."""
+SHORT, LIKELY = 5e-3, 2.0
+"""Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
+no more than so many times as long as the first side."""
 SAMPLES = 3
 """Calls that are timed when a side is tried."""
 UNTIMED = {DEVICE: AFTER + 2, NUMBA: 1, C: 1}
@@ -149,9 +150,8 @@ class ChoosingVM(OpenCLVM):
         Arguments of `OpenCLVM`.
     hosts
         The other sides, the one to try first before the others.
-    sized, telling
-        Cells of the inputs whose shapes are not fixed; those of them that tell the sizes of all, with the numbers of
-        their dimensions.
+    sizes
+        What tells calls apart.
     arguments, results
         What PyTensor puts the arguments in, and takes the results out of.
     """
@@ -163,8 +163,7 @@ class ChoosingVM(OpenCLVM):
         self,
         *machine: Any,
         hosts: Sequence[HostFunction],
-        sized: Sequence[Cell],
-        telling: Sequence[tuple[Cell, int]],
+        sizes: Sizes,
         arguments: Sequence[Container],
         results: Sequence[Container],
     ) -> None:
@@ -173,7 +172,7 @@ class ChoosingVM(OpenCLVM):
         self._drops = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
         self.allow_gc = self.allow_gc and not self._drops
         self._hosts = {host.backend: host for host in hosts}
-        self._sized, self._telling = sized, telling
+        self._sizes = sizes
         self._arguments, self._returned = arguments, results
         self._by_size: dict[tuple[int, ...], SizeClass] = {}
         self._classes: dict[tuple[int, ...], SizeClass] = {}
@@ -196,7 +195,7 @@ class ChoosingVM(OpenCLVM):
     def _begin(self) -> list[Any]:
         """Make what runs the calls; PyTensor has said by now which arguments it wants back."""
         hooks = Hooks(self._class_of, self._measured, self._on_device, self._without_choice)
-        call = generate(hooks, self._telling, self._dropped())
+        call = generate(hooks, self._sizes.telling, self._dropped())
         self._set_call(call)
         return call()
 
@@ -246,7 +245,7 @@ class ChoosingVM(OpenCLVM):
 
     def _class_of(self) -> SizeClass:
         """Return the class of the arguments."""
-        sizes = tuple([c[0].size for c, _ in self._telling])
+        sizes = tuple([c[0].size for c, _ in self._sizes.telling])
         found = self._by_size.get(sizes)
         if found is not None:
             return found
@@ -258,25 +257,27 @@ class ChoosingVM(OpenCLVM):
         key = tuple([n.bit_length() for n in sizes])
         size = self._classes.get(key)
         if size is None:
-            size = self._classes[key] = self._new(tuple([c[0].shape for c in self._sized]))
+            size = self._classes[key] = self._new(tuple([c[0].shape for c in self._sizes.unknown]))
         self._by_size[sizes] = size
         return size
 
     def _new(self, shapes: tuple[Any, ...]) -> SizeClass:
         is_empty = any(0 in s for s in shapes)
-        goes_first = NUMBA in self._hosts and NUMBA not in self._refusals and not is_empty and self._is_tiny()
-        size = SizeClass(shapes, NUMBA if goes_first else DEVICE, self._sides)
+        guessed = self._sizes.guess([np.shape(_anywhere(c)) for c in self.input_storage])
+        likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
+        barred = dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals
+        first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s])
+        size = SizeClass(shapes, first, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
-        size.patience = {s: max(LEAST_PATIENCE, PATIENCE[s] * len(self.nodes)) for s in self._sides}
-        size.longest[C] = SHORT
-        size.patience.update({b: PATIENCE_IF_COMPILED for b, host in self._hosts.items() if host.is_compiled})
-        size.barred.update(dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals)
+        size.patience = {s: self._patience(s, guessed.nodes) * _slower(likely[s], likely[first]) for s in self._sides}
+        size.longest[C] = inf if likely[C] < LIKELY * likely[first] else SHORT
+        size.barred.update(barred)
         return size
 
-    def _is_tiny(self) -> bool:
-        """Whether the arrays that the graph starts from have so few elements that the host goes first."""
-        inputs = sum(prod(np.shape(_anywhere(c))) for c in self.input_storage)
-        return inputs + sum(np.size(v.data) for v in self.storage_map if isinstance(v, Constant)) <= TINY
+    def _patience(self, side: str, nodes: int) -> float:
+        """Return how many seconds others may take before a side is tried."""
+        is_compiled = side in self._hosts and self._hosts[side].is_compiled
+        return PATIENCE_IF_COMPILED if is_compiled else max(LEAST_PATIENCE, PATIENCE[side] * nodes)
 
     def _measured(self, size: SizeClass) -> list[Any]:
         """Run a call and time it; the last one of a trial decides."""
@@ -347,6 +348,11 @@ class ChoosingVM(OpenCLVM):
         else:
             size.left, size.trials, size.done = 0, [instead], 0
         return results
+
+
+def _slower(seconds: float, others: float) -> float:
+    """Return by how much a side seems to be slower than another one; 1 if nothing is known."""
+    return min(max(seconds / others, 1.0), UNLIKELY) if seconds < inf else 1.0
 
 
 def _anywhere(cell: Cell) -> Any:

@@ -1,6 +1,7 @@
 """The linker: from a rewritten graph to steps that are executed in order."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from pytensor.configdefaults import config
@@ -16,12 +17,13 @@ from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.backends import host_functions
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.choice import ChoosingVM
+from pytensor_cl.linker.estimate import guess
 from pytensor_cl.linker.host import Cell, Thunk, host_thunk
 from pytensor_cl.linker.listening import Parts
 from pytensor_cl.linker.roles import changed, root_of
 from pytensor_cl.linker.schedule import schedule
 from pytensor_cl.linker.segments import Replays
-from pytensor_cl.linker.sizes import is_of_any_size, telling
+from pytensor_cl.linker.sizes import Sizes, is_of_any_size, telling
 from pytensor_cl.linker.steps import Arrival, CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -221,13 +223,18 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
     if isinstance(alternative, str):
         link.build()
         return OpenCLVM(*parts, programs=link.programs)
-    shared = {v for v, c in zip(alternative.graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
-    cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
-    sized = [c for v, c in zip(fgraph.inputs, cells, strict=True) if is_of_any_size(v)]
-    told = [(cells[i], fgraph.inputs[i].type.ndim) for i in telling(alternative.graph, shared)]
     hosts = host_functions(alternative, inputs, outputs)
-    machine = (*parts, link.build, link.programs)
-    return ChoosingVM(*machine, hosts=hosts, sized=sized, telling=told, arguments=into, results=out)
+    sizes = _sizes(alternative.graph, inputs, link.contexts)
+    return ChoosingVM(*parts, link.build, link.programs, hosts=hosts, sizes=sizes, arguments=into, results=out)
+
+
+def _sizes(graph: FunctionGraph, inputs: Sequence[Cell], contexts: Sequence[str]) -> Sizes:
+    """Return what tells the calls of a graph apart, which is that from before any rewrite."""
+    shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
+    cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
+    unknown = [c for v, c in zip(graph.inputs, cells, strict=True) if is_of_any_size(v)]
+    told = [(cells[i], graph.inputs[i].type.ndim) for i in telling(graph, shared)]
+    return Sizes(unknown, told, partial(guess, graph, info=get_context(contexts[0]).info if contexts else None))
 
 
 class OpenCLLinker(Linker):

@@ -1,10 +1,34 @@
 """Which inputs of a graph have to be looked at to know the sizes of all."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import Elemwise
 
-__all__ = ["is_of_any_size", "telling"]
+from pytensor_cl.linker.estimate import Guess
+from pytensor_cl.linker.host import Cell
+
+__all__ = ["Sizes", "is_of_any_size", "telling"]
+
+
+class Sizes(NamedTuple):
+    """What tells calls apart.
+
+    Attributes
+    ----------
+    unknown
+        Cells of the inputs whose shapes are not fixed.
+    telling
+        Those of them that tell the sizes of all, with their numbers of dimensions.
+    guess
+        Guesses from the shapes of all inputs what a call takes.
+    """
+
+    unknown: Sequence[Cell]
+    telling: Sequence[tuple[Cell, int]]
+    guess: Callable[[Sequence[tuple[Any, ...]]], Guess]
 
 
 def is_of_any_size(variable: Variable) -> bool:

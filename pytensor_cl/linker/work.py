@@ -11,7 +11,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i
 
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 
-__all__ = ["bytes_moved", "least_seconds"]
+__all__ = ["bytes_moved", "is_simple", "least_seconds"]
 
 FREE = (GpuFromHost, HostFromGpu, GpuToGpu, Shape, Shape_i, DimShuffle, Reshape)
 """What the host need not do, or need not touch the data for."""
@@ -39,7 +39,12 @@ def _per_element(scalar_op: Any) -> float:
     """Seconds per element of a scalar Op."""
     if isinstance(scalar_op, Composite):
         return sum(_per_element(n.op) for n in scalar_op.fgraph.toposort())
-    return SIMPLE if type(scalar_op).__name__ in _SIMPLE else HARD
+    return SIMPLE if is_simple(scalar_op) else HARD
+
+
+def is_simple(scalar_op: Any) -> bool:
+    """Return whether a scalar Op is arithmetic that vector instructions do."""
+    return type(scalar_op).__name__ in _SIMPLE
 
 
 def _product_flops(inputs: Sequence[int], outputs: Sequence[int]) -> float:

@@ -11,8 +11,9 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 
 from pytensor_cl import GpuArrayType, explain
-from pytensor_cl.linker import backends, choice
+from pytensor_cl.linker import backends, choice, linker
 from pytensor_cl.linker.choice import DEVICE, HOST, NUMBA, C, ChoosingVM, SizeClass
+from pytensor_cl.linker.estimate import Guess
 from tests.helpers import assert_close, opencl
 
 
@@ -32,6 +33,12 @@ def impatient(monkeypatch):
     monkeypatch.setattr(choice, "least_seconds", lambda *_: 0.0)
     monkeypatch.setattr(choice, "CALL", 0.0)
     monkeypatch.setattr(choice, "NODE", 0.0)
+
+
+@pytest.fixture
+def numba_first(monkeypatch):
+    """Begin with NUMBA, whatever the estimates say."""
+    monkeypatch.setattr(linker, "guess", lambda *_, **__: Guess(1.0, 1e-6, 1.0, 99))
 
 
 def only(f):
@@ -73,7 +80,7 @@ CALLS = 4 * (sum(choice.UNTIMED.values()) + 3 * choice.SAMPLES)
 x = pt.fvector("x")
 
 
-def test_a_tiny_call_runs_on_the_host_and_builds_no_kernel(context, rng):
+def test_a_tiny_call_runs_on_the_host_and_builds_no_kernel(context, rng, numba_first):
     f = opencl([x], [pt.exp(x), x.sum()])
     value = rng.normal(size=10).astype("float32")
     for _ in range(3 + choice.SAMPLES):
@@ -192,7 +199,7 @@ def test_an_error_in_the_first_call_comes_from_the_device(context):
     assert len(f(np.ones(2, "float32"), np.ones(2, "float32"))) == 2
 
 
-def test_what_numba_cannot_compile_stays_on_the_device(context, rng, monkeypatch):
+def test_what_numba_cannot_compile_stays_on_the_device(context, rng, monkeypatch, numba_first):
     def refuse(*_):
         raise NotImplementedError("no such Op")
 
@@ -399,7 +406,7 @@ CHECKED = {
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_what_numba_does_not_check_is_checked_for_it(context, rng, name):
+def test_what_numba_does_not_check_is_checked_for_it(context, rng, name, numba_first):
     graph, expected = CHECKED[name]
     values = rng.normal(size=3), np.array([0, -2, 0]), rng.normal(size=(3, 3)), rng.normal(size=(2, 3, 3))
     values = [v.astype("float32" if v.dtype.kind == "f" else "int64") for v in values]
@@ -427,7 +434,7 @@ def test_what_numba_does_not_check_is_checked_for_it(context, rng, name):
         (lambda: x[i.sum() + 3 :].max(), ValueError, "zero-size|no identity|empty"),
     ],
 )
-def test_errors_of_the_host_are_those_of_the_device(context, rng, graph, error, text):
+def test_errors_of_the_host_are_those_of_the_device(context, rng, graph, error, text, numba_first):
     f = opencl([x, i, m, t], graph(), on_unused_input="ignore")
     good = [np.ones(3, "float32"), np.zeros(3, "int64"), np.eye(3, dtype="float32"), np.ones((1, 3, 3), "float32")]
     bad = [good[0], np.array([0, 5, 0]), good[2], np.ones((2, 3, 3), "float32")]
@@ -439,7 +446,7 @@ def test_errors_of_the_host_are_those_of_the_device(context, rng, graph, error, 
     assert hosts
 
 
-def test_what_is_inside_an_op_from_graph_is_checked_too(context):
+def test_what_is_inside_an_op_from_graph_is_checked_too(context, numba_first):
     a, b = pt.fvector(), pt.lvector()
     f = opencl([x, i], OpFromGraph([a, b], [a[b] * 2])(x, i))
     value = np.arange(3, dtype="float32")
@@ -450,7 +457,7 @@ def test_what_is_inside_an_op_from_graph_is_checked_too(context):
 
 
 @pytest.mark.parametrize("batch", [(2, 4), (5, 3), (5, 4)])
-def test_each_batch_dimension_is_checked(context, batch):
+def test_each_batch_dimension_is_checked(context, batch, numba_first):
     a, b = pt.tensor4("a", dtype="float32"), pt.tensor4("b", dtype="float32")
     f = opencl([a, b], pt.matmul(a, b))
     one = np.ones((2, 3, 2, 2), "float32")
@@ -460,7 +467,7 @@ def test_each_batch_dimension_is_checked(context, batch):
         f(one, np.ones((*batch, 2, 2), "float32"))
 
 
-def test_an_error_does_not_end_the_choice(context):
+def test_an_error_does_not_end_the_choice(context, numba_first):
     f = opencl([x, i], x[i])
     value, good = np.arange(3, dtype="float32"), np.array([1, 2])
     for _ in range(3):
@@ -527,7 +534,7 @@ def test_close_times_do_not_swing():
     assert size.side == NUMBA
 
 
-def test_whole_numbers_that_numba_cannot_divide(context):
+def test_whole_numbers_that_numba_cannot_divide(context, numba_first):
     f = opencl([i], [i // (i - 1), i % (i - 1)])
     least = np.iinfo("int64").min
     values = np.array([0, 5, 1, 9])  # divides by -1 and by 0

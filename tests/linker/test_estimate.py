@@ -1,0 +1,92 @@
+"""Guesses: shapes where they are easy to know, and who seems to be fastest."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.special import softmax
+
+from pytensor_cl.linker import estimate
+from pytensor_cl.linker.estimate import guess
+from pytensor_cl.runtime.context import get_context
+
+x, y, i = pt.fvector("x"), pt.fvector("y"), pt.lvector("i")
+m, n, t = pt.fmatrix("m"), pt.fmatrix("n"), pt.ftensor3("t")
+
+
+def shape(inputs, result, given):
+    """Return the shape that is guessed for a result."""
+    fgraph = FunctionGraph(inputs, [result], clone=False)
+    shapes = dict(zip(inputs, given, strict=True))
+    for node in fgraph.toposort():
+        found = estimate._shapes_of(node, [estimate._shape_of(v, shapes) for v in node.inputs])
+        shapes.update(zip(node.outputs, found, strict=True))
+    return shapes[result]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "result", "given"),
+    [
+        ([x, y], pt.exp(x) + y * 2, [(5,), (5,)]),
+        ([x, m], x + m, [(5,), (3, 5)]),
+        ([x, y], pt.outer(x, y) + 1, [(5,), (7,)]),
+        ([m], m.T, [(3, 5)]),
+        ([m], m.sum(axis=0), [(3, 5)]),
+        ([m], m.max(axis=-1, keepdims=True), [(3, 5)]),
+        ([m], m.mean(), [(3, 5)]),
+        ([m], pt.argmax(m, axis=1), [(3, 5)]),
+        ([m, n], m @ n, [(3, 5), (5, 7)]),
+        ([m, x], m @ x, [(3, 5), (5,)]),
+        ([x, m], x @ m, [(3,), (3, 5)]),
+        ([x, y], x @ y, [(3,), (3,)]),
+        ([t], pt.matmul(t, t.dimshuffle(0, 2, 1)), [(2, 3, 5)]),
+        ([m, i], m[i], [(3, 5), (8,)]),
+        ([m, i, n], pt.inc_subtensor(m[i], n), [(3, 5), (8,), (8, 5)]),
+        ([x], pt.sort(x), [(9,)]),
+        ([m], softmax(m, axis=1), [(3, 5)]),
+        ([m], pt.cumsum(m, axis=0), [(3, 5)]),
+    ],
+)
+def test_shapes(inputs, result, given):
+    values = [np.zeros(s, v.type.dtype) for v, s in zip(inputs, given, strict=True)]
+    assert shape(inputs, result, given) == result.eval(dict(zip(inputs, values, strict=True))).shape
+
+
+@pytest.mark.parametrize(
+    ("result", "size", "first"),
+    [
+        (x + 1, 10, "c"),
+        (pt.exp(x), 100, "c"),
+        (x.sum(), 100, "c"),
+        (x.sum(), 100_000, "numba"),
+        (pt.cumsum(x), 10_000, "numba"),
+        (pt.exp(x), 10_000_000, "device"),
+        (pt.sort(x), 1_000_000, "device"),
+    ],
+)
+def test_who_goes_first(context, result, size, first):
+    guessed = guess(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
+    sides = {side: getattr(guessed, side) for side in ("device", "numba", "c")}
+    assert min(sides, key=sides.get) == first
+
+
+def test_what_takes_c_long_to_build_does_not_go_first(context):
+    result = x.sum()
+    for k in range(8):
+        result = result + pt.cumsum(x)[k]
+    guessed = guess(FunctionGraph([x], [result], clone=False), [(4,)], get_context(context.name).info)
+    assert guessed.c == np.inf and guessed.nodes > estimate.FEW
+
+
+def test_chains_of_elementwise_nodes_are_one(context):
+    result = pt.exp(-x * x) * pt.tanh(x) + pt.log(1 + x * x) * pt.sin(x)
+    assert guess(FunctionGraph([x], [result], clone=False), [(4,)], None).nodes == 1
+
+
+def test_a_gpu_pays_for_what_it_moves(context):
+    gpu = replace(get_context(context.name).info, kind="gpu", compute_units=64, shares_host_memory=False)
+    fgraph = FunctionGraph([x, y], [x + y], clone=False)
+    assert guess(fgraph, [(10**6,)] * 2, gpu).device > 1e-3
+    assert guess(FunctionGraph([m, n], [m @ n], clone=False), [(4096, 4096)] * 2, gpu).device < 1
