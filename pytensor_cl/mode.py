@@ -22,6 +22,7 @@ from pytensor_cl.rewriting.ifelse import lift_branches
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
 from pytensor_cl.rewriting.rowwise import fuse_rows
+from pytensor_cl.rewriting.subtensor import join_writes
 from pytensor_cl.rewriting.take import fuse_takes
 from pytensor_cl.rewriting.unbatch import unbatch
 from pytensor_cl.runtime.context import (
@@ -122,6 +123,13 @@ def opencl_take(fgraph: FunctionGraph) -> None:
     fuse_takes(fgraph)
 
 
+@graph_rewriter
+@_report
+def opencl_writes(fgraph: FunctionGraph) -> None:
+    """Slices of one array that are written one after the other -> one device Op, which copies the array once."""
+    join_writes(fgraph)
+
+
 # Position in optdb: before all others; then before fusion (49), before the destroy handler (49.5) and the baking of
 # inner graphs (49.6).
 _PASSES = (
@@ -135,6 +143,7 @@ _PASSES = (
     (opencl_rowwise, 49.3),
     (opencl_epilogue, 49.35),
     (opencl_take, 49.4),
+    (opencl_writes, 49.42),
 )
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

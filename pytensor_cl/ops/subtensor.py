@@ -1,10 +1,11 @@
 """Basic indexing: views, and copies of which such a view is written."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar import add
-from pytensor.tensor.subtensor import unflatten_index_variables
+from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
 
 from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
@@ -15,7 +16,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar import element_function
 from pytensor_cl.template import KernelSource
 
-__all__ = ["GpuIncSubtensor", "GpuSubtensor"]
+__all__ = ["GpuIncSubtensor", "GpuIncSubtensors", "GpuSubtensor"]
 
 
 class _Index(ViewRoutine):
@@ -39,12 +40,10 @@ class GpuSubtensor(GpuOp):
 
 
 class _Write:
-    """Copy an array and write a view of the copy.
+    """Write a view of an array.
 
     Parameters
     ----------
-    copy
-        Makes the copy.
     index
         Makes the view.
     write
@@ -53,25 +52,27 @@ class _Write:
         Whether it reads the elements.
     """
 
-    def __init__(self, copy: Copy, index: _Index, write: Elemwise, adds: bool) -> None:
-        self._copy = copy
+    def __init__(self, index: _Index, write: Elemwise, adds: bool) -> None:
         self._index = index
         self._write = write
         self._adds = adds
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Kernels of the copy and of the write."""
-        return (*self._copy.sources(), *self._write.sources())
+        """Kernel of the write."""
+        return self._write.sources()
 
-    def __call__(self, array: GpuArray, value: Any, *values: Any) -> tuple[GpuArray, ...]:
-        layout = self._index.layout(Layout.contiguous(array.shape), *values)
+    def prepare(self, shape: tuple[int, ...], value: Any, *values: Any) -> tuple[Layout, Any]:
+        """Return the layout of the view, and the value in its shape."""
+        layout = self._index.layout(Layout.contiguous(shape), *values)
         if isinstance(value, GpuArray):
             value = value.view(self._fitted(value.layout, layout.shape))
-        (result,) = self._copy(array)
+        return layout, value
+
+    def launch(self, result: GpuArray, layout: Layout, value: Any) -> None:
+        """Write what was prepared."""
         if layout.size:
             view = result.view(layout)
             self._write.launch((view,), (view, value) if self._adds else (value,))
-        return (result,)
 
     def _fitted(self, value: Layout, shape: tuple[int, ...]) -> Layout:
         """Broadcast the value; an assignment drops leading dimensions of length one, as NumPy's does."""
@@ -84,6 +85,48 @@ class _Write:
             raise ValueError(f"could not broadcast input array from shape {value.shape} into shape {shape}") from error
 
 
+class _Writes:
+    """Copy an array and write views of the copy, one after the other.
+
+    Parameters
+    ----------
+    copy
+        Makes the copy.
+    writes
+        Each with the number of arguments that it takes: the value, and the indices that are not static.
+    """
+
+    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]]) -> None:
+        self._copy = copy
+        self._writes = tuple(writes)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Kernels of the copy and of the writes."""
+        return (*self._copy.sources(), *(source for write, _ in self._writes for source in write.sources()))
+
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        rest = iter(values)
+        ready = [write.prepare(array.shape, *(next(rest) for _ in range(n))) for write, n in self._writes]
+        (result,) = self._copy(array)
+        for (write, _), arguments in zip(self._writes, ready, strict=True):
+            write.launch(result, *arguments)
+        return (result,)
+
+
+def _write(host: IncSubtensor, array: Variable, value: Variable, context: Context) -> _Write:
+    """Return what writes a value into a view of an array."""
+    dtype, adds = array.type.dtype, not host.set_instead_of_inc
+    by_value = is_by_value(value)
+    entries = tuple(host.idx_list)
+    ndim = array.type.ndim - sum(isinstance(entry, int) for entry in entries)
+    function: ElementFunction = Cast(value.type.dtype, dtype)
+    if adds:
+        function = element_function(add, (dtype, value.type.dtype), (dtype,))
+    first = 0 if adds else 1  # of the view and the value
+    known = [(False,) * ndim, () if by_value else (True,) * ndim]
+    return _Write(_Index(entries), Elemwise(context, function, known[first:], ndim, [False, by_value][first:]), adds)
+
+
 class GpuIncSubtensor(GpuOp):
     """Device counterpart of `IncSubtensor`: sets or adds, in a copy."""
 
@@ -92,15 +135,59 @@ class GpuIncSubtensor(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy with the write."""
-        array, value = (v.type for v in node.inputs[:2])
-        dtype, adds = array.dtype, not self.host.set_instead_of_inc
-        by_value = is_by_value(node.inputs[1])
-        entries = tuple(self.host.idx_list)
-        ndim = array.ndim - sum(isinstance(entry, int) for entry in entries)
-        function: ElementFunction = Cast(value.dtype, dtype)
-        if adds:
-            function = element_function(add, (dtype, value.dtype), (dtype,))
-        first = 0 if adds else 1  # of the view and the value
-        known = [(False,) * ndim, () if by_value else (True,) * ndim]
-        write = Elemwise(context, function, known[first:], ndim, [False, by_value][first:])
-        return _Write(Copy(context, dtype, array.ndim), _Index(entries), write, adds)
+        array, value, *index = node.inputs
+        copy = Copy(context, array.type.dtype, array.type.ndim)
+        return _Writes(copy, [(_write(self.host, array, value, context), 1 + len(index))])
+
+
+class GpuIncSubtensors(GpuOp):
+    """Several `GpuIncSubtensor`, each in the result of the one before, with one copy for all.
+
+    The inputs are the array, then for each its value and its indices.
+
+    Parameters
+    ----------
+    hosts
+        The Ops of PyTensor that set or add.
+    counts
+        How many inputs each has besides the array.
+    context_name
+        Where it runs.
+    """
+
+    __props__ = ("hosts", "counts", "context_name")
+    streams = True
+
+    def __init__(self, hosts: Sequence[IncSubtensor], counts: Sequence[int], context_name: str) -> None:
+        self.hosts = tuple(hosts)
+        self.counts = tuple(counts)
+        self.context_name = context_name
+
+    def __str__(self) -> str:
+        return f"GpuIncSubtensors{{{', '.join(map(str, self.hosts))}}}"
+
+    def demand(self, index: int) -> str:
+        """As the Ops that were joined; their inputs are where they want them."""
+        return EITHER
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node of what the nodes had that it stands for."""
+        kind = inputs[0].type
+        return self.apply(inputs, [kind.host_type])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """As the array."""
+        return [shapes[0]]
+
+    def parts(self, node: Apply) -> Iterator[tuple[IncSubtensor, list[Variable]]]:
+        """Yield each Op with its value and its indices."""
+        rest = iter(node.inputs[1:])
+        for host, count in zip(self.hosts, self.counts, strict=True):
+            yield host, [next(rest) for _ in range(count)]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the copy with the writes."""
+        array = node.inputs[0]
+        copy = Copy(context, array.type.dtype, array.type.ndim)
+        parts = self.parts(node)
+        return _Writes(copy, [(_write(host, array, own[0], context), len(own)) for host, own in parts])

@@ -2,7 +2,8 @@
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.basic import MakeVector
+from pytensor.tensor.shape import Shape, Shape_i
 
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
@@ -40,7 +41,19 @@ def _cut_shape(node: Apply) -> Variable | None:
     return None if device is None else node.op(device)
 
 
-_CUTS = {GpuFromHost: _cut_upload, HostFromGpu: _cut_download, GpuToGpu: _cut_copy, Shape_i: _cut_shape}
+def _cut_shapes(node: Apply) -> Variable | None:
+    """Shape(HostFromGpu(g)) -> [Shape_i(g) for each dimension]."""
+    device = _source(node.inputs[0], HostFromGpu)
+    return None if device is None else MakeVector("int64")(*(Shape_i(i)(device) for i in range(device.type.ndim)))
+
+
+_CUTS = {
+    GpuFromHost: _cut_upload,
+    HostFromGpu: _cut_download,
+    GpuToGpu: _cut_copy,
+    Shape_i: _cut_shape,
+    Shape: _cut_shapes,
+}
 
 
 def cut_transfers(fgraph: FunctionGraph) -> None:

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl.ops.subtensor import GpuIncSubtensors
 from pytensor_cl.rewriting.placement import SCALAR
 from tests.helpers import opencl
 
@@ -81,3 +82,13 @@ def test_gradient(context, rng, mode):
     places = np.pad(np.arange(30).reshape(5, 6), ((1, 2), (0, 3)), mode=mode)
     wanted = 2 * value * np.bincount(places.ravel(), minlength=30).reshape(5, 6)
     np.testing.assert_allclose(opencl([x], gradient)(value), wanted, rtol=1e-5)
+
+
+def test_constant_padding_is_one_node_and_asks_for_no_values(context, rng):
+    value = rng.normal(size=(5, 6)).astype("float32")
+    x = pt.matrix("x", dtype="float32")
+    f = opencl([x], pt.pad(x, ((1, 2), (0, 3))))
+    np.testing.assert_array_equal(f(value), np.pad(value, ((1, 2), (0, 3))))
+    report = pytensor_cl.explain(f)
+    assert sum(t.direction == "to host" for t in report.transfers) == 1
+    assert [type(n.op) for n in report.device_nodes if n.op.works] == [GpuIncSubtensors]

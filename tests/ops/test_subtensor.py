@@ -5,7 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.ops.subtensor import GpuIncSubtensor
+from pytensor_cl.ops.subtensor import GpuIncSubtensor, GpuIncSubtensors
 from tests.helpers import assert_all_on_device, assert_on_device, opencl
 
 DTYPES = ("bool", "int8", "uint8", "int64", "float32", "float64")
@@ -94,3 +94,51 @@ def test_gradient(context, rng):
     for g, e in zip(f(*values), want, strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-5)
     assert_on_device(f, GpuIncSubtensor)
+
+
+def nodes_of(f, kind):
+    return [n for n in f.maker.fgraph.apply_nodes if isinstance(n.op, kind)]
+
+
+def test_several_writes_copy_once(context, rng):
+    x, y, s, k = pt.fmatrix("x"), pt.fvector("y"), pt.fscalar("s"), pt.lscalar("k")
+    out = pt.set_subtensor(x[1:, ::2], y)
+    out = pt.inc_subtensor(out[:-1], s)
+    out = pt.set_subtensor(out[k, k:], y[:1])
+    out = pt.inc_subtensor(out[::-1, 1], out.shape[0])
+    values = [rng.normal(size=(4, 6)).astype("float32"), rng.normal(size=3).astype("float32"), np.float32(2), 1]
+    f = both([x, y, s, k], [out, x + 1], values)
+    assert_on_device(f, GpuIncSubtensors)
+    assert len(nodes_of(f, GpuIncSubtensors)) == 1
+    assert not nodes_of(f, GpuIncSubtensor)
+    for _ in range(3):  # recorded
+        f(*values)
+    other = [np.ones((7, 5), "float32"), values[1], np.float32(-1), -2]
+    np.testing.assert_array_equal(f(*other)[0], pytensor.function([x, y, s, k], out, mode="FAST_COMPILE")(*other))
+
+
+def test_writes_that_are_read_in_between_stay_apart(context, rng):
+    x, y = pt.fmatrix("x"), pt.fvector("y")
+    first = pt.set_subtensor(x[1], y)
+    f = both(
+        [x, y], [pt.inc_subtensor(first[:, 1], first[:, 0]), first.sum(1)], [np.eye(3, dtype="float32"), [1, 2, 4]]
+    )
+    assert len(nodes_of(f, GpuIncSubtensor)) == 2
+
+
+def test_several_writes_of_what_does_not_fit(context):
+    x, y = pt.fmatrix("x"), pt.fvector("y")
+    f = opencl([x, y], pt.inc_subtensor(pt.set_subtensor(x[:, 0], 1)[1:], y))
+    with pytest.raises(ValueError, match=r"broadcast|do not have"):
+        f(np.ones((3, 4), "float32"), np.ones(3, "float32"))
+
+
+def test_gradient_of_differences(context, rng):
+    x = pt.fvector("x")
+    gradient = pytensor.grad(pt.sum((x[1:] - x[:-1]) ** 2) + pt.sum(x[2:] * x[:-2]), x)
+    value = rng.normal(size=50).astype("float32")
+    f = opencl([x], gradient)
+    want = pytensor.function([x], gradient, mode="FAST_COMPILE")
+    for v in (value, value[:3], value[:2]):
+        np.testing.assert_allclose(f(v), want(v), rtol=1e-5, atol=1e-6)
+    assert len(nodes_of(f, GpuIncSubtensors)) == 1

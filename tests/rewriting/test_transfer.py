@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pytensor import tensor as pt
 from pytensor.graph.fg import FunctionGraph
-from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.shape import Shape, Shape_i
 
 from pytensor_cl import GpuArrayType, gpu_from_host, host_from_gpu
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
@@ -58,6 +58,12 @@ def test_chains_are_cut_to_nothing(x, context):
 def test_shapes_need_no_download(g):
     ops, [length] = after([g], [Shape_i(0)(host_from_gpu(g))])
     assert ops == [Shape_i] and length.owner.inputs[0] is g
+
+
+def test_shapes_of_what_a_device_holds(g):
+    ops, [shape] = after([g], [Shape()(host_from_gpu(g))])
+    assert HostFromGpu not in ops and shape.type.shape == (2,)
+    assert all(length.owner.inputs[0] is g for length in shape.owner.inputs)
 
 
 def test_other_clients_keep_their_transfer(x, context):
