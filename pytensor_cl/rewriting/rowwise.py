@@ -83,7 +83,7 @@ class _Fusion:
         read = {v: None for node in group for v in node.inputs}
         for variable in read:
             owner = variable.owner
-            if owner is not None and owner in self._order.number and domain.is_full(owner):
+            if owner in self._order.number and (domain.is_full(owner) or _restores(owner, domain)):
                 yield owner
         for variable in read:
             yield from (c for c, _ in self._fgraph.clients[variable] if self._leads_to_a_row(c, domain))
@@ -169,6 +169,12 @@ class _Fusion:
                 self._taken.update(group)
                 self._order.join(group)
                 yield sorted(group, key=self._order.number.__getitem__), self._outputs(group), domain
+
+
+def _restores(node: Apply, domain: Domain) -> bool:
+    """Whether a node gives the result of a reduction over the rows its dimensions back."""
+    source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
+    return source is not None and domain_of(source) == domain
 
 
 def _most_arrays(domain: Domain) -> int:

@@ -75,6 +75,14 @@ def test_classifier(context, rng):
     assert kinds(f).count(GpuRowwise) >= 2
 
 
+def test_a_sum_of_labels_joins_the_gradient_that_uses_it(context, rng):
+    x, y = pt.fmatrices("x", "y")
+    cost = -(y * log_softmax(x, axis=1)).sum()
+    values = tuple(rng.normal(size=(6, 10)).astype("float32") for _ in range(2))
+    f = check([x, y], [pytensor.grad(cost, x)], values)
+    assert kinds(f) == [GpuRowwise]
+
+
 def test_layer_norm(context, rng):
     x, gain, bias = pt.ftensor3("x"), pt.fvector("gain"), pt.fvector("bias")
     arrays = [rng.normal(size=shape).astype("float32") for shape in ((3, 7, 24), (24,), (24,))]
