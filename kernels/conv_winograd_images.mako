@@ -52,6 +52,41 @@ void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${
 % if statements:
 ${epilogue.declarations(lanes)}
 % endif
+// Row i of the tiles of an image, and of y, from m on, which is M[point, tile, feature] there; `deep` features of group g from `feature` on.
+static void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t, __global const ${ctype} *m, long image, long i, long g,
+    long feature, long deep, __global ${ctype} *Y, long start, __global ${vec} *rows${capture(epilogue.parameters, 'value') if statements else ""})
+{
+    ${vec} raw[${lanes}];
+    const long apart = t->width + ${lanes}, height = min(${count}L, p->out[1] - i * ${count});
+    for (long j = 0; j < t->cols; j++, m += t->m_tile) {
+        ${vec} part[${count * size}];
+        for (int c = 0; c < ${size}; c++) {
+            __global const ${ctype} *const from = m + c * t->m_point;
+            ${parts.transform(to_outputs, lambda i: f"*(__global const {vec} *)(from + {i * size} * t->m_point)", lambda i: f"part[{i * size} + c]")}
+        }
+        for (int r = 0; r < ${count}; r++) {
+            __global ${vec} *const to = rows + r * apart + j * ${count};
+            ${parts.transform(to_outputs, lambda i: f"part[r * {size} + {i}]", lambda i: f"to[{i}]")}
+        }
+    }
+    const long from = t->feature + feature;
+    __global ${ctype} *y = Y + start + (t->first + image) * p->y[0] + g * p->y[1] + from * p->y[2] + i * ${count} * p->y[4];
+    for (long r = 0; r < height; r++, y += p->y[4])
+        for (long at = 0; at < p->out[2]; at += ${lanes}) {
+            ${parts.turn(lambda l: f"rows[r * apart + at + {l}]", lambda l: f"raw[{l}]")}
+            % if statements:
+            const long count = min(${lanes}L, p->out[2] - at), first = g * p->m + from;
+            for (long l = 0; l < deep; l++)
+                if (count == ${lanes} && p->y[5] == 1)
+                    ${epilogue.apply("raw[l]", "f->", "first + l", "(y - Y) + l * p->y[2] + at", vec, f"{ctype}{lanes}")}
+                else
+                    ${epilogue.apply_some("raw[l]", "f->", "first + l", lambda e: f"(y - Y) + l * p->y[2] + (at + {e}) * p->y[5]", "count", f"{ctype}{lanes}", f"{ctype}{lanes}")}
+            % endif
+            for (long l = 0; l < deep; l++)
+                ${vec}_store(raw[l], y + l * p->y[2] + at * p->y[5], p->y[5], p->out[2] - at);
+        }
+}
+
 // y of M[point, tile, feature]
 ${kernel}
 void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *M, __global ${ctype} *Y,
@@ -60,37 +95,9 @@ void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const $
     const long blocks = (t.features + ${lanes - 1}) / ${lanes}, total = t.images * t.rows * p.groups * blocks;
     const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
     __global ${vec} *const rows = (__global ${vec} *)(scratch + t.scratch * get_global_id(0));
-    ${vec} raw[${lanes}];
-    const long apart = t.width + ${lanes};
     for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)); unit < end; unit++) {
-        const long block = unit % blocks, g = unit / blocks % p.groups, row = unit / blocks / p.groups, i = row % t.rows, n = row / t.rows;
-        __global const ${ctype} *m = M + (n * t.rows + i) * t.cols * t.m_tile + g * t.m_group + block * ${lanes};
-        for (long j = 0; j < t.cols; j++, m += t.m_tile) {
-            ${vec} part[${count * size}];
-            for (int c = 0; c < ${size}; c++) {
-                __global const ${ctype} *const from = m + c * t.m_point;
-                ${parts.transform(to_outputs, lambda i: f"*(__global const {vec} *)(from + {i * size} * t.m_point)", lambda i: f"part[{i * size} + c]")}
-            }
-            for (int r = 0; r < ${count}; r++) {
-                __global ${vec} *const to = rows + r * apart + j * ${count};
-                ${parts.transform(to_outputs, lambda i: f"part[r * {size} + {i}]", lambda i: f"to[{i}]")}
-            }
-        }
-        const long height = min(${count}L, p.out[1] - i * ${count}), deep = min(${lanes}L, t.features - block * ${lanes});
-        __global ${ctype} *y = Y + s.y + (t.first + n) * p.y[0] + g * p.y[1] + (t.feature + block * ${lanes}) * p.y[2] + i * ${count} * p.y[4];
-        for (long r = 0; r < height; r++, y += p.y[4])
-            for (long at = 0; at < p.out[2]; at += ${lanes}) {
-                ${parts.turn(lambda l: f"rows[r * apart + at + {l}]", lambda l: f"raw[{l}]")}
-                % if statements:
-                const long count = min(${lanes}L, p.out[2] - at), first = g * p.m + t.feature + block * ${lanes};
-                for (long l = 0; l < deep; l++)
-                    if (count == ${lanes} && p.y[5] == 1)
-                        ${epilogue.apply("raw[l]", "f.", "first + l", "(y - Y) + l * p.y[2] + at", vec, f"{ctype}{lanes}")}
-                    else
-                        ${epilogue.apply_some("raw[l]", "f.", "first + l", lambda e: f"(y - Y) + l * p.y[2] + (at + {e}) * p.y[5]", "count", f"{ctype}{lanes}", f"{ctype}{lanes}")}
-                % endif
-                for (long l = 0; l < deep; l++)
-                    ${vec}_store(raw[l], y + l * p.y[2] + at * p.y[5], p.y[5], p.out[2] - at);
-            }
+        const long feature = unit % blocks * ${lanes}, g = unit / blocks % p.groups, row = unit / blocks / p.groups;
+        ${name}_transform_output(&p, &t, M + row * t.cols * t.m_tile + g * t.m_group + feature, row / t.rows, row % t.rows, g,
+            feature, min(${lanes}L, t.features - feature), Y, s.y, rows${epilogue.arguments() if statements else ""});
     }
 }

@@ -1,7 +1,7 @@
 """Choose and launch the kernels of the conv family."""
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from math import lcm, prod
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
+from pytensor_cl.routines.conv_unfolded import EDGE, Unfolded
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.gemm import BatchedGemm
@@ -29,7 +30,7 @@ Arrays = Sequence[GpuArray]
 _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
 
 _CALL = struct.Struct("3q")  # conv_call
-_STORING = ("pointwise", "product", "simt", "winograd")  # variants that can apply an epilogue
+_STORING = ("pointwise", "product", "simt", "unfolded", "winograd")  # variants that can apply an epilogue
 _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 
 # Register tiles of the cpu schedule, rows and vectors, by bytes of the device's vector registers; see gemm.py.
@@ -45,7 +46,6 @@ _FEW, _FEW_CHANNELS = 8, 4
 _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
 _MANY = 512  # positions of an image that are worth a matrix product of their own
-_TALL_COLUMNS, _TALL_SIZE = 64, 1 << 18  # positions, and elements of w: packing w is most of the work
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
 _SIMT_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
 
@@ -125,12 +125,6 @@ def _is_pointwise(p: Problem) -> bool:
     )
 
 
-def _is_tall(p: Problem) -> bool:
-    """Whether there is little but w, which is better read where it is."""
-    is_single = p.batch == p.groups == 1 and p.w[2] == 1
-    return is_single and p.columns < _TALL_COLUMNS and p.m * p.c >= _TALL_SIZE
-
-
 def _spans(p: Problem, x: Layout, w: Layout) -> tuple[int, ...]:
     """Return first and one past the last elements of x and w, relative to where the problem starts in them."""
     arrays = zip((x, w), p.starts, strict=False)
@@ -171,6 +165,7 @@ class Engine:
             "dot": self._dot_source,
             "product": self._product_source,
             "simt": self._simt_source,
+            "unfolded": self._unfolded_source,
         }
         self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], _Launch]] = {
             "general": self._plan_general,
@@ -179,6 +174,7 @@ class Engine:
             "dot": self._plan_direct,
             "product": self._plan_product,
             "simt": self._plan_simt,
+            "unfolded": self._plan_unfolded,
         }
         self._composed = {"pointwise": self._pointwise, "winograd": Winograd(context, dtype, epilogue).plan}
 
@@ -197,7 +193,8 @@ class Engine:
             "depthwise": p.m == 1 and not along_taps,
             "direct": few and not along_taps,
             "winograd": suits(p) and pays(p),
-            "pointwise": _is_pointwise(p) and (last.out >= _MANY or _is_tall(p)),
+            "pointwise": _is_pointwise(p) and last.out >= _MANY,
+            "unfolded": not along_taps and self._unfolded.suits(p),
             "product": True,
         }
         name = next(name for name, holds in conditions.items() if holds)
@@ -240,11 +237,12 @@ class Engine:
         name, *parameters = variant
         return self._sources[str(name)](*parameters)
 
-    def _cpu_source(self, template: str, **extra: object) -> KernelSource:
+    def _cpu_source(self, template: str, *functions: str, **extra: object) -> KernelSource:
         lanes = lanes_of(self.context, self.dtype)
         types = {"ctype": arithmetic_types(self.dtype)["ctype"]}
         vectors = render("conv_lanes", **types, itemsize=self.dtype.itemsize, lanes=lanes)
-        preambles = (render("conv_plan"), vectors, *(self._epilogue_preambles if "statements" in extra else ()))
+        others = self._epilogue_preambles if "statements" in extra else ()
+        preambles = (render("conv_plan"), vectors, *functions, *others)
         return kernel_source(template, preambles=preambles, **types, lanes=lanes, **extra)
 
     def _general_source(self) -> KernelSource:
@@ -260,6 +258,16 @@ class Engine:
         sizes = {"itemsize": self.dtype.itemsize, "rows": rows, "vectors": vectors}
         lanes = lanes_of(self.context, self.dtype)
         return self._cpu_source("conv", **sizes, gather=gather, **self._epilogue_arguments(lanes))
+
+    def _unfolded_source(self) -> KernelSource:
+        lanes = lanes_of(self.context, self.dtype)
+        sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile(), "edge": EDGE}
+        functions, final = self._unfolded.preambles(), self._epilogue_arguments(lanes)
+        return self._cpu_source("conv_unfolded", *functions, **sizes, **final)
+
+    @cached_property
+    def _unfolded(self) -> Unfolded:
+        return Unfolded(self.context, self.dtype.name)
 
     def _simt_source(self) -> KernelSource:
         group, step = self._simt_group()
@@ -294,8 +302,8 @@ class Engine:
 
     # --- plans ---
 
-    def _plan(self, problems: Iterable[Problem], x: Layout, w: Layout) -> _Plan:
-        simple = [simplify(p) for p in problems if p.size]
+    def _plan(self, problems: Problems, x: Layout, w: Layout, y: Layout) -> _Plan:
+        simple = [simplify(p) for p in problems(x, w, y) if p.size]
         if self.epilogue is not None and not (
             self.epilogue.fits and all(self.variant(p)[0] in _STORING for p in simple)
         ):
@@ -358,6 +366,17 @@ class Engine:
         launch = _Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), scratch * prod(grid))
         return _in_parts(launch, p, span, parts, (mb, nb, kb, step, scratch))
 
+    def _plan_unfolded(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+        tuning, unfolded = self.context.tuning, self._unfolded
+        items = min(self.context.info.compute_units, p.size * p.depth // tuning["conv.grain"] + 1)
+        blocks = unfolded.split(p, items)
+        x, y, z = blocks.grid
+        parts = max(1, min(items // prod(blocks.grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
+        blocks = unfolded.split(p, items, parts)
+        scratch = unfolded.scratch(blocks)
+        launch = _Launch(self._kernel(variant), b"", (), (x, y, z * parts), (1, 1, 1), scratch * x * y * z * parts)
+        return _in_parts(launch, p, span, parts, (0, blocks.columns, blocks.depth, 0, scratch))
+
     def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
         group, step = self._simt_group()
         tuning = self.context.tuning
@@ -390,7 +409,7 @@ class Engine:
         key = tuple(layout[:2] for layout in layouts)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(problems(*layouts), *layouts[:2]))
+            plan = self._plans.remember(key, self._plan(problems, *layouts))
         if self.epilogue is None:
             for step in plan.steps:
                 step(x, w, y, ())

@@ -16,6 +16,7 @@ __all__ = [
     "forward",
     "grad_input",
     "grad_weight",
+    "runs_of",
     "signals",
     "simplify",
 ]

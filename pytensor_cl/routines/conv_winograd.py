@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
-from pytensor_cl.routines.blas import arithmetic_types, lanes_of
+from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_plan import Axis, Problem, encode
 from pytensor_cl.routines.conv_transforms import code, transforms
@@ -24,13 +24,16 @@ TAPS, COUNT = 3, 4  # of the kernels, and outputs of a tile, along a dimension
 # Rounding errors are a third of those with 0, +-1 and +-2.
 _POINTS = tuple(Fraction(n, 4) for n in (0, 3, -3, 6, -6))
 _CALL = struct.Struct("3q")  # conv_call
-_TILES = struct.Struct("15q")  # <name>_tiles
+_TILES = struct.Struct("16q")  # <name>_tiles
+_KERNELS = ("filters", "inputs", "outputs", "fused")
 _SIZE = TAPS + COUNT - 1
 # What is transformed should stay in the cache. If inputs and outputs of all images take less than the first, then they
 # are kept, and filters are transformed in blocks of the last; else all filters are, and images come in blocks.
 _ALL_BYTES, _IMAGE_BYTES, _FILTER_BYTES = 16 << 20, 6 << 20, 4 << 20
 _PER_TILE, _PER_FILTER = 1000, 800  # multiply-adds in the time of a transform
 _LANES = 32  # features that are multiplied together, at most
+_FEW_TILES, _FUSED_BYTES = 64, 320 << 10  # which do not repay keeping transformed filters; those of a work-item
+_ROWS = {64: 8}  # of a register tile, by bytes of the device's vector registers
 _UNIT = 8  # units of work that are worth a work-item
 _ITEMS = 4  # work-items per compute unit at most
 
@@ -64,6 +67,7 @@ class _Tiles(NamedTuple):
     m_tile: int
     m_group: int
     scratch: int
+    depth: int = 0
 
     @property
     def number(self) -> int:
@@ -78,6 +82,7 @@ class _Plan(NamedTuple):
     starts: tuple[int, ...]
     p: Problem
     blocks: tuple[_Tiles, ...]  # of features or of images
+    fused: tuple[int, ...] = ()  # work-items where filters are transformed while they are multiplied
 
 
 def _forward(a: Axis) -> tuple[Axis, int]:
@@ -144,25 +149,30 @@ class Winograd:
     def source(self) -> KernelSource:
         """Return the kernels of the transforms."""
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
+        vectors = self.panel // self.lanes
+        tile = {"rows": self._rows, "tiles": f"gemm_{types['ctype']}_{self._rows}x{vectors}x{self.lanes}"}
+        multiply = render("gemm_tile", **types, **tile, vectors=vectors)
         found = transforms(COUNT, TAPS, _POINTS)
         vector = f"{types['ctype']}{self.lanes}"
         forms: dict[str, object] = {
             f"to_{name}": code(matrix, self.dtype.name, vector) for name, matrix in found._asdict().items()
         }
-        preambles: tuple[str, ...] = (render("conv_plan"), render("conv_lanes", **types))
+        preambles: tuple[str, ...] = (render("conv_plan"), render("conv_lanes", **types), render("gemm_plan"), multiply)
         if self.epilogue is not None:
             preambles, forms = (*preambles, *self.epilogue.preambles), {**forms, **self.epilogue.arguments(self.lanes)}
         return kernel_source(
-            "conv_winograd", preambles=preambles, **types, panel=self.panel, taps=TAPS, count=COUNT, **forms
+            "conv_winograd", preambles=preambles, **types, **tile, panel=self.panel, taps=TAPS, count=COUNT, **forms
         )
+
+    @property
+    def _rows(self) -> int:
+        """Rows of a register tile."""
+        return _ROWS.get(register_bytes(self.context), 4)
 
     @cached_property
     def _kernels(self) -> Callable[[str], Any]:
         source = self.source()
-        kernels = {
-            name: self.context.kernel(source, f"{source.name}_{name}") for name in ("filters", "inputs", "outputs")
-        }
-        return kernels.__getitem__
+        return {name: self.context.kernel(source, f"{source.name}_{name}") for name in _KERNELS}.__getitem__
 
     @cached_property
     def _gemm(self) -> BatchedGemm:
@@ -185,16 +195,33 @@ class Winograd:
         q = normalized(p)
         moved = q.starts[1] - p.starts[1]
         span = (*span[:2], *(end - moved for end in span[2:]))
-        return partial(self._run, _Plan(encode(q, span), q.starts, q, self._blocks(q)))
+        tiles = q.batch * prod(-(-a.out // COUNT) for a in q.axes[-2:])
+        plan = _Plan(encode(q, span), q.starts, q, self._blocks(q, tiles <= _FEW_TILES))
+        return partial(self._run_fused, self._fused(plan)) if tiles <= _FEW_TILES else partial(self._run, plan)
 
-    def _blocks(self, p: Problem) -> tuple[_Tiles, ...]:
+    def _fused(self, plan: _Plan) -> _Plan:
+        """Return the plan for a kernel that multiplies filters as it transforms them."""
+        t, units = plan.blocks[0], self.context.info.compute_units
+        panels = plan.p.groups * t.m_group // self.panel
+        x = min(panels, _ITEMS * units)
+        y = min(max(1, units // x), t.images * t.rows)
+        count = -(-t.images * t.rows // y) * t.cols
+        fitting = _FUSED_BYTES // (_SIZE**2 * self.panel * self.dtype.itemsize)
+        depth = min(plan.p.c, max(1, fitting // self.lanes) * self.lanes)
+        u, m = (n * self.panel + self.lanes for n in (depth, _whole(count, self._rows)))
+        t = t._replace(u_point=u, m_point=m, m_tile=self.panel, depth=depth, scratch=_SIZE**2 * (u + m) + t.scratch)
+        return plan._replace(blocks=(t,), fused=(x, y))
+
+    def _blocks(self, p: Problem, whole: bool) -> tuple[_Tiles, ...]:
         """Split the features into blocks, or the batch, or neither."""
         size = _SIZE**2 * self.dtype.itemsize
         rows, cols = (-(-a.out // COUNT) for a in p.axes[-2:])
         channels = _whole(p.groups * p.c, self.lanes)
         each = size * rows * cols * (channels + p.groups * _whole(p.m, self.panel))
         images, panels = [0, p.batch], [0, -(-p.m // self.panel)]
-        if p.batch * each > _ALL_BYTES:
+        if whole:
+            pass
+        elif p.batch * each > _ALL_BYTES:
             images = _shares(p.batch, max(1, _IMAGE_BYTES // each))
         else:
             panels = _shares(panels[1], max(1, _FILTER_BYTES // (size * p.c * p.groups * self.panel)))
@@ -225,6 +252,18 @@ class Winograd:
                 self._launch("inputs", rows * inputs, *head, x.buffer, v.buffer, scratch.buffer)
             self._multiply(p, t, u, v, m)
             self._launch("outputs", rows * outputs, *head, m.buffer, y.buffer, scratch.buffer, *bound)
+
+    def _run_fused(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, further: Sequence[GpuArray]) -> None:
+        (t,) = plan.blocks
+        call = _CALL.pack(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
+        v = self.context.empty((_SIZE**2 * t.v_point + self._rows * t.v_tile,), self.dtype)
+        items = max(prod(plan.fused), _ITEMS * self.context.info.compute_units)
+        scratch = self.context.empty((items * t.scratch,), self.dtype)
+        head = (plan.encoded, call, _TILES.pack(*t))
+        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
+        self._launch("inputs", t.images * t.rows * t.v_tile // self.lanes, *head, x.buffer, v.buffer, scratch.buffer)
+        buffers = (w.buffer, v.buffer, y.buffer, scratch.buffer)
+        self._kernels("fused").launch(self.context.queue, plan.fused, (1, 1), *head, *buffers, *bound)
 
     def _multiply(self, p: Problem, t: _Tiles, u: GpuArray, v: GpuArray, m: GpuArray) -> None:
         batch = (_SIZE**2, p.groups, -(-t.features // self.panel))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines import conv_engine, conv_winograd
+from pytensor_cl.routines import conv_engine, conv_unfolded, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.conv_plan import simplify
 from pytensor_cl.routines.conv_transforms import transforms
@@ -142,7 +142,6 @@ POINTWISE = {
     "large images": ((2, 10, 24, 25), (13, 10, 1, 1), {}),
     "groups": ((2, 24, 23, 29), (30, 8, 1, 1), {"groups": 3, "flip": True}),
     "one dimension": ((3, 9, 600), (14, 9, 1), {}),
-    "little but kernels": ((1, 530, 5, 3), (500, 530, 1, 1), {}),
 }
 
 
@@ -159,6 +158,39 @@ def test_pointwise(context, make, rng, schedule, case):
 def test_pointwise_of_any_strides(context, make, rng):
     for place in PLACEMENTS:
         check(make, context, rng, "float32", (2, 10, 24, 25), (13, 10, 1, 1), place)
+
+
+UNFOLDED = {
+    "edges": ((1, 16, 7, 7), (29, 16, 3, 3), {"padding": ONE}),
+    "edges of a batch": ((3, 32, 5, 6), (17, 32, 1, 1), {}),
+    "little but kernels": ((1, 130, 5, 3), (100, 130, 1, 1), {}),
+    "strided": ((2, 10, 21, 40), (17, 10, 3, 3), {"strides": (2, 2), "padding": ONE}),
+    "stride of three": ((2, 7, 9, 50), (12, 7, 2, 4), {"strides": (1, 3), "padding": ((1, 0), (2, 3))}),
+    "dilated": ((1, 9, 20, 23), (11, 9, 3, 2), {"dilation": (2, 3), "padding": ((2, 0), (1, 3))}),
+    "groups": ((2, 30, 9, 18), (33, 10, 5, 3), {"groups": 3, "padding": ONE}),
+    "three dimensions": ((1, 6, 5, 6, 9), (9, 6, 2, 3, 3), {"strides": (1, 2, 1), "padding": ((1, 0), *ONE)}),
+    "much padding": ((1, 8, 2, 3), (16, 8, 3, 3), {"padding": ((4, 5), (6, 3))}),
+}
+
+
+@pytest.mark.parametrize("case", UNFOLDED)
+def test_unfolded(context, make, rng, schedule, monkeypatch, case):
+    """Convolutions that read filters in place, with matrices of one block and of several."""
+    shape, kernel, parameters = UNFOLDED[case]
+    for limits in ({}, {"_COLUMNS": 32, "_DEPTH": 32, "_SHORT": 16}):
+        for name, limit in limits.items():
+            monkeypatch.setattr(conv_unfolded, name, limit)
+        check(make, context, rng, "float32", shape, kernel, **parameters)
+    routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
+    x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
+    problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
+    assert (routine.engine.variant(problem)[0] == "unfolded") == (schedule == "cpu")
+
+
+def test_unfolded_in_parts(context, make, rng, monkeypatch):
+    monkeypatch.setitem(context.tuning, "conv.part", 64)
+    check(make, context, rng, "float32", (1, 150, 4, 4), (9, 150, 3, 3), padding=ONE)
+    check(make, context, rng, "float64", (1, 150, 5, 5), (9, 150, 3, 3), padding=ONE)
 
 
 WINOGRAD = {
@@ -183,8 +215,9 @@ def is_winograd(routine, *layouts):
 
 
 @pytest.mark.parametrize("case", WINOGRAD)
-def test_winograd(context, make, rng, schedule, winograd, case):
+def test_winograd(context, make, rng, schedule, winograd, monkeypatch, case):
     shape, kernel, parameters = WINOGRAD[case]
+    monkeypatch.setattr(conv_winograd, "_FEW_TILES", 0)
     check(make, context, rng, "float32", shape, kernel, **parameters)
     routine, x, w = make(ConvForward, "float32", 2, **parameters), Layout.contiguous(shape), Layout.contiguous(kernel)
     (y,) = routine.layout(x, w)
@@ -192,8 +225,18 @@ def test_winograd(context, make, rng, schedule, winograd, case):
     assert is_winograd(make(ConvGradInput, "float32", 2, **parameters), y, w, x) == (schedule == "cpu")
 
 
+@pytest.mark.parametrize("case", WINOGRAD)
+def test_winograd_of_few_tiles(context, make, rng, winograd, monkeypatch, case):
+    """Filters that are multiplied as soon as they are transformed, some channels at a time."""
+    shape, kernel, parameters = WINOGRAD[case]
+    monkeypatch.setattr(conv_winograd, "_FEW_TILES", 1 << 30)
+    monkeypatch.setattr(conv_winograd, "_FUSED_BYTES", 0)
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+
+
 @pytest.mark.parametrize("limits", [(1 << 30, 0, 0), (0, 1 << 16, 0)], ids=["filters", "images"])
 def test_winograd_in_blocks(context, make, rng, winograd, monkeypatch, limits):
+    monkeypatch.setattr(conv_winograd, "_FEW_TILES", 0)
     for name, limit in zip(("_ALL_BYTES", "_IMAGE_BYTES", "_FILTER_BYTES"), limits, strict=True):
         monkeypatch.setattr(conv_winograd, name, limit)
     check(make, context, rng, "float32", (5, 9, 6, 10), (110, 9, 3, 3), padding=ONE)

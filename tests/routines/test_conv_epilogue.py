@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.routines import conv_engine
+from pytensor_cl.routines import conv_engine, conv_unfolded, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.epilogue import Epilogue
 from pytensor_cl.runtime.layout import Layout
-from tests.routines.test_conv import CASES, ONE, POINTWISE, WINOGRAD, Reference, close, draw
+from tests.routines.test_conv import CASES, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
 from tests.routines.test_epilogue import Function
 
 BIAS, WHOLE, NUMBER = (True, False, True, True), (False,) * 4, (True,) * 4
@@ -76,7 +76,25 @@ def test_winograd(context, make, rng, monkeypatch, schedule, case):
     assert all(map(stores, check(make, context, rng, shape, kernel, **parameters))) or schedule == "simt"
 
 
-@pytest.mark.parametrize("case", ["large images", "groups", "little but kernels"])
+@pytest.mark.parametrize("limit", [0, 1 << 30], ids=["transformed", "fused"])
+def test_winograd_of_any_number_of_tiles(context, make, rng, monkeypatch, limit):
+    monkeypatch.setattr(conv_engine, "pays", lambda problem: True)
+    monkeypatch.setattr(conv_winograd, "_FEW_TILES", limit)
+    shape, kernel, parameters = WINOGRAD["odd sizes"]
+    check(make, context, rng, shape, kernel, **parameters)
+
+
+@pytest.mark.parametrize("case", ["edges", "edges of a batch", "strided", "groups"])
+def test_unfolded(context, make, rng, monkeypatch, schedule, case):
+    monkeypatch.setitem(context.tuning, "conv.part", 1 << 20)
+    shape, kernel, parameters = UNFOLDED[case]
+    for limits in ({}, {"_COLUMNS": 32, "_DEPTH": 32, "_SHORT": 16}):
+        for name, limit in limits.items():
+            monkeypatch.setattr(conv_unfolded, name, limit)
+        assert stores(check(make, context, rng, shape, kernel, **parameters)[0]) or schedule == "simt"
+
+
+@pytest.mark.parametrize("case", ["large images", "groups"])
 def test_pointwise(context, make, rng, schedule, case):
     shape, kernel, parameters = POINTWISE[case]
     assert stores(check(make, context, rng, shape, kernel, **parameters)[0]) or schedule == "simt"
