@@ -1,6 +1,6 @@
 ## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
 ## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
-## the innermost kept dimension). Positions are looked for only where a block of elements beats what was found before.
+## the innermost kept dimension; pattern short: the same, one vector after another). Positions are looked for only where a block of elements beats what was found before.
 <%page args="name, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
 <%include file="functions/every_lane.mako"/>\
 <%namespace name="shared" file="reduction_accumulator.mako"/>
@@ -71,6 +71,25 @@ ${along.helpers()}
             store_long${lanes}(where[k], output + out + k * ${lanes} * g.kept_out[0], g.kept_out[0], min(${lanes}, width - k * ${lanes}) - 1);
 </%def>
 
+<%def name="short()">
+<% V, M, load = vector_type(dtype, lanes), mask_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}" %>
+        const long across = g.kept_in[0];
+        for (int k = 0; k < width; k += ${lanes}) {
+            const int end = min(${lanes}, width - k) - 1;
+            ${V} best = ${load}(input + ${name}_at(&g, 0) + k * across, across, end);
+            ${M} where = 0, here = 0;
+            <%order:runs>
+            for (long i = 0; i < n; ++i, ++here) {
+                __global const ${ctype(dtype)} *y = x + i * step + k * across;
+                const ${V} v = end == ${lanes - 1} ? (${V})(${", ".join(f"y[{r} * across]" for r in range(lanes))}) : ${load}(y, across, end);
+                where = ${order.beats("v", "best")} ? here : where;
+                best = ${order.beats("v", "best")} ? v : best;
+            }
+            </%order:runs>
+            store_long${lanes}(convert_long${lanes}(where), output + out + k * g.kept_out[0], g.kept_out[0], end);
+        }
+</%def>
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${vector_type(dtype, lanes)})))
 void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at, __global long *restrict output, const long output_at,
              const ${name}_geometry g)
@@ -79,7 +98,7 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
         const long chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.total, first + g.chunk);
         long rest = task % g.blocks, in = input_at, out = output_at + chunk * g.chunk_step;
-        % if pattern == "columns":
+        % if pattern != "rows":
         const long column = rest % g.tiles * ${strip_vectors * lanes};
         const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);
         rest = rest / g.tiles * g.kept[0] + column;
@@ -88,6 +107,8 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
         __global const ${ctype(dtype)} *input = array + in;
         % if pattern == "rows":
         ${along.rows()}
+        % elif pattern == "short":
+        ${short()}
         % else:
         ${strip()}
         % endif

@@ -57,9 +57,11 @@ def _ordered_form(layout: Layout, out_strides: Sequence[int], axes: Sequence[int
 
 def _pattern_of(problem: Problem, lanes: int) -> str:
     """Return the kernel of schedule cpu: finding a position costs a row more than an element of a column."""
-    columns = problem.columns[0]
+    columns, step = problem.columns
     if columns < lanes:
         return "rows"
+    if step != 1 and problem.total <= LONG_ROW:
+        return "short"
     return "columns" if problem.run[0] < LONG_ROW else planning.variant_of(problem).pattern
 
 

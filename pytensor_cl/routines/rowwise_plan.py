@@ -28,6 +28,7 @@ SMALL = 1 << 14  # elements that one work-item does sooner than several start
 CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
 CHAIN = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
 WIDE = 16  # vectors across which a strip is read in longer runs
+SHORT = 2  # vectors: rows that are no longer lie across the lanes
 ALIGN = 64  # elements: chunks begin at whole vectors
 
 Dims = tuple[tuple[int, ...], ...]
@@ -116,6 +117,8 @@ def pattern_of(rows: Rows, lanes: int) -> str:
     lead = 1 + rows.lead
     if rows.columns < lanes <= rows.total:
         return "rows"
+    if 1 < rows.total <= SHORT * lanes:
+        return "columns"
     kept = tuple((d[0], d[lead], d[lead]) for d in rows.kept)
     reduced = tuple((d[0], d[lead]) for d in rows.reduced)
     return planning.variant_of(planning.Problem(kept, reduced, 0, 0)).pattern

@@ -82,6 +82,18 @@ def test_chunks(context, rng, schedule, shape, axes):
         np.testing.assert_array_equal(got.to_host(), expected(x, axes))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int64"])
+def test_short_rows(context, rng, dtype):
+    """A vector of results at a time."""
+    routine = Argmax(context, dtype, 3, (1, 2), schedule="cpu")
+    for shape in ((101, 1, 3), (37, 2, 5), (1030, 1, 16), (41, 3, 5), (70, 4, 16)):
+        host = values(rng, shape, dtype)
+        for view in (lambda x: x, lambda x: x[::-1, :, ::-1], lambda x: x[..., 1:], np.zeros_like):
+            array = context.from_host(view(host)) if view is np.zeros_like else view(context.from_host(host))
+            np.testing.assert_array_equal(routine(array)[0].to_host(), expected(view(host), (1, 2)))
+    assert any(pattern == "short" for pattern, *_ in routine._kernels)
+
+
 @pytest.mark.parametrize("group", [1, 8, 64])
 def test_work_groups_of_other_sizes(context, rng, group):
     host = values(rng, (21, 130), "int32")

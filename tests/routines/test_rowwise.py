@@ -93,6 +93,14 @@ def test_shapes_and_layouts(context, rng, schedule, axis):
             check(routine(view(array)), softmax(view(host), axis))
 
 
+def test_short_rows_lie_across_the_lanes(context, rng):
+    routine = rows_of(context, SOFTMAX, (1,), "cpu")
+    for shape in ((100, 17), (37, 32), (16, 24), (100, 33)):
+        host = rng.normal(size=shape).astype(F32)
+        check(routine(context.from_host(host)), softmax(host, 1))
+    assert [variant.pattern for variant, _ in routine._kernels] == ["columns", "rows"]
+
+
 @pytest.mark.parametrize("shape, axis", [((2, 70_001), 1), ((70_001, 2), 0), ((20_001, 40), 0)])
 def test_few_long_rows_are_cut_in_chunks(context, rng, schedule, shape, axis):
     host = rng.normal(size=shape).astype(F32)
