@@ -111,8 +111,12 @@ def link_with_numba(node: Apply) -> Callable[..., Any]:
     return call
 
 
-def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., Any], FunctionGraph]:
-    """Compile a graph as mode NUMBA does; nothing that the function gets is changed by it or part of its results.
+def compile_with_numba(
+    graph: FunctionGraph, mode: Any, draws: Collection[int] = ()
+) -> tuple[Callable[..., Any], FunctionGraph]:
+    """Compile a graph as mode NUMBA does.
+
+    Nothing that the function gets is changed by it or part of its results, but for random generators.
 
     Parameters
     ----------
@@ -120,6 +124,8 @@ def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., A
         A graph before any rewrite; stays as it is.
     mode
         The mode for whose rewrites the user asked; NUMBA's take the place of its linker's.
+    draws
+        Positions of the inputs that are random generators and may be changed.
 
     Returns
     -------
@@ -137,7 +143,7 @@ def compile_with_numba(graph: FunctionGraph, mode: Any) -> tuple[Callable[..., A
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         maker = FunctionMaker(
-            [In(v) for v in copied.inputs],
+            [In(v, mutable=i in draws) for i, v in enumerate(copied.inputs)],
             [Out(v) for v in copied.outputs],
             mode=_numba_mode(mode),
             on_unused_input="ignore",

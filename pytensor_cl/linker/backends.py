@@ -79,11 +79,14 @@ class NumbaFunction(HostFunction):
 
     def _compile(self) -> Callable[[], list[Any]]:
         assert self._alternative.guarded is not None
-        function, graph = compile_with_numba(self._wanted(self._alternative.guarded), self._alternative.mode)
+        wanted, draws = self._wanted(self._alternative.guarded), self._alternative.draws
+        function, graph = compile_with_numba(wanted, self._alternative.mode, draws)
         cells = self._cells
 
-        def run() -> list[Any]:
+        def call() -> list[Any]:
             return list(function(*[c[0] for c in cells]))
+
+        run = _careful(call, [cells[i] for i in draws]) if draws else call
 
         def first() -> list[Any]:
             try:

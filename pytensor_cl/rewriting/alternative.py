@@ -47,7 +47,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import inline_op_from_graphs
-from pytensor_cl.rewriting.guards import guard, selects
+from pytensor_cl.rewriting.guards import draws_the_same, guard, selects
 from pytensor_cl.type import GpuArrayType
 
 __all__ = ["Alternative", "alternative_of", "carry", "remember"]
@@ -61,8 +61,9 @@ EQUAL: tuple[type[Op], ...] = (
 )
 """Ops of which NUMBA finds the errors that other backends find, with the help of `guards`; a call that fails is
 repeated on the device, which says what is wrong. Those that nobody has looked at are left out; so are Eigh and SVD, for
-which NUMBA returns NaN where others raise. Scan runs on the host by NUMBA either way. Graphs with other Ops, random
-draws among them, are for the C backend alone, whose errors and draws are those of the device's functions."""
+which NUMBA returns NaN where others raise. Scan runs on the host by NUMBA either way. Random draws are among them if
+NUMBA's are NumPy's, number by number. Graphs with other Ops are for the C backend alone, whose errors and draws are
+those of the device's functions."""
 
 ON_HOST = "opencl__adapt=False"
 NOT_AUTO = "opencl__placement is not auto"
@@ -153,7 +154,7 @@ def _guarded(fgraph: FunctionGraph) -> FunctionGraph:
 
 def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
     """Return why NUMBA must not run a graph, if so."""
-    if not all(type(v.type) is TensorType for v in (*fgraph.inputs, *fgraph.outputs)):
+    if not all(type(v.type) in (TensorType, RandomGeneratorType) for v in (*fgraph.inputs, *fgraph.outputs)):
         return "inputs or results that are no tensors"
     other = next((n for n in nodes if not _is_equal(n)), None)
     return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
@@ -184,6 +185,8 @@ def _nodes(fgraph: Any) -> Iterator[Apply]:
 
 
 def _is_equal(node: Apply) -> bool:
+    if draws_the_same(node):
+        return True
     if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
         return False
     if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -10,13 +11,32 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import IntDiv, Maximum, Minimum, Mod
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.random.basic import (
+    BetaRV,
+    BinomialRV,
+    CategoricalRV,
+    ExponentialRV,
+    GammaRV,
+    GeometricRV,
+    HalfNormalRV,
+    InvGammaRV,
+    LaplaceRV,
+    LogisticRV,
+    LogNormalRV,
+    NormalRV,
+    PoissonRV,
+    StudentTRV,
+    UniformRV,
+    WeibullRV,
+)
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
-__all__ = ["guard"]
+__all__ = ["draws_the_same", "guard", "selects"]
 
 DIVISOR = CheckAndRaise(ZeroDivisionError, "a divisor of whole numbers is 0 or -1")
 ELEMENTS = CheckAndRaise(ValueError, "no elements")
 INDEX = CheckAndRaise(IndexError, "index out of bounds")
+PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution may not have")
 SHAPES = CheckAndRaise(ValueError, "lengths differ")
 """What a user reads comes from the device, which repeats a call that fails on the host."""
 
@@ -107,12 +127,69 @@ def _divisors(node: Apply) -> Iterator[tuple[int, Variable]]:
             yield 1, DIVISOR(divisor, pt.all(pt.neq(divisor, 0) & pt.neq(divisor, -1)))
 
 
+def _positive(x: Any) -> Any:
+    return x > 0
+
+
+def _rate(x: Any) -> Any:
+    return (x >= 0) & (x < 1e18)
+
+
+def _probability(x: Any) -> Any:
+    return (x >= 0) & (x <= 1)
+
+
+def _limit(x: Any) -> Any:
+    return abs(x) < 1e300
+
+
+_PARAMETERS: dict[type, dict[int, Callable[[Any], Any]]] = {
+    BetaRV: {0: _positive, 1: _positive},
+    BinomialRV: {0: _rate, 1: _probability},
+    CategoricalRV: {0: _probability},
+    ExponentialRV: {0: _positive},
+    GammaRV: {0: _positive, 1: _positive},
+    GeometricRV: {0: lambda p: (p > 0) & (p <= 1)},
+    HalfNormalRV: {1: _positive},
+    InvGammaRV: {0: _positive, 1: _positive},
+    LaplaceRV: {1: _positive},
+    LogNormalRV: {1: _positive},
+    LogisticRV: {1: _positive},
+    NormalRV: {1: _positive},
+    PoissonRV: {0: _rate},
+    StudentTRV: {0: _positive, 2: _positive},
+    UniformRV: {0: _limit, 1: _limit},
+    WeibullRV: {0: _positive},
+}
+"""Distributions of which NUMBA draws the same numbers as NumPy, and leaves a generator in the same state; and what it
+does not check of which parameters. Zero, where NumPy takes it but not minus zero, is for NumPy."""
+
+
+def draws_the_same(node: Apply) -> bool:
+    """Return whether NUMBA draws the numbers that NumPy draws."""
+    return type(node.op) in _PARAMETERS
+
+
+def _parameters(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Guard the parameters of a distribution."""
+    first = len(node.inputs) - len(node.op.ndims_params)
+    for k, holds in _PARAMETERS[type(node.op)].items():
+        value = node.inputs[first + k]
+        if not (isinstance(value, Constant) and np.all(holds(value.data))):
+            yield first + k, PARAMETER(value, pt.all(holds(value)))
+    if isinstance(node.op, UniformRV):
+        low, high = node.inputs[first:]
+        if not (isinstance(low, Constant) and isinstance(high, Constant) and np.all(low.data <= high.data)):
+            yield first, PARAMETER(low, pt.all(low <= high))
+
+
 _GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {
     AdvancedSubtensor: _indices,
     AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
     CAReduce: _extents,
     Elemwise: _divisors,
+    **dict.fromkeys(_PARAMETERS, _parameters),
 }
 
 

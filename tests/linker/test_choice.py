@@ -290,7 +290,7 @@ def draw(loc, generator):
 
 def test_draws_are_the_same_on_every_side(context, impatient, monkeypatch):
     value = np.zeros(4, "float32")
-    for winner in (DEVICE, C):
+    for winner in (DEVICE, NUMBA, C):
         generator = pytensor.shared(np.random.default_rng(11))
         f = draw(x, generator)
         fast(f, winner, monkeypatch)
@@ -303,7 +303,7 @@ def test_draws_are_the_same_on_every_side(context, impatient, monkeypatch):
 
 def test_a_call_that_fails_leaves_generators_as_they_were_on_every_side(context, impatient, monkeypatch):
     y, value = pt.fvector("y"), np.zeros(4, "float32")
-    for winner in (DEVICE, C):
+    for winner in (DEVICE, NUMBA, C):
         generator, numpy = pytensor.shared(np.random.default_rng(11)), np.random.default_rng(11)
         following, drawn = pt.random.normal(x, 1, rng=generator, return_next_rng=True)
         f = opencl([x, y], drawn + y, updates={generator: following})
