@@ -1,6 +1,7 @@
 """Convolutions in one to three dimensions, and their gradients."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ class ConvGradInput(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
         w, dy, *further = inputs
-        self.engine.run(self.problems, dy, w, outputs, further)
+        self.engine.run(self.problems, dy, w, outputs, further, partial(forward, self.geometry))
 
     def problems(self, dy: Layout, w: Layout, dx: Layout) -> tuple[Problem, ...]:
         """Return what is to be computed, for each phase of the strides."""

@@ -10,6 +10,7 @@ from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
+from pytensor_cl.routines.conv_fold import MOST_TAPS, fold_blocks, folds
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
 from pytensor_cl.routines.conv_unfolded import EDGE, Unfolded
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
@@ -25,6 +26,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["Engine"]
 
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
+Whole = Callable[[Layout, Layout, Layout], Problem]
 Variant = tuple[object, ...]  # name of a variant, and its parameters
 Arrays = Sequence[GpuArray]
 _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
@@ -166,6 +168,7 @@ class Engine:
             "product": self._product_source,
             "simt": self._simt_source,
             "unfolded": self._unfolded_source,
+            "fold": self._fold_source,
         }
         self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], _Launch]] = {
             "general": self._plan_general,
@@ -265,6 +268,11 @@ class Engine:
         functions, final = self._unfolded.preambles(), self._epilogue_arguments(lanes)
         return self._cpu_source("conv_unfolded", *functions, **sizes, **final)
 
+    def _fold_source(self) -> KernelSource:
+        functions, final = self._unfolded.preambles(), self._epilogue_arguments(self._unfolded.lanes)
+        sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile(), "most": MOST_TAPS}
+        return self._cpu_source("conv_fold", *functions, **sizes, **final)
+
     @cached_property
     def _unfolded(self) -> Unfolded:
         return Unfolded(self.context, self.dtype.name)
@@ -302,8 +310,11 @@ class Engine:
 
     # --- plans ---
 
-    def _plan(self, problems: Problems, x: Layout, w: Layout, y: Layout) -> _Plan:
+    def _plan(self, problems: Problems, whole: Whole | None, x: Layout, w: Layout, y: Layout) -> _Plan:
         simple = [simplify(p) for p in problems(x, w, y) if p.size]
+        if whole is not None and self._folds(simple, convolution := simplify(whole(y, w, x))):
+            launch = self._plan_fold(convolution)
+            return _Plan((partial(self._launch, launch),), self.epilogue is None or self.epilogue.fits)
         if self.epilogue is not None and not (
             self.epilogue.fits and all(self.variant(p)[0] in _STORING for p in simple)
         ):
@@ -318,6 +329,21 @@ class Engine:
                 launches.append(self._planners[str(variant[0])](p, span, variant))
                 steps.append(partial(self._launch, launches[-1]))
         return _Plan(tuple(steps), all(launch.parts == 1 for launch in launches))
+
+    def _folds(self, phases: Sequence[Problem], convolution: Problem) -> bool:
+        """Whether an input gradient, of which there are all phases and the convolution, is computed in one kernel."""
+        is_product = all(self.variant(p)[0] in ("product", "unfolded") for p in phases if p.depth)
+        size = self._unfolded.lanes, self._unfolded.rows, self.dtype.itemsize
+        return self.schedule == "cpu" and is_product and folds(convolution, *size)
+
+    def _plan_fold(self, p: Problem) -> _Launch:
+        lanes, units = self._unfolded.lanes, self.context.info.compute_units
+        fold = fold_blocks(p, lanes, self._unfolded.vectors, self.dtype.itemsize, units)
+        scratch = fold.scratch(prod(a.taps for a in p.axes), lanes)
+        items = min(4 * units, p.groups * p.batch * fold.blocks)
+        encoded = encode(p, (0,) * 4, (fold.channels, fold.apart, fold.depth, 0, scratch))
+        starts = p.starts[::-1]
+        return _Launch(self._kernel(("fold",)), encoded, starts, (items,), (1,), scratch * items)
 
     def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
         """Kernels of one tap: products of matrices that lie in the arrays as they are."""
@@ -388,7 +414,15 @@ class Engine:
 
     # --- launch ---
 
-    def run(self, problems: Problems, x: GpuArray, w: GpuArray, outputs: Arrays, further: Arrays = ()) -> None:
+    def run(
+        self,
+        problems: Problems,
+        x: GpuArray,
+        w: GpuArray,
+        outputs: Arrays,
+        further: Arrays = (),
+        whole: Whole | None = None,
+    ) -> None:
         """Enqueue what computes the outputs: y, or what the epilogue makes of it.
 
         Parameters
@@ -401,6 +435,8 @@ class Engine:
             One, unless an epilogue has several.
         further
             What the epilogue reads besides.
+        whole
+            Makes the convolution whose input's gradient the problems are, from the layouts of y, w and x.
         """
         if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
             x = contiguous(x)
@@ -409,7 +445,7 @@ class Engine:
         key = tuple(layout[:2] for layout in layouts)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(problems, *layouts))
+            plan = self._plans.remember(key, self._plan(problems, whole, *layouts))
         if self.epilogue is None:
             for step in plan.steps:
                 step(x, w, y, ())
@@ -419,7 +455,7 @@ class Engine:
                 step(x, w, y, arrays)
         else:
             product = self.context.empty(y.shape, self.dtype)
-            self._plain.run(problems, x, w, (product,))
+            self._plain.run(problems, x, w, (product,), (), whole)
             self.epilogue.apart.launch(outputs, (product, *further))
 
     @cached_property

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines import conv_engine, conv_unfolded, conv_winograd
+from pytensor_cl.routines import conv_engine, conv_fold, conv_unfolded, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
-from pytensor_cl.routines.conv_plan import simplify
+from pytensor_cl.routines.conv_plan import forward, simplify
 from pytensor_cl.routines.conv_transforms import transforms
 from pytensor_cl.runtime.layout import Layout
 
@@ -191,6 +191,51 @@ def test_unfolded_in_parts(context, make, rng, monkeypatch):
     monkeypatch.setitem(context.tuning, "conv.part", 64)
     check(make, context, rng, "float32", (1, 150, 4, 4), (9, 150, 3, 3), padding=ONE)
     check(make, context, rng, "float64", (1, 150, 5, 5), (9, 150, 3, 3), padding=ONE)
+
+
+FOLDED = {
+    "strided": ((2, 20, 15, 11), (24, 20, 3, 3), {"strides": (2, 2), "padding": ONE}),
+    "overlapping blocks": ((1, 35, 4, 3), (17, 35, 3, 3), {"padding": ONE, "flip": True}),
+    "dilated": ((1, 17, 23, 20), (18, 17, 3, 4), {"strides": (3, 2), "dilation": (2, 3), "padding": ((2, 4), (0, 3))}),
+    "stride of both": ((2, 16, 21, 24), (16, 16, 2, 3), {"strides": (4, 6), "dilation": (2, 4), "flip": True}),
+    "groups": ((2, 60, 7, 9), (51, 20, 3, 2), {"groups": 3, "strides": (1, 3), "padding": ONE}),
+    "one tap": ((3, 18, 9, 8), (24, 18, 1, 1), {"strides": (2, 2)}),
+    "one tap in place": ((2, 70, 5, 7), (40, 70, 1, 1), {}),
+    "one dimension": ((2, 16, 90), (20, 16, 5), {"strides": (3,), "padding": ((4, 1),)}),
+    "three dimensions": ((1, 16, 5, 6, 9), (16, 16, 2, 3, 3), {"strides": (2, 2, 1), "padding": ((1, 0), *ONE)}),
+    "narrow": ((1, 16, 20, 1), (16, 16, 3, 2), {"strides": (2, 2), "padding": ONE}),
+}
+
+
+def is_folded(routine, w, dy, dx):
+    phases = [simplify(p) for p in routine.problems(dy, w, dx) if p.size]
+    return routine.engine._folds(phases, simplify(forward(routine.geometry, dx, w, dy)))
+
+
+@pytest.mark.parametrize("case", FOLDED)
+def test_folded(context, make, rng, schedule, monkeypatch, case):
+    """Gradients of inputs whose products are added up where they meet, with sums of one block and of several."""
+    shape, kernel, parameters = FOLDED[case]
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+    monkeypatch.setattr(conv_fold, "_DEPTH", 10)
+    check(make, context, rng, "float64", shape, kernel, **parameters)
+    routine, x, w = make(ConvForward, "float32", len(shape) - 2, **parameters), *map(Layout.contiguous, (shape, kernel))
+    layouts = w, *routine.layout(x, w), x
+    assert is_folded(make(ConvGradInput, "float32", len(shape) - 2, **parameters), *layouts) == (schedule == "cpu")
+
+
+def test_folded_of_any_strides(context, make, rng):
+    shape, kernel, parameters = FOLDED["strided"]
+    for place in PLACEMENTS:
+        check(make, context, rng, "float32", shape, kernel, place, **parameters)
+    x, w, dy = (draw(rng, "float32", *s) for s in (shape, kernel, (2, 24, 8, 6)))
+    out = context.from_host(np.full((11, 2, 40, 15), 7, "float32"))
+    view = out.view(out.layout.transpose((1, 2, 3, 0)))[:, 1::2]
+    whole = context.from_host(np.concatenate([w, w]))[24:], context.from_host(np.concatenate([dy, dy]))[2:]
+    make(ConvGradInput, "float32", 2, **parameters).launch((view,), whole)
+    reference = Reference(x, w, (2, 2), (1, 1), 1, ONE, False)
+    close(view, reference.grad_input(dy), "float32")
+    assert np.all(np.asarray(out)[:, :, ::2] == 7)
 
 
 WINOGRAD = {

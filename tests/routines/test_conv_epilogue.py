@@ -8,7 +8,7 @@ from pytensor_cl.routines.conv import ConvForward, ConvGradInput
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.epilogue import Epilogue
 from pytensor_cl.runtime.layout import Layout
-from tests.routines.test_conv import CASES, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
+from tests.routines.test_conv import CASES, FOLDED, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
 from tests.routines.test_epilogue import Function
 
 BIAS, WHOLE, NUMBER = (True, False, True, True), (False,) * 4, (True,) * 4
@@ -92,6 +92,12 @@ def test_unfolded(context, make, rng, monkeypatch, schedule, case):
         for name, limit in limits.items():
             monkeypatch.setattr(conv_unfolded, name, limit)
         assert stores(check(make, context, rng, shape, kernel, **parameters)[0]) or schedule == "simt"
+
+
+@pytest.mark.parametrize("case", ["strided", "dilated", "groups", "one tap in place"])
+def test_folded(context, make, rng, schedule, case):
+    shape, kernel, parameters = FOLDED[case]
+    assert stores(check(make, context, rng, shape, kernel, **parameters)[1]) or schedule == "simt"
 
 
 @pytest.mark.parametrize("case", ["large images", "groups"])

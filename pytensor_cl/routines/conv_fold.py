@@ -1,0 +1,89 @@
+"""Gradients of inputs as products of operands that both lie as they are needed, which are added up where they meet."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from pytensor_cl.routines.conv_plan import Problem, runs_of
+
+__all__ = ["MOST_TAPS", "Fold", "fold_blocks", "folds"]
+
+MOST_TAPS = 8  # along a dimension
+_MANY = 1024  # positions for which a product with kernels of one tap had better pack its operands
+_FEW = 16  # terms of a sum that are too few
+_PRODUCT_BYTES = 1 << 20  # of the products of a block: they should stay in the second-level cache
+_DEPTH = 1024  # terms of a sum that are computed at a time
+
+
+class Fold(NamedTuple):
+    """How a problem is split: channels of a block and how many there are, distance of their rows, terms at a time."""
+
+    channels: int
+    blocks: int
+    apart: int
+    depth: int
+
+    def scratch(self, taps: int, lanes: int) -> int:
+        """Return how many elements of scratch space a work-item needs."""
+        return self.channels * taps * self.apart + 3 * lanes
+
+
+def _positions(p: Problem) -> int:
+    return prod(a.out for a in p.axes)
+
+
+def _taps(p: Problem) -> int:
+    return prod(a.taps for a in p.axes)
+
+
+def _apart(p: Problem, lanes: int) -> int:
+    """Return the distance of rows of products: whole vectors, and no power of two."""
+    return -(-_positions(p) // lanes) * lanes + lanes
+
+
+def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
+    """Whether the gradient with respect to x of a simplified problem can be computed so, and in the cache.
+
+    Parameters
+    ----------
+    p
+        The convolution itself: y is what the gradient is computed from.
+    lanes, rows
+        Of a register tile.
+    itemsize
+        Bytes of an element.
+    """
+    steps = [a.y for a in p.axes]
+    dense = all(outer.out == 1 or step == inner.out * below for outer, inner, step, below in _pairs(p, steps))
+    fits = lanes * _taps(p) * _apart(p, lanes) * itemsize <= _PRODUCT_BYTES
+    in_place = runs_of(p) == (p.depth, 1, 0)
+    large = p.c >= lanes and p.m >= _FEW and _positions(p) >= rows
+    few = _taps(p) > 1 or p.columns < _MANY
+    return dense and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
+
+
+def _pairs(p: Problem, steps: Sequence[int]) -> list[tuple]:
+    return list(zip(p.axes, p.axes[1:], steps, steps[1:], strict=False))
+
+
+def fold_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int) -> Fold:
+    """Split a problem that `folds`.
+
+    Parameters
+    ----------
+    p, lanes, itemsize
+        As of `folds`.
+    vectors
+        Of a register tile.
+    units
+        Work-items that run at a time.
+    """
+    taps, apart = _taps(p), _apart(p, lanes)
+    most = max(1, _PRODUCT_BYTES // (lanes * taps * apart * itemsize))  # vectors of channels
+    wanted = min(most, -(-vectors // taps))
+    count, others = -(-p.c // lanes), p.groups * p.batch
+    blocks = -(-count // wanted)
+    if blocks * others % units and others % units:
+        blocks = min(count, -(-blocks // units) * units)
+    channels = min(p.c // lanes, -(-count // blocks)) * lanes
+    return Fold(channels, -(-p.c // channels), apart, min(p.m, _DEPTH))
