@@ -21,11 +21,12 @@ static ${full_width} void ${name}_products(__global const ${ctype} *y, long y_ro
                 height = positions - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
                 const long from = min(i, positions - height);  // what is before i is computed for nothing
                 __global const ${ctype} *const a = y + from * y_row;
-                ${ctype} *const sums = tile + (${rows} + from - q) * ${cols};
+                // Devices of this schedule have one memory.
+                __global ${ctype} *const sums = (__global ${ctype} *)(ulong)(tile + (${rows} + from - q) * ${cols});
                 switch (4 * height + count) {
                 % for height in heights:
                 % for count in range(1, vectors + 1):
-                case ${4 * height + count}: ${tiles}_multiply${height}x${count}(a, y_row, y_col, w + j, w_row, depth, sums); break;
+                case ${4 * height + count}: ${tiles}_multiply${height}x${2 * count}(a, y_row, y_col, ${height - 1}, w + j, w_row, depth, sums, ${cols}, 0); break;
                 % endfor
                 % endfor
                 }

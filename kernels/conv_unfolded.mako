@@ -40,10 +40,11 @@ static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${
             ${name}_dot(a, row, b + i * apart, depth, tile + i);
         return;
     }
+    __global ${ctype} *const sums = (__global ${ctype} *)(ulong)tile;  // devices of this schedule have one memory
     switch (4 * height + (width + ${lanes - 1}) / ${lanes}) {
     % for height in heights:
     % for count in range(1, vectors + 1):
-    case ${4 * height + count}: ${tiles}_multiply${height}x${count}(a, row, 1, b, apart, depth, tile); break;
+    case ${4 * height + count}: ${tiles}_multiply${height}x${2 * count}(a, row, 1, ${height - 1}, b, apart, depth, sums, ${cols}, 0); break;
     % endfor
     % endfor
     }

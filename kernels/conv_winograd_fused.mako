@@ -10,18 +10,14 @@
 static void ${name}_multiply(const ${name}_tiles *t, __global const ${ctype} *v, __global const ${ctype} *u, __global ${ctype} *m,
                              long count, long depth, int first)
 {
-    ${ctype} tile[${rows * panel}] __attribute__((aligned(64)));
     for (int point = 0; point < ${points}; point++, v += t->v_point, u += t->u_point, m += t->m_point)
     for (long i = 0; i < count; i += ${rows}) {
         const int height = count - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
         switch (height) {
         % for height in heights:
-        case ${height}: ${tiles}_multiply${height}x${vectors}(v + i * t->v_tile, t->v_tile, 1, u, ${panel}, depth, tile); break;
+        case ${height}: ${tiles}_multiply${height}x${2 * vectors}(v + i * t->v_tile, t->v_tile, 1, ${height - 1}, u, ${panel}, depth, m + i * ${panel}, ${panel}, !first); break;
         % endfor
         }
-        __global ${tiles}_vec *const to = (__global ${tiles}_vec *)(m + i * ${panel});
-        for (int j = 0; j < height * ${vectors}; j++)
-            to[j] = first ? *(const ${tiles}_vec *)(tile + j * ${lanes}) : to[j] + *(const ${tiles}_vec *)(tile + j * ${lanes});
     }
 }
 

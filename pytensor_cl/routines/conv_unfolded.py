@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_plan import Problem, runs_of
+from pytensor_cl.routines.gemm_plan import sizes_of
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.template import render
 
@@ -66,7 +67,8 @@ class Unfolded:
     def preambles(self) -> tuple[str, ...]:
         """Return what must stand before the kernel: the products of register tiles."""
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
-        return render("gemm_plan"), render("gemm_tile", **types, **self.tile())
+        name = self.tile()["tiles"]
+        return render("gemm_plan"), render("gemm_tile", **types, tiles=name, sizes=sizes_of(self.rows, self.vectors))
 
     def split(self, p: Problem, items: int, parts: int = 1) -> Blocks:
         """Split a problem among at most so many work-items, for the least work of the slowest one."""

@@ -13,6 +13,7 @@ from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_plan import Axis, Problem, encode
 from pytensor_cl.routines.conv_transforms import code, transforms
 from pytensor_cl.routines.gemm import BatchedGemm
+from pytensor_cl.routines.gemm_plan import sizes_of
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -151,7 +152,7 @@ class Winograd:
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         vectors = self.panel // self.lanes
         tile = {"rows": self._rows, "tiles": f"gemm_{types['ctype']}_{self._rows}x{vectors}x{self.lanes}"}
-        multiply = render("gemm_tile", **types, **tile, vectors=vectors)
+        multiply = render("gemm_tile", **types, tiles=tile["tiles"], sizes=sizes_of(self._rows, vectors))
         found = transforms(COUNT, TAPS, _POINTS)
         vector = f"{types['ctype']}{self.lanes}"
         forms: dict[str, object] = {

@@ -10,7 +10,7 @@ import numpy as np
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.epilogue import Epilogue
-from pytensor_cl.routines.gemm_plan import Product, Way, encode, merge
+from pytensor_cl.routines.gemm_plan import HALVED, Product, Way, encode, merge, sizes_of
 from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
@@ -41,9 +41,8 @@ class Tile(NamedTuple):
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
         """Rows and half vectors of the functions that multiply: the whole tile, and smaller ones for edges."""
-        low = (self.rows, self.rows // 2) if self.rows >= 8 else (self.rows,)
-        full = tuple((rows, 2 * vectors) for rows in low for vectors in range(1, self.vectors + 1))
-        return (*full, (self.rows, 1)) if len(low) > 1 else full
+        full = sizes_of(self.rows, self.vectors)
+        return (*full, (self.rows, 1)) if self.rows >= HALVED else full
 
 
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step

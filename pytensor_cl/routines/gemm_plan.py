@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = ["Product", "Way", "encode", "merge"]
+__all__ = ["HALVED", "Product", "Way", "encode", "merge", "sizes_of"]
 
+HALVED = 8  # rows of a tile that has one of half as many beside it
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
 _HEAD = struct.Struct("16q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
@@ -90,3 +91,9 @@ def encode(p: Product, way: Way, has_epilogue: bool) -> tuple[tuple[bytes, ...],
         return tuple((plan,) for plan in plans)
     further = (operands or bytes(_OPERAND.size) for operands in _operands(p, p.further))
     return tuple(zip(plans, further, strict=True))
+
+
+def sizes_of(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
+    """Return the functions of kernels/gemm_tile.mako: rows and half vectors of a whole tile, and of smaller ones."""
+    low = (rows, rows // 2) if rows >= HALVED else (rows,)
+    return tuple((height, 2 * count) for height in low for count in range(1, vectors + 1))
