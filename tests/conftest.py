@@ -52,30 +52,45 @@ def context(request):
     return context_of(request.param)
 
 
-def _elsewhere(item):
-    """The test function, the driver if it is not the first one, and the schedule."""
+def _place(item):
+    """The test function, its driver, and the schedule if it is of a routine."""
     chosen = item.callspec.params if hasattr(item, "callspec") else {}
-    driver = chosen.get("context", DRIVERS[0])
-    everywhere = driver == DRIVERS[0] or getattr(item.function, "is_sweep", False)
-    return not everywhere and (item.nodeid.partition("[")[0], driver, chosen.get("schedule"))
+    return item.nodeid.partition("[")[0], chosen.get("context", DRIVERS[0]), chosen.get("schedule")
+
+
+def _kept(place, cases):
+    """Of a test's cases in an order of chance, those that run; the first driver and the others divide those of schedule simt."""
+    first, half = place[1] == DRIVERS[0], -(-len(cases) // 2)
+    if place[2] == "simt" and len(DRIVERS) > 1:
+        return cases[:half] if first else cases[-half:]
+    return cases if first else cases[: -(-len(cases) // 3)]
+
+
+def _chance(item):
+    """A number that is the same on each driver."""
+    name = item.name
+    for driver in DRIVERS:
+        name = name.replace(driver, "")
+    return crc32(name.encode())
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config, items):
-    """Run every case of a test on the first driver; on the others, which get the same kernels, a third for each schedule.
+    """Run every case of a test on the first driver, and a third on each other one, which gets the same kernels.
 
-    Which third depends on the names alone. PYTENSOR_CL_SWEEPS=all runs all.
+    Schedule simt, which CPUs have for tests alone, gets each case on one of two drivers. Which cases run where depends on
+    the names alone. PYTENSOR_CL_SWEEPS=all runs all everywhere.
     """
     if os.environ.get("PYTENSOR_CL_SWEEPS") == "all":
         return
     groups = defaultdict(list)
     for item in items:
-        groups[_elsewhere(item)].append(item)
-    groups.pop(False, None)
+        if not getattr(item.function, "is_sweep", False):
+            groups[_place(item)].append(item)
     left_out = set()
-    for group in groups.values():
-        group.sort(key=lambda item: crc32(item.name.encode()))
-        left_out.update(group[-(-len(group) // 3) :])
+    for place, group in groups.items():
+        group.sort(key=_chance)
+        left_out.update(set(group) - set(_kept(place, group)))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
