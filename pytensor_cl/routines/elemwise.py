@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +22,9 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["Cast", "Copy", "ElementFunction", "Elemwise", "Fill", "contiguous", "lanes_of"]
 
+PAGE = 4096  # bytes: the first-level cache has as many for each way
+SPREAD = 128  # bytes between lines of which the cache has room for hundreds
+LONG, WIDE = 512, 256  # bytes of a row of a tile, and elements of an array's row that is not short
 INT_LIMIT = 2**31
 """Indices are 32-bit as long as they stay below this."""
 
@@ -170,6 +173,19 @@ def _row_dimension(strides: Strides) -> int:
     if gathered is None:
         return last - 1
     return min(reversed(range(last)), key=lambda d: abs(gathered[d]) or abs(gathered[-1]))
+
+
+def _crossing_columns(shape: Shape, strides: Strides, itemsize: int, columns: int) -> int:
+    """Return the columns of a tile where an operand is transposed, if there should be `columns` of four bytes.
+
+    Where others are read along the rows, these are longer: stores, and loads about a page further on, seem to hold each
+    other up. But the lines of the transposed one must not fall on the same few sets of the cache.
+    """
+    steps = [gcd(s[-1] * itemsize, PAGE) for s in strides if 0 < abs(s[-2]) < abs(s[-1])]
+    along = sum(abs(s[-1]) == 1 for s in strides)
+    if along > 1 and max(steps, default=PAGE) <= SPREAD:
+        return LONG // itemsize
+    return columns if itemsize <= 4 or shape[-1] < WIDE else max(1, 4 * columns // itemsize)
 
 
 def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> tuple[int, int, int, int, int]:
@@ -407,7 +423,9 @@ class Elemwise(Routine):
         values = self._flatten(shape, strides)
         padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
         tuning = self.context.tuning
-        tiles = _tiles(*padded, tuning["elemwise.tile"], tuning["elemwise.crossing_columns"])
+        itemsize = self.function.itemsize
+        crossing = _crossing_columns(*padded, itemsize, tuning["elemwise.crossing_columns"])
+        tiles = _tiles(*padded, tuning["elemwise.tile"], crossing)
         work_items = min(tiles[-1], tuning["elemwise.items_per_unit"] * self.context.info.compute_units)
         argument = self._argument(index, [*values, *tiles])
         return _Plan(self._kernel(index, "", columns), (work_items,), (1,), argument)

@@ -96,6 +96,23 @@ def test_transposed(context, schedule, rng, shape):
     check(context, schedule, x.T, x.T, device_x=on_device, device_y=on_device)
 
 
+@pytest.mark.parametrize("shape", [(1000, 300), (300, 1000), (256, 512)])
+def test_sum_with_a_transposed_array(context, schedule, rng, shape):
+    x, y = normal(rng, *shape), normal(rng, *shape[::-1])
+    check(context, schedule, x.T, y, device_x=context.from_host(x).T)
+    check(context, schedule, y, x.T, device_y=context.from_host(x).T)
+
+
+def test_columns_of_a_tile(schedule):
+    dense, across, aligned = (1000, 1), (1, 1000), (1, 1024)
+    columns = elemwise._crossing_columns
+    assert columns((1000, 1000), (across, dense), 4, 16) == columns((1000, 64), (across, dense), 8, 16) == 16
+    assert columns((1000, 1000), (across, dense), 8, 16) == 8
+    assert columns((1000, 1000), (dense, across, dense), 4, 16) == 128
+    assert columns((1000, 1000), (dense, across, dense), 8, 16) == 64
+    assert columns((1000, 1000), (dense, aligned, dense), 8, 16) == 8
+
+
 @pytest.mark.parametrize(
     "items",
     [
