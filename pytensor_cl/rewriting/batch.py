@@ -1,17 +1,19 @@
 """Batches: what a Blockwise node repeats, and how often."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import get_underlying_scalar_constant_value
+from pytensor.tensor.basic import Alloc, Join, get_underlying_scalar_constant_value
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.shape import shape_i
+from pytensor.tensor.subtensor import Subtensor
 
-__all__ = ["Batch", "known_integer"]
+__all__ = ["Batch", "known_integer", "repeated"]
 
 _LENGTHS = CheckAndRaise(ValueError, "the batch dimensions of an Op do not match (no run-time broadcasting)")
 _RAGGED = CheckAndRaise(ValueError, "the results of a batch have different shapes")
@@ -85,12 +87,61 @@ class Batch:
 
     def one(self, variable: Variable) -> Variable:
         """Return what must be the same for the whole batch, though only its values tell."""
-        if self.is_same(variable):
-            return self.squeezed(variable)
+        same = repeated(variable, self.ndim)
+        if same is not None:
+            return same
         axes = tuple(range(self.ndim))
         largest = variable.max(axes)  # no comparison with each element, which would keep PyTensor from fusing these
         equal = pt.eq(largest, variable.min(axes))
         return _RAGGED(largest, equal.all() if equal.type.ndim else equal)
+
+
+def repeated(variable: Variable, ndim: int) -> Variable | None:
+    """Return what a variable repeats along its first dimensions, if its graph says that it does."""
+    if all(variable.type.broadcastable[:ndim]):
+        return variable.dimshuffle(*range(ndim, variable.type.ndim))
+    form = _FORMS.get(type(variable.owner.op)) if variable.owner is not None else None
+    return form(variable.owner, ndim) if form is not None else None
+
+
+def _alloc(node: Apply, ndim: int) -> Variable | None:
+    value, *lengths = node.inputs
+    extra = value.type.ndim - (len(lengths) - ndim)
+    if extra > 0:
+        value = repeated(value, extra)
+    return None if value is None else pt.alloc(value, *lengths[ndim:])
+
+
+def _each_input(node: Apply, ndim: int) -> Variable | None:
+    inputs = [repeated(v, ndim) for v in node.inputs]
+    return None if None in inputs else node.op.make_node(*inputs).outputs[0]
+
+
+def _join(node: Apply, ndim: int) -> Variable | None:
+    parts = [repeated(v, ndim) for v in node.inputs]
+    return None if None in parts or node.op.axis < ndim else pt.join(node.op.axis - ndim, *parts)
+
+
+def _dimshuffle(node: Apply, ndim: int) -> Variable | None:
+    order = node.op.new_order
+    source = repeated(node.inputs[0], ndim) if tuple(order[:ndim]) == tuple(range(ndim)) else None
+    return None if source is None else source.dimshuffle(*("x" if d == "x" else d - ndim for d in order[ndim:]))
+
+
+def _subtensor(node: Apply, ndim: int) -> Variable | None:
+    first, rest = node.op.idx_list[:ndim], node.op.idx_list[ndim:]
+    is_whole = len(first) == ndim and all(entry == slice(None) for entry in first)
+    source = repeated(node.inputs[0], ndim) if is_whole else None
+    return None if source is None else Subtensor(rest).make_node(source, *node.inputs[1:]).outputs[0]
+
+
+_FORMS: dict[type, Callable[[Apply, int], Variable | None]] = {
+    Alloc: _alloc,
+    DimShuffle: _dimshuffle,
+    Elemwise: _each_input,
+    Join: _join,
+    Subtensor: _subtensor,
+}
 
 
 def known_integer(variable: Variable) -> int | None:

@@ -13,6 +13,7 @@ from pytensor_cl.ops.alloc import GpuAlloc
 from pytensor_cl.ops.creation import GpuARange
 from pytensor_cl.ops.ravel_multi_index import GpuRavelMultiIndex, GpuUnravelIndex
 from pytensor_cl.ops.shape import GpuReshape
+from pytensor_cl.rewriting.batch import repeated
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl
 
 x, m, c = pt.fvector("x"), pt.fmatrix("m"), pt.ftensor3("c")
@@ -204,3 +205,37 @@ def test_what_stays_says_why(context):
     assert reason.startswith("what each batch takes may differ in shape")
     data, ones = np.arange(3, dtype="float32"), np.array([[True, False, True], [False, True, True]])
     assert_close(f(data, ones), np.float32([2 * np.exp(data)[row] for row in ones]))
+
+
+def works_of(f):
+    return [type(n.op).__name__ for n in pytensor_cl.explain(f).device_nodes if n.op.works]
+
+
+def test_a_shape_that_is_the_same_for_the_whole_batch_stays_on_the_host(context, rng):
+    """`einsum` makes batches of shapes, which repeat one."""
+    a, b, d = pt.fmatrix("a"), pt.fmatrix("b"), pt.fmatrix("d")
+    f = opencl([a, b, d], pt.einsum("ij,kj,lj->ikl", a, b, d))
+    given = [rng.normal(size=(n, 6)).astype("float32") for n in (3, 4, 5)]
+    assert_close(f(*given), np.einsum("ij,kj,lj->ikl", *given), rtol=1e-5)
+    assert works_of(f) == ["GpuMatmul", "GpuDot"]
+
+
+def test_what_repeats_is_seen():
+    n, k = pt.lscalar("n"), pt.lvector("k")
+    table = pt.alloc(k, n, k.shape[0])
+    picked = table[:, 1]
+    assert repeated(k, 1) is None
+    assert repeated(pt.stack([picked, k], axis=1), 1) is None
+    assert repeated(table[1:], 1) is None and repeated(table.T, 1) is None
+    for batch, want in (
+        (table, [7, 8, 9]),
+        (picked, 8),
+        (table[:, ::2], [7, 9]),
+        (pt.alloc(k[0], n, 2), [7, 7]),
+        (pt.alloc(k[None], n, 3), [7, 8, 9]),
+        (picked * 2 + pt.alloc(3, n), 19),
+        (pt.join(1, picked[:, None], table, [[4]] * pt.ones((n, 1), dtype="int64")), [8, 7, 8, 9, 4]),
+    ):
+        one = repeated(batch, 1)
+        assert one.type.ndim == batch.type.ndim - 1
+        np.testing.assert_array_equal(one.eval({k: [7, 8, 9], n: 2}, on_unused_input="ignore"), want)
