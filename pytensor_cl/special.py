@@ -32,14 +32,25 @@ def _by_lane(family: str, function: str, *needs: str) -> Emit:
     return emit
 
 
+def _by_lanes(family: str, function: str, *needs: str) -> Emit:
+    """A function that ``<family>`` has for scalars and ``<family>_lanes`` for vectors. They call those of `needs`."""
+
+    def emit(lanes: Lanes, x: Value, *others: Value) -> Value:
+        for other in (*needs, family, f"{family}_lanes"):
+            lanes.preambles[render(f"functions/{other}", dtype=x.dtype)] = None
+        return x.call_own(family if lanes.count == 1 else f"{family}_lanes", function, *others)
+
+    return emit
+
+
 SPECIAL: dict[type[ps.ScalarOp], Emit] = {
     psm.BetaInc: _by_lane("betainc", "betainc", "gamma_parts"),
     psm.BetaIncInv: _by_lane("betainc_inverse", "betaincinv", "gamma_parts", "betainc"),
     psm.Erfcinv: _own("erf", "erfcinv"),
     psm.Erfcx: _own("erf", "erfcx"),
     psm.Erfinv: _own("erf", "erfinv"),
-    psm.GammaInc: _by_lane("gammainc", "gammainc", "gamma_parts"),
-    psm.GammaIncC: _by_lane("gammainc", "gammaincc", "gamma_parts"),
+    psm.GammaInc: _by_lanes("gammainc", "gammainc", "gamma_parts", "exp", "expm1", "erfc", "pow"),
+    psm.GammaIncC: _by_lanes("gammainc", "gammaincc", "gamma_parts", "exp", "expm1", "erfc", "pow"),
     psm.GammaIncCInv: _by_lane("gammainc_inverse", "gammainccinv", "erf", "gamma_parts", "gammainc"),
     psm.GammaIncInv: _by_lane("gammainc_inverse", "gammaincinv", "erf", "gamma_parts", "gammainc"),
     psm.GammaLn: _own("gammaln", "gammaln"),

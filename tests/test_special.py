@@ -82,6 +82,18 @@ def test_where_scipy_is_less_precise(context, arity):
     np.testing.assert_allclose(got, [want for *_, want in cases], rtol=1e-12)
 
 
+def test_incomplete_gamma_functions_of_vectors(context):
+    """Where SciPy is less precise, and next to what is no number."""
+    cases = [(name, *values, want) for name, values, want in PRECISE if name.startswith("gammainc")]
+    a, x = (np.array([case[k] for case in cases] + [np.nan, 0, -1, 3, np.inf]) for k in (1, 2))
+    lower, upper = (apply(context, "cpu", op, a, x)[0] for op in (psm.gammainc, psm.gammaincc))
+    got = [(lower if case[0] == "gammainc" else upper)[k] for k, case in enumerate(cases)]
+    np.testing.assert_allclose(got, [case[-1] for case in cases], rtol=1e-12)
+    np.testing.assert_array_equal(np.isnan(lower[len(cases) :]), [True, True, True, False, True])
+    np.testing.assert_allclose(lower[-2], special.gammainc(3, 3), rtol=1e-13)
+    assert "gammainc_double8" in element_function(psm.gammainc, ("float64",) * 2, ("float64",)).statements(8)
+
+
 EDGES = (0.25, -1.25, -3.5, -9.75, 1.5, 2.5, 4, 6.5, 9.5, 9.9, 20.25, -20.25, 87, -87.25, 88.5, 1000, 99999, -1e-9)
 WIDE_EDGES = (26.6, 27.1, -50.5, 600, 708, 709.5, -709.25, 710.4, -710.4, -744.25, 1e-300, -1e-300, 1e300, 2.0**60)
 

@@ -37,7 +37,19 @@ _VECTOR_FAMILIES = {
 """Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""
 
 _OF_WHOLE_REGISTERS = frozenset(
-    ("digamma", "erfc", "exp", "expm1", "gammaln", "log1p", "pow", "softplus", "tanh", "trigonometric")
+    (
+        "digamma",
+        "erfc",
+        "exp",
+        "expm1",
+        "gammainc_lanes",
+        "gammaln",
+        "log1p",
+        "pow",
+        "softplus",
+        "tanh",
+        "trigonometric",
+    )
 )
 """Families that have their functions for scalars and for these lanes only:"""
 _WHOLE = {"float32": (8, 16), "float64": (8,)}
