@@ -44,7 +44,7 @@ def _by_lanes(family: str, function: str, *needs: str) -> Emit:
 
 
 SPECIAL: dict[type[ps.ScalarOp], Emit] = {
-    psm.BetaInc: _by_lane("betainc", "betainc", "gamma_parts"),
+    psm.BetaInc: _by_lanes("betainc", "betainc", "gamma_parts", "exp", "log1p", "pow"),
     psm.BetaIncInv: _by_lane("betainc_inverse", "betaincinv", "gamma_parts", "betainc"),
     psm.Erfcinv: _own("erf", "erfcinv"),
     psm.Erfcx: _own("erf", "erfcx"),

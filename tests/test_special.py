@@ -94,6 +94,19 @@ def test_incomplete_gamma_functions_of_vectors(context):
     assert "gammainc_double8" in element_function(psm.gammainc, ("float64",) * 2, ("float64",)).statements(8)
 
 
+def test_incomplete_beta_function_of_vectors(context, rng):
+    """What is rare, in some lanes only."""
+    cases = [(*values, want) for name, values, want in PRECISE if name == "betainc"]
+    a, b, x = (np.append([case[k] for case in cases], rng.uniform(0.01, 1, 90)) for k in range(3))
+    a[10:60] *= 30
+    b[30:80] *= 50
+    a[20], b[25], x[35], a[70] = np.nan, 0, -1, 1e-7
+    (got,) = apply(context, "cpu", psm.betainc, a, b, x)
+    np.testing.assert_allclose(got[: len(cases)], [case[-1] for case in cases], rtol=1e-12)
+    np.testing.assert_allclose(got[len(cases) :], special.betainc(a, b, x)[len(cases) :], rtol=1e-12)
+    assert "betainc_double8" in element_function(psm.betainc, ("float64",) * 3, ("float64",)).statements(8)
+
+
 EDGES = (0.25, -1.25, -3.5, -9.75, 1.5, 2.5, 4, 6.5, 9.5, 9.9, 20.25, -20.25, 87, -87.25, 88.5, 1000, 99999, -1e-9)
 WIDE_EDGES = (26.6, 27.1, -50.5, 600, 708, 709.5, -709.25, 710.4, -710.4, -744.25, 1e-300, -1e-300, 1e300, 2.0**60)
 
