@@ -1,6 +1,7 @@
 ## x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item, which takes all that goes there in
 ## order: repeated positions need no atomics, the last one wins or the sum is NumPy's to the bit.
 ## Dimension 0 of the NDRange shares out the elements of x that one position means, dimension 1 the positions.
+## The values of `inner` positions lie y_count apart; from the last of them it is y_next to those of the next one.
 <%page args="name, ctype, combine, ndim, index, lanes"/>\
 <%!
 from pytensor_cl.dtypes import widened
@@ -8,7 +9,7 @@ from pytensor_cl.dtypes import widened
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} segment, segments, units, run, y_run, count, y_count, span;
+    ${index} segment, segments, units, run, y_run, count, inner, y_count, y_next, span;
 } ${name}_plan;
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
@@ -32,13 +33,16 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
         }
 % endfor
         if (count == 1) {
-            for (${index} b = 0; b < p.count; ++b) {
-                const ${index} at = positions[b];
-                if (at >= low && at < high) to[at] = ${combine.format(a="to[at]", b="from[b * p.y_count]")};
+            for (${index} outer = 0; outer < p.count; outer += p.inner) {
+                for (${index} b = 0; b < p.inner; ++b) {
+                    const ${index} at = positions[outer + b];
+                    if (at >= low && at < high) to[at] = ${combine.format(a="to[at]", b="from[b * p.y_count]")};
+                }
+                from += (p.inner - 1) * p.y_count + p.y_next;
             }
             continue;
         }
-        for (${index} b = 0; b < p.count; ++b, from += p.y_count) {
+        for (${index} b = 0, k = 1; b < p.count; ++b, from += k == p.inner ? p.y_next : p.y_count, k = k == p.inner ? 1 : k + 1) {
             const ${index} at = positions[b];
             if (at < low || at >= high) continue;
             ${index} c = 0;

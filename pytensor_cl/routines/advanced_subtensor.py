@@ -107,6 +107,8 @@ def _dtype_of(index: str) -> str:
     return "int32" if index == "int" else "int64"
 
 
+Runs = tuple[tuple[int, int], ...]
+
 _COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
 
 
@@ -281,12 +283,12 @@ class Scatter(Indexing):
         find = self.positions(selection, index)
         if 0 in selection.shape:
             return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
-        steps = self._value_steps(selection, value)
-        spread = len(steps) > 1
+        runs = self._value_runs(selection, value)
+        spread = len(runs) > (1 if self.schedule == "simt" else 2)
         if spread:
             value = Layout.contiguous(selection.shape)
-            steps = self._value_steps(selection, value)
-        write = self._write(index, selection, value.strides, steps[0] if steps else 0)
+            runs = self._value_runs(selection, value)
+        write = self._write(index, selection, value.strides, runs)
         return _ScatterPlan(selection, _dtype_of(index), find, write, spread)
 
     @staticmethod
@@ -300,26 +302,27 @@ class Scatter(Indexing):
         return selection.positions.size, *steps, array.length
 
     @staticmethod
-    def _value_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
+    def _value_runs(selection: Selection, value: Layout) -> Runs:
+        """Return how the values of the positions lie: length and step of each dimension, from the outermost inwards."""
         dims = slice(selection.advanced.start, selection.advanced.stop)
-        _, (steps,) = collapse(selection.shape[dims], (value.strides[dims],))
-        return steps
+        lengths, (steps,) = collapse(selection.shape[dims], (value.strides[dims],))
+        return tuple(zip(lengths, steps, strict=True))
 
-    def _write(self, index: str, selection: Selection, strides: Sequence[int], step: int) -> Launch:
+    def _write(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> Launch:
         dims = [d for d in range(len(selection.shape)) if d not in selection.advanced]
         shape = [selection.shape[d] for d in dims]
         steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
         collapsed = collapse(shape, steps)
         span = sum((a.length - 1) * a.step for a in selection.arrays) + 1
         plan = self._simt_write if self.schedule == "simt" else self._cpu_write
-        return plan(index, *collapsed, selection.positions.size, step, span)
+        return plan(index, *collapsed, selection.positions.size, runs, span)
 
     def _geometry(self, index: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
         ndim = max(1, self.kept_ndim)
         steps = [step for s in strides for step in pad(s, ndim, 0)]
         return pack(index, [*pad(shape, ndim, 1), *steps, *rest])
 
-    def _cpu_write(self, index: str, shape: Shape, strides: Strides, count: int, step: int, span: int) -> Launch:
+    def _cpu_write(self, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int) -> Launch:
         run, run_step, workers = 1, 0, self.context.info.compute_units
         if shape and strides[0][-1] == 1:
             run, run_step = shape[-1], strides[1][-1]
@@ -333,11 +336,13 @@ class Scatter(Indexing):
         parts = min(units, workers)
         # For less than that, looking through positions that others own costs more than it saves.
         owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
-        rest = segment, segments, units, run, run_step, count, step, span
+        outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
+        rest = segment, segments, units, run, run_step, count, inner, step, outer_step - (inner - 1) * step, span
         geometry = self._geometry(index, shape, strides, rest)
         return Launch(self.kernel(self._writer(index)), (parts, owners), (1, 1), geometry)
 
-    def _simt_write(self, index: str, shape: Shape, strides: Strides, count: int, step: int, span: int) -> Launch:
+    def _simt_write(self, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int) -> Launch:
+        step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
         tile = min(4 * group, -(-elements // group) * group)
         tiles = -(-elements // tile)

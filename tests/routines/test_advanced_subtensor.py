@@ -168,6 +168,23 @@ def test_values_are_repeated(context, schedule, rng):
     check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=s).astype("float32")) for s in shapes])
 
 
+@pytest.mark.parametrize("columns", [1, 5, 40])
+def test_values_that_repeat_along_some_dimensions_of_the_index(context, schedule, rng, columns):
+    """The gradient of a mean of rows of a table is one; a step for the last dimension and one for the others will do."""
+    x = rng.normal(size=(9, columns)).astype("float32")
+    cases = []
+    for shape, repeated in (
+        ((6, 7), (6, 1)),
+        ((6, 7), (1, 7)),
+        ((3, 4, 5), (3, 1, 5)),
+        ((3, 4, 5), (3, 4, 1)),
+        ((1,), (1,)),
+    ):
+        y = rng.normal(size=(*repeated, columns)).astype("float32")
+        cases.append(Case(context, schedule, x, [rng.integers(-9, 9, shape)], y))
+    check_all(context, cases)
+
+
 def test_values_of_another_dtype(context, schedule, rng):
     x, i = rng.normal(size=(6, 8)).astype("float32"), rng.integers(-6, 6, 5)
     check_all(context, [Case(context, schedule, x, (i,), rng.integers(-9, 9, (5, 8)).astype("int8"))])
