@@ -3,46 +3,13 @@
 ## of conv_call the other way round.
 <%page args="name, ctype, itemsize, lanes, tiles, rows, vectors, most, further=(), statements=''"/>
 <%namespace name="epilogue" file="conv_epilogue.mako"/>
-<%namespace name="parts" file="conv_winograd_parts.mako"/>
+<%namespace name="turned" file="conv_turned.mako"/>
 <%
     cols, vec, heights = lanes * vectors, f"conv_{ctype}{lanes}", [rows, rows // 2] if rows >= 8 else [rows]
     full_width = f"CONV_VECTORS({8 * itemsize * lanes})"
     last = ", channel, f" + "".join(f", F{k + 1}" for k in range(len(further))) if statements else ""
 %>
-// D[column, position] = sum over k of w[k, column] * dy[k, position], or D += it; whole vectors of `columns`.
-static ${full_width} void ${name}_products(__global const ${ctype} *y, long y_row, long y_col, __global const ${ctype} *w, long w_row,
-    long positions, long columns, long depth, __global ${ctype} *D, long apart, int first)
-{
-    ${ctype} tile[${(rows + lanes) * cols}] __attribute__((aligned(64)));
-    for (long j = 0, count; j < columns; j += count * ${lanes}) {
-        count = min(${vectors}L, (columns - j) / ${lanes});
-        for (long q = 0; q < positions; q += ${lanes}) {
-            for (long i = q, height; i < min(q + ${lanes}, positions); i += height) {
-                height = positions - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
-                const long from = min(i, positions - height);  // what is before i is computed for nothing
-                __global const ${ctype} *const a = y + from * y_row;
-                // Devices of this schedule have one memory.
-                __global ${ctype} *const sums = (__global ${ctype} *)(ulong)(tile + (${rows} + from - q) * ${cols});
-                switch (4 * height + count) {
-                % for height in heights:
-                % for count in range(1, vectors + 1):
-                case ${4 * height + count}: ${tiles}_multiply${height}x${2 * count}(a, y_row, y_col, ${height - 1}, w + j, w_row, depth, sums, ${cols}, 0); break;
-                % endfor
-                % endfor
-                }
-            }
-            for (long v = 0; v < count * ${lanes}; v += ${lanes}) {
-                ${vec} turned[${lanes}];
-                const ${ctype} *const from = tile + ${rows * cols} + v;
-                ${parts.turn(lambda l: f"*(const {vec} *)(from + {l * cols})", lambda l: f"turned[{l}]")}
-                __global ${ctype} *const to = D + (j + v) * apart + q;
-                for (int l = 0; l < ${lanes}; l++)
-                    *(__global ${vec} *)(to + l * apart) = first ? turned[l] : *(__global ${vec} *)(to + l * apart) + turned[l];
-            }
-        }
-    }
-}
-
+${turned.products(vec, heights, cols, full_width)}
 typedef struct {  // for each tap along a dimension: the first element of x that it meets, and what to add to x / stride for the position
     long phase[${most}], shift[${most}];
 } ${name}_axis;

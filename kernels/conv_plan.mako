@@ -58,7 +58,7 @@ static long conv_share(long total, long unit, long index, long count)
 static long conv_reach(long at, long step, long bound)
 {
     if (at >= bound) return 0;
-    return step == 1 ? bound - at : (bound - at + step - 1) / step;
+    return step == 1 ? bound - at : step == 2 ? (bound - at + 1) >> 1 : (bound - at + step - 1) / step;  // divisions are slow
 }
 
 // The taps lo <= t < hi of a row for which all of first + t * dilation to last + t * dilation is inside of x.

@@ -1,7 +1,6 @@
 """Convolutions in one to three dimensions, and their gradients."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy as np
 from pytensor_cl.routines.base import Routine
 from pytensor_cl.routines.conv_engine import Engine
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
+from pytensor_cl.routines.conv_launch import Whole
 from pytensor_cl.routines.conv_plan import Geometry, Problem, Window, forward, grad_input, grad_weight, signals
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.runtime.array import GpuArray
@@ -157,7 +157,11 @@ class ConvGradInput(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
         w, dy, *further = inputs
-        self.engine.run(self.problems, dy, w, outputs, further, partial(forward, self.geometry))
+        self.engine.run(self.problems, dy, w, outputs, further, Whole("fold", self.convolution))
+
+    def convolution(self, dy: Layout, w: Layout, dx: Layout) -> Problem:
+        """Return the convolution whose gradient this is."""
+        return forward(self.geometry, dx, w, dy)
 
     def problems(self, dy: Layout, w: Layout, dx: Layout) -> tuple[Problem, ...]:
         """Return what is to be computed, for each phase of the strides."""
@@ -190,7 +194,15 @@ class ConvGradWeight(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
         x, dy = map(contiguous, inputs)
-        self.engine.run(lambda *layouts: (grad_weight(self.geometry, *layouts),), x, dy, outputs)
+        self.engine.run(self.problems, x, dy, outputs, (), Whole("weights", self.convolution))
+
+    def problems(self, x: Layout, dy: Layout, dw: Layout) -> tuple[Problem, ...]:
+        """Return what is to be computed."""
+        return (grad_weight(self.geometry, x, dy, dw),)
+
+    def convolution(self, x: Layout, dy: Layout, dw: Layout) -> Problem:
+        """Return the convolution whose gradient this is."""
+        return forward(self.geometry, x, dw, dy)
 
 
 class Convolve(Routine):

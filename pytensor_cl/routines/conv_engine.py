@@ -11,8 +11,10 @@ from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_fold import MOST_TAPS, fold_blocks, folds
+from pytensor_cl.routines.conv_launch import Launch, Whole, fold_launch, in_parts, weights_launch
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
 from pytensor_cl.routines.conv_unfolded import EDGE, Unfolded
+from pytensor_cl.routines.conv_weights import suits_weights, weights_blocks
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.gemm import BatchedGemm
@@ -26,7 +28,6 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["Engine"]
 
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
-Whole = Callable[[Layout, Layout, Layout], Problem]
 Variant = tuple[object, ...]  # name of a variant, and its parameters
 Arrays = Sequence[GpuArray]
 _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
@@ -50,19 +51,6 @@ _DEPTHWISE_ROWS = 4  # of the output
 _MANY = 512  # positions of an image that are worth a matrix product of their own
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
 _SIMT_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
-
-
-class _Launch(NamedTuple):
-    """How to launch one problem."""
-
-    kernel: Kernel
-    encoded: bytes  # conv_plan
-    starts: tuple[int, ...]
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    scratch: int = 0  # elements
-    parts: int = 1  # of the sums, which are added up in the end
-    target: Layout | None = None  # of their sum, in y
 
 
 class _Plan(NamedTuple):
@@ -95,16 +83,6 @@ def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: i
 
     x = min(range(1, min(left, tiles_n) + 1), key=cost)
     return x, max(1, min(left // x, tiles_m)), z
-
-
-def _in_parts(
-    launch: _Launch, p: Problem, span: Sequence[int], parts: int, blocks: Sequence[int] = (0,) * 5
-) -> _Launch:
-    """Complete a launch whose sums fall into parts."""
-    target = p.target
-    if parts > 1:
-        p = p.into(Layout.contiguous(target.shape))
-    return launch._replace(encoded=encode(p, span, blocks, parts), starts=p.starts, parts=parts, target=target)
 
 
 def _depths(p: Problem, depth: int, limit: int, step: int, gather: str) -> tuple[int, int]:
@@ -169,8 +147,9 @@ class Engine:
             "simt": self._simt_source,
             "unfolded": self._unfolded_source,
             "fold": self._fold_source,
+            "weights": self._weights_source,
         }
-        self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], _Launch]] = {
+        self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], Launch]] = {
             "general": self._plan_general,
             "depthwise": self._plan_direct,
             "direct": self._plan_direct,
@@ -179,6 +158,7 @@ class Engine:
             "simt": self._plan_simt,
             "unfolded": self._plan_unfolded,
         }
+        self._wholes = {"fold": self._plan_fold, "weights": self._plan_weights}
         self._composed = {"pointwise": self._pointwise, "winograd": Winograd(context, dtype, epilogue).plan}
 
     # --- which variant ---
@@ -273,6 +253,10 @@ class Engine:
         sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile(), "most": MOST_TAPS}
         return self._cpu_source("conv_fold", *functions, **sizes, **final)
 
+    def _weights_source(self) -> KernelSource:
+        sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile()}
+        return self._cpu_source("conv_weights", *self._unfolded.preambles(), **sizes)
+
     @cached_property
     def _unfolded(self) -> Unfolded:
         return Unfolded(self.context, self.dtype.name)
@@ -312,9 +296,11 @@ class Engine:
 
     def _plan(self, problems: Problems, whole: Whole | None, x: Layout, w: Layout, y: Layout) -> _Plan:
         simple = [simplify(p) for p in problems(x, w, y) if p.size]
-        if whole is not None and self._folds(simple, convolution := simplify(whole(y, w, x))):
-            launch = self._plan_fold(convolution)
-            return _Plan((partial(self._launch, launch),), self.epilogue is None or self.epilogue.fits)
+        if whole is not None and simple:
+            convolution = simplify(whole.convolution(x, w, y))
+            launch = self._wholes[whole.name](simple, convolution, _spans(convolution, x, w))
+            if launch is not None:
+                return _Plan((partial(self._launch, launch),), self.epilogue is None or self.epilogue.fits)
         if self.epilogue is not None and not (
             self.epilogue.fits and all(self.variant(p)[0] in _STORING for p in simple)
         ):
@@ -330,20 +316,25 @@ class Engine:
                 steps.append(partial(self._launch, launches[-1]))
         return _Plan(tuple(steps), all(launch.parts == 1 for launch in launches))
 
-    def _folds(self, phases: Sequence[Problem], convolution: Problem) -> bool:
-        """Whether an input gradient, of which there are all phases and the convolution, is computed in one kernel."""
-        is_product = all(self.variant(p)[0] in ("product", "unfolded") for p in phases if p.depth)
-        size = self._unfolded.lanes, self._unfolded.rows, self.dtype.itemsize
-        return self.schedule == "cpu" and is_product and folds(convolution, *size)
+    def _is_product(self, problems: Sequence[Problem]) -> bool:
+        names = (self.variant(p)[0] for p in problems if p.depth)
+        return self.schedule == "cpu" and all(name in ("product", "unfolded") for name in names)
 
-    def _plan_fold(self, p: Problem) -> _Launch:
-        lanes, units = self._unfolded.lanes, self.context.info.compute_units
-        fold = fold_blocks(p, lanes, self._unfolded.vectors, self.dtype.itemsize, units)
-        scratch = fold.scratch(prod(a.taps for a in p.axes), lanes)
-        items = min(4 * units, p.groups * p.batch * fold.blocks)
-        encoded = encode(p, (0,) * 4, (fold.channels, fold.apart, fold.depth, 0, scratch))
-        starts = p.starts[::-1]
-        return _Launch(self._kernel(("fold",)), encoded, starts, (items,), (1,), scratch * items)
+    def _plan_fold(self, phases: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
+        """Gradients of inputs in one kernel for all phases; None where that is no way."""
+        unfolded, itemsize = self._unfolded, self.dtype.itemsize
+        if not (self._is_product(phases) and folds(p, unfolded.lanes, unfolded.rows, itemsize)):
+            return None
+        blocks = fold_blocks(p, unfolded.lanes, unfolded.vectors, itemsize, self.context.info.compute_units)
+        return fold_launch(self._kernel(("fold",)), p, blocks, unfolded.lanes, self.context.info.compute_units)
+
+    def _plan_weights(self, problems: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
+        """Gradients of weights from x that is unfolded; None where that is no way."""
+        lanes = self._unfolded.lanes
+        if not (self._is_product(problems) and suits_weights(p, lanes)):
+            return None
+        items = min(self.context.info.compute_units, p.size * p.depth // self.context.tuning["conv.grain"] + 1)
+        return weights_launch(self._kernel(("weights",)), p, weights_blocks(p, lanes, items), lanes, span)
 
     def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
         """Kernels of one tap: products of matrices that lie in the arrays as they are."""
@@ -368,16 +359,16 @@ class Engine:
         epilogue = None if self.epilogue is None else self.epilogue.product
         return BatchedGemm(self.context, self.dtype, schedule=self.schedule, epilogue=epilogue)
 
-    def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+    def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)
         items = min(-(-p.size // local), 64 * self.context.info.compute_units) * local
-        return _Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
+        return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
 
-    def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+    def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         items = max(1, min(4 * self.context.info.compute_units, p.size * p.depth // self.context.tuning["conv.grain"]))
-        return _Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (1,))
+        return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (1,))
 
-    def _plan_product(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+    def _plan_product(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         rows, vectors, lanes = int(str(variant[2])), int(str(variant[3])), lanes_of(self.context, self.dtype)
         tuning = self.context.tuning
         items = min(self.context.info.compute_units, p.size * p.depth // tuning["conv.grain"] + 1)
@@ -389,10 +380,10 @@ class Engine:
         nb = _balanced(-(-p.columns // x), tuning["conv.block_columns"], vectors * lanes)
         scratch = kb * (mb + nb)
         grid = x, y, z * parts
-        launch = _Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), scratch * prod(grid))
-        return _in_parts(launch, p, span, parts, (mb, nb, kb, step, scratch))
+        launch = Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), scratch * prod(grid))
+        return in_parts(launch, p, span, parts, (mb, nb, kb, step, scratch))
 
-    def _plan_unfolded(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+    def _plan_unfolded(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         tuning, unfolded = self.context.tuning, self._unfolded
         items = min(self.context.info.compute_units, p.size * p.depth // tuning["conv.grain"] + 1)
         blocks = unfolded.split(p, items)
@@ -400,17 +391,17 @@ class Engine:
         parts = max(1, min(items // prod(blocks.grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
         blocks = unfolded.split(p, items, parts)
         scratch = unfolded.scratch(blocks)
-        launch = _Launch(self._kernel(variant), b"", (), (x, y, z * parts), (1, 1, 1), scratch * x * y * z * parts)
-        return _in_parts(launch, p, span, parts, (0, blocks.columns, blocks.depth, 0, scratch))
+        launch = Launch(self._kernel(variant), b"", (), (x, y, z * parts), (1, 1, 1), scratch * x * y * z * parts)
+        return in_parts(launch, p, span, parts, (0, blocks.columns, blocks.depth, 0, scratch))
 
-    def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> _Launch:
+    def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         group, step = self._simt_group()
         tuning = self.context.tuning
         tiles = -(-p.m // (4 * group)) * -(-p.columns // (4 * group))
         wanted = -(-tuning["conv.groups_per_unit"] * self.context.info.compute_units // (tiles * p.groups))
         parts = max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * step)))
         size = (tiles * group, min(p.groups * parts, _GROUPS_LIMIT) * group)
-        return _in_parts(_Launch(self._kernel(variant), b"", (), size, (group, group)), p, span, parts)
+        return in_parts(Launch(self._kernel(variant), b"", (), size, (group, group)), p, span, parts)
 
     # --- launch ---
 
@@ -436,7 +427,7 @@ class Engine:
         further
             What the epilogue reads besides.
         whole
-            Makes the convolution whose input's gradient the problems are, from the layouts of y, w and x.
+            The convolution whose gradient the problems are.
         """
         if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
             x = contiguous(x)
@@ -463,7 +454,7 @@ class Engine:
         """The same without an epilogue."""
         return Engine(self.context, self.dtype.name, self.schedule)
 
-    def _launch(self, launch: _Launch, x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
+    def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
         if launch.parts > 1 and launch.target is not None:
             target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
             y = self.context.empty((launch.parts, *target.shape), self.dtype)

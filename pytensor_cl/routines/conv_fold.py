@@ -1,12 +1,12 @@
 """Gradients of inputs as products of operands that both lie as they are needed, which are added up where they meet."""
 
-from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
 from pytensor_cl.routines.conv_plan import Problem, runs_of
 
-__all__ = ["MOST_TAPS", "Fold", "fold_blocks", "folds"]
+__all__ = ["MOST_TAPS", "Fold", "fold_blocks", "folds", "is_dense", "positions_of"]
 
 MOST_TAPS = 8  # along a dimension
 _MANY = 1024  # positions for which a product with kernels of one tap had better pack its operands
@@ -28,8 +28,14 @@ class Fold(NamedTuple):
         return self.channels * taps * self.apart + 3 * lanes
 
 
-def _positions(p: Problem) -> int:
+def positions_of(p: Problem) -> int:
+    """Return the number of positions of an image."""
     return prod(a.out for a in p.axes)
+
+
+def is_dense(p: Problem) -> bool:
+    """Whether the positions of an image follow one another in y."""
+    return all(outer.out == 1 or outer.y == inner.out * inner.y for outer, inner in pairwise(p.axes))
 
 
 def _taps(p: Problem) -> int:
@@ -38,7 +44,7 @@ def _taps(p: Problem) -> int:
 
 def _apart(p: Problem, lanes: int) -> int:
     """Return the distance of rows of products: whole vectors, and no power of two."""
-    return -(-_positions(p) // lanes) * lanes + lanes
+    return -(-positions_of(p) // lanes) * lanes + lanes
 
 
 def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
@@ -53,17 +59,11 @@ def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     itemsize
         Bytes of an element.
     """
-    steps = [a.y for a in p.axes]
-    dense = all(outer.out == 1 or step == inner.out * below for outer, inner, step, below in _pairs(p, steps))
     fits = lanes * _taps(p) * _apart(p, lanes) * itemsize <= _PRODUCT_BYTES
     in_place = runs_of(p) == (p.depth, 1, 0)
-    large = p.c >= lanes and p.m >= _FEW and _positions(p) >= rows
+    large = p.c >= lanes and p.m >= _FEW and positions_of(p) >= rows
     few = _taps(p) > 1 or p.columns < _MANY
-    return dense and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
-
-
-def _pairs(p: Problem, steps: Sequence[int]) -> list[tuple]:
-    return list(zip(p.axes, p.axes[1:], steps, steps[1:], strict=False))
+    return is_dense(p) and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
 
 
 def fold_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int) -> Fold:

@@ -303,7 +303,9 @@ def runs_of(p: Problem) -> tuple[int, int, int]:
     return (taps, step, p.w[2]) if taps >= _LONG_RUN else (0, 0, 0)
 
 
-def encode(p: Problem, span: Sequence[int], blocks: Sequence[int] = (0,) * 5, parts: int = 1) -> bytes:
+def encode(
+    p: Problem, span: Sequence[int], blocks: Sequence[int] = (0,) * 5, parts: int = 1, apart: int | None = None
+) -> bytes:
     """Pack a conv_plan.
 
     Parameters
@@ -316,8 +318,10 @@ def encode(p: Problem, span: Sequence[int], blocks: Sequence[int] = (0,) * 5, pa
         Along m, n and k what is packed at a time; what is read at a time along k; the elements of scratch space.
     parts
         Into how many parts, one after the other in y, the sums fall.
+    apart
+        How far the parts are from one another; the size of y, if it is None.
     """
     columns = tuple(zip(*p.axes, strict=True))  # out, taps, ..., strides of y
     shape = (p.batch, p.groups, p.m, p.c, *(v for column in columns[:6] for v in column))
     strides = (*p.x, *columns[6], *p.w, *columns[7], *p.y, *columns[8])
-    return _PLAN.pack(*shape, *strides, *span, *runs_of(p), *blocks, parts, p.size)
+    return _PLAN.pack(*shape, *strides, *span, *runs_of(p), *blocks, parts, p.size if apart is None else apart)

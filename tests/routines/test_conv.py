@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines import conv_engine, conv_fold, conv_unfolded, conv_winograd
+from pytensor_cl.routines import conv_engine, conv_fold, conv_unfolded, conv_weights, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
-from pytensor_cl.routines.conv_plan import forward, simplify
+from pytensor_cl.routines.conv_plan import simplify
 from pytensor_cl.routines.conv_transforms import transforms
 from pytensor_cl.runtime.layout import Layout
 
@@ -207,9 +207,10 @@ FOLDED = {
 }
 
 
-def is_folded(routine, w, dy, dx):
-    phases = [simplify(p) for p in routine.problems(dy, w, dx) if p.size]
-    return routine.engine._folds(phases, simplify(forward(routine.geometry, dx, w, dy)))
+def is_whole(routine, name, *layouts):
+    """Whether one kernel computes a gradient, from layouts in the order of its problems."""
+    phases = [simplify(p) for p in routine.problems(*layouts) if p.size]
+    return routine.engine._wholes[name](phases, simplify(routine.convolution(*layouts)), (0,) * 4) is not None
 
 
 @pytest.mark.parametrize("case", FOLDED)
@@ -220,8 +221,9 @@ def test_folded(context, make, rng, schedule, monkeypatch, case):
     monkeypatch.setattr(conv_fold, "_DEPTH", 10)
     check(make, context, rng, "float64", shape, kernel, **parameters)
     routine, x, w = make(ConvForward, "float32", len(shape) - 2, **parameters), *map(Layout.contiguous, (shape, kernel))
-    layouts = w, *routine.layout(x, w), x
-    assert is_folded(make(ConvGradInput, "float32", len(shape) - 2, **parameters), *layouts) == (schedule == "cpu")
+    layouts = *routine.layout(x, w), w, x
+    gradient = make(ConvGradInput, "float32", len(shape) - 2, **parameters)
+    assert is_whole(gradient, "fold", *layouts) == (schedule == "cpu")
 
 
 def test_folded_of_any_strides(context, make, rng):
@@ -236,6 +238,46 @@ def test_folded_of_any_strides(context, make, rng):
     reference = Reference(x, w, (2, 2), (1, 1), 1, ONE, False)
     close(view, reference.grad_input(dy), "float32")
     assert np.all(np.asarray(out)[:, :, ::2] == 7)
+
+
+WEIGHTS = {
+    "strided": ((2, 5, 15, 21), (20, 5, 3, 3), {"strides": (2, 2), "padding": ONE}),
+    "small images": ((5, 7, 4, 3), (17, 7, 3, 3), {"padding": ONE, "flip": True}),
+    "dilated": ((1, 4, 23, 40), (18, 4, 3, 4), {"strides": (3, 2), "dilation": (2, 3), "padding": ((2, 4), (0, 3))}),
+    "groups": ((2, 18, 9, 10), (51, 6, 3, 2), {"groups": 3, "padding": ONE}),
+    "one tap in place": ((2, 70, 9, 7), (40, 70, 1, 1), {}),
+    "one tap of small images": ((5, 33, 3, 3), (40, 33, 1, 1), {}),
+    "three dimensions": ((1, 3, 5, 6, 9), (16, 3, 2, 3, 3), {"strides": (1, 2, 1), "padding": ((1, 0), *ONE)}),
+}
+
+
+@pytest.mark.parametrize("grain", [1 << 40, 1], ids=["one item", "many items"])
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_weights(context, make, rng, schedule, monkeypatch, case, grain):
+    """Gradients of weights from x that is unfolded or in place, some rows and positions at a time."""
+    for name, value in {"_MANY": 1, "_LARGE": 1 << 40, "_IN_PLACE": 1, "_COLUMNS": 32, "_ROWS": 16}.items():
+        monkeypatch.setattr(conv_weights, name, value)
+    monkeypatch.setitem(context.tuning, "conv.grain", grain)
+    shape, kernel, parameters = WEIGHTS[case]
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+    check(make, context, rng, "float64", shape, kernel, **parameters)
+    routine, x, w = make(ConvForward, "float32", len(shape) - 2, **parameters), *map(Layout.contiguous, (shape, kernel))
+    layouts = x, *routine.layout(x, w), w
+    gradient = make(ConvGradWeight, "float32", len(shape) - 2, **parameters)
+    assert is_whole(gradient, "weights", *layouts) == (schedule == "cpu")
+
+
+def test_weights_of_any_strides(context, make, rng, monkeypatch):
+    monkeypatch.setattr(conv_weights, "_MANY", 1)
+    shape, kernel, parameters = WEIGHTS["strided"]
+    for place in PLACEMENTS:
+        check(make, context, rng, "float32", shape, kernel, place, **parameters)
+    x, w, dy = (draw(rng, "float32", *s) for s in (shape, kernel, (2, 20, 8, 11)))
+    out = context.from_host(np.full((40, 5, 3, 3), 7, "float32"))
+    whole = context.from_host(np.concatenate([x, x]))[2:], context.from_host(np.concatenate([dy, dy]))[2:]
+    make(ConvGradWeight, "float32", 2, **parameters).launch((out[1::2],), whole)
+    close(out[1::2], Reference(x, w, (2, 2), (1, 1), 1, ONE, False).grad_weight(dy), "float32")
+    assert np.all(np.asarray(out)[::2] == 7)
 
 
 WINOGRAD = {
