@@ -22,6 +22,7 @@ LIMIT = 1.1
 """Ratios above are marked."""
 ROUNDS, SECONDS, PAUSE = 8, 0.05, 0.01
 LONG = 20.0  # seconds that the rounds of a point may take
+SLOW = 3.0  # seconds of a call from which on larger sizes are left out
 SAMPLE = 1 / 64  # scale at which a workload's inputs are made to count their elements
 CALLS = 10  # before anything is timed
 BYTES = 4
@@ -182,6 +183,14 @@ def _load(path: Path, labels: list[str]) -> dict[str, dict[str, Found]]:
     return earlier["results"] if earlier["backends"] == labels else {}
 
 
+def _missing(point: Point, smaller: dict[str, Found], workers: int, end: float) -> str:
+    """Return of what there is not enough for a point."""
+    slowest = max((f.get("median", 0.0) for found in smaller.values() for f in found.values()), default=0.0)
+    if time.monotonic() > end or slowest > SLOW:
+        return "time"
+    return "" if _fits(point.elements, workers) else "memory"
+
+
 def run(options: argparse.Namespace, workers: list[Worker]) -> None:
     """Measure what is missing, and write what was found."""
     labels = [w.label for w in workers]
@@ -194,7 +203,7 @@ def run(options: argparse.Namespace, workers: list[Worker]) -> None:
         name, size = point.workload.name, f"{point.elements:g}"
         if size in results.get(name, {}):
             continue
-        missing = "time" if time.monotonic() > end else "" if _fits(point.elements, len(workers)) else "memory"
+        missing = _missing(point, results.get(name, {}), len(workers), end)
         if missing:
             tqdm.write(f"{name}, {size} elements: not enough {missing}")
             continue

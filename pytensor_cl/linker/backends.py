@@ -34,6 +34,8 @@ class HostFunction:
     ----------
     run
         Computes the outputs.
+    direct
+        As `run`, once that has compiled it, for calls where all `doubtful` cells hold arrays.
     is_compiled
         Whether that compiles nothing.
     is_to_blame
@@ -49,6 +51,12 @@ class HostFunction:
         self._outputs = outputs
         self.is_compiled = self.is_to_blame = False
         self.run: Callable[[], list[Any]] = self._first
+        self.direct: Callable[[], list[Any]] | None = None
+
+    @property
+    def doubtful(self) -> list[Cell]:
+        """Cells that may hold what the compiled function cannot read."""
+        return []
 
     def _first(self) -> list[Any]:
         try:
@@ -115,11 +123,14 @@ class CFunction(HostFunction):
             graph, self._alternative.mode, self._given, self._outputs, self._alternative.draws
         )
         run = _results_of(machine, outputs) if outputs else machine
-        doubtful = [c for v, c in zip(graph.inputs, self._given, strict=True) if type(c) is not list or _is_number(v)]
         generators = [self._cells[i] for i in self._alternative.draws]
-        if doubtful:
-            run = with_arrays(run, doubtful)
-        return _careful(run, generators) if generators else run
+        self.direct = _careful(run, generators) if generators else run
+        return with_arrays(self.direct, self.doubtful) if self.doubtful else self.direct
+
+    @property
+    def doubtful(self) -> list[Cell]:
+        pairs = zip(self._alternative.graph.inputs, self._given, strict=True)
+        return [c for v, c in pairs if type(c) is not list or _is_number(v)]
 
 
 def _is_number(variable: Variable) -> bool:

@@ -41,7 +41,7 @@ PATIENCE_IF_COMPILED = 0.05
 """The same if the other one has been compiled for calls of other sizes."""
 UNLIKELY = 8.0
 """How much longer the wait is, at most, if the other one seems to be slower."""
-SHORT, LIKELY = 5e-3, 2.0
+SHORT, LIKELY = 5e-3, 4.0
 """Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
 no more than so many times as long as the first side."""
 SAMPLES = 3
@@ -149,7 +149,7 @@ class ChoosingVM(OpenCLVM):
     machine
         Arguments of `OpenCLVM`.
     hosts
-        The other sides, the one to try first before the others.
+        The other sides.
     sizes
         What tells calls apart.
     arguments, results
@@ -194,8 +194,9 @@ class ChoosingVM(OpenCLVM):
 
     def _begin(self) -> list[Any]:
         """Make what runs the calls; PyTensor has said by now which arguments it wants back."""
-        hooks = Hooks(self._class_of, self._measured, self._on_device, self._without_choice)
-        call = generate(hooks, self._sizes.telling, self._dropped())
+        hooks = Hooks(self._class_of, self._otherwise, self._on_device, self._without_choice)
+        doubtful = [cell for host in self._hosts.values() for cell in host.doubtful]
+        call = generate(hooks, self._sizes.telling, self._dropped(), doubtful)
         self._set_call(call)
         return call()
 
@@ -241,7 +242,7 @@ class ChoosingVM(OpenCLVM):
 
     def _direct(self, side: str) -> Side:
         """Return what runs a call on a side that has been measured."""
-        return self._on_device if side == DEVICE else self._hosts[side].run
+        return self._on_device if side == DEVICE else self._hosts[side].direct or self._hosts[side].run
 
     def _class_of(self) -> SizeClass:
         """Return the class of the arguments."""
@@ -263,7 +264,7 @@ class ChoosingVM(OpenCLVM):
 
     def _new(self, shapes: tuple[Any, ...]) -> SizeClass:
         is_empty = any(0 in s for s in shapes)
-        guessed = self._sizes.guess([np.shape(_anywhere(c)) for c in self.input_storage])
+        guessed = self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
         barred = dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals
         first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s])
@@ -278,6 +279,10 @@ class ChoosingVM(OpenCLVM):
         """Return how many seconds others may take before a side is tried."""
         is_compiled = side in self._hosts and self._hosts[side].is_compiled
         return PATIENCE_IF_COMPILED if is_compiled else max(LEAST_PATIENCE, PATIENCE[side] * nodes)
+
+    def _otherwise(self, size: SizeClass) -> list[Any]:
+        """Run a call that is due to be timed, or one that needs care."""
+        return self._measured(size) if size.left < 0 else self._sides[size.side]()
 
     def _measured(self, size: SizeClass) -> list[Any]:
         """Run a call and time it; the last one of a trial decides."""

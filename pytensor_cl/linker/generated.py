@@ -16,7 +16,7 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["Hooks", "generate", "with_arrays"]
 
 _TEXT = """
-def make(classify, measure, on_device, without_choice, {names}):
+def make(classify, otherwise, on_device, without_choice, ndarray, {names}):
     size = None
     {unknown}
     def call():
@@ -28,8 +28,8 @@ def make(classify, measure, on_device, without_choice, {names}):
         except (AttributeError, TypeError):
             return without_choice()
         size.left = left = size.left - 1
-        if left < 0:
-            results = measure(size)
+        if left < 0{doubts}:
+            results = otherwise(size)
         else:
             try:
                 results = size.run()
@@ -47,6 +47,8 @@ def make(classify, measure, on_device, without_choice, {names}):
 
 _LENGTH = {True: "len(c{}[0])", False: "c{}[0].size"}
 """Of a vector of NumPy's, which takes half as long, and of all else."""
+_EXPOSED = {True: "e{}.devices", False: "type(e{}[0]) is not ndarray"}
+"""Whether compiled code cannot read the value of a shared variable, or of an argument."""
 
 
 class Hooks(NamedTuple):
@@ -56,8 +58,8 @@ class Hooks(NamedTuple):
     ----------
     classify
         Returns the class of the arguments' sizes.
-    measure
-        Runs a call of a class and times it.
+    otherwise
+        Runs a call of a class that is due to be timed, or that has what compiled code cannot read.
     on_device
         Repeats there a call that has failed elsewhere.
     without_choice
@@ -65,12 +67,14 @@ class Hooks(NamedTuple):
     """
 
     classify: Callable[[], Any]
-    measure: Callable[[Any], list[Any]]
+    otherwise: Callable[[Any], list[Any]]
     on_device: Callable[[], list[Any]]
     without_choice: Callable[[], list[Any]]
 
 
-def generate(hooks: Hooks, sized: Sequence[tuple[Cell, int]], dropped: Sequence[Cell]) -> Callable[[], list[Any]]:
+def generate(
+    hooks: Hooks, sized: Sequence[tuple[Cell, int]], dropped: Sequence[Cell], doubtful: Sequence[Cell] = ()
+) -> Callable[[], list[Any]]:
     """Return what runs a call.
 
     Parameters
@@ -81,8 +85,11 @@ def generate(hooks: Hooks, sized: Sequence[tuple[Cell, int]], dropped: Sequence[
         Cells of the arguments that tell sizes apart, and their numbers of dimensions.
     dropped
         Cells that are to be empty after a call.
+    doubtful
+        Cells that may hold what compiled code cannot read; see `with_arrays`.
     """
     cells = {f"c{i}": cell for i, (cell, _) in enumerate(sized)} | {f"d{i}": cell for i, cell in enumerate(dropped)}
+    cells |= {f"e{i}": cell for i, cell in enumerate(doubtful)}
     last = [f"n{i}" for i in range(len(sized))]
     given = [_LENGTH[type(cell) is list and ndim == 1].format(i) for i, (cell, ndim) in enumerate(sized)]
     text = _TEXT.format(
@@ -91,28 +98,12 @@ def generate(hooks: Hooks, sized: Sequence[tuple[Cell, int]], dropped: Sequence[
         state=", ".join(["size", *last]),
         differs=" or ".join(f"{new} != {old}" for new, old in zip(given, last, strict=True)) or "size is None",
         note="; ".join(f"{old} = {new}" for new, old in zip(given, last, strict=True)) or "pass",
+        doubts="".join(f" or {_EXPOSED[isinstance(cell, DeviceCell)].format(i)}" for i, cell in enumerate(doubtful)),
         drop="".join(f"d{i}[0] = " for i in range(len(dropped))) + "None",
     )
-    return _compiled(text)(*hooks, *cells.values())
-
-
-def _compiled(text: str) -> Callable[..., Any]:
     space: dict[str, Any] = {}
     exec(compile(text, __file__, "exec"), space)
-    return space["make"]
-
-
-_WITH_ARRAYS = """
-def make(run, exposed, ndarray, {names}):
-    def with_arrays():
-        if {others}:
-            return exposed()
-        return run()
-    return with_arrays
-"""
-
-_EXPOSED = {True: "c{}.devices", False: "type(c{}[0]) is not ndarray"}
-"""Whether compiled code cannot read the value of a shared variable, or of an argument."""
+    return space["make"](*hooks, np.ndarray, *cells.values())
 
 
 def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
@@ -135,10 +126,7 @@ def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable
                 if isinstance(cell, DeviceCell):
                     cell.conceal(value)
 
-    tests = [_EXPOSED[isinstance(cell, DeviceCell)].format(i) for i, cell in enumerate(cells)]
-    names = ", ".join(f"c{i}" for i in range(len(cells)))
-    make = _compiled(_WITH_ARRAYS.format(names=names, others=" or ".join(tests)))
-    return make(run, exposed, np.ndarray, *cells)
+    return exposed
 
 
 def _expose(cell: Cell) -> Any:

@@ -144,7 +144,7 @@ def test_a_function_without_cells_classifies_once():
         left, run, is_on_device = 2, list, False
 
     found = []
-    call = generate(hooks(classify=lambda: found.append(1) or Size, measure=lambda size: ["measured"]), [], [])
+    call = generate(hooks(classify=lambda: found.append(1) or Size, otherwise=lambda size: ["measured"]), [], [])
     assert [call() for _ in range(3)] == [[], [], ["measured"]] and len(found) == 1
 
 
