@@ -45,6 +45,13 @@ def make(classify, otherwise, on_device, without_choice, ndarray, {names}):
     return call
 """
 
+_WITH_ARRAYS = """
+def make(run, exposed, ndarray, {names}):
+    def with_arrays():
+        return exposed() if {doubts} else run()
+    return with_arrays
+"""
+
 _LENGTH = {True: "len(c{}[0])", False: "c{}[0].size"}
 """Of a vector of NumPy's, which takes half as long, and of all else."""
 _EXPOSED = {True: "e{}.devices", False: "type(e{}[0]) is not ndarray"}
@@ -98,12 +105,10 @@ def generate(
         state=", ".join(["size", *last]),
         differs=" or ".join(f"{new} != {old}" for new, old in zip(given, last, strict=True)) or "size is None",
         note="; ".join(f"{old} = {new}" for new, old in zip(given, last, strict=True)) or "pass",
-        doubts="".join(f" or {_EXPOSED[isinstance(cell, DeviceCell)].format(i)}" for i, cell in enumerate(doubtful)),
+        doubts="".join(f" or {test}" for test in _tests(doubtful)),
         drop="".join(f"d{i}[0] = " for i in range(len(dropped))) + "None",
     )
-    space: dict[str, Any] = {}
-    exec(compile(text, __file__, "exec"), space)
-    return space["make"](*hooks, np.ndarray, *cells.values())
+    return _made(text)(*hooks, np.ndarray, *cells.values())
 
 
 def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
@@ -126,7 +131,19 @@ def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable
                 if isinstance(cell, DeviceCell):
                     cell.conceal(value)
 
-    return exposed
+    names = ", ".join(f"e{i}" for i in range(len(cells)))
+    make = _made(_WITH_ARRAYS.format(names=names, doubts=" or ".join(_tests(cells))))
+    return make(run, exposed, np.ndarray, *cells)
+
+
+def _tests(cells: Sequence[Cell]) -> list[str]:
+    return [_EXPOSED[isinstance(cell, DeviceCell)].format(i) for i, cell in enumerate(cells)]
+
+
+def _made(text: str) -> Callable[..., Any]:
+    space: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), space)
+    return space["make"]
 
 
 def _expose(cell: Cell) -> Any:
