@@ -1,14 +1,17 @@
 ## Load and store `lanes` elements that lie `stride` apart, of which those up to `last` exist.
 <%page args="dtype, lanes"/>\
 <%!
+import numpy as np
+
 from pytensor_cl.dtypes import access_name, ctype, is_complex, part, repeated, vector_type
 %>\
 <%
 T, V, A, top = ctype(dtype), vector_type(dtype, lanes), access_name(dtype, lanes), lanes - 1
-number, count = ctype(part(dtype)), lanes * (2 if is_complex(dtype) else 1)
 %>\
-#define unit_${A}(p) vload${count}(0, (__global const ${number} *)(p))
-#define put_${A}(value, p) vstore${count}(value, 0, (__global ${number} *)(p))
+/* A vector that need not be aligned: PoCL's vload and vstore are functions that move chars one by one. */
+typedef ${V} any_${A} __attribute__((aligned(${np.dtype(part(dtype)).itemsize})));
+#define unit_${A}(p) (*(__global const any_${A} *)(p))
+#define put_${A}(value, p) (*(__global any_${A} *)(p) = (value))
 static inline ${V} load_${A}(__global const ${T} *p, const long stride, const int last)
 {
     if (last == ${top}) {
