@@ -134,6 +134,9 @@ def _softplus(lanes: Lanes, x: Value) -> Value:
 
 def _log1mexp(lanes: Lanes, x: Value) -> Value:
     """``log(1 - exp(x))`` for ``x < 0`` (Maechler 2012, "Accurately computing log(1 - exp(-|a|))")."""
+    own = x.call_own("log1mexp", "log1mexp")
+    if lanes.count > 1:
+        return own
     far = lanes.let((-x.call("exp")).call("log1p"))
     near = lanes.let((-x.call("expm1")).call("log"))
     return lanes.select(x < -0.6931471805599453, far, near)

@@ -116,6 +116,13 @@ def bounded(function):
     return lambda x: function(min(max(x, -9999), 9999))
 
 
+def log1mexp(x):
+    """log(1 - exp(x)) without a difference of numbers that are nearly the same."""
+    if x >= 0:
+        return mpmath.nan
+    return mpmath.log1p(-mpmath.exp(x)) if x < -1 else mpmath.log(-mpmath.expm1(x))
+
+
 VECTORS = {
     psm.erf: bounded(mpmath.erf),
     psm.erfc: bounded(mpmath.erfc),
@@ -123,6 +130,7 @@ VECTORS = {
     psm.psi: mpmath.digamma,
     psm.tri_gamma: lambda x: mpmath.polygamma(1, x),
     psm.softplus: lambda x: mpmath.log1p(mpmath.exp(x)) if x < 9999 else x,
+    psm.log1mexp: bounded(log1mexp),
     ps.arcsinh: mpmath.asinh,
     ps.cos: mpmath.cos,
     ps.cosh: bounded(mpmath.cosh),
