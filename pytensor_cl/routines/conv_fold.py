@@ -10,7 +10,8 @@ __all__ = ["MOST_TAPS", "Fold", "fold_blocks", "folds", "is_dense", "positions_o
 
 MOST_TAPS = 8  # along a dimension
 _MANY = 1024  # positions for which a product with kernels of one tap had better pack its operands
-_FEW = 16  # terms of a sum that are too few
+_STRIDED, _PLAIN = 32, 128  # terms of a sum that repay keeping it for each tap, with strides and without
+_STEP = 2  # stride that is stored in vectors
 _PRODUCT_BYTES = 1 << 20  # of the products of a block: they should stay in the second-level cache
 _DEPTH = 1024  # terms of a sum that are computed at a time
 
@@ -61,7 +62,9 @@ def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     """
     fits = lanes * _taps(p) * _apart(p, lanes) * itemsize <= _PRODUCT_BYTES
     in_place = runs_of(p) == (p.depth, 1, 0)
-    large = p.c >= lanes and p.m >= _FEW and positions_of(p) >= rows
+    is_strided = any(a.stride > 1 for a in p.axes) and p.axes[-1].stride <= _STEP
+    terms = _STRIDED if is_strided else _PLAIN
+    large = p.c >= lanes and p.m >= terms and positions_of(p) >= rows
     few = _taps(p) > 1 or p.columns < _MANY
     return is_dense(p) and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
 

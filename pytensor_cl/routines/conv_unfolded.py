@@ -15,7 +15,8 @@ __all__ = ["EDGE", "Unfolded"]
 _TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
 EDGE = 4  # columns that are cheaper one by one than as a vector
 _MATRIX_BYTES = 384 << 10  # of what is unfolded at a time: it should stay in the second-level cache
-_COLUMNS, _DEPTH, _SHORT = 384, 1024, 256  # of such a block at most, and how long its sums should be at least
+_COLUMNS, _DEPTH = 384, 1024  # of such a block at most
+_NARROW, _SHORT = 96, 256  # what they should be at least
 _WAY_BYTES, _MANY = 4096, 512  # of a cache, and columns for which it repays packing rows that share a set of it
 _UNFOLDING = 5  # cost of unfolding a vector, in multiply-adds
 _PANEL = 0.15  # cost of a tile beside that of its vectors
@@ -81,13 +82,17 @@ class Unfolded:
             return (wide + _PANEL * -(-wide // self.vectors)) * high * self.rows + _UNFOLDING * wide
 
         x = min(range(1, min(left, vectors) + 1), key=cost)
-        columns = _balanced(-(-p.columns // x), _COLUMNS, self.lanes)
-        return Blocks((x, max(1, min(left // x, tiles)), z), columns, self._depth(p, columns, parts))
+        columns, depth = self._block(p, -(-p.columns // x), -(-p.depth // parts))
+        return Blocks((x, max(1, min(left // x, tiles)), z), columns, depth)
 
-    def _depth(self, p: Problem, columns: int, parts: int) -> int:
-        fitting = max(_SHORT, min(_DEPTH, _MATRIX_BYTES // (self.dtype.itemsize * columns)))
-        unit = lcm(prod(a.taps for a in p.axes), self.lanes)
-        return _balanced(-(-p.depth // parts), max(fitting, unit), unit if unit <= _DEPTH else self.lanes)
+    def _block(self, p: Problem, columns: int, depth: int) -> tuple[int, int]:
+        """Return how many columns, and how much of each sum, are unfolded at a time: whole channels if they fit."""
+        size, lanes = _MATRIX_BYTES // self.dtype.itemsize, self.lanes
+        unit = lcm(prod(a.taps for a in p.axes), lanes)
+        unit = unit if unit <= _DEPTH else lanes
+        width = _balanced(columns, _COLUMNS, lanes)
+        depth = _balanced(depth, max(unit, _SHORT, min(_DEPTH, size // width)), unit)
+        return _balanced(columns, max(_NARROW, min(_COLUMNS, size // depth)), lanes), depth
 
     def scratch(self, blocks: Blocks) -> int:
         """Return how many elements of scratch space a work-item needs."""

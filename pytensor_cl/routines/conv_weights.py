@@ -9,6 +9,7 @@ __all__ = ["Weights", "suits_weights", "weights_blocks"]
 
 _COLUMNS, _ROWS = 448, 96  # positions, and channels and taps, of a block
 _MANY, _FEW, _LARGE = 512, 256, 1 << 18  # positions at least, features and elements of w at most
+_STEP = 2  # distance of elements of x that vectors can be made of
 _IN_PLACE = 256  # positions of an image that are read in place
 _TURNING, _UNFOLDING, _ADDING = 8, 6, 4  # cost of a vector, in multiply-adds of vectors
 
@@ -39,15 +40,10 @@ def suits_weights(p: Problem, lanes: int) -> bool:
 
     Sums should be long, and what they make stay in the cache: it is read and written for each block of positions.
     """
-    pays = p.columns >= _MANY and p.m <= _FEW and p.m * p.depth <= _LARGE
-    return (
-        pays
-        and p.depth >= lanes
-        and p.m >= lanes
-        and p.axes[-1].y == 1
-        and is_dense(p)
-        and runs_of(p) == (p.depth, 1, 0)
-    )
+    last = p.axes[-1]
+    pays = p.columns >= _MANY and p.m <= _FEW and p.m * p.depth <= _LARGE and last.stride * last.x <= _STEP
+    lies = last.y == 1 and is_dense(p) and runs_of(p) == (p.depth, 1, 0)
+    return pays and lies and min(p.depth, p.m) >= lanes
 
 
 def weights_blocks(p: Problem, lanes: int, items: int) -> Weights:

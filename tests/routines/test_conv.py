@@ -177,7 +177,7 @@ UNFOLDED = {
 def test_unfolded(context, make, rng, schedule, monkeypatch, case):
     """Convolutions that read filters in place, with matrices of one block and of several."""
     shape, kernel, parameters = UNFOLDED[case]
-    for limits in ({}, {"_COLUMNS": 32, "_DEPTH": 32, "_SHORT": 16}):
+    for limits in ({}, {"_COLUMNS": 32, "_NARROW": 32, "_DEPTH": 32, "_SHORT": 16}):
         for name, limit in limits.items():
             monkeypatch.setattr(conv_unfolded, name, limit)
         check(make, context, rng, "float32", shape, kernel, **parameters)
@@ -217,6 +217,8 @@ def is_whole(routine, name, *layouts):
 def test_folded(context, make, rng, schedule, monkeypatch, case):
     """Gradients of inputs whose products are added up where they meet, with sums of one block and of several."""
     shape, kernel, parameters = FOLDED[case]
+    for name in ("_STRIDED", "_PLAIN"):
+        monkeypatch.setattr(conv_fold, name, 1)
     check(make, context, rng, "float32", shape, kernel, **parameters)
     monkeypatch.setattr(conv_fold, "_DEPTH", 10)
     check(make, context, rng, "float64", shape, kernel, **parameters)
@@ -226,7 +228,8 @@ def test_folded(context, make, rng, schedule, monkeypatch, case):
     assert is_whole(gradient, "fold", *layouts) == (schedule == "cpu")
 
 
-def test_folded_of_any_strides(context, make, rng):
+def test_folded_of_any_strides(context, make, rng, monkeypatch):
+    monkeypatch.setattr(conv_fold, "_STRIDED", 1)
     shape, kernel, parameters = FOLDED["strided"]
     for place in PLACEMENTS:
         check(make, context, rng, "float32", shape, kernel, place, **parameters)
@@ -255,7 +258,7 @@ WEIGHTS = {
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_weights(context, make, rng, schedule, monkeypatch, case, grain):
     """Gradients of weights from x that is unfolded or in place, some rows and positions at a time."""
-    for name, value in {"_MANY": 1, "_LARGE": 1 << 40, "_IN_PLACE": 1, "_COLUMNS": 32, "_ROWS": 16}.items():
+    for name, value in {"_STEP": 9, "_MANY": 1, "_LARGE": 1 << 40, "_IN_PLACE": 1, "_COLUMNS": 32, "_ROWS": 16}.items():
         monkeypatch.setattr(conv_weights, name, value)
     monkeypatch.setitem(context.tuning, "conv.grain", grain)
     shape, kernel, parameters = WEIGHTS[case]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.routines import conv_engine, conv_unfolded, conv_winograd
+from pytensor_cl.routines import conv_engine, conv_fold, conv_unfolded, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput
 from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.epilogue import Epilogue
@@ -88,14 +88,16 @@ def test_winograd_of_any_number_of_tiles(context, make, rng, monkeypatch, limit)
 def test_unfolded(context, make, rng, monkeypatch, schedule, case):
     monkeypatch.setitem(context.tuning, "conv.part", 1 << 20)
     shape, kernel, parameters = UNFOLDED[case]
-    for limits in ({}, {"_COLUMNS": 32, "_DEPTH": 32, "_SHORT": 16}):
+    for limits in ({}, {"_COLUMNS": 32, "_NARROW": 32, "_DEPTH": 32, "_SHORT": 16}):
         for name, limit in limits.items():
             monkeypatch.setattr(conv_unfolded, name, limit)
         assert stores(check(make, context, rng, shape, kernel, **parameters)[0]) or schedule == "simt"
 
 
 @pytest.mark.parametrize("case", ["strided", "dilated", "groups", "one tap in place"])
-def test_folded(context, make, rng, schedule, case):
+def test_folded(context, make, rng, monkeypatch, schedule, case):
+    for name in ("_STRIDED", "_PLAIN"):
+        monkeypatch.setattr(conv_fold, name, 1)
     shape, kernel, parameters = FOLDED[case]
     assert stores(check(make, context, rng, shape, kernel, **parameters)[1]) or schedule == "simt"
 
