@@ -21,6 +21,7 @@ from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.shape import Reshape, Shape, Shape_i
 from pytensor.tensor.sort import ArgSortOp, SortOp
+from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pytensor_cl.linker.work import is_simple
@@ -79,6 +80,7 @@ _INTERPRETED = _OTHER._replace(node=8e-6)
 _PRICES: dict[type, _Price] = {
     **dict.fromkeys((DimShuffle, Reshape, Subtensor, Shape, Shape_i), _FREE),
     **dict.fromkeys((SortOp, ArgSortOp), _Price(20e-9, 60e-9, 30e-9, 1e-6)),
+    **dict.fromkeys((Softmax, LogSoftmax), _Price(1e-9, 7e-9, 12e-9, 5e-7)),
     Argmax: _Price(0.2e-9, 1.1e-9, 0.13e-9, 2e-7),
     CumOp: _Price(0.5e-9, 1e-9, 3.5e-9, 5e-7),
     AdvancedSubtensor: _Price(1e-9, 0.2e-9, 0.17e-9, 3e-7),

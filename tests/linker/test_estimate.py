@@ -64,6 +64,7 @@ def test_shapes(inputs, result, given):
         (pt.cumsum(x), 10_000, "numba"),
         (pt.exp(x), 10_000_000, "device"),
         (pt.sort(x), 1_000_000, "device"),
+        (softmax(x), 100_000, "device"),
     ],
 )
 def test_who_goes_first(context, result, size, first):
