@@ -13,6 +13,8 @@ _MANY = 1024  # positions for which a product with kernels of one tap had better
 _STRIDED, _PLAIN = 32, 128  # terms of a sum that repay keeping it for each tap, with strides and without
 _STEP = 2  # stride that is stored in vectors
 _PRODUCT_BYTES = 1 << 20  # of the products of a block: they should stay in the second-level cache
+# The same where there is one image, which is in the cache anyway, and sums are short.
+_SINGLE_BYTES, _MANY_TERMS = 256 << 10, 256
 _DEPTH = 1024  # terms of a sum that are computed at a time
 
 
@@ -60,7 +62,8 @@ def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     itemsize
         Bytes of an element.
     """
-    fits = lanes * _taps(p) * _apart(p, lanes) * itemsize <= _PRODUCT_BYTES
+    size = lanes * _taps(p) * _apart(p, lanes) * itemsize
+    fits = size <= (_PRODUCT_BYTES if p.batch > 1 or p.m >= _MANY_TERMS else _SINGLE_BYTES)
     in_place = runs_of(p) == (p.depth, 1, 0)
     is_strided = any(a.stride > 1 for a in p.axes) and p.axes[-1].stride <= _STEP
     terms = _STRIDED if is_strided else _PLAIN
