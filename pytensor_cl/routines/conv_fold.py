@@ -9,7 +9,7 @@ from pytensor_cl.routines.conv_plan import Problem, runs_of
 __all__ = ["MOST_TAPS", "Fold", "fold_blocks", "folds", "is_dense", "positions_of"]
 
 MOST_TAPS = 8  # along a dimension
-_MANY = 1024  # positions for which a product with kernels of one tap had better pack its operands
+_MANY = 512  # positions of several images for which a product with kernels of one tap had better pack its operands
 _STRIDED, _PLAIN = 32, 128  # terms of a sum that repay keeping it for each tap, with strides and without
 _STEP = 2  # stride that is stored in vectors
 _PRODUCT_BYTES = 1 << 20  # of the products of a block: they should stay in the second-level cache
@@ -68,7 +68,7 @@ def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     is_strided = any(a.stride > 1 for a in p.axes) and p.axes[-1].stride <= _STEP
     terms = _STRIDED if is_strided else _PLAIN
     large = p.c >= lanes and p.m >= terms and positions_of(p) >= rows
-    few = _taps(p) > 1 or p.columns < _MANY
+    few = _taps(p) > 1 or p.batch == 1 or p.columns < _MANY
     return is_dense(p) and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
 
 
