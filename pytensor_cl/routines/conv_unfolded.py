@@ -54,9 +54,10 @@ class Unfolded:
     def suits(self, p: Problem) -> bool:
         """Whether what a sum of a simplified problem goes through lies together in w, and need not be packed.
 
-        Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache.
+        Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache, at half of it two sets.
         """
-        shares_sets = p.w[1] * self.dtype.itemsize % _WAY_BYTES == 0
+        has_one_tap = p.depth == p.c  # which leaves little else to do
+        shares_sets = p.w[1] * self.dtype.itemsize % (_WAY_BYTES // 2 if has_one_tap else _WAY_BYTES) == 0
         in_place = p.depth > 0 and p.m >= self.rows and runs_of(p) == (p.depth, 1, 0)
         return in_place and (p.columns < _MANY or not shares_sets)
 
