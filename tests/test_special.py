@@ -116,6 +116,22 @@ def bounded(function):
     return lambda x: function(min(max(x, -9999), 9999))
 
 
+def test_two_dtypes_in_one_kernel(context, rng):
+    """Functions that there are for whole registers, of float32 and of float64 in one kernel."""
+    names, dtypes = ("betainc", "gammainc", "gammaincc", "log1mexp"), ("float32", "float64")
+    arities = {"betainc": 3, "log1mexp": 1}
+    inputs = [ps.get_scalar_type(d)() for d in dtypes for _ in range(3)]
+    parts = [(getattr(psm, n), inputs[3 * k : 3 * k + arities.get(n, 2)]) for k in range(2) for n in names]
+    op = ps.Composite(inputs, [f(*(-x for x in xs)) if f is psm.log1mexp else f(*xs) for f, xs in parts])
+    function = element_function(op, [i.dtype for i in inputs], [o.dtype for o in op.outputs])
+    arrays = [rng.uniform(0.1, 1, 100).astype(i.dtype) for i in inputs]
+    outputs = Elemwise(context, function, ((False,),) * 6, 1, (False,) * 6, "cpu")(*map(context.from_host, arrays))
+    for got, (f, xs), number in zip(outputs, parts, range(len(parts)), strict=True):
+        values = [arrays[inputs.index(x)].astype("float64") for x in xs]
+        want = np.log(-np.expm1(-values[0])) if f is psm.log1mexp else getattr(special, names[number % 4])(*values)
+        np.testing.assert_allclose(got.to_host(), want, rtol=3e-6 if got.dtype == "float32" else 1e-12)
+
+
 def log1mexp(x):
     """log(1 - exp(x)) without a difference of numbers that are nearly the same."""
     if x >= 0:

@@ -38,12 +38,14 @@ _VECTOR_FAMILIES = {
 
 _OF_WHOLE_REGISTERS = frozenset(
     (
+        "betainc_lanes",
         "digamma",
         "erfc",
         "exp",
         "expm1",
         "gammainc_lanes",
         "gammaln",
+        "log1mexp",
         "log1p",
         "pow",
         "softplus",
