@@ -154,6 +154,37 @@ def _make_schools(rng: np.random.Generator, scale: float) -> Arrays:
     return [np.asarray(rng.normal(size=n), "float32") for n in ((), (), 8)]
 
 
+def _mixture(xp: Any, x: Any, mu: Any, log_sd: Any, weight: Any) -> Any:
+    z = (x[:, None, :] - mu[None]) * xp.exp(-log_sd)[None]
+    t = xp.sum(-0.5 * z * z - log_sd[None], axis=2) + weight[None]
+    m = xp.max(t, axis=1, keepdims=True)
+    return xp.sum(xp.log(xp.sum(xp.exp(t - m), axis=1)) + m[:, 0])
+
+
+def _random_walk(xp: Any, y: Any, x: Any, log_sd: Any) -> Any:
+    step = x[1:] - x[:-1]
+    return -0.5 * (xp.sum(step * step) * xp.exp(-2 * log_sd) + xp.sum((y - x) ** 2)) - x.shape[0] * log_sd
+
+
+def _bag(xp: Any, words: Any, table: Any, w: Any) -> Any:
+    return xp.sum(xp.tanh(xp.dot(xp.mean(table[words], axis=1), w)) ** 2)
+
+
+def _make_bag(rng: np.random.Generator, scale: float) -> Arrays:
+    words = rng.integers(0, 5000, (max(1, round(10_000 * scale)), 20))
+    return [words, *_normal((5000, 32), (32, 8))(rng, scale)]
+
+
+def _slopes(xp: Any, group: Any, x: Any, y: Any, a: Any, b: Any, log_sd: Any) -> Any:
+    z = (y - a[group] - b[group] * x) * xp.exp(-log_sd)
+    return -0.5 * (xp.sum(z * z) + xp.sum(a * a) + xp.sum(b * b)) - x.shape[0] * log_sd
+
+
+def _make_slopes(rng: np.random.Generator, scale: float) -> Arrays:
+    n = max(1, round(300_000 * scale))
+    return [rng.integers(0, 85, n), *_normal((n,), (n,), (85,), (85,), ())(rng, scale)]
+
+
 def _product_flops(inputs: Arrays) -> float:
     a, b = inputs[0], inputs[1]
     return 2.0 * a.size * b.shape[-1]
@@ -219,4 +250,24 @@ WORKLOADS = (
     ),
     Workload(MLP, "models", _make_mlp, _mlp, None, True, (2, 3, 4, 5, 6, 7), _mlp_flops),
     Workload("eight schools, gradient", "models", _make_schools, _eight_schools, None, True, (0, 1, 2)),
+    Workload(
+        "mixture of 6, gradient",
+        "models",
+        _normal(("50000", 5), (6, 5), (6, 5), (6,)),
+        _mixture,
+        None,
+        True,
+        (1, 2, 3),
+    ),
+    Workload(
+        "random walk, gradient",
+        "models",
+        _normal(_vector(1_000_000), _vector(1_000_000), ()),
+        _random_walk,
+        None,
+        True,
+        (1, 2),
+    ),
+    Workload("mean of looked up rows, gradient", "models", _make_bag, _bag, None, True, (1, 2)),
+    Workload("varying slopes, gradient", "models", _make_slopes, _slopes, None, True, (3, 4, 5)),
 )
