@@ -138,9 +138,9 @@ def _alternative(fgraph: FunctionGraph, placement: str, adapt: bool) -> Alternat
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return NAMES_A_DEVICE
-    objection, is_for_c = _objection(fgraph, nodes), not any(map(_is_rounded_by_c, nodes))
+    objection, is_for_c = _objection(fgraph, nodes), not any(map(_is_not_for_c, nodes))
     if objection and not is_for_c:
-        return f"{objection}, and the C backend compares whole numbers as float64"
+        return f"{objection}, and the C backend compares whole numbers as float64, or has no code for float16"
     guarded = None if objection else _guarded(fgraph)
     return Alternative(fgraph.clone(check_integrity=False), guarded, objection, is_for_c, mode, _draws(fgraph))
 
@@ -160,11 +160,16 @@ def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
     return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
 
 
-def _is_rounded_by_c(node: Apply) -> bool:
-    """Whether it is the larger or the smaller of numbers of 64 bits: C's code for them goes through float64."""
+def _is_not_for_c(node: Apply) -> bool:
+    """Whether it is the larger or the smaller of numbers of 64 bits: C's code for them goes through float64.
+
+    Or a function of float16: C has no code for it, and a million elements take ten seconds in Python.
+    """
+    if isinstance(node.op, Elemwise | CAReduce) and any(v.type.dtype == "float16" for v in node.outputs):
+        return True
     op = getattr(node.op, "scalar_op", node.op)
     if hasattr(op, "fgraph"):  # Composite, Scan
-        return any(map(_is_rounded_by_c, op.fgraph.toposort()))
+        return any(map(_is_not_for_c, op.fgraph.toposort()))
     is_wide = any(getattr(v.type, "dtype", "") in ("int64", "uint64") for v in node.outputs)
     return is_wide and isinstance(op, Maximum | Minimum)
 

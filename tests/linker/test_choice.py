@@ -14,6 +14,7 @@ from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.linker import backends, choice, linker
 from pytensor_cl.linker.choice import DEVICE, HOST, NUMBA, C, ChoosingVM, SizeClass
 from pytensor_cl.linker.estimate import Guess
+from pytensor_cl.rewriting.alternative import alternative_of
 from tests.helpers import assert_close, opencl
 
 
@@ -565,3 +566,10 @@ def test_what_the_c_backend_rounds_is_not_for_it(context, graph):
     np.testing.assert_array_equal(f(value), expected(value))
     masked = opencl([k, i], pt.set_subtensor(k[k > 9], i[0]).max(), on_unused_input="ignore")
     assert "float64" in explain(masked).fixed
+
+
+def test_half_precision_is_not_for_the_c_backend(context):
+    """It would compute element by element, in Python."""
+    h = pt.vector("h", dtype="float16")
+    for graph in (pt.tanh(h) * h + 1, h.sum()):
+        assert not alternative_of(opencl([h], graph).maker.fgraph).is_for_c
