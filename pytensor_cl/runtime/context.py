@@ -250,6 +250,7 @@ class _Registry:
     default: str | None = None
     settings: Callable[[], Settings] = Settings  # asked when a context opens
     changes: dict[str, Any] = field(default_factory=dict)  # to the settings
+    opening: Any = field(default_factory=Lock)  # held while a context is opened
 
 
 _registry = _Registry()
@@ -348,9 +349,16 @@ def get_context(name: str | None = None) -> Context:
     if _abandoned:
         raise _forked()
     context = _registry.contexts.get(name)
-    if context is None:
-        context = _registry.contexts[name] = _open(name)
-    return context
+    return _opened_by_now(name) if context is None else context
+
+
+def _opened_by_now(name: str) -> Context:
+    """Return a context that this thread opens, or another one that was faster."""
+    with _registry.opening:
+        context = _registry.contexts.get(name)
+        if context is None:
+            context = _registry.contexts[name] = _open(name)
+        return context
 
 
 def _open(name: str) -> Context:
@@ -387,6 +395,7 @@ class _Inherited:
 
 
 def _after_fork() -> None:
+    _registry.opening = Lock()  # another thread of the parent may have held it
     for context in _opened:
         # Keep the parent's objects: releasing them in the child can hang as well.
         _abandoned.extend((context.queue, context.memory, context.programs, context.views))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -128,6 +129,24 @@ def test_the_registry(context):
         add_context(context.name, "opencl7:3")
     add_context(context.name, f"opencl:{context.name}")
     sync()
+
+
+def test_two_threads_open_a_context_once(context, monkeypatch):
+    monkeypatch.setattr(module, "_registry", module._Registry({"twice": f"opencl:{context.name}"}, default="twice"))
+    opened, found, original = [], [], module._open
+    second = threading.Thread(target=lambda: found.append(get_context("twice")))
+
+    def slowly(name):
+        opened.append(name)
+        if len(opened) == 1:
+            second.start()
+            second.join(0.1)  # it waits for the first, or would be done by now
+        return original(name)
+
+    monkeypatch.setattr(module, "_open", slowly)
+    found.append(get_context("twice"))
+    second.join()
+    assert len(opened) == 1 and found[0] is found[1]
 
 
 def test_a_device_that_is_missing_is_reported_when_it_is_opened(context):
