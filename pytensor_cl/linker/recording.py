@@ -248,9 +248,8 @@ class _BlockView:
 
     def __call__(self) -> np.ndarray:
         if self._block.buffer is not self._buffer or self._view is None:
-            number, offset, _ = self._block.region
-            whole = self._context.memory.arena.buffers[number]
-            self._view = self._context.views.part(whole, offset, self._dtype, self._layout)
+            offset = self._block.region.offset
+            self._view = self._context.views.part(self._block.whole, offset, self._dtype, self._layout)
             self._buffer = self._block.buffer
         assert self._view is not None
         return self._view
@@ -385,14 +384,14 @@ class Recording:
         """Bind the parts of the arena, after it has changed."""
         self.context.memory.reserve(self.memory.plan.extents)
         for block in self._blocks:
-            block.bind(self._arena.part(*block.region))
+            block.settle(self._arena)
         self._version = self._arena.version
 
     def release(self) -> None:
         """Let go of the arena: it is going to be another one."""
         self._version = -1
         for block in self._blocks:
-            block.buffer = None
+            block.leave()
 
     def let_go(self) -> None:
         """Drop what the call computed on its way."""

@@ -242,7 +242,7 @@ class Stretch:
             self._counts.clear()
 
     def _drop(self, key: Any) -> None:
-        gone = self._recordings.pop(key)
+        gone = self._recordings.pop(key, None)  # others forget all when memory runs out
         self._variants = {k: found for k, found in self._variants.items() if found[0] is not gone}
         self._last = None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.plan import Region
+from pytensor_cl.runtime.arena import Arena
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -149,10 +150,25 @@ class Block(Slot):
     ----------
     region
         Which bytes.
+
+    Attributes
+    ----------
+    whole
+        The buffer of which it is a part: the arena may have let go of it while a call still computes there.
     """
 
-    __slots__ = ("region",)
+    __slots__ = ("region", "whole")
 
     def __init__(self, region: Region) -> None:
         super().__init__()
         self.region = region
+        self.whole: Any = None
+
+    def settle(self, arena: Arena) -> None:
+        """Be the part of the arena that there is now."""
+        self.whole = arena.buffers[self.region.number]
+        self.bind(arena.part(*self.region))
+
+    def leave(self) -> None:
+        """Let go of it."""
+        self.whole = self.buffer = None

@@ -16,6 +16,7 @@ from pytensor_cl.linker import replay
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
+from pytensor_cl.runtime.context import get_context
 from tests.helpers import HostSort, assert_on_device, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
@@ -387,6 +388,41 @@ def test_threads(context, x, rng):
     for t in threads:
         t.join()
     assert not wrong
+
+
+class Trims(Op):
+    """Makes the context give back all memory that it can, as it does when there is no more, in the middle of a call."""
+
+    __props__ = ()
+    wanted = False
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def infer_shape(self, node, shapes):
+        return shapes
+
+    def perform(self, node, inputs, output_storage):
+        if Trims.wanted:
+            get_context().memory.trim()
+        output_storage[0][0] = np.sort(inputs[0])
+
+
+def test_a_call_during_which_memory_runs_out(context, x, rng, monkeypatch):
+    y = pt.matrix("y", dtype="float32")
+    w = pytensor.shared(np.zeros((9, 9), "float32"))
+    product = pt.tanh(x @ x.T)
+    f = opencl([x, y], [(product @ product).sum(axis=0), Trims()(pt.exp(y)), product + 1], updates={w: w + product})
+    total = np.zeros((9, 9), "float32")
+    for k in range(4 * CALLS):
+        monkeypatch.setattr(Trims, "wanted", k % 3 == 2)
+        a, b = normal(rng, 9, 5), normal(rng, 3, 4)
+        inner = np.tanh(a @ a.T)
+        total += inner
+        for got, wanted in zip(f(a, b), ((inner @ inner).sum(0), np.sort(np.exp(b)), inner + 1), strict=True):
+            assert_close(got, wanted)
+        assert_close(w.get_value(), total)
+    assert f.vm.replays.calls
 
 
 def test_no_recordings_where_each_step_is_looked_at(context, x, rng):
