@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ class _Pending(NamedTuple):
 
 
 class Stopwatch:
-    """What was enqueued on one context while it was timed.
+    """What the thread that made it enqueued on one context while it was timed.
 
     Parameters
     ----------
@@ -67,6 +68,8 @@ class Stopwatch:
 
     Attributes
     ----------
+    thread
+        That thread.
     owner
         Number of whoever enqueues now.
     pending
@@ -77,6 +80,7 @@ class Stopwatch:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.thread = get_ident()
         self.owner = 0
         self.pending: list[_Pending] = []
         self.waited = 0
@@ -102,7 +106,8 @@ class _ProfilingQueue(Queue):
 
     def _note(self, kind: str, kernel: Any, nbytes: int, before: int, event: Any) -> None:
         watch = self.watch
-        watch.pending.append(_Pending(kind, kernel, nbytes, watch.owner, before, perf_counter_ns(), event))
+        if get_ident() == watch.thread:
+            watch.pending.append(_Pending(kind, kernel, nbytes, watch.owner, before, perf_counter_ns(), event))
         if self.synchronous:
             self.finish()
 
@@ -138,25 +143,49 @@ _REPLACED = ("handle", "launch", "write", "read", "copy")
 _queues: dict[Context, _ProfilingQueue] = {}  # of contexts that were timed before
 
 
+def _follow(first: "cl.CommandQueue", then: "cl.CommandQueue") -> None:
+    """Make what is enqueued on a queue from now on wait for what another one holds."""
+    cl.enqueue_barrier(then, wait_for=[cl.enqueue_marker(first)])
+    first.flush()
+
+
 @contextmanager
-def _timed(context: Context) -> Iterator[Stopwatch]:
-    """Make a context's queue, which others may hold, do what one does that notes; it is empty before and after."""
-    queue = context.queue
-    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, Stopwatch(context)))
-    outer, watch = noting.watch, Stopwatch(context)
+def _replaced(queue: Queue, noting: _ProfilingQueue) -> Iterator[None]:
+    """Make a queue, which others may hold, do what one does that notes.
+
+    Other threads may enqueue on one of the two and wait for it on the other: where they change, each waits for what the
+    one before holds.
+    """
     own = {name: vars(queue)[name] for name in _REPLACED if name in vars(queue)}
-    queue.finish()
-    noting.watch = watch
+    plain = queue.handle
+    _follow(plain, noting.handle)
     vars(queue).update({name: getattr(noting, name) for name in _REPLACED})
+    _follow(plain, noting.handle)
     try:
-        yield watch
+        yield
     finally:
-        queue.finish()
-        watch.waited = perf_counter_ns()
-        noting.watch = outer
+        _follow(noting.handle, plain)
         for name in _REPLACED:
             del vars(queue)[name]
         vars(queue).update(own)
+        _follow(noting.handle, plain)
+
+
+@contextmanager
+def _timed(context: Context) -> Iterator[Stopwatch]:
+    """Note what a context's queue does; it is empty before and after."""
+    queue = context.queue
+    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, Stopwatch(context)))
+    outer, watch = noting.watch, Stopwatch(context)
+    with _replaced(queue, noting):
+        queue.finish()
+        noting.watch = watch
+        try:
+            yield watch
+        finally:
+            queue.finish()
+            watch.waited = perf_counter_ns()
+            noting.watch = outer
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The profile: its parts add up to the calls' time, its figures are those of the nodes, and nothing stays behind."""
 
 import json
+import threading
 
 import numpy as np
 import pytensor
@@ -157,6 +158,28 @@ def test_inside_another(context, value):
             f(value)
         f(value)
     assert (outer.calls, inner.calls) == (2, 1)
+
+
+def test_other_threads_may_call_functions_meanwhile(context, value):
+    f, g = opencl([x], pt.exp(x)), opencl([x], [pt.tanh(x @ x).sum(axis=0), x + 1])
+    wanted, wrong, over = [np.tanh(value @ value).sum(axis=0), value + 1], [], threading.Event()
+
+    def others():
+        while not over.is_set():
+            if not all(np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(g(value), wanted, strict=True)):
+                wrong.append(g)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        for _ in range(30):
+            with pytensor_cl.profile(f) as p:
+                assert_close(f(value), np.exp(value))
+            assert {n.node for n in p.nodes} == set(f.vm.nodes) and sum(p.shares) == pytest.approx(p.seconds)
+    finally:
+        over.set()
+        thread.join()
+    assert not wrong
 
 
 def test_beside_pytensors_own(context, value):
