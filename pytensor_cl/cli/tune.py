@@ -17,7 +17,7 @@ from pytensor_cl.cli.tuning_search import Bench, Trial, candidates, improve
 from pytensor_cl.cli.tuning_workloads import STAGES
 from pytensor_cl.runtime.context import Context, Settings, open_context
 from pytensor_cl.runtime.device import DeviceEntry, resolve
-from pytensor_cl.runtime.tuning import identity_of, shipped, tuning_file
+from pytensor_cl.runtime.tuning import checked, identity_of, shipped, tuning_file
 
 try:
     from tqdm import tqdm
@@ -38,6 +38,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def _found_before(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the stages of an earlier run; of a file that cannot be used, none."""
+    try:
+        found: dict[str, dict[str, Any]] = json.loads(path.read_text())["stages"]
+        for stage in found.values():
+            checked(stage["parameters"])
+            if not (isinstance(stage["finished"], bool) and all(len(trial) == 3 for trial in stage["tried"])):
+                raise ValueError("not what 'tune' writes")
+            stage["speed"] = None if stage["speed"] is None else float(stage["speed"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"{path} cannot be used, a new one is begun: {type(error).__name__}: {error}", file=sys.stderr)
+        return {}
+    return found
+
+
 class _State:
     """What was found so far, on disk after every step.
 
@@ -56,7 +71,7 @@ class _State:
         self.entry = entry
         self.stages: dict[str, dict[str, Any]] = {}
         if path.is_file() and not restart:
-            self.stages = json.loads(path.read_text())["stages"]
+            self.stages = _found_before(path)
 
     def stage(self, name: str) -> dict[str, Any]:
         """Return what is known of a stage: parameters that differ from the shipped ones, and what was tried."""

@@ -22,6 +22,7 @@ __all__ = [
     "PARAMETERS",
     "Parameter",
     "Tuning",
+    "checked",
     "identity_of",
     "load_tuning",
     "shipped",

@@ -180,3 +180,11 @@ def test_an_interrupted_run_has_kept_what_it_found(context, quick, monkeypatch, 
     assert command(context, "--stage", "elemwise") == 130
     assert len(saved(context, quick)["stages"]["elemwise"]["tried"]) == 2
     assert "again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"stages": 3}', '{"stages": {"gemm": {}}}', '{"stages": [1]}'])
+def test_a_file_that_cannot_be_used_is_begun_anew(tmp_path, capsys, text):
+    path = tmp_path / "tuned.json"
+    path.write_text(text)
+    assert tune._State(path, None, False).stages == {}
+    assert f"{path} cannot be used" in capsys.readouterr().err
