@@ -40,6 +40,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
         p.o.start = s.o = 0, p.o.row = p.n, p.o.col = 1;
         s.alpha = 1, s.beta = 0;
     }
+    const int is_kept = p.packed_b >= (n1 - n0) * p.k_block;  // what is packed of B is there for more blocks of rows
     const int direct = ${direct};  // sums may be kept where the result lies
     for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++) {
         % if outputs:
@@ -61,9 +62,9 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
             const long across = is_half ? ${half} : (width + ${lanes - 1}) / ${lanes} * ${lanes};
             // The last tile of a row begins sooner, and computes again what another one has stored; if there is none, B is packed.
             const int packed = p.pack_b || across > jc + width, before = packed ? 0 : across - width;
-            __global ${ctype} *const panel_b = packed_b + (jc - n0) * p.k_block;
+            __global ${ctype} *const panel_b = packed_b + (is_kept ? (jc - n0) * p.k_block : 0);
             const long b_row = packed ? across : p.b.row;
-            if (packed && ic == m0)
+            if (packed && !(is_kept && ic > m0))
                 ${tiles}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, panel_b, b_row);
             for (long i = 0; i < mb; i += ${rows}) {
                 const int there = min(${rows}L, mb - i), height = there > ${low} || is_half ? ${rows} : ${low};

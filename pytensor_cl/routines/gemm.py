@@ -10,7 +10,7 @@ import numpy as np
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.epilogue import Epilogue
-from pytensor_cl.routines.gemm_plan import HALVED, Product, Way, encode, merge, sizes_of
+from pytensor_cl.routines.gemm_plan import PACKING, Product, Tile, Way, balanced, encode, grid, merge, splits, turned
 from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
@@ -25,26 +25,6 @@ _GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange th
 _FINISHING = 64  # work-items of a work-group that adds up parts, schedule simt
 _INT32 = 2**31 - 1
 
-
-class Tile(NamedTuple):
-    """The register tile of the cpu schedule: `rows` x `vectors` accumulators of `lanes` elements."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def cols(self) -> int:
-        """Width in elements."""
-        return self.vectors * self.lanes
-
-    @property
-    def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Rows and half vectors of the functions that multiply: the whole tile, and smaller ones for edges."""
-        full = sizes_of(self.rows, self.vectors)
-        return (*full, (self.rows, 1)) if self.rows >= HALVED else full
-
-
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
 # must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
 # ways (8): rows whose distance is a multiple of 4096 bytes share a set. Panels are packed four rows at a time.
@@ -52,17 +32,10 @@ _FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 
 # Schedule cpu; what the device decides is in runtime/tuning.py.
-_PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
-_LONG = 16  # how many times longer than m and n k must be to be split
-_PART = 512  # elements along k that are worth another work-item where k is split
-_PANEL = 0.15  # cost of a panel beside that of its vectors, relative likewise
-_TOLERANCE = 1.03  # plans that take this much longer are as good as the best
 _REUSE_B = 64  # rows for which unaligned rows of B are worth packing
 _REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
-_SHORT, _LARGE_BYTES = (
-    128,
-    8 << 20,
-)  # sums and arrays: what an epilogue of short sums reads besides should stay in the cache
+_SHORT, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
+_KEPT_BYTES = 1 << 20  # panels of B that a work-item keeps
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 
@@ -78,46 +51,7 @@ class _Plan(NamedTuple):
     finish_size: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of the NDRange and its work-groups
     vector: Product | None = None  # a product with one row or one column, left to Gemv
     is_apart: bool = False  # whether the epilogue is a kernel of its own
-
-
-def _balanced(total: int, limit: int, unit: int) -> int:
-    """Size of the fewest equal blocks of at most `limit`, in whole units."""
-    count = -(-total // limit) or 1
-    return -(-total // (count * unit)) * unit or unit
-
-
-def _grid(p: Product, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
-    """Split a product among at most about `items` work-items along n, m and the batch.
-
-    Parameters
-    ----------
-    p, tile
-        What is computed, and with which tile.
-    items, units
-        Work-items that there may be, and those that run at a time.
-    packing
-        Cost of packing a vector of B, relative to multiplying it by a tile's rows.
-    """
-    batches = prod(p.batch)
-    z = min(batches, items)
-    rows, columns, left = -(-p.m // tile.rows), -(-p.n // tile.lanes), -(-items // z)
-
-    def seconds(grid: tuple[int, int]) -> float:
-        x, y = grid
-        high, wide = -(-rows // y), -(-columns // x)
-        vectors = wide + _PANEL * -(-wide // tile.vectors)
-        return -(-batches // z) * -(-x * y * z // units) * vectors * (high + packing)
-
-    grids = [(x, y) for x in range(1, min(left, columns) + 1) for y in {max(1, min(left // x, rows)), 1}]
-    best = _TOLERANCE * min(map(seconds, grids))
-    good = [g for g in grids if seconds(g) <= best]
-    x, y = min(good, key=lambda g: (-g[0] * g[1], p.m / g[1] + p.n / g[0]))
-    return x, y, z
-
-
-def _splits(p: Product, items: int) -> int:
-    """In how many parts k is computed, because it is what there is most of."""
-    return 1 if p.batch or p.k < _LONG * max(p.m, p.n) else max(1, min(items, p.k // _PART))
+    is_turned: bool = False  # whether it computes the transposed product
 
 
 def _check_product(a: Layout, b: Layout) -> None:
@@ -255,33 +189,37 @@ class Gemm(BlasRoutine):
 
     def _plan_cpu(self, p: Product) -> _Plan:
         tile, units, tuning = self.tile, self.context.info.compute_units, self.context.tuning
+        given = p
+        if self.epilogue is None:  # which tells rows from columns
+            p = turned(p, tile)
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
         gathered = p.b[-1] != 1
         items = min(
             tuning["gemm.items_per_unit"] * units, work // tuning["gemm.grain"] + 1 + self._items_of_epilogue(p)
         )
-        splits = _splits(p, items)
-        x, y, z = (1, 1, 1) if splits > 1 else _grid(p, tile, items, units, _PACKING * gathered)
+        parts = splits(p, items)
+        x, y, z = (1, 1, 1) if parts > 1 else grid(p, tile, items, units, PACKING * gathered)
         high, wide = -(-p.m // y), -(-p.n // x)
         # Whole cache lines along k keep the panels aligned.
-        kb = _balanced(-(-p.k // splits), self._depth(p), 16)
-        mb = _balanced(high, tuning["gemm.block_rows"], tile.rows)
+        kb = balanced(-(-p.k // parts), self._depth(p), 16)
+        mb = balanced(high, tuning["gemm.block_rows"], tile.rows)
         pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
-        packed_b = kb * max(tile.cols, -(-wide // tile.lanes) * tile.lanes if pack_b else 0)
+        across = -(-wide // tile.lanes) * tile.lanes if pack_b and high > mb else 0  # all panels are kept for more rows
+        packed_b = kb * max(tile.cols, across if kb * across * self.dtype.itemsize <= _KEPT_BYTES else 0)
         scratch = packed_b + kb * (mb if pack_a else tile.rows)
-        partial = scratch * x * y * z * splits
-        heads = encode(p, Way(mb, kb, pack_a, pack_b, packed_b, scratch, splits, partial), self.epilogue is not None)
-        source, size = self._source(None), (x, y, z * splits)
-        plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial)
-        return plan if splits == 1 else self._finished(plan, source, p, splits, ((min(units, p.m),), (1,)))
+        partial = scratch * x * y * z * parts
+        heads = encode(p, Way(mb, kb, pack_a, pack_b, packed_b, scratch, parts, partial), self.epilogue is not None)
+        source, size = self._source(None), (x, y, z * parts)
+        plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial, is_turned=p is not given)
+        return plan if parts == 1 else self._finished(plan, source, p, parts, ((min(units, p.m),), (1,)))
 
     def _finished(
-        self, plan: _Plan, source: KernelSource, p: Product, splits: int, size: tuple[tuple[int, ...], tuple[int, ...]]
+        self, plan: _Plan, source: KernelSource, p: Product, parts: int, size: tuple[tuple[int, ...], tuple[int, ...]]
     ) -> _Plan:
         """Return a plan with room for the sums of the parts of k, and a second launch that adds them up."""
         finish = None if self.epilogue is not None else self._kernel(source, "_finish")
-        return plan._replace(scratch=plan.scratch + splits * p.m * p.n, finish=finish, finish_size=size)
+        return plan._replace(scratch=plan.scratch + parts * p.m * p.n, finish=finish, finish_size=size)
 
     def _items_of_epilogue(self, p: Product) -> int:
         """Work-items that the elements are worth, however short the sums are."""
@@ -306,14 +244,14 @@ class Gemm(BlasRoutine):
 
     def _plan_simt(self, p: Product) -> _Plan:
         blocks = self._blocks(p)
-        group, splits = blocks.group, blocks.splits
-        size = (blocks.tiles(p.m, p.n) * group, min(prod(p.batch) * splits, _GROUPS_LIMIT) * group)
+        group, parts = blocks.group, blocks.splits
+        size = (blocks.tiles(p.m, p.n) * group, min(prod(p.batch) * parts, _GROUPS_LIMIT) * group)
         reach = (blocks.tile + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         source = self._source(blocks, "int" if reach <= _INT32 else "long")
-        heads = encode(p, Way(splits=splits), self.epilogue is not None)
+        heads = encode(p, Way(splits=parts), self.epilogue is not None)
         plan = _Plan(self._kernel(source), heads, size, (group, group))
         finishing = (-(-p.m * p.n // _FINISHING) * _FINISHING,), (_FINISHING,)
-        return plan if splits == 1 else self._finished(plan, source, p, splits, finishing)
+        return plan if parts == 1 else self._finished(plan, source, p, parts, finishing)
 
     def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout]) -> _Plan:
         if o.size == 0:
@@ -347,6 +285,8 @@ class Gemm(BlasRoutine):
             (start, sums), bound = epilogue.sum_in(outputs), epilogue.bind(outputs, further)
         alpha, alpha_at, alpha_buffer = self._scalar(alpha)
         beta, beta_at, beta_buffer = self._scalar(beta)
+        if plan.is_turned:
+            a, b, la, lb = b, a, lb, la
         call = self._call.pack(la.offset, lb.offset, c_at, start, alpha_at, beta_at, alpha, beta)
         rest = (addend, sums, self._workspace(plan.scratch), *self._scalars((alpha_buffer, beta_buffer)))
         queue = self.context.queue

@@ -1,4 +1,4 @@
-"""What kernels are told of a matrix product: the fields of kernels/gemm_plan.mako."""
+"""Normal form of a matrix product, how its work is shared out, and what kernels are told of it: arithmetic only."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,46 @@ from typing import NamedTuple
 
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = ["HALVED", "Product", "Way", "encode", "merge", "sizes_of"]
+__all__ = ["Product", "Tile", "Way", "balanced", "encode", "grid", "merge", "sizes_of", "splits", "turned"]
 
-HALVED = 8  # rows of a tile that has one of half as many beside it
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
 _HEAD = struct.Struct("16q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
+_HALVED = 8  # rows of a tile that has one of half as many beside it
+
+# Schedule cpu; what the device decides is in runtime/tuning.py.
+PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
+_SCATTERED = 0.2  # cost of storing an element of a column, relative to a step along k of a vector times a tile's rows
+_GAIN = 0.9  # time for which a product is turned
+_LONG = 16  # how many times longer than m and n k must be to be split
+_PART = 512  # elements along k that are worth another work-item where k is split
+_PANEL = 0.15  # cost of a panel beside that of its vectors, relative likewise
+_TOLERANCE = 1.03  # plans that take this much longer are as good as the best
+
+
+def sizes_of(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
+    """Return the functions of kernels/gemm_tile.mako: rows and half vectors of a whole tile, and of smaller ones."""
+    low = (rows, rows // 2) if rows >= _HALVED else (rows,)
+    return tuple((height, 2 * count) for height in low for count in range(1, vectors + 1))
+
+
+class Tile(NamedTuple):
+    """The register tile of the cpu schedule: `rows` x `vectors` accumulators of `lanes` elements."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def cols(self) -> int:
+        """Width in elements."""
+        return self.vectors * self.lanes
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Rows and half vectors of the functions that multiply: the whole tile, and smaller ones for edges."""
+        full = sizes_of(self.rows, self.vectors)
+        return (*full, (self.rows, 1)) if self.rows >= _HALVED else full
 
 
 class Product(NamedTuple):
@@ -93,7 +127,61 @@ def encode(p: Product, way: Way, has_epilogue: bool) -> tuple[tuple[bytes, ...],
     return tuple(zip(plans, further, strict=True))
 
 
-def sizes_of(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
-    """Return the functions of kernels/gemm_tile.mako: rows and half vectors of a whole tile, and of smaller ones."""
-    low = (rows, rows // 2) if rows >= HALVED else (rows,)
-    return tuple((height, 2 * count) for height in low for count in range(1, vectors + 1))
+def balanced(total: int, limit: int, unit: int) -> int:
+    """Size of the fewest equal blocks of at most `limit`, in whole units."""
+    count = -(-total // limit) or 1
+    return -(-total // (count * unit)) * unit or unit
+
+
+def grid(p: Product, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
+    """Split a product among at most about `items` work-items along n, m and the batch.
+
+    Parameters
+    ----------
+    p, tile
+        What is computed, and with which tile.
+    items, units
+        Work-items that there may be, and those that run at a time.
+    packing
+        Cost of packing a vector of B, relative to multiplying it by a tile's rows.
+    """
+    batches = prod(p.batch)
+    z = min(batches, items)
+    rows, columns, left = -(-p.m // tile.rows), -(-p.n // tile.lanes), -(-items // z)
+
+    def seconds(grid: tuple[int, int]) -> float:
+        x, y = grid
+        high, wide = -(-rows // y), -(-columns // x)
+        vectors = wide + _PANEL * -(-wide // tile.vectors)
+        return -(-batches // z) * -(-x * y * z // units) * vectors * (high + packing)
+
+    grids = [(x, y) for x in range(1, min(left, columns) + 1) for y in {max(1, min(left // x, rows)), 1}]
+    best = _TOLERANCE * min(map(seconds, grids))
+    good = [g for g in grids if seconds(g) <= best]
+    x, y = min(good, key=lambda g: (-g[0] * g[1], p.m / g[1] + p.n / g[0]))
+    return x, y, z
+
+
+def _cost(p: Product, tile: Tile) -> float:
+    """Cost of a product: vectors of B that are multiplied by a tile's rows, for each step along k."""
+    half = tile.lanes // 2
+    vectors = (p.n // tile.lanes * 2 + -(-(p.n % tile.lanes) // half)) / 2
+    low = tile.rows // 2
+    high = -(-p.m // low) / 2
+    gathered, scattered = p.b[-1] != 1, p.o[-1] != 1
+    return vectors * (high + PACKING * gathered) + _SCATTERED * scattered * p.m * p.n / max(1, p.k)
+
+
+def turned(p: Product, tile: Tile) -> Product:
+    """Return the transposed product, B.T @ A.T, where that is cheaper: vectors then lie along m, else p itself."""
+
+    def transposed(x: tuple[int, ...]) -> tuple[int, ...]:
+        return (*x[:-2], x[-1], x[-2])
+
+    other = Product(p.n, p.m, p.k, p.batch, transposed(p.b), transposed(p.a), transposed(p.c), transposed(p.o))
+    return other if _cost(other, tile) < _GAIN * _cost(p, tile) else p
+
+
+def splits(p: Product, items: int) -> int:
+    """In how many parts k is computed, because it is what there is most of."""
+    return 1 if p.batch or p.k < _LONG * max(p.m, p.n) else max(1, min(items, p.k // _PART))

@@ -7,8 +7,10 @@ import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import gemm as module
-from pytensor_cl.routines import gemm_plan, gemm_simt
-from pytensor_cl.routines.gemm import BatchedGemm, Gemm, Tile
+from pytensor_cl.routines import gemm_plan as planning
+from pytensor_cl.routines import gemm_simt
+from pytensor_cl.routines.gemm import BatchedGemm, Gemm
+from pytensor_cl.routines.gemm_plan import Tile
 from pytensor_cl.runtime.layout import Layout
 
 FLOATS = ("float32", "float64")
@@ -157,7 +159,7 @@ def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeyp
     c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
     inputs = (context.from_host(c), np.float32(2), context.from_host(a), context.from_host(b), np.float32(3))
     for grid in ((1, 1, 1), (2, 3, 1), (7, 20, 2)):
-        monkeypatch.setattr(module, "_grid", lambda *_, grid=grid: grid)
+        monkeypatch.setattr(module, "grid", lambda *_, grid=grid: grid)
         routine._plans = type(routine._plans)()
         check(routine(*inputs)[0], 2, a, b, 3, c)
 
@@ -177,7 +179,7 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
 @pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
 def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.grain", 64)
-    monkeypatch.setattr(module, "_PART", 40)
+    monkeypatch.setattr(planning, "_PART", 40)
     monkeypatch.setattr(gemm_simt, "_PART", 40)
     routine = Gemm(context, dtype, has_c=True, schedule=schedule)
     for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):
@@ -249,6 +251,21 @@ def test_tiles_at_the_edges(context, rng, schedule, dtype, depth, monkeypatch):
         assert (got[:, [0, -1]] == 7).all()
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_thin_products_are_turned(context, rng, dtype):
+    routine = Gemm(context, dtype, has_c=True, schedule="cpu")
+    alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
+    for (m, k, n), place in (((256, 40, 10), "columns"), ((3, 100, 130), "columns"), ((70, 9, 3), "scattered")):
+        c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        inputs = [PLACEMENTS[place](context, x) for x in (a, b)]
+        (got,) = routine(context.from_host(c), alpha, *inputs, beta)
+        check(got, 3, a, b, 2, c)
+    strides = (1, 256), (10, 1), (10, 1), (10, 1)
+    product = planning.Product(256, 10, 256, (), *strides)
+    assert planning.turned(product, Tile(8, 3, 16)).m == 10
+    assert planning.turned(product._replace(a=(256, 1)), Tile(8, 3, 16)) == product._replace(a=(256, 1))
+
+
 def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
     a, b = draw(rng, "float32", 4, 9, 9), draw(rng, "float32", 9, 9)
     gemm = make(Gemm, "float32")
@@ -290,7 +307,7 @@ def test_a_matrix_times_itself(context, make, rng):
 
 def test_rows_of_many_matrices_become_one_product():
     a, b, o = Layout.contiguous((8, 9, 4, 5)), Layout.contiguous((5, 6)), Layout.contiguous((8, 9, 4, 6))
-    merged = gemm_plan.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
+    merged = planning.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
     assert (merged.m, merged.n, merged.k, merged.batch) == (288, 6, 5, ())
 
 
@@ -331,8 +348,8 @@ def test_float32_kernels_do_not_mention_double(context, make):
 def test_grid_covers_the_work_items_and_no_more(items):
     strides = (1, 1)
     for m, n, batch in ((1000, 1000, ()), (5, 5000, ()), (5000, 5, ()), (5, 5, (3,)), (100, 100, (40, 2))):
-        product = gemm_plan.Product(m, n, 10, batch, strides, strides, strides, strides)
-        x, y, z = module._grid(product, Tile(8, 3, 16), items, 4)
+        product = planning.Product(m, n, 10, batch, strides, strides, strides, strides)
+        x, y, z = planning.grid(product, Tile(8, 3, 16), items, 4)
         assert 1 <= x <= -(-n // 16)
         assert 1 <= y <= -(-m // 8)
         assert z == min(items, int(np.prod(batch, dtype=int)))
