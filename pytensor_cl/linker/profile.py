@@ -150,6 +150,7 @@ class Profile:
     _traced: list[tuple[int, Call]] = field(default_factory=list)
     _pending: list[tuple[int, Call]] = field(default_factory=list)
     _steps: int = 0
+    _unread: int = 0
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def __enter__(self) -> "Profile":
@@ -168,12 +169,13 @@ class Profile:
     def _take(self, number: int, call: Call) -> None:
         self._pending.append((number, call))
         self._steps += len(call.steps)
-        if sum(len(c.steps) for _, c in self._pending) > PENDING:
+        self._unread += len(call.steps)
+        if self._unread > PENDING:
             self._digest()
 
     def _digest(self) -> None:
         """Add up what was timed."""
-        pending, self._pending = self._pending, []
+        pending, self._pending, self._unread = self._pending, [], 0
         for number, call in pending:
             self._add(number, call)
         if self._steps <= TRACED:

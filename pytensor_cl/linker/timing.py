@@ -13,7 +13,7 @@ from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.runtime.profiling import Command, Stopwatch, stamp, timed
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Call", "Step", "node_seconds", "time_call"]
+__all__ = ["Call", "Step", "Timer", "node_seconds"]
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -74,13 +74,8 @@ def _shape(cell: Cell) -> tuple[int, ...]:
     return np.shape(cell.anywhere() if isinstance(cell, DeviceCell) else cell[0])
 
 
-def time_call(
-    nodes: Sequence[Apply],
-    storage: dict[Any, Cell],
-    run: Callable[[Callable[[int], None]], None],
-    finish: Callable[[], list[Any]],
-) -> tuple[Call, list[Any]]:
-    """Run a call and time it.
+class Timer:
+    """Times the calls of a function.
 
     Parameters
     ----------
@@ -88,28 +83,41 @@ def time_call(
         In the order of execution.
     storage
         Variable to storage cell.
-    run
-        Runs all nodes; calls what it is given with the number of each after it ran, while its values are there.
-    finish
-        Ends the call; returns the results.
     """
-    cells = [tuple(storage[v] for v in (*node.inputs, *node.outputs)) for node in nodes]
-    with timed(_contexts(nodes)) as watches:
-        call = Call(perf_counter_ns(), watches)
-        begin = call.start
 
-        def note(at: int) -> None:
-            nonlocal begin
-            end = perf_counter_ns()
-            call.steps.append(Step(at, begin, end, tuple(map(_shape, cells[at]))))
-            for watch in watches:
-                watch.owner = at + 1
+    def __init__(self, nodes: Sequence[Apply], storage: dict[Any, Cell]) -> None:
+        self._cells = [tuple(storage[v] for v in (*node.inputs, *node.outputs)) for node in nodes]
+        self._contexts = _contexts(nodes)
+
+    def __call__(
+        self, run: Callable[[Callable[[int], None]], None], finish: Callable[[], list[Any]]
+    ) -> tuple[Call, list[Any]]:
+        """Run a call and time it, all that it takes to do so included.
+
+        Parameters
+        ----------
+        run
+            Runs all nodes; calls what it is given with the number of each after it ran, while its values are there.
+        finish
+            Ends the call; returns the results.
+        """
+        start = perf_counter_ns()
+        with timed(self._contexts) as watches:
+            call = Call(start, watches)
             begin = perf_counter_ns()
 
-        run(note)
-        results = finish()
-    call.end = perf_counter_ns()
-    return call, results
+            def note(at: int) -> None:
+                nonlocal begin
+                end = perf_counter_ns()
+                call.steps.append(Step(at, begin, end, tuple(map(_shape, self._cells[at]))))
+                for watch in watches:
+                    watch.owner = at + 1
+                begin = perf_counter_ns()
+
+            run(note)
+            results = finish()
+        call.end = perf_counter_ns()
+        return call, results
 
 
 def node_seconds(call: Call) -> dict[int, float]:

@@ -12,7 +12,7 @@ from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.segments import Replays
-from pytensor_cl.linker.timing import Call, node_seconds, time_call
+from pytensor_cl.linker.timing import Call, Timer, node_seconds
 
 __all__ = ["OpenCLVM"]
 
@@ -85,6 +85,7 @@ class OpenCLVM:
         self.time_thunks = False
         self.watchers: list[Callable[[Call], None]] = []
         self._last: Call | None = None
+        self._timer: Timer | None = None
         self._finish = finish
         self._checks = checks or None
         self.replays = replays
@@ -155,7 +156,9 @@ class OpenCLVM:
     def _timed(self) -> list[Any]:
         """Run and note what takes how long; the device's times come from its own clock."""
         self._first()
-        self._last, results = time_call(self.nodes, self.storage_map, lambda note: self.run(after=note), self._results)
+        if self._timer is None:
+            self._timer = Timer(self.nodes, self.storage_map)
+        self._last, results = self._timer(lambda note: self.run(after=note), self._results)
         for watcher in self.watchers:
             watcher(self._last)
         return results
