@@ -63,7 +63,7 @@ def _kept(place, cases):
     first, half = place[1] == DRIVERS[0], -(-len(cases) // 2)
     if place[2] == "simt" and len(DRIVERS) > 1:
         return cases[:half] if first else cases[-half:]
-    return cases if first else cases[: -(-len(cases) // 3)]
+    return cases if first else cases[: -(-len(cases) // 4)]
 
 
 def _chance(item):
@@ -76,7 +76,7 @@ def _chance(item):
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config, items):
-    """Run every case of a test on the first driver, and a third on each other one, which gets the same kernels.
+    """Run every case of a test on the first driver, and a quarter on each other one, which gets the same kernels.
 
     Schedule simt, which CPUs have for tests alone, gets each case on one of two drivers. Which cases run where depends on
     the names alone. PYTENSOR_CL_SWEEPS=all runs all everywhere.

@@ -39,7 +39,7 @@ LEAST_PATIENCE = 0.2
 """The same for small graphs."""
 PATIENCE_IF_COMPILED = 0.05
 """The same if the other one has been compiled for calls of other sizes."""
-UNLIKELY = 8.0
+UNLIKELY = 3.0
 """How much longer the wait is, at most, if the other one seems to be slower."""
 SHORT, LIKELY = 5e-3, 4.0
 """Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
@@ -56,6 +56,8 @@ FADE = 1.1
 """By how much a measured time grows until the next trial."""
 CLEAR = 0.95
 """How much faster than the chosen side the other one must be to replace it."""
+DOUBT = 1.5
+"""How much faster another side must seem to go before the device."""
 NEVER = 1 << 60
 SIZES, CLASSES = 1024, 256  # how many are remembered
 
@@ -268,6 +270,7 @@ class ChoosingVM(OpenCLVM):
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
         barred = dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals
         first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s])
+        first = first if DOUBT * likely[first] < likely[DEVICE] else DEVICE  # which takes the least time to try
         size = SizeClass(shapes, first, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
         size.patience = {s: self._patience(s, guessed.nodes) * _slower(likely[s], likely[first]) for s in self._sides}

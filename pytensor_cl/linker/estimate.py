@@ -84,7 +84,7 @@ _PRICES: dict[type, _Price] = {
     Argmax: _Price(0.2e-9, 1.1e-9, 0.13e-9, 2e-7),
     CumOp: _Price(0.5e-9, 1e-9, 3.5e-9, 5e-7),
     AdvancedSubtensor: _Price(1e-9, 0.2e-9, 0.17e-9, 3e-7),
-    AdvancedIncSubtensor: _Price(0.4e-9, 0.3e-9, 15e-9, 8e-6),
+    AdvancedIncSubtensor: _Price(1.6e-9, 0.3e-9, 15e-9, 8e-6),
     Scan: _Price(1e-7, 5e-9, 1e-6, 2e-5),
 }
 
