@@ -42,8 +42,9 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
             }
             continue;
         }
-        for (${index} b = 0, k = 1; b < p.count; ++b, from += k == p.inner ? p.y_next : p.y_count, k = k == p.inner ? 1 : k + 1) {
-            const ${index} at = positions[b];
+        for (${index} outer = 0; outer < p.count; outer += p.inner, from += p.y_next - p.y_count)
+        for (${index} b = 0; b < p.inner; ++b, from += p.y_count) {
+            const ${index} at = positions[outer + b];
             if (at < low || at >= high) continue;
             ${index} c = 0;
             if (p.y_run == 1) {
