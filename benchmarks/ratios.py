@@ -64,6 +64,7 @@ def all_points(only: str, smallest: float, largest: float) -> list[Point]:
 
 
 def _available() -> float:
+    """Return the bytes of free memory, as far as the system tells."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -71,7 +72,8 @@ def _available() -> float:
     return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
 
 
-def _fits(elements: float, workers: int) -> bool:
+def fits(elements: float, workers: int) -> bool:
+    """Whether all processes can hold their inputs, and one of them all that it needs to check a result."""
     return BYTES * elements * (3 * workers + 2 * COPIES) < 0.8 * _available()
 
 
@@ -188,7 +190,7 @@ def _missing(point: Point, smaller: dict[str, Found], workers: int, end: float) 
     slowest = max((f.get("median", 0.0) for found in smaller.values() for f in found.values()), default=0.0)
     if time.monotonic() > end or slowest > SLOW:
         return "time"
-    return "" if _fits(point.elements, workers) else "memory"
+    return "" if fits(point.elements, workers) else "memory"
 
 
 def run(options: argparse.Namespace, workers: list[Worker]) -> None:

@@ -31,7 +31,6 @@ ROUNDS = 3
 SECONDS = 0.04  # of a round
 PAUSE = 0.02  # until the threads of the one before sleep
 BUDGET = 420.0  # seconds; sizes that are left then are not measured
-COPIES = 8  # arrays of a workload's size in a process while it is prepared: results, references in float64
 
 
 class Sweep(NamedTuple):
@@ -68,20 +67,6 @@ SWEEPS = (
 def sizes(sweep: Sweep, largest: float) -> list[float]:
     """Return a size for each decade."""
     return [10.0**k for k in range(9) if sweep.smallest <= 10.0**k <= min(sweep.largest, largest)]
-
-
-def available() -> float:
-    """Return the bytes of free memory, as far as the system tells."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 8e9
-    return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-
-
-def fits(elements: float, workers: int) -> bool:
-    """Whether all processes can hold their inputs, and one of them all that it needs to check a result."""
-    return 4 * elements * (3 * workers + 2 * COPIES) < 0.8 * available()
 
 
 def measure(sweep: Sweep, elements: float, workers: list[Worker]) -> dict[str, float]:
@@ -180,7 +165,7 @@ def main() -> None:
     results: dict[str, dict[str, dict[str, float]]] = {s.title: {} for s in chosen}
     end = time.monotonic() + BUDGET
     for elements, k in tqdm(points, unit="size"):
-        missing = "time" if time.monotonic() > end else "" if fits(elements, len(workers)) else "memory"
+        missing = "time" if time.monotonic() > end else "" if ratios.fits(elements, len(workers)) else "memory"
         if missing:
             tqdm.write(f"{chosen[k].title}, {elements:g} elements: not enough {missing}")
             continue
