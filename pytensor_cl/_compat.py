@@ -25,6 +25,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 __all__ = [
     "bake_as_numba",
     "bake_inner_graphs_as_numba",
+    "compile_op_with_numba",
     "compile_with_c",
     "compile_with_numba",
     "inline_op_from_graphs",
@@ -235,6 +236,24 @@ def run_in_object_mode(*op_types: type) -> None:
 
     for op_type in op_types:
         numba_funcify.register(op_type)(quietly)
+
+
+def compile_op_with_numba(op_type: type, make: Callable[..., tuple[Any, str]]) -> None:
+    """Tell NUMBA how an Op is computed.
+
+    Parameters
+    ----------
+    op_type
+        The class of the Op.
+    make
+        Takes the Op, a node of it, and a decorator; returns a function that was decorated, and what tells it from all
+        others for the same dtypes.
+    """
+    from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key  # loads NUMBA
+
+    @register_funcify_and_cache_key(op_type)
+    def funcify(op: Any, node: Any, **kwargs: Any) -> tuple[Any, str]:
+        return make(op, node, numba_njit)
 
 
 def _unbatched(node: Apply) -> Apply:

@@ -1,6 +1,6 @@
 """Checks that NUMBA leaves out, as nodes of the graph that it gets: what is wrong must not become a wrong result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,19 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
+from pytensor_cl.rewriting.in_bounds import MESSAGE, in_bounds
+from pytensor_cl.rewriting.lengths import are_same, length_of
+
 __all__ = ["draws_the_same", "guard", "selects"]
+
+RESULT = None
+"""Stands for what a node returns, where others have the position of an input."""
+Check = tuple[int | None, Variable]
+"""What is checked, and what takes its place."""
 
 DIVISOR = CheckAndRaise(ZeroDivisionError, "a divisor of whole numbers is 0 or -1")
 ELEMENTS = CheckAndRaise(ValueError, "no elements")
-INDEX = CheckAndRaise(IndexError, "index out of bounds")
+INDEX = CheckAndRaise(IndexError, MESSAGE)
 PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution may not have")
 SHAPES = CheckAndRaise(ValueError, "lengths differ")
 """What a user reads comes from the device, which repeats a call that fails on the host."""
@@ -58,33 +66,58 @@ def selects(node: Apply) -> bool:
     return isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,) and node.inputs[1].type.dtype == "bool"
 
 
-def _indices(node: Apply) -> Iterator[tuple[int, Variable]]:
+def _masks(node: Apply) -> Iterator[Check]:
+    """Guard the mask of an array."""
+    x, mask = node.inputs
+    pairs = zip(mask.type.shape, x.type.shape, tuple(mask.shape), tuple(x.shape), strict=False)
+    same = [pt.eq(a, b) for known, other, a, b in pairs if known is None or known != other]
+    if same:
+        yield 1, SHAPES(mask, *same)
+
+
+def _indices(node: Apply) -> Iterator[Check]:
     """Guard the indices of an array by arrays, or its mask."""
     if selects(node):
-        x, mask = node.inputs
-        pairs = zip(mask.type.shape, x.type.shape, tuple(mask.shape), tuple(x.shape), strict=False)
-        same = [pt.eq(a, b) for known, other, a, b in pairs if known is None or known != other]
-        if same:
-            yield 1, SHAPES(mask, *same)
+        yield from _masks(node)
         return
+    for position, extent in _uses(node):
+        yield position, _within(node.inputs[position], [extent])
+
+
+def _uses(node: Apply) -> Iterator[tuple[int, Variable]]:
+    """Yield the positions of integers that may be out of bounds, and the lengths of the axes that they index."""
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
+    x = node.inputs[0]
     for position, axis in _index_axes(node, first):
-        index, extent = node.inputs[position], node.inputs[0].shape[axis]
-        if not _is_within(index, node.inputs[0].type.shape[axis]):
-            yield position, INDEX(index, pt.all((index >= -extent) & (index < extent)))
+        if not _is_within(node.inputs[position], x.type.shape[axis]):
+            yield position, length_of(x, axis)
 
 
-def _increments(node: Apply) -> Iterator[tuple[int, Variable]]:
-    """Guard the indices, and the rows that a vector of indices writes: others refuse to broadcast them unasked."""
+def _within(index: Variable, extents: Sequence[Variable]) -> Variable:
+    """Return integers, checked."""
+    if isinstance(index, Constant):
+        needed = max(int(index.data.max(initial=-1)) + 1, -int(index.data.min(initial=0)))
+        return INDEX(index, *(pt.ge(extent, needed) for extent in extents))
+    if index.type.ndim:
+        return in_bounds(index, *extents)
+    return INDEX(index, *((index >= -extent) & (index < extent) for extent in extents))
+
+
+def _increments(node: Apply) -> Iterator[Check]:
+    """Guard the indices, and the rows that a vector of indices writes: others refuse to broadcast them unasked.
+
+    What is written is not what has the check, so that it may be computed by the loop that writes it.
+    """
     yield from _indices(node)
     op: Any = node.op
     x, y, index = node.inputs[:3]
-    if op.idx_list == (0,) and index.type.ndim == 1:
-        lengths = (index.shape[0], *x.shape[1:])[x.type.ndim - y.type.ndim :]
-        pairs = zip(y.type.broadcastable, tuple(y.shape), lengths, strict=True)
-        same = [pt.eq(got, wanted) for broadcasts, got, wanted in pairs if not broadcasts]
-        if same:
-            yield 1, SHAPES(y, *same)
+    if op.idx_list != (0,) or index.type.ndim != 1:
+        return
+    lengths = [(index, 0), *((x, axis) for axis in range(1, x.type.ndim))][x.type.ndim - y.type.ndim :]
+    pairs = [(axis, *of) for axis, of in enumerate(lengths) if not y.type.broadcastable[axis]]
+    same = [pt.eq(length_of(y, axis), length_of(*of)) for axis, *of in pairs if not are_same(y, axis, *of)]
+    if same:
+        yield 0, SHAPES(x, *same)
 
 
 def _is_within(index: Variable, extent: int | None) -> bool:
@@ -94,7 +127,7 @@ def _is_within(index: Variable, extent: int | None) -> bool:
     return bool(((index.data >= -extent) & (index.data < extent)).all())
 
 
-def _batches(node: Apply) -> Iterator[tuple[int, Variable]]:
+def _batches(node: Apply) -> Iterator[Check]:
     """Guard the lengths of batch dimensions, which must be the same where none is known to be one."""
     op: Any = node.op
     same: list[Variable] = []
@@ -107,18 +140,18 @@ def _batches(node: Apply) -> Iterator[tuple[int, Variable]]:
         yield 0, SHAPES(node.inputs[0], *same)
 
 
-def _extents(node: Apply) -> Iterator[tuple[int, Variable]]:
-    """Guard a maximum of nothing, for which NUMBA returns infinity."""
+def _extents(node: Apply) -> Iterator[Check]:
+    """Guard a maximum of nothing, for which NUMBA returns infinity; not what it is of, which its loop may compute."""
     op: Any = node.op
     x = node.inputs[0]
     if isinstance(op.scalar_op, Maximum | Minimum):
         axes = range(x.type.ndim) if op.axis is None else op.axis
-        unknown = [pt.gt(x.shape[axis], 0) for axis in axes if not x.type.shape[axis]]
+        unknown = [pt.gt(length_of(x, axis), 0) for axis in axes if not x.type.shape[axis]]
         if unknown:
-            yield 0, ELEMENTS(x, *unknown)
+            yield RESULT, ELEMENTS(node.outputs[0], *unknown)
 
 
-def _divisors(node: Apply) -> Iterator[tuple[int, Variable]]:
+def _divisors(node: Apply) -> Iterator[Check]:
     """Guard the division of whole numbers: the least one divided by minus one ends the process."""
     op: Any = node.op
     if isinstance(op.scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iu":
@@ -170,7 +203,7 @@ def draws_the_same(node: Apply) -> bool:
     return type(node.op) in _PARAMETERS
 
 
-def _parameters(node: Apply) -> Iterator[tuple[int, Variable]]:
+def _parameters(node: Apply) -> Iterator[Check]:
     """Guard the parameters of a distribution."""
     first = len(node.inputs) - len(node.op.ndims_params)
     for k, holds in _PARAMETERS[type(node.op)].items():
@@ -183,7 +216,7 @@ def _parameters(node: Apply) -> Iterator[tuple[int, Variable]]:
             yield first, PARAMETER(low, pt.all(low <= high))
 
 
-_GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {
+_GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     AdvancedSubtensor: _indices,
     AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
@@ -191,6 +224,28 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[tuple[int, Variable]]]] = {
     Elemwise: _divisors,
     **dict.fromkeys(_PARAMETERS, _parameters),
 }
+
+
+def _shared(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
+    """Return checks of indices that several nodes use: one for all of them, so that NUMBA makes one loop of them.
+
+    Only what depends on no index may say how long an axis is: else a check could depend on itself.
+    """
+    late: set[Variable] = set()
+    uses: dict[Variable, list[tuple[Apply, int, Variable]]] = {}
+    for node in fgraph.toposort():
+        looks_up = isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
+        if looks_up and node.inputs[0] not in late and not selects(node):
+            for position, extent in _uses(node):
+                uses.setdefault(node.inputs[position], []).append((node, position, extent))
+        if looks_up or not late.isdisjoint(node.inputs):
+            late.update(node.outputs)
+    return {
+        (node, position): checked
+        for index, found in uses.items()
+        for checked in [_within(index, [extent for _, _, extent in found])]
+        for node, position, _ in found
+    }
 
 
 def guard(fgraph: FunctionGraph) -> None:
@@ -201,7 +256,10 @@ def guard(fgraph: FunctionGraph) -> None:
     fgraph
         A graph before any rewrite; changed in place.
     """
+    shared = _shared(fgraph)
     for node in fgraph.toposort():
         make = next((_GUARDS[t] for t in type(node.op).__mro__ if t in _GUARDS), None)
-        for position, value in list(make(node)) if make else ():
-            fgraph.change_node_input(node, position, value, import_missing=True)
+        for position, checked in list(make(node)) if make else ():
+            places = fgraph.clients[node.outputs[0]] if position is RESULT else [(node, position)]
+            for client, at in list(places):
+                fgraph.change_node_input(client, at, shared.get((client, at), checked), import_missing=True)
