@@ -4,7 +4,8 @@ usage: python benchmarks/run.py [--out DIR] [--only TEXT] [--backend NAME=PYTHON
                                 [--auto opencl:pocl ...]
 
 Each backend is a process of its own (inside one process their thread pools disturb each other), and they take turns
-in rounds. Every result is checked against float64 before it is timed. Writes ``results.json``, ``table.md`` and
+in rounds. Every result is checked against float64 before it is timed, and each backend is called for a second first:
+one that compiles while it runs, or chooses where to run, has done so then. Writes ``results.json``, ``table.md`` and
 ``chart.png``. All get the same number of threads.
 """
 
@@ -26,6 +27,7 @@ from workloads import WORKLOADS
 HERE = Path(__file__).parent
 ROUNDS = 5
 SECONDS = 0.25  # of a round
+WARM = 1.0  # seconds of calls before the first round
 PAUSE = 0.05  # until the threads of the one before sleep
 THREAD_FLAGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -77,6 +79,8 @@ def measure(name: str, workers: list[Worker], scale: float) -> dict[str, Any]:
     """Return per backend what it said, with the median and the best of all its calls in seconds."""
     found = {w.label: w.ask(do="prepare", name=name, scale=scale) for w in workers}
     ready = [w for w in workers if "failed" not in found[w.label]]
+    for w in ready:
+        found[w.label]["settled"] = w.ask(do="settle", seconds=WARM, calls=1)
     times: dict[str, list[float]] = {w.label: [] for w in ready}
     for _ in range(ROUNDS):
         for w in ready:
