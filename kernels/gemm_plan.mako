@@ -18,10 +18,13 @@ typedef struct {
 static long gemm_start(const gemm_operand *x, const long *shape, long batch)
 {
     long start = x->start;
-    for (int d = 3; batch > 0; d--) {
-        start += (batch % shape[d]) * x->batch[d];
-        batch /= shape[d];
+    // No loop: a position that is known lets compilers for GPUs keep the plan in registers, and not in memory.
+    % for d in (3, 2, 1, 0):
+    if (batch > 0) {
+        start += (batch % shape[${d}]) * x->batch[${d}];
+        batch /= shape[${d}];
     }
+    % endfor
     return start;
 }
 

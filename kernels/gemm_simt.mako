@@ -21,12 +21,9 @@ void ${name}(${shared.parameters()})
 {
     __local ${ctype} tile_a[${step}][${tile + 1}], tile_b[${step}][${tile + 1}];
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
-    const long across = (p.n + ${tile - 1}) / ${tile};
-    const long m0 = get_group_id(0) / across * ${tile}, n0 = get_group_id(0) % across * ${tile};
-    const long height = p.m - m0, width = p.n - n0;
     const ${index} a_row = p.a.row, a_col = p.a.col, b_row = p.b.row, b_col = p.b.col;
     ${shared.read_scalars()}
-    ${shared.parts(step)}
+    ${shared.parts(step, tile)}
         __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.shape, batch) + m0 * p.a.row + k_first * p.a.col;
         __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.shape, batch) + n0 * p.b.col + k_first * p.b.row;
         % for i in R:

@@ -31,50 +31,41 @@ ${shared.declarations()}
 <%def name="quad(x, half, at)" buffered="True" filter="trim">
 *(__local const ${ctype}4 *)&tile_${x}[${half}][k][${at}]
 </%def>
+// Two work-groups run at a time on a multiprocessor of NVIDIA's if each of their work-items has at most 128 registers.
 __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
 void ${name}(${shared.parameters()})
 {
     // Rows of 132 elements: those of a block's columns lie in different banks.
     __local ${ctype} tile_a[2][${step}][${tile + 4}] __attribute__((aligned(16))), tile_b[2][${step}][${tile + 4}] __attribute__((aligned(16)));
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
-    const long across = (p.n + ${tile - 1}) / ${tile};
-    const long m0 = get_group_id(0) / across * ${tile}, n0 = get_group_id(0) % across * ${tile};
-    const long height = p.m - m0, width = p.n - n0;
     const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
-    const int is_full = height >= ${tile} && width >= ${tile};
     ${mine("a", "a_row", "a_step")}
     ${mine("b", "b_col", "b_step")}
     ${shared.read_scalars()}
-    ${shared.parts(step)}
+    ${shared.parts(step, tile)}
+        const int is_full = height >= ${tile} && width >= ${tile};
         __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.shape, batch) + (m0 + a_i) * p.a.row + (k_first + a_k) * p.a.col;
         __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.shape, batch) + (n0 + b_i) * p.b.col + (k_first + b_k) * p.b.row;
         % for i in R:
         ${wide}4 c${i}_0 = 0, c${i}_1 = 0;
         % endfor
-        {
-            const long at_k = k_first;
-            const int is_whole = is_full && at_k + ${step} <= k_end;
-            ${fetch("a", "height")}
-            ${fetch("b", "width")}
-            ${put("a", 0)}
-            ${put("b", 0)}
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        int half_now = 0;
-        for (long k0 = k_first; k0 < k_end; k0 += ${step}) {
+        int half_now = 1;
+        for (long k0 = k_first - ${step}; k0 < k_end; k0 += ${step}) {
             const long at_k = k0 + ${step};
             const int is_whole = is_full && at_k + ${step} <= k_end;
             ${fetch("a", "height")}
             ${fetch("b", "width")}
-            #pragma unroll
-            for (int k = 0; k < ${step}; k++) {
-                const ${wide}4 a0 = ${quad("a", "half_now", "4 * ty")}, a1 = ${quad("a", "half_now", "64 + 4 * ty")};
-                const ${wide}4 b0 = ${quad("b", "half_now", "4 * tx")}, b1 = ${quad("b", "half_now", "64 + 4 * tx")};
-                % for i in R:
-                % for h in H:
-                c${i}_${h} += a${i // 4}.s${i % 4} * b${h};
-                % endfor
-                % endfor
+            if (k0 >= k_first) {
+                #pragma unroll
+                for (int k = 0; k < ${step}; k++) {
+                    const ${wide}4 a0 = ${quad("a", "half_now", "4 * ty")}, a1 = ${quad("a", "half_now", "64 + 4 * ty")};
+                    const ${wide}4 b0 = ${quad("b", "half_now", "4 * tx")}, b1 = ${quad("b", "half_now", "64 + 4 * tx")};
+                    % for i in R:
+                    % for h in H:
+                    c${i}_${h} += a${i // 4}.s${i % 4} * b${h};
+                    % endfor
+                    % endfor
+                }
             }
             half_now ^= 1;
             ${put("a", "half_now")}
@@ -82,18 +73,22 @@ void ${name}(${shared.parameters()})
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         ${shared.results()}
-        % for i in R:
-        % for h in H:
-        {
-            const long i = ${64 * (i // 4) + i % 4} + 4 * ty, j = ${64 * h} + 4 * tx;
-            const ${wide}4 sums = c${i}_${h};
-            if (i < height && j < width) { ${shared.store("sums.s0", "(m0 + i)", "(n0 + j)")} }
-            % for lane in (1, 2, 3):
-            if (i < height && j + ${lane} < width) { ${shared.store(f"sums.s{lane}", "(m0 + i)", f"(n0 + j + {lane})")} }
+        // A loop that moves the sums along: unrolled, the addresses of all rows would take the registers of a second work-group.
+        #pragma unroll 1
+        for (int r = 0; r < ${len(R)}; r++) {
+            const ${index} i = 64 * (r / 4) + r % 4 + 4 * ty;
+            % for h in H:
+            {
+                const ${index} j = ${64 * h} + 4 * tx;
+                % for lane in range(4):
+                if (i < height && j + ${lane} < width) { ${shared.store(f"c0_{h}.s{lane}", "(m0 + i)", f"(n0 + j + {lane})")} }
+                % endfor
+            }
+            % endfor
+            % for i in R[:-1]:
+            c${i}_0 = c${i + 1}_0, c${i}_1 = c${i + 1}_1;
             % endfor
         }
-        % endfor
-        % endfor
     }
 }
 ${shared.finish()}

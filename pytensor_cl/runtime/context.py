@@ -23,7 +23,7 @@ from pytensor_cl.runtime.pocl import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
-from pytensor_cl.runtime.ways import as_it_is, for_pocl
+from pytensor_cl.runtime.ways import as_it_is, for_nvidia, for_pocl
 from pytensor_cl.template import KernelSource
 
 __all__ = ["Context", "Settings", "open_context"]
@@ -96,7 +96,8 @@ class Context:
         self.views = HostViews(self.queue, entry.info)
         self.memory = Memory(self.queue, entry.info, self.views.forget)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
-        ways = for_pocl(entry.info.driver) if is_pocl else as_it_is
+        limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
+        ways = for_pocl(entry.info.driver) if is_pocl else for_nvidia if limits_registers else as_it_is
         ahead = is_pocl and settings.compile_ahead
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's

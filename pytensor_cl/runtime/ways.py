@@ -1,6 +1,7 @@
 """What a program's text goes through before it is built."""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,10 @@ from pytensor_cl.rendered import kept
 from pytensor_cl.runtime.declarations import SKIP, declare, header
 from pytensor_cl.runtime.outline import outline
 
-__all__ = ["Way", "Ways", "as_it_is", "for_pocl"]
+__all__ = ["Way", "Ways", "as_it_is", "for_nvidia", "for_pocl"]
+
+
+_REGISTERS = re.compile(r"at most (\d+) registers")
 
 
 class Way(NamedTuple):
@@ -37,6 +41,18 @@ Ways = Callable[[str], Iterator[Way]]
 
 def as_it_is(text: str) -> Iterator[Way]:
     """Yield the text."""
+    yield Way(text)
+
+
+def for_nvidia(text: str) -> Iterator[Way]:
+    """Yield the text; first for as few registers as a comment in it asks for ("at most N registers").
+
+    A work-group of 256 has room beside another one of them on a multiprocessor if no work-item has more than 128. Left
+    alone, the compiler takes more, to have more loads under way; OpenCL C has no words for it.
+    """
+    asked = _REGISTERS.findall(text)
+    if asked:
+        yield Way(text, (f"-cl-nv-maxrregcount={min(map(int, asked))}",))
     yield Way(text)
 
 

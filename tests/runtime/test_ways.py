@@ -95,3 +95,10 @@ def test_errors_are_those_of_the_program_as_it_is(fresh):
     with pytest.raises(CompilationError, match="oops") as caught:
         fresh.kernel(KernelSource("bad", bad))
     assert caught.value.source == bad
+
+
+def test_nvidia_is_told_how_many_registers_a_kernel_may_take():
+    few, plain = "// fits if it has at most 128 registers\n" + EXP, EXP
+    assert [way.options for way in ways.for_nvidia(few)] == [("-cl-nv-maxrregcount=128",), ()]
+    assert [way.options for way in ways.for_nvidia(plain)] == [()]
+    assert next(ways.for_nvidia(few.replace("128", "64") + few)).options == ("-cl-nv-maxrregcount=64",)
