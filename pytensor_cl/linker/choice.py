@@ -16,6 +16,7 @@ import numpy as np
 from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.link.basic import Container
 
+from pytensor_cl.errors import ForkedProcessError
 from pytensor_cl.linker.backends import CFunction, HostFunction, NumbaFunction
 from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.generated import Hooks, generate
@@ -59,6 +60,7 @@ CLEAR = 0.95
 DOUBT = 1.5
 """How much faster another side must seem to go before the device."""
 NEVER = 1 << 60
+FORKED = "the process was forked"
 SIZES, CLASSES = 1024, 256  # how many are remembered
 
 Side = Callable[[], list[Any]]
@@ -108,6 +110,11 @@ class SizeClass:
     def move(self, side: str, run: Side) -> None:
         """Run the calls elsewhere."""
         self.side, self.is_on_device, self.run = side, side == DEVICE, run
+
+    def stay(self, side: str, run: Side) -> None:
+        """Run the calls elsewhere, and measure nothing any more."""
+        self.move(side, run)
+        self.left = NEVER
 
     def note(self, side: str, seconds: float) -> None:
         """Take in the time of a call."""
@@ -179,7 +186,7 @@ class ChoosingVM(OpenCLVM):
         self._by_size: dict[tuple[int, ...], SizeClass] = {}
         self._classes: dict[tuple[int, ...], SizeClass] = {}
         self._refusals: dict[str, str] = {}
-        self._sides: dict[str, Side] = {DEVICE: self._on_device, **{h.backend: self._side_of(h) for h in hosts}}
+        self._sides: dict[str, Side] = {DEVICE: self._device, **{h.backend: self._side_of(h) for h in hosts}}
 
     @property
     def backends(self) -> list[str]:
@@ -226,8 +233,33 @@ class ChoosingVM(OpenCLVM):
             cell[0] = None
         return results
 
-    def _on_device(self) -> list[Any]:
+    def _device(self) -> list[Any]:
         return super().__call__()
+
+    def _on_device(self) -> list[Any]:
+        try:
+            return self._device()
+        except ForkedProcessError as error:
+            return self._without_device(error)
+
+    def _without_device(self, error: ForkedProcessError) -> list[Any]:
+        """Run a call on a host: the device is the parent's, as in the workers that PyMC forks."""
+        self._refusals[DEVICE] = FORKED
+        for size in self._classes.values():
+            size.barred[DEVICE] = FORKED
+        size = self._class_of()
+        for host in sorted(self._hosts.values(), key=lambda h: size.seconds[h.backend]):
+            if host.backend in size.barred:
+                continue
+            try:
+                results = host.run()
+            except Exception:
+                if not host.is_to_blame:
+                    raise
+                continue
+            size.stay(host.backend, host.direct or host.run)
+            return results
+        raise error
 
     def _side_of(self, host: HostFunction) -> Side:
         """Return what runs a call on the host; what is wrong with its data the device says, at the node."""
@@ -268,9 +300,10 @@ class ChoosingVM(OpenCLVM):
         is_empty = any(0 in s for s in shapes)
         guessed = self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
-        barred = dict.fromkeys(self._hosts, "no elements") if is_empty else self._refusals
-        first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s])
-        first = first if DOUBT * likely[first] < likely[DEVICE] else DEVICE  # which takes the least time to try
+        barred = self._refusals | (dict.fromkeys(self._hosts, "no elements") if is_empty else {})
+        first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s], default=DEVICE)
+        if DEVICE not in barred and DOUBT * likely[first] >= likely[DEVICE]:
+            first = DEVICE  # which takes the least time to try
         size = SizeClass(shapes, first, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
         size.patience = {s: self._patience(s, guessed.nodes) * _slower(likely[s], likely[first]) for s in self._sides}
@@ -285,7 +318,9 @@ class ChoosingVM(OpenCLVM):
 
     def _otherwise(self, size: SizeClass) -> list[Any]:
         """Run a call that is due to be timed, or one that needs care."""
-        return self._measured(size) if size.left < 0 else self._sides[size.side]()
+        if size.left < 0:
+            return self._measured(size)
+        return self._on_device() if size.is_on_device else self._sides[size.side]()
 
     def _measured(self, size: SizeClass) -> list[Any]:
         """Run a call and time it; the last one of a trial decides."""
@@ -295,6 +330,8 @@ class ChoosingVM(OpenCLVM):
         try:
             results = self._trial(size, side)
         except Exception as error:
+            if side == size.side and isinstance(error, ForkedProcessError):
+                return self._without_device(error)
             if side == size.side and (side == DEVICE or size.seconds[side] < inf):
                 raise
             failure = error  # what another side raises shall not look like a consequence of it
@@ -343,8 +380,14 @@ class ChoosingVM(OpenCLVM):
 
     def _instead(self, size: SizeClass, failed: str, error: Exception) -> list[Any]:
         """The side that was tried has failed: if another one does not, it is the fault of the side."""
-        instead = next(s for s in (size.side, DEVICE, *self._hosts) if s != failed and s not in size.barred)
-        results = self._sides[instead]()
+        others = (s for s in (size.side, DEVICE, *self._hosts) if s != failed and s not in size.barred)
+        instead = next(others, None)
+        if instead is None:
+            raise error
+        try:
+            results = self._sides[instead]()
+        except ForkedProcessError as forked:
+            return self._without_device(forked)
         name = "the device" if failed == DEVICE else failed
         size.barred[failed] = f"{name}: {type(error).__name__}: {error}".splitlines()[0]
         if failed != DEVICE:
