@@ -30,6 +30,7 @@ from pytensor_cl.runtime.context import (
     add_context,
     change_settings,
     define_contexts,
+    is_forked,
     is_open,
     parse_contexts,
 )
@@ -52,6 +53,12 @@ def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph
     return run
 
 
+def _placement() -> str:
+    """Return where nodes go: the device of a forked process is its parent's."""
+    chosen = config.opencl__placement
+    return "host" if chosen == "auto" and is_forked() else chosen
+
+
 @graph_rewriter
 def opencl_remember(fgraph: FunctionGraph) -> None:
     """x -> x, and a copy of it for NUMBA."""
@@ -67,7 +74,7 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 def opencl_lower(fgraph: FunctionGraph) -> None:
     """Ops without a kernel -> others that have one."""
-    if config.opencl__placement != "host":
+    if _placement() != "host":
         unbatch(fgraph)
         split_convolutions(fgraph)
 
@@ -76,7 +83,7 @@ def opencl_lower(fgraph: FunctionGraph) -> None:
 @_report
 def opencl_branches(fgraph: FunctionGraph) -> None:
     """LazyIfElse(c, x) -> the same, with branches for devices."""
-    if config.opencl__placement != "host":
+    if _placement() != "host":
         lift_branches(fgraph)
 
 
@@ -84,14 +91,15 @@ def opencl_branches(fgraph: FunctionGraph) -> None:
 @_report
 def opencl_fence(fgraph: FunctionGraph) -> None:
     """Elemwise without a kernel -> hidden from fusion."""
-    fence(fgraph)
+    if _placement() != "host":
+        fence(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_lift(fgraph: FunctionGraph) -> None:
     """Host Ops -> device Ops, with transfers at the border."""
-    policy = Policy(config.opencl__placement, config.opencl__on_host, config.opencl__float64)
+    policy = Policy(_placement(), config.opencl__on_host, config.opencl__float64)
     lift_to_device(fgraph, policy)
 
 

@@ -13,7 +13,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.registry import NoKernel, device_op
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.context import get_context, is_forked
 
 __all__ = ["Decision", "decide", "reason_of"]
 
@@ -31,6 +31,7 @@ VIEWS = "only views on the way: moving the data would cost more than it saves"
 CONE = "next to a node without a kernel: moving the data there and back would cost more than it saves"
 SLICE = "cuts a value of the host: only the slice is moved"
 FORCED = "opencl__placement=host"
+FORKED = "the process was forked: the device is its parent's"
 
 
 @dataclass
@@ -204,6 +205,8 @@ def reason_of(node: Apply, context_name: str) -> str:
     """
     if isinstance(node.op, _SHAPES) or _is_host_arithmetic(node, Decision()):
         return SCALAR
+    if is_forked():
+        return FORKED
     found = device_op(node, context_name, get_context(context_name).info)
     if isinstance(found, NoKernel):
         return found.reason
@@ -221,12 +224,14 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
     ours = (*TRANSFERS, GpuOp)
     contexts = contexts_of_nodes(order, fgraph, default)
     order = [n for n in order if not isinstance(n.op, ours)]
+    if policy == "host":
+        for node in order:
+            decision.keep(node, FORKED if is_forked() else FORCED)
+        return decision
     for node in order:
         name = contexts[node]
         found = device_op(node, name, get_context(name).info)
-        if policy == "host":
-            decision.keep(node, FORCED)
-        elif isinstance(node.op, _SHAPES):
+        if isinstance(node.op, _SHAPES):
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):
             _keep_without_kernel(node, found, decision)

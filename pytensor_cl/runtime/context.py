@@ -334,6 +334,11 @@ def is_open(name: str) -> bool:
     return name in _registry.contexts
 
 
+def is_forked() -> bool:
+    """Tell whether this process is a fork of one that had opened a context, so that it cannot use any."""
+    return bool(_abandoned)
+
+
 def get_context(name: str | None = None) -> Context:
     """Return the context of a name, opened if it is not yet.
 

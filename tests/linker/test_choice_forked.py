@@ -83,3 +83,25 @@ def test_errors_are_those_of_the_host_and_what_only_the_device_has_is_out_of_rea
     assert seen["errors"] == ["IndexError"] * 2
     assert (seen["alone"], seen["update"]) == ("ForkedProcessError", "ForkedProcessError")
     assert seen["parent"] == [3, 4, 5]
+
+
+def test_a_function_that_is_compiled_there_runs_on_the_host(context):
+    script = (
+        START
+        + """
+    def compiled():
+        h = pytensor.function([x, k], (pt.exp(x)[k] * w).sum(), mode="OPENCL")
+        report = pytensor_cl.explain(h)
+        return [float(h(values, at)), len(report.device_nodes), sorted(set(n.reason for n in report.host_nodes))]
+
+    def asked_for_the_device():
+        return float(pytensor.function([x], pt.exp(x).sum().transfer("dev0"), mode="OPENCL")(values))
+
+    seen["compiled"], seen["asked"] = forked(compiled), forked(asked_for_the_device)
+    """
+    )
+    seen, _ = run_script(script.format(driver=context.name))
+    total, on_device, reasons = seen["compiled"]
+    assert (total, on_device) == (6, 0)
+    assert any("forked" in reason for reason in reasons)
+    assert seen["asked"] == "ForkedProcessError"
