@@ -76,6 +76,22 @@ def _floor_divide_integers(lanes: Lanes, x: Value, y: Value) -> Value:
     return lanes.select(y.equals(0), zero, floor)
 
 
+def _modulo_of_integers(lanes: Lanes, x: Value, y: Value) -> Value:
+    if not is_signed(x):
+        divisor = _safe_divisor(lanes, y)
+        return x - lanes.let(x / divisor) * divisor
+    divisor, remainder, rounded_up = _divide_integers(lanes, x, y)
+    return lanes.select(rounded_up, remainder + divisor, remainder)
+
+
+def _divide_vectors(lanes: Lanes, function: str, x: Value, y: Value) -> Value | None:
+    """Divide by way of floats, except by a constant: that is a multiplication to compilers."""
+    if y.constant is not None:
+        return None
+    divided = x.call_own("integer_division", function, y)
+    return lanes.let(divided) if lanes.count > 1 else None
+
+
 def _wrong_sign(remainder: Value, y: Value) -> Mask:
     return remainder.differs(0) & ((y < 0) ^ (remainder < 0))
 
@@ -85,7 +101,7 @@ def floor_divide(lanes: Lanes, x: Value, y: Value) -> Value:
     if x.dtype == "bool":
         return _floor_divide_integers(lanes, x.cast("int8"), y.cast("int8")).cast("bool")
     if not is_float(x):
-        return _floor_divide_integers(lanes, x, y)
+        return _divide_vectors(lanes, "floor_divide", x, y) or _floor_divide_integers(lanes, x, y)
     remainder = lanes.let(x.call("fmod", y))
     quotient = lanes.let((x - remainder) / y)
     quotient = lanes.let(lanes.select(_wrong_sign(remainder, y), quotient - 1, quotient))
@@ -102,11 +118,7 @@ def modulo(lanes: Lanes, x: Value, y: Value) -> Value:
     if x.dtype == "bool":
         return modulo(lanes, x.cast("uint8"), y.cast("uint8")).cast("bool")
     if not is_float(x):
-        if not is_signed(x):
-            divisor = _safe_divisor(lanes, y)
-            return x - lanes.let(x / divisor) * divisor
-        divisor, remainder, rounded_up = _divide_integers(lanes, x, y)
-        return lanes.select(rounded_up, remainder + divisor, remainder)
+        return _divide_vectors(lanes, "modulo", x, y) or _modulo_of_integers(lanes, x, y)
     remainder = lanes.let(x.call("fmod", y))
     signed_zero = lanes.literal(0, x.dtype).call("copysign", y)
     moved = lanes.let(lanes.select(_wrong_sign(remainder, y), remainder + y, remainder))

@@ -222,6 +222,32 @@ def test_integer_power(context, schedule, dtype, rng):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("dtypes", [("int8", "uint16", "int32", "uint64"), ("uint8", "int16", "uint32", "int64")])
+def test_integer_division(context, schedule, dtypes, rng):
+    """Of all magnitudes, near multiples, beyond what floats hold exactly, and by 0 and -1."""
+    inputs, arrays = scalar_inputs(*(d for d in dtypes for _ in range(2))), []
+    for dtype in dtypes:
+        limits, bits = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize
+        edges = np.unique(np.array([0, 1, 2, 7, limits.max, limits.max - 1, limits.min, limits.min + 1], dtype))
+        edges = np.unique(np.concatenate([edges, np.zeros(1, dtype) - edges, edges // 2, edges[-1:] >> 12]))
+        x, y = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+        some = [rng.integers(limits.min, limits.max, 4 * SIZE, dtype=dtype, endpoint=True) for _ in range(2)]
+        shifts = rng.integers(0, bits, (2, 4 * SIZE)).astype(dtype)
+        divisor = rng.integers(1, 1 << min(25, bits // 2), SIZE).astype(dtype)
+        near = divisor * rng.integers(1, 1 << min(25, bits // 2 - 1), SIZE).astype(dtype)
+        near += rng.integers(-1, 2, SIZE).astype(dtype)
+        arrays.append(np.concatenate([x, some[0] >> shifts[0], near, np.zeros(1, dtype) - near]))
+        arrays.append(np.concatenate([y, some[1] >> shifts[1], divisor, divisor]))
+    arrays = [np.resize(a, max(map(len, arrays))) for a in arrays]
+    pairs = list(zip(inputs[::2], inputs[1::2], strict=True))
+    got = run(context, schedule, inputs, [f(x, y) for x, y in pairs for f in (ps.int_div, ps.mod)], *arrays)
+    with np.errstate(all="ignore"):
+        want = [f(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True) for f in (np.floor_divide, np.mod)]
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_constant_power(context, schedule, rng):
     exponents = (0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5, 2.5, 8, 0.3, 11)
     (x,) = scalar_inputs("float64")
