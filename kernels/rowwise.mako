@@ -16,24 +16,8 @@
 ${parts.declarations()}
 ${access.vector_types()}
 
-<%def name="elements(walk)">
-<% across, numbers = pattern == "columns", {array.name: a for a, array in enumerate(arrays)} %>
-<% used = [numbers[f"x{v}"] for v in walk.reads] + [numbers[f"y{o}"] for o, _ in walk.writes] %>
-        ${along.before_elements(walk)}
-        for (long at = first; at < last;) {
-            ${parts.run_pointers(used, "at")}
-            const long n = min(g.reduced[0] - inner, last - at);
-            % if across:
-            for (long i = 0; i < n; ++i)
-            ${access.each_vector()} {
-                const int top = min(${lanes}, width - k * ${lanes}) - 1, whole = top == ${lanes - 1};
-                const long kept = (at + i) * g.width + k * ${lanes};
-            % else:
-            const int whole = n >= ${lanes}, top = whole ? ${lanes - 1} : (int)n - 1;
-            ${along.vectors(walk)}
-                const long j = whole ? ${"min(i, n - %d)" % lanes if walk.streamed is None else "max(0L, min(i, n - %d))" % lanes} : 0, kept = at + j;
-                const int skip = i - j;  // lanes that belong to the vector before; negative: to the one after
-            % endif
+## What is done with a vector of elements.
+<%def name="vector(walk, numbers)">
                 % for v in walk.reads:
                 const ${vector_type(arrays[numbers[f"x{v}"]].dtype, lanes)} v${v} = ${access.load(numbers[f"x{v}"])};
                 % endfor
@@ -50,8 +34,25 @@ ${access.vector_types()}
                 % for o, value in walk.writes:
                 ${access.store(numbers[f"y{o}"], value)}
                 % endfor
+</%def>
+
+<%def name="elements(walk)">
+<% numbers = {array.name: a for a, array in enumerate(arrays)} %>
+<% used = [numbers[f"x{v}"] for v in walk.reads] + [numbers[f"y{o}"] for o, _ in walk.writes] %>
+        ${along.before_elements(walk)}
+        for (long at = first; at < last;) {
+            ${parts.run_pointers(used, "at")}
+            const long n = min(g.reduced[0] - inner, last - at);
+            % if pattern == "columns":
+            for (long i = 0; i < n; ++i)
+            ${access.each_vector()} {
+                ${access.lanes_of_vector()}
+                const long kept = (at + i) * g.width + c;
+                ${vector(walk, numbers)}
             }
-            ${along.after_vectors(walk)}
+            % else:
+            <%along:vectors walk="${walk}">${vector(walk, numbers)}</%along:vectors>
+            % endif
             at += n;
         }
         ${along.after_elements(walk)}
@@ -65,6 +66,8 @@ void ${name}(${parts.parameters()})
     __global ${ctype(dtype)} *z${v} = (__global ${ctype(dtype)} *)(scratch + g.keep_at[${number}]);
     % endfor
     const long tasks = g.blocks * g.chunks, end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    long column = g.kept[0];
+    ${parts.declare_offsets()}
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
         % if stage is None:
         const long chunk = 0, block = task;
@@ -72,18 +75,9 @@ void ${name}(${parts.parameters()})
         const long chunk = task / g.blocks, block = task % g.blocks;
         % endif
         const long first = chunk * g.chunk, last = min(g.total, first + g.chunk);
+        ${along.next_row()}
         % if across:
-        long strip_row = block;
-        ${parts.split("strip_row", "tile", "g.tiles")}
-        const long column = tile * g.width;
         const int width = min(g.width, g.kept[0] - column), vectors = (width + ${lanes - 1}) / ${lanes};
-        long rest = strip_row * g.kept[0] + column;
-        % else:
-        long rest = block;
-        % endif
-        ${parts.row_offsets()}
-        % if not size:
-        const int k = 0;
         % endif
         % for v, dtype in row_values:
         ${vector_type(dtype, row_lanes)} r${v}${size};
@@ -93,7 +87,7 @@ void ${name}(${parts.parameters()})
         ${"" if across else f"{total.accumulator}_a1 all{total.value};"}
         % endfor
         ${every} {
-            const int top = ${f"min({lanes}, width - k * {lanes}) - 1" if across else "0"}, whole = top == ${lanes - 1};
+            ${access.lanes_of_vector()}
             % for a, array in enumerate(arrays):
             % if array.kind == "row" and not array.is_output:
             r${array.value}${at_k} = ${access.load(a) if across else f"*({access.place(a)})"};
@@ -121,7 +115,8 @@ void ${name}(${parts.parameters()})
         % endif
         % if stage is not None:
         ${every} {
-            const long slot = block * g.width + k * ${lanes}, plane = g.parts * g.slots;
+            ${access.lanes_of_vector()}
+            const long slot = block * g.width + c, plane = g.parts * g.slots;
             % for total in walk.totals:
             <% sum = f"sum{total.value}{at_k}" if across else f"all{total.value}" %>
             % if s == stage:
@@ -138,7 +133,7 @@ void ${name}(${parts.parameters()})
         % if stage in (None, len(loops) - 1):
         if (chunk == 0)
         ${every} {
-            const int top = ${f"min({lanes}, width - k * {lanes}) - 1" if across else "0"}, whole = top == ${lanes - 1};
+            ${access.lanes_of_vector()}
             % for a, array in enumerate(arrays):
             % if array.kind == "row" and array.is_output:
             ${access.store(a, f"r{array.value}{at_k}") if across else f"*({access.place(a)}) = r{array.value};"}

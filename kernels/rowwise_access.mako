@@ -29,6 +29,15 @@ for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
+## Where a vector begins: the last of a strip reaches back.
+<%def name="lanes_of_vector()" buffered="True" filter="trim">
+% if pattern == "columns":
+const int top = min(${lanes}, width) - 1, whole = top == ${lanes - 1}, c = ${f"min(k * {lanes}, max(width - {lanes}, 0))" if strip > 1 else 0};
+% else:
+const int whole = 0, top = 0, c = 0;
+% endif
+</%def>
+
 ## Variable of a row value; in a strip there is one for each vector.
 <%def name="subscript()" buffered="True" filter="trim">
 ${"[k]" if pattern == "columns" and strip > 1 else ""}
@@ -45,9 +54,9 @@ g.${"kept" if pattern == "columns" else "reduced"}_step[${a}][0]
 ## Address of the first lane, in a loop over elements, or over rows.
 <%def name="place(a)" buffered="True" filter="trim">
 % if arrays[a].kind == "row":
-${arrays[a].name} + at_${arrays[a].name} + k * ${lanes} * ${lane_step(a)}
+${arrays[a].name} + at_${arrays[a].name} + c * ${lane_step(a)}
 % elif pattern == "columns":
-${arrays[a].name} + p_${arrays[a].name} + i * g.reduced_step[${a}][0] + k * ${lanes} * ${lane_step(a)}
+${arrays[a].name} + p_${arrays[a].name} + i * g.reduced_step[${a}][0] + c * ${lane_step(a)}
 % else:
 ${arrays[a].name} + p_${arrays[a].name} + j * ${lane_step(a)}
 % endif

@@ -34,10 +34,14 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
 % endif
 </%def>
 
+<%def name="declare_offsets()">
+    long ${", ".join(f"at_{array.name} = 0" for array in arrays)};
+</%def>
+
 ## Where row number `rest` begins in each array.
 <%def name="row_offsets()">
 % for a, array in enumerate(arrays):
-        long at_${array.name} = offset.at[${a}];
+        at_${array.name} = offset.at[${a}];
 % endfor
         for (int d = 0; rest; ++d) {
             ${split("rest", "i", "g.kept[d]")}

@@ -55,6 +55,7 @@ void ${name}(${parts.parameters()})
     const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
     const int exists = number < g.blocks;
     ${index} rest = exists ? number : 0;
+    ${parts.declare_offsets()}
     ${parts.row_offsets()}
     % for v, dtype in row_values:
     ${row_qualifier}${ctype(dtype)} r${v};

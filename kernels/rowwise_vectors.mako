@@ -1,4 +1,4 @@
-## The loop over the vectors of a row in kernels/rowwise.mako (pattern rows). The defs see its arguments.
+## The walk along rows, and from row to row, in kernels/rowwise.mako. The defs see its arguments.
 <%!
     import numpy as np
     from pytensor_cl.dtypes import vector_type
@@ -7,37 +7,82 @@
 %>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 
-## Opens the loop over the vectors of a run. A line of the cache that is stored in part must not go past it, and no line both ways:
-## `before` elements lie before the first whole line.
+## Where the task begins in each array; most begin beside the one before. Where lanes are gathered, compilers would make a pointer
+## for each lane of that.
+<%def name="next_row()">
+<% across, is_gathered = pattern == "columns", any(array.kind == "full" and array.access == "gather" for array in arrays) %>
+% if is_gathered:
+        {
+% else:
+        if (column + ${"g.width" if across else 1} < g.kept[0]) {
+            const long next = ${f"min(column + g.width, g.kept[0] - {lanes})" if across else "column + 1"};
+            % for a, array in enumerate(arrays):
+            at_${array.name} += (next - column) * g.kept_step[${a}][0];
+            % endfor
+            column = next;
+        } else {
+% endif
+            long ${"strip_row" if across else "rest"} = block;
+            % if across:
+            ${parts.split("strip_row", "tile", "g.tiles")}
+            column = min(tile * g.width, max(g.kept[0] - ${lanes}, 0L));
+            long rest = strip_row * g.kept[0] + column;
+            % else:
+            column = rest % g.kept[0];
+            % endif
+            ${parts.row_offsets()}
+        }
+</%def>
+
+## The loops over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's (`skip`), or do not
+## exist. A line of the cache that is stored in part must not go past it, and no line both ways: `before` elements lie before the first whole line.
 <%def name="vectors(walk)">
 <% blocked, start = [total for total in walk.totals if total.is_blocked], "0" %>
 % if walk.streamed is not None:
-<% array, start = arrays[walk.streamed], f"before ? before - {lanes} : 0" %>
+<% array, start = arrays[walk.streamed], "before" %>
 <% size = np.dtype(array.dtype).itemsize %>
             const ulong place = (ulong)(${array.name} + p_${array.name});
             const int past_cache = offset.past_cache && (n >= ${SHORT // size} || (place | n * ${size}) % ${lanes * size} == 0);
             const long before = past_cache ? -place % ${lanes * size} / ${size} : 0;
 % endif
+            long i = ${start};
 % if blocked:
-            for (long i = ${start}; i < n;) {
-                % for total in blocked:
-                ${vector_type(total.source_dtype, lanes)} part${total.value} = 0;
-                % endfor
-                for (const long stop = min(n, i + ${BLOCK * lanes}); i < stop; i += ${lanes}) {
+            #pragma clang loop unroll(disable) vectorize(disable)
+            while (n - i >= ${lanes}) {
+                ${blocks(blocked)}
+                #pragma clang loop unroll(disable) vectorize(disable)
+                for (const long stop = min(i + ${BLOCK * lanes}, n - ${lanes - 1}); i < stop; i += ${lanes}) {
 % else:
-            for (long i = ${start}; i < n; i += ${lanes}) {
+            {
+                #pragma clang loop unroll(disable) vectorize(disable)
+                for (; n - i >= ${lanes}; i += ${lanes}) {
 % endif
+                    const long j = i, kept = at + j;
+                    const int skip = 0, whole = 1, top = ${lanes - 1};
+                    ${caller.body()}
+                }
+                ${blocks(blocked, "end")}
+            }
+            ${blocks(blocked)}
+            #pragma clang loop unroll(disable) vectorize(disable)
+            for (int end = ${"!before" if walk.streamed is not None else 1}; end < 1 + (i < n); ++end) {
+                const int whole = n >= ${lanes}, top = whole ? ${lanes - 1} : (int)n - 1;
+                const long at_first = ${f"end ? i : before - {lanes}" if walk.streamed is not None else "i"}, j = whole ? max(0L, min(at_first, n - ${lanes})) : 0, kept = at + j;
+                const int skip = at_first - j;  // lanes that belong to the vector before; negative: to the one after
+                ${caller.body()}
+            }
+            ${blocks(blocked, "end")}
 </%def>
 
-<%def name="after_vectors(walk)">
-% for total in walk.totals:
-% if total.is_blocked and pattern == "rows":
-            sum${total.value} = ${total.accumulator}_combine${lanes}(sum${total.value}, ${parts.lift(total, f"part{total.value}", lanes)});
+## A few vectors are added up in float32.
+<%def name="blocks(blocked, at='start')">
+% for total in blocked:
+% if at == "start":
+                ${vector_type(total.source_dtype, lanes)} part${total.value} = 0;
+% else:
+                sum${total.value} = ${total.accumulator}_combine${lanes}(sum${total.value}, ${parts.lift(total, f"part{total.value}", lanes)});
 % endif
 % endfor
-% if pattern == "rows" and any(total.is_blocked for total in walk.totals):
-            }
-% endif
 </%def>
 
 ## Whether NaN is looked for apart: the larger of two numbers is one instruction.

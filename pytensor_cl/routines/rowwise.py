@@ -12,6 +12,7 @@ from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.advanced_subtensor_plan import out_of_bounds
 from pytensor_cl.routines.base import Checked, Plans, layout_of
+from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.rowwise_plan import Rows, Split
 from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, Total
@@ -61,9 +62,9 @@ class _Step(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What a launch does: bytes of scratch memory and of partial results, and what the arrays' offsets need.
+    """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
 
-    That is whether stores go past the cache, then the shift of each array.
+    That is whether stores go past the cache, then the shift of each array. And what is laid out anew before.
     """
 
     steps: tuple[_Step, ...]
@@ -71,6 +72,7 @@ class _Plan(NamedTuple):
     partials: int = 0
     shifts: tuple[int, ...] = ()
     is_idle: bool = False  # there is no element
+    relaid: tuple[planning.Relaid, ...] = ()
 
 
 class _Variant(NamedTuple):
@@ -336,6 +338,10 @@ class Rowwise(Checked):
             self._takes.check(inputs, tables, is_idle=plan.is_idle)
         if not plan.steps:
             return
+        for number, view in plan.relaid:
+            layout = view._replace(offset=view.offset + layouts[number].offset)
+            arrays[number] = contiguous(GpuArray(self.context, arrays[number].buffer, arrays[number].dtype, layout))
+            layouts[number] = arrays[number].layout
         memory = self.context.memory
         arguments: list[Any] = [convert(inputs[k]) for k, convert in self._scalars]
         arguments += [array.buffer for array in arrays]
@@ -367,11 +373,12 @@ class Rowwise(Checked):
             return _Plan((), is_idle=True)
         pattern = planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1)
         units = self.context.info.compute_units
+        relaid: tuple[planning.Relaid, ...] = ()
         if self.schedule == "simt":
             split = planning.split_simt(rows, pattern, units, self._group)
         else:
             widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
-            rows = widen(rows, self._lanes)
+            rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs)
             split = self._split_cpu(rows, pattern, units)
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=self._index(rows))
         scratch = self._scratch(rows, split, self._program(variant))
@@ -380,7 +387,11 @@ class Rowwise(Checked):
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, partials)
         partial_bytes = partials[-1] if split.chunks > 1 else 0
-        return _Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total)
+        return _Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total, relaid)
+
+    @property
+    def _full_inputs(self) -> list[int]:
+        return [a for a, array in enumerate(self._arrays) if array.kind == "full" and not array.is_output]
 
     def _is_large(self, layouts: list[Layout]) -> bool:
         nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))

@@ -6,9 +6,10 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from pytensor_cl.routines import reduction_plan as planning
-from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
 __all__ = [
+    "Relaid",
     "Rows",
     "Split",
     "access_of",
@@ -16,6 +17,7 @@ __all__ = [
     "normal_form",
     "pack_geometry",
     "pattern_of",
+    "relaid",
     "split_cpu",
     "split_simt",
 ]
@@ -29,6 +31,10 @@ CACHE = 1 << 19  # bytes of a task that are still in the cache when they are rea
 CHAIN = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
 WIDE = 16  # vectors across which a strip is read in longer runs
 SHORT = 2  # vectors: rows that are no longer lie across the lanes
+REUSED, WORTH_RELAYING = (
+    4,
+    1 << 16,
+)  # how often elements are read, and how many times in all, that are laid out anew before
 ALIGN = 64  # elements: chunks begin at whole vectors
 
 Dims = tuple[tuple[int, ...], ...]
@@ -146,6 +152,48 @@ def access_of(rows: Rows, pattern: str) -> tuple[str, ...]:
     """Say for each array how its lanes lie: ``unit``, ``splat`` (all the same) or ``gather``."""
     dim = rows.reduced[0] if pattern == "rows" else (rows.kept[0] if rows.kept else (1,) * (len(rows.shifts) + 1))
     return tuple({0: "splat", 1: "unit"}.get(step, "gather") for step in dim[1:])
+
+
+class Relaid(NamedTuple):
+    """An array that is copied first, so that its lanes lie side by side.
+
+    Attributes
+    ----------
+    array
+        Its number.
+    view
+        Its elements in the order of the copy; the offset counts from the array's own.
+    """
+
+    array: int
+    view: Layout
+
+
+def relaid(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[Relaid, ...]]:
+    """Lay out anew what is gathered again and again, as one side of all differences of two sets of points is.
+
+    Parameters
+    ----------
+    rows, pattern
+        What to do, and how.
+    candidates
+        Arrays that may be copied.
+    """
+    dims, shifts, copies = [*rows.kept, *rows.reduced], list(rows.shifts), []
+    first, reads = len(rows.kept), rows.number * rows.total
+    order = list(range(first, len(dims))) + list(range(first))
+    if pattern == "columns" and first:
+        order.insert(0, order.pop(order.index(0)))
+    for a in candidates if reads >= WORTH_RELAYING else ():
+        moved = [d for d in order if dims[d][1 + a]]
+        if dims[order[0]][1 + a] in (0, 1) or REUSED * prod(dims[d][0] for d in moved) > reads:
+            continue
+        shape, strides = zip(*((dims[d][0], dims[d][1 + a]) for d in reversed(moved)), strict=True)
+        copies.append(Relaid(a, Layout(shape, strides, shifts[a])))
+        shifts[a] = 0
+        for d, step in zip(moved, contiguous_strides(shape)[::-1], strict=True):
+            dims[d] = (*dims[d][: 1 + a], step, *dims[d][2 + a :])
+    return Rows(tuple(dims[:first]), tuple(dims[first:]), tuple(shifts), rows.lead), tuple(copies)
 
 
 class Split(NamedTuple):

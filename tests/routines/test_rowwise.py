@@ -8,6 +8,7 @@ from pytensor_cl.routines import rowwise, rowwise_plan
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.rowwise import Rowwise
 from pytensor_cl.routines.rowwise_program import NEVER, Map, Operand, Program, Reduce, RowFunction
+from pytensor_cl.runtime.array import GpuArray
 
 F32 = "float32"
 
@@ -99,6 +100,35 @@ def test_short_rows_lie_across_the_lanes(context, rng):
         host = rng.normal(size=shape).astype(F32)
         check(routine(context.from_host(host)), softmax(host, 1))
     assert [variant.pattern for variant, _ in routine._kernels] == ["columns", "rows"]
+
+
+def test_what_is_gathered_again_and_again_is_laid_out_anew(context, rng):
+    """Distances of two sets of points, of which one, or both, were turned, reversed or thinned out."""
+    distance = (step("i0 - i1", 0, 1), step("i0 * i0", 2), Reduce("add", 3, F32, F32))
+    function = RowFunction((FULL, FULL), distance, (4,))
+    broadcast = ((False, True, False), (True, False, False))
+    routine = Rowwise(context, function, 3, (2,), (False, False, True), broadcast, schedule="cpu")
+    for rows, columns, count in ((40, 20, 8), (300, 37, 9), (60, 5, 300)):
+        x = rng.normal(size=(rows, count)).astype(F32)
+        y = rng.normal(size=(count, 2 * columns)).astype(F32)
+        of_x, of_y = context.from_host(x[:, None])[::-1], context.from_host(y)[:, ::2].T
+        of_y = GpuArray(context, of_y.buffer, of_y.dtype, of_y.layout.dimshuffle(("x", 0, 1)))
+        want = np.square(x[::-1, None] - y[:, ::2].T[None]).sum(-1)
+        check(routine(of_x, of_y), (want,))
+
+
+def test_plans_of_copies():
+    dims = (20, 8, 1, 0), (100_000, 0, 8, 20)  # of c[None], x[:, None] and the result
+    rows = rowwise_plan.Rows(dims, ((8, 1, 1, 0),), (3, 0, 0), 2)
+    new, (copy,) = rowwise_plan.relaid(rows, "columns", (0, 1))
+    assert copy.array == 0
+    assert copy.view == ((8, 20), (1, 8), 3)
+    assert new.kept[0] == (20, 1, 1, 0)
+    assert new.reduced == ((8, 20, 1, 0),)
+    assert new.shifts == (0, 0, 0)
+    assert rowwise_plan.relaid(new, "columns", (0, 1)) == (new, ())
+    few = rows._replace(kept=(dims[0], (3, 0, 8, 20)))
+    assert rowwise_plan.relaid(few, "columns", (0, 1)) == (few, ())
 
 
 @pytest.mark.parametrize("shape, axis", [((2, 70_001), 1), ((70_001, 2), 0), ((20_001, 40), 0)])
