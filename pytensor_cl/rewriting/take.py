@@ -65,7 +65,8 @@ def lookups_of(
     fgraph
         Where they are.
     """
-    read = dict.fromkeys(v for node in nodes for v in node.inputs)
+    made = {v for node in nodes for v in node.outputs}
+    read = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)
     owners = dict.fromkeys(v.owner for v in read if v.owner is not None)
     found = [n for n in owners if _is_of_vector(n) and _fits(n, domain)]
     alone = [n for n in found if not _is_read_elsewhere(n.outputs[0], nodes, fgraph)]

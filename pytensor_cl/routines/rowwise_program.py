@@ -145,9 +145,10 @@ class RowFunction:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of the widest value, accumulators and what only says where to look something up apart."""
+        """Bytes of the widest full value, but for what only says where to look something up."""
         places = {place for place, _ in self.takes}
-        return max(np.dtype(dtype).itemsize for k, dtype in enumerate(self.dtypes) if k not in places)
+        full = (dtype for k, dtype in enumerate(self.dtypes) if self.kinds[k] == "full" and k not in places)
+        return max((np.dtype(dtype).itemsize for dtype in full), default=4)
 
     def step(self, value: int) -> Map | Reduce | None:
         """Return what computes a value; None for an operand."""

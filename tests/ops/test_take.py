@@ -60,6 +60,21 @@ def test_hierarchical_model(context, rng):
     check(inputs, again, *values[:2], gathers=1)  # two kernels read beta[group]
 
 
+def test_tables_fit_beside_what_the_kernel_keeps_to_itself(context, rng):
+    """Values that no memory holds take no room among the arguments; a row value of float64 changes no lanes."""
+    a, b, log_sd, x, y, group = pt.fvector(), pt.fvector(), pt.fscalar(), pt.fvector(), pt.fvector(), pt.lvector()
+    z = (y - a[group] - b[group] * x) * pt.exp(-log_sd)
+    logp = -0.5 * ((z**2).sum() + (a**2).sum() + (b**2).sum()) - x.shape[0] * log_sd
+    inputs = [a, b, log_sd, x, y, group]
+    values = [
+        (normal(rng, 5), normal(rng, 5), np.float32(0.3), normal(rng, n), normal(rng, n), groups(rng, n, 5))
+        for n in (1, 15, 20000)
+    ]
+    f = check(inputs, [logp, *pytensor.grad(logp, [a, b, log_sd])], *values)
+    (large,) = [op for op in device_ops(f) if isinstance(op, GpuRowwise) and op.function.tables]
+    assert large.function.itemsize == 4
+
+
 def test_one_elementwise_node(context, rng):
     a, b, i, j, x = pt.fvector("a"), pt.dvector("b"), pt.lvector("i"), pt.ivector("j"), pt.fvector("x")
     values = normal(rng, 9), normal(rng, 11, dtype="float64"), groups(rng, 333, 9), groups(rng, 333, 9, "int32")
