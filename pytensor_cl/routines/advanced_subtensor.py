@@ -34,6 +34,15 @@ WORTH_SHARING = 8192
 OWNED_RUN = 16
 """Elements per position that repay it, on schedule cpu, to share out the positions."""
 
+APART = 2
+"""Values for each element of the array that repay arrays of zeros to which work-items add apart, on schedule cpu."""
+
+SMALL = 1 << 20
+"""Bytes of an array of rows that stays in the cache of a core."""
+
+LINE = 64
+"""Elements that fill lines of the cache."""
+
 GROUP = 256
 """Work-items of a work-group on schedule simt."""
 
@@ -112,6 +121,17 @@ Runs = tuple[tuple[int, int], ...]
 _COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
 
 
+class Apart(NamedTuple):
+    """How many work-items add to zeros of their own, how many elements apart, and what puts these together."""
+
+    parts: int = 1
+    distance: int = 0
+    finish: Launch = NOTHING
+
+
+TOGETHER = Apart()
+
+
 class _ScatterPlan(NamedTuple):
     selection: Selection
     position_dtype: str
@@ -119,12 +139,15 @@ class _ScatterPlan(NamedTuple):
     write: Launch
     spread: bool  # whether the values must be repeated in memory first
     direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
+    apart: Apart = TOGETHER
 
 
 class Scatter(Indexing):
     """Copy an array with some elements set, or added to: ``scatter(x, y, *index_inputs)``.
 
-    Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do, to the bit.
+    Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do. Sums are NumPy's to the
+    bit unless, on schedule cpu, there are many values for each element: then each compute unit adds up a share of them,
+    and the shares are added up in order. The result is the same each time on the same device.
 
     Parameters
     ----------
@@ -170,7 +193,14 @@ class Scatter(Indexing):
             index_type=ctype(self._dtypes[0]),
             is_checked=self._bounds[0] is None,
             combine=self._combine,
+            lanes=64 // max(4, np.dtype(self._dtypes[0]).itemsize),
         )
+
+    def _finish_source(self) -> KernelSource:
+        lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
+        preambles = (render("half"),) if self._is_half else ()
+        arguments = {"ctype": self._ctype, "combine": self._combine, "lanes": lanes}
+        return kernel_source("advanced_subtensor_scatter_finish", preambles=preambles, **arguments)
 
     def _writer(self, index: str) -> KernelSource:
         arguments: dict[str, Any] = {
@@ -212,10 +242,19 @@ class Scatter(Indexing):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans.remember(key, self._plan(output.layout, value.layout, values))
+        if plan.apart.distance:
+            target = self.context.empty((plan.apart.distance * plan.apart.parts,), output.dtype)
+            self._write(plan, target, value, values, key)
+            self._put_together(plan, output, target, array)
+            return
         if output.size:
             self._copy.launch((output,), (array,))
+        self._write(plan, output, value, values, key)
+
+    def _write(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, values: Sequence[Any], key: Any) -> None:
+        """Write the values into what is a copy of the array, or zeros for each of several work-items."""
         if plan.direct:
-            self._write_directly(plan, output, self._prepared(plan, value), *self.used(values))
+            self._write_directly(plan, target, self._prepared(plan, value), *self.used(values))
         if plan.find.kernel is None:
             return
         if self.constant:
@@ -226,18 +265,32 @@ class Scatter(Indexing):
         if kernel is None:
             return
         value = self._prepared(plan, value)
-        buffers = positions.buffer, output.buffer, value.buffer
-        starts = np.int64(output.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
+        buffers = positions.buffer, target.buffer, value.buffer
+        starts = np.int64(target.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *starts, geometry)
 
-    def _write_directly(self, plan: _ScatterPlan, output: GpuArray, value: GpuArray, index: GpuArray) -> None:
-        starts = output.layout.offset, value.layout.offset, index.layout.offset
+    def _write_directly(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, index: GpuArray) -> None:
+        starts = target.layout.offset, value.layout.offset, index.layout.offset
         kernel, global_size, local_size, _ = plan.write
         assert kernel is not None
         alarm = self.alarm.buffer if self.is_checked else None
-        arguments = struct.pack("7q", *starts, *plan.direct), alarm, self.number
-        buffers = index.buffer, output.buffer, value.buffer
+        arguments = struct.pack("8q", *starts, *plan.direct, plan.apart.distance), alarm, self.number
+        buffers = index.buffer, target.buffer, value.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
+
+    def _put_together(self, plan: _ScatterPlan, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
+        """Write the array plus what work-items have added up apart."""
+        _, steps = collapse(array.shape, (array.layout.strides,))
+        step = steps[0][0] if steps[0] else 0
+        if len(steps[0]) > 1 or step not in (0, 1):
+            self._copy.launch((output,), (array,))
+            array, step = output, 1
+        kernel, global_size, local_size, _ = plan.apart.finish
+        assert kernel is not None
+        sizes = step, output.size, plan.apart.parts, plan.apart.distance
+        geometry = struct.pack("6q", output.layout.offset, array.layout.offset, *sizes)
+        buffers = array.buffer, added.buffer, output.buffer
+        kernel.launch(self.context.queue, global_size, local_size, *buffers, geometry)
 
     def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> GpuArray:
         positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
@@ -278,8 +331,9 @@ class Scatter(Indexing):
             return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
         direct = self._direct_steps(selection, value) if self._is_direct else ()
         if direct:
-            launch = Launch(self.kernel(self._direct_source()), (1,), (1,))
-            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct)
+            apart = self._apart(output, self._parts(output.size, selection.positions.size))
+            launch = Launch(self.kernel(self._direct_source()), (apart.parts,), (1,))
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct, apart)
         find = self.positions(selection, index)
         if 0 in selection.shape:
             return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
@@ -288,8 +342,21 @@ class Scatter(Indexing):
         if spread:
             value = Layout.contiguous(selection.shape)
             runs = self._value_runs(selection, value)
-        write = self._write(index, selection, value.strides, runs)
-        return _ScatterPlan(selection, _dtype_of(index), find, write, spread)
+        write, apart = self._plan_write(output, index, selection, value.strides, runs)
+        return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), apart)
+
+    def _parts(self, size: int, count: int) -> int:
+        """Return how many work-items add a share of `count` values to `size` zeros of their own."""
+        if not self.accumulate or not 0 < APART * size <= count:
+            return 1
+        return max(1, min(self.context.info.compute_units, count // WORTH_SHARING))
+
+    def _apart(self, output: Layout, parts: int) -> Apart:
+        if parts == 1:
+            return TOGETHER
+        items = max(1, min(self.context.info.compute_units, output.size * parts // WORTH_SHARING))
+        finish = Launch(self.kernel(self._finish_source()), (items,), (1,))
+        return Apart(parts, -(-output.size // LINE) * LINE, finish)
 
     @staticmethod
     def _direct_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
@@ -308,21 +375,25 @@ class Scatter(Indexing):
         lengths, (steps,) = collapse(selection.shape[dims], (value.strides[dims],))
         return tuple(zip(lengths, steps, strict=True))
 
-    def _write(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> Launch:
+    def _plan_write(
+        self, output: Layout, index: str, selection: Selection, strides: Sequence[int], runs: Runs
+    ) -> tuple[Launch, Apart]:
         dims = [d for d in range(len(selection.shape)) if d not in selection.advanced]
         shape = [selection.shape[d] for d in dims]
         steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
         collapsed = collapse(shape, steps)
         span = sum((a.length - 1) * a.step for a in selection.arrays) + 1
         plan = self._simt_write if self.schedule == "simt" else self._cpu_write
-        return plan(index, *collapsed, selection.positions.size, runs, span)
+        return plan(output, index, *collapsed, selection.positions.size, runs, span)
 
     def _geometry(self, index: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
         ndim = max(1, self.kept_ndim)
         steps = [step for s in strides for step in pad(s, ndim, 0)]
         return pack(index, [*pad(shape, ndim, 1), *steps, *rest])
 
-    def _cpu_write(self, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int) -> Launch:
+    def _cpu_write(
+        self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
+    ) -> tuple[Launch, Apart]:
         run, run_step, workers = 1, 0, self.context.info.compute_units
         if shape and strides[0][-1] == 1:
             run, run_step = shape[-1], strides[1][-1]
@@ -330,18 +401,23 @@ class Scatter(Indexing):
         outer = prod(shape)
         if outer * run * count < WORTH_SHARING:
             workers = 1
-        segment = max(32, -(-run // workers)) if outer < workers else run
+        is_small = output.size * np.dtype(self.output_dtypes[0]).itemsize <= SMALL
+        apart = self._apart(output, self._parts(output.size, run * count) if outer == 1 and is_small else 1)
+        segment = max(32, -(-run // workers)) if outer < workers and apart.parts == 1 else run
         segments = -(-run // segment)
         units = outer * segments
         parts = min(units, workers)
         # For less than that, looking through positions that others own costs more than it saves.
         owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
-        rest = segment, segments, units, run, run_step, count, inner, step, outer_step - (inner - 1) * step, span
+        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance
         geometry = self._geometry(index, shape, strides, rest)
-        return Launch(self.kernel(self._writer(index)), (parts, owners), (1, 1), geometry)
+        sizes = (parts, owners) if apart.parts == 1 else (1, apart.parts)
+        return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), apart
 
-    def _simt_write(self, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int) -> Launch:
+    def _simt_write(
+        self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
+    ) -> tuple[Launch, Apart]:
         step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
         tile = min(4 * group, -(-elements // group) * group)
@@ -349,4 +425,4 @@ class Scatter(Indexing):
         owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
         geometry = self._geometry(index, shape, strides, (tile, elements, count, step, span))
         source = self._writer(index)
-        return Launch(self.kernel(source), (owners * group, tiles), (group, 1), geometry)
+        return Launch(self.kernel(source), (owners * group, tiles), (group, 1), geometry), TOGETHER

@@ -1,5 +1,7 @@
 """Gather and scatter against NumPy."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -140,9 +142,48 @@ def test_index_dtypes(context, schedule, rng):
 @pytest.mark.parametrize(
     ("shape", "count"), [((1000,), 100_000), ((10,), 100_000), ((500, 64), 4096), ((1,), 1000), ((9, 3, 2), 5000)]
 )
-def test_sums_are_numpys_to_the_bit(context, schedule, rng, shape, count):
+def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, count):
+    """Unless the values are so many that work-items add them up apart."""
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.APART", 1 << 40)
     x, i = rng.normal(size=shape).astype("float32"), rng.integers(-shape[0], shape[0], count)
     check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16", "complex64"])
+def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
+    """Sums of small whole numbers are the same in any order."""
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SHARING", 64)
+
+    def whole(*shape):
+        return rng.integers(0, 3, shape).astype(dtype)
+
+    cases = []
+    i = rng.integers(-7, 7, 500)
+    chosen = (i, np.sort(i), i.astype("int8")[:450].reshape(10, 45)) if dtype == "float32" else (i,)
+    for columns, index in product(((), (1,), (3,), (40,)), chosen):
+        cases.append(Case(context, "cpu", whole(7, *columns), (index,), whole(*index.shape, *columns)))
+    if dtype == "float32":
+        several = rng.integers(0, 7, (30, 20))
+        cases += [Case(context, "cpu", whole(7, 9), (several,), whole(*s, 9)) for s in ((30, 1), (1, 20), ())]
+        cases.append(Case(context, "cpu", whole(5, 7, 4), (ALL, rng.integers(0, 7, 300)), whole(5, 300, 4)))
+    check_all(context, cases)
+
+
+def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SHARING", 64)
+    x, y = rng.integers(0, 3, (14, 6)).astype("float32"), rng.integers(0, 3, (500, 6)).astype("float32")
+    index = rng.integers(0, 7, 500)
+    device, zero, at = (context.from_host(a) for a in (x, np.zeros((), "float32"), index))
+    for ndim in (1, 2):
+        kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": ndim}
+        add = Scatter(context, "float32", ndim, (0,), [("int64", 1)], schedule="cpu", **kinds)
+        views = device[::-2], device[:7], zero.view(zero.layout.broadcast_to((7, 6)))
+        for view in views if ndim == 2 else [v[:, 1] for v in views]:
+            value = y if ndim == 2 else y[:, 0]
+            got = add(view, context.from_host(value), at)[0].to_host()
+            np.testing.assert_array_equal(got, expected_scatter(True, view.to_host(), value, index))
+            parts = {plan.apart.parts for plan in add._plans._plans.values()}
+            assert parts == {min(context.info.compute_units, value.size // 64)}
 
 
 def test_vectors(context, schedule, rng):
