@@ -10,6 +10,7 @@ from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
 from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.routines.elemwise import Cast, Copy, ElementFunction, Elemwise
+from pytensor_cl.routines.subtensor import Items, SliceWrites
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -23,8 +24,12 @@ class _Index(ViewRoutine):
     def __init__(self, entries: tuple[int | slice, ...]) -> None:
         self._entries = entries
 
+    def items(self, values: Sequence[Any]) -> Items:
+        """Return the index with its numbers."""
+        return tuple(unflatten_index_variables([int(v) for v in values], self._entries))
+
     def layout(self, layout: Layout, *values: Any) -> Layout:
-        return layout.subscript(unflatten_index_variables([int(v) for v in values], self._entries))
+        return layout.subscript(self.items(values))
 
 
 class GpuSubtensor(GpuOp):
@@ -61,12 +66,13 @@ class _Write:
         """Kernel of the write."""
         return self._write.sources()
 
-    def prepare(self, shape: tuple[int, ...], value: Any, *values: Any) -> tuple[Layout, Any]:
-        """Return the layout of the view, and the value in its shape."""
-        layout = self._index.layout(Layout.contiguous(shape), *values)
+    def prepare(self, shape: tuple[int, ...], value: Any, *values: Any) -> tuple[Layout, Any, Items]:
+        """Return the layout of the view, the value in its shape, and the index."""
+        items = self._index.items(values)
+        layout = Layout.contiguous(shape).subscript(items)
         if isinstance(value, GpuArray):
             value = value.view(self._fitted(value.layout, layout.shape))
-        return layout, value
+        return layout, value, items
 
     def launch(self, result: GpuArray, layout: Layout, value: Any) -> None:
         """Write what was prepared."""
@@ -94,23 +100,44 @@ class _Writes:
         Makes the copy.
     writes
         Each with the number of arguments that it takes: the value, and the indices that are not static.
+    together
+        Does all that with one kernel, for values that are arrays of the same dtype.
     """
 
-    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]]) -> None:
+    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]], together: SliceWrites | None = None) -> None:
         self._copy = copy
         self._writes = tuple(writes)
+        self._together = together
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Kernels of the copy and of the writes."""
+        if self._together is not None:
+            return self._together.sources()
         return (*self._copy.sources(), *(source for write, _ in self._writes for source in write.sources()))
 
     def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
         rest = iter(values)
         ready = [write.prepare(array.shape, *(next(rest) for _ in range(n))) for write, n in self._writes]
+        if self._together is not None and self._together.pays(array, sum(layout.size for layout, *_ in ready)):
+            result = array.context.empty(array.shape, array.dtype)
+            self._together.launch(result, array, [items for *_, items in ready], [value for _, value, _ in ready])
+            return (result,)
         (result,) = self._copy(array)
-        for (write, _), arguments in zip(self._writes, ready, strict=True):
-            write.launch(result, *arguments)
+        for (write, _), (layout, value, _) in zip(self._writes, ready, strict=True):
+            write.launch(result, layout, value)
         return (result,)
+
+
+def _writes(array: Variable, parts: Sequence[tuple[IncSubtensor, Sequence[Variable]]], context: Context) -> _Writes:
+    """Return what sets or adds to slices of an array; each part is an Op with its value and indices."""
+    kind = array.type
+    copy = Copy(context, kind.dtype, kind.ndim)
+    writes = [(_write(host, array, own[0], context), len(own)) for host, own in parts]
+    are_arrays = all(own[0].type.dtype == kind.dtype and not is_by_value(own[0]) for _, own in parts)
+    if not are_arrays or not SliceWrites.takes(context, kind.dtype, kind.ndim, len(parts)):
+        return _Writes(copy, writes)
+    adds = [not host.set_instead_of_inc for host, _ in parts]
+    return _Writes(copy, writes, SliceWrites(context, kind.dtype, kind.ndim, adds))
 
 
 def _write(host: IncSubtensor, array: Variable, value: Variable, context: Context) -> _Write:
@@ -135,9 +162,7 @@ class GpuIncSubtensor(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy with the write."""
-        array, value, *index = node.inputs
-        copy = Copy(context, array.type.dtype, array.type.ndim)
-        return _Writes(copy, [(_write(self.host, array, value, context), 1 + len(index))])
+        return _writes(node.inputs[0], [(self.host, node.inputs[1:])], context)
 
 
 class GpuIncSubtensors(GpuOp):
@@ -187,7 +212,4 @@ class GpuIncSubtensors(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy with the writes."""
-        array = node.inputs[0]
-        copy = Copy(context, array.type.dtype, array.type.ndim)
-        parts = self.parts(node)
-        return _Writes(copy, [(_write(host, array, own[0], context), len(own)) for host, own in parts])
+        return _writes(node.inputs[0], list(self.parts(node)), context)
