@@ -15,6 +15,7 @@ from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.alternative import remember
+from pytensor_cl.rewriting.bag import fuse_bags
 from pytensor_cl.rewriting.conv_parts import split_convolutions
 from pytensor_cl.rewriting.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fence import fence
@@ -112,6 +113,13 @@ def opencl_pick(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_bag(fgraph: FunctionGraph) -> None:
+    """Reductions of rows that an index picks -> one device Op."""
+    fuse_bags(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_rowwise(fgraph: FunctionGraph) -> None:
     """Device Ops over the same rows -> one device Op."""
     fuse_rows(fgraph)
@@ -148,6 +156,7 @@ _PASSES = (
     (opencl_fence, 48.95),
     (opencl_lift, 49.2),
     (opencl_pick, 49.25),
+    (opencl_bag, 49.28),
     (opencl_rowwise, 49.3),
     (opencl_epilogue, 49.35),
     (opencl_take, 49.4),

@@ -223,6 +223,16 @@ class Reduction(Routine):
             "reduced_dims": max(1, len(self.axes)),
         }
 
+    @property
+    def is_compensated(self) -> bool:
+        """Whether sums carry their rounding errors along."""
+        return bool(self._compensation)
+
+    @property
+    def accumulator(self) -> dict[str, Any]:
+        """What templates need besides dtypes to make accumulators as this reduction's."""
+        return {key: self._fixed[key] for key in ("combine", "identity", "acc_dtype", "compensation")}
+
     def _source(self, stage: _Stage, variant: Variant, index: str) -> KernelSource:
         arguments: dict[str, Any] = {
             **self._fixed,
