@@ -12,8 +12,13 @@ from pytensor_cl.dtypes import is_complex
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.epilogue import GpuEpilogue, StoringOp
 from pytensor_cl.rewriting.pick import apply_scalar_op, scalar_of
+from pytensor_cl.runtime.context import get_context
 
 __all__ = ["fuse_epilogues"]
+
+FIXED_BYTES, ARRAY_BYTES, RESULT_BYTES = 480, 72, 16
+"""What a kernel's own arguments take at most, those of each further array, and of each result: devices may take no more
+than 1024."""
 
 
 def _varies(variable: Variable) -> bool:
@@ -39,13 +44,20 @@ def _further(node: Apply, product: Variable) -> list[Variable]:
     return list(dict.fromkeys(v for v in node.inputs if v is not product and not isinstance(v, Constant)))
 
 
+def _has_room(node: Apply, further: list[Variable]) -> bool:
+    """Whether a kernel may have so many arguments."""
+    room = get_context(node.op.context_name).info.max_parameter_size - FIXED_BYTES
+    return len(further) * ARRAY_BYTES + len(node.outputs) * RESULT_BYTES <= room
+
+
 def _is_absorbed(product: Variable, node: Apply, fgraph: FunctionGraph) -> bool:
     """Whether the node that computes an input of an elementwise node can do the work of both."""
     owner = product.owner
     if owner is None or not isinstance(owner.op, StoringOp) or owner.op.context_name != node.op.context_name:
         return False
-    fits = _is_read_once(product, fgraph) and _has_its_shape(product, node)
-    return fits and owner.op.applies(owner, _further(node, product))
+    further = _further(node, product)
+    fits = _is_read_once(product, fgraph) and _has_its_shape(product, node) and _has_room(node, further)
+    return fits and owner.op.applies(owner, further)
 
 
 def _function(node: Apply, inputs: list[Variable]) -> ps.Composite:

@@ -11,6 +11,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.gemm import GpuDot22, GpuDot22Scalar, GpuGemm
 from pytensor_cl.ops.rowwise import GpuRowwise
+from pytensor_cl.runtime.context import get_context
 from tests.helpers import assert_close, check_against_python, device_ops, opencl
 
 ACTIVATIONS = {
@@ -174,3 +175,15 @@ def test_gradients(context, rng):
         cost = (activation(activation(x @ w + b) @ w + b) ** 2).sum()
         f = check_against_python([x, w, b], [cost, *pt.grad(cost, [x, w, b])], (), normal(rng, (5, 6), (6, 6), 6))
         assert GpuEpilogue in kinds(f)
+
+
+def test_more_arrays_than_a_kernel_may_have_as_arguments(context, rng):
+    """Devices limit the bytes of a kernel's arguments; many of them to 1024."""
+    x, w = matrices("xw")
+    many = matrices([f"m{k}" for k in range(16)])
+    values = normal(rng, (5, 7), (7, 3), *[(5, 3)] * len(many))
+    few = check_against_python([x, w, *many[:2]], [pt.tanh(x @ w + sum(many[:2]))], (), values[:4])
+    assert kinds(few) == [GpuEpilogue]
+    f = check_against_python([x, w, *many], [pt.tanh(x @ w + sum(many))], (), values)
+    if get_context(context.name).info.max_parameter_size == 1024:
+        assert GpuElemwise in kinds(f)
