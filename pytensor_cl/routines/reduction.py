@@ -313,6 +313,11 @@ class Reduction(Routine):
         fold = planning.folded(problem, self._lanes) if self.schedule == "cpu" else None
         if fold:
             return self._plan_folded(problem, fold)
+        first = planning.outermost(problem) if self.schedule == "cpu" else None
+        if first:
+            split = self._split(first, may_split=True)
+            last = planning.after_outermost(problem, first, split.chunks)
+            return self._plan_passes([(first, split)], last, first.outputs * split.chunks)
         split = self._split(problem, may_split=True)
         if split.chunks == 1:
             return _Plan((self._step(self._whole, problem, split, 0),))

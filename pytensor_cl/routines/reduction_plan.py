@@ -19,11 +19,13 @@ __all__ = [
     "Split",
     "Variant",
     "after_fold",
+    "after_outermost",
     "cpu_variant_of",
     "fits_int",
     "folded",
     "in_two_passes",
     "normal_form",
+    "outermost",
     "pack_geometry",
     "power_of_two",
     "split_cpu",
@@ -37,6 +39,7 @@ MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
 SHORT = 2  # vectors: of rows that are no longer a vector of results is finished before the next
 NARROW, FOLDED = 4, 512  # vectors of rows that are folded, if they are not whole, and elements that are one row then
 WORTH_FOLDING = 1 << 16  # elements
+OUTERMOST, SHORT_RUN = 16, 256  # an outermost dimension of so many is reduced first, if the innermost is shorter
 LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
 COALESCED = 32  # neighbouring work-items that should read neighbouring elements
 # Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
@@ -165,6 +168,29 @@ def after_fold(problem: Problem, fold: Folded, chunks: int) -> Problem:
     width = problem.columns[0]
     rows = (chunks * fold.first.outputs + fold.rest.outputs) // width
     return problem._replace(reduced=((rows, width),), in_shift=0)
+
+
+def outermost(problem: Problem) -> Problem | None:
+    """Return the reduction of the outermost dimension only, if that is to come first; else None.
+
+    What is inside it is one long row then; else there would be many short runs.
+    """
+    if len(problem.reduced) < 2 or not problem.kept or problem.outputs * problem.total < WORTH_FOLDING:
+        return None
+    *inside, (length, step) = problem.reduced
+    row = 1
+    dims = sorted((d[1], d[0]) for d in (*inside, *problem.kept))
+    for stride, n in dims:
+        row *= n if stride == row else 0
+    is_short = dims[0][1] < SHORT_RUN
+    if length < OUTERMOST or row != step or not is_short:
+        return None
+    return Problem(((row, 1, 1),), ((length, row),), problem.in_shift, 0)
+
+
+def after_outermost(problem: Problem, first: Problem, chunks: int) -> Problem:
+    """Return what is left to do when the outermost dimension has become `chunks` rows."""
+    return problem._replace(reduced=(*problem.reduced[:-1], (chunks, first.outputs)), in_shift=0)
 
 
 class Variant(NamedTuple):

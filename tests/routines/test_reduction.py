@@ -215,6 +215,25 @@ def test_narrow_rows_are_folded(context, rng, operation, dtype):
     close(routine(context.from_host(host))[0].to_host(), expected("add", host, "float64", (0,)).astype("float32"))
 
 
+@pytest.mark.parametrize("operation, dtype", [("add", "float32"), ("maximum", "float64"), ("xor", "int8")])
+@pytest.mark.parametrize("axes", [(0, 2), (0, 1, 3), (1, 3)])
+def test_the_outermost_dimension_is_reduced_first(context, rng, operation, dtype, axes):
+    """Where the others are one dense row, in which short runs alternate."""
+    acc = accumulator(operation, dtype)
+    routine = Reduction(context, operation, dtype, acc, acc, 4, axes, schedule="cpu")
+    shapes = ((40, 30, 9, 7), (300, 5, 11, 8), (20, 3, 70, 20), (17, 2, 3, 900))
+    for shape in shapes:
+        host = values(rng, shape, dtype)
+        for view in (lambda x: x, lambda x: x[::-1], lambda x: x[:, 1:]):
+            close(routine(view(context.from_host(host)))[0].to_host(), expected(operation, view(host), acc, axes))
+    steps = [len(plan.steps) for plan in routine._plans._plans.values()]
+    assert steps[:3] == ([2, 2, 1] if 0 in axes else [1, 1, 1])
+    if operation == "add":
+        routine = Reduction(context, "add", dtype, "float64", dtype, 4, axes, schedule="cpu", has_fp64=False)
+        host = values(rng, shapes[0], dtype)
+        close(routine(context.from_host(host))[0].to_host(), expected("add", host, "float64", axes).astype(dtype))
+
+
 @pytest.mark.parametrize("operation, dtype", [("add", "float32"), ("maximum", "float64")])
 def test_short_rows(context, rng, operation, dtype):
     """A vector of results at a time."""
