@@ -4,7 +4,7 @@
 <%namespace name="epilogue" file="gemm_epilogue.mako"/>
 <%namespace name="each" file="epilogue.mako"/>
 <%
-    cols = lanes * vectors
+    cols, line = lanes * vectors, 64 // itemsize
     low, half = min(sizes)[0], lanes // 2 if (rows, 1) in sizes else 0
     full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
@@ -42,6 +42,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
     }
     const int is_kept = p.packed_b >= (n1 - n0) * p.k_block;  // what is packed of B is there for more blocks of rows
     const int direct = ${direct};  // sums may be kept where the result lies
+    const long soon_row = p.b.col == 1 ? p.b.row : p.b.col, soon_count = p.batches == 1 ? 0 : p.b.col == 1 ? p.k : p.n;
     for (long batch = gemm_share(p.batches, 1, z, nz); batch < gemm_share(p.batches, 1, z + 1, nz); batch++) {
         % if outputs:
         ${epilogue.place("batch")}
@@ -51,14 +52,15 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
         const long kb = min(p.k_block, k1 - kc), mb = min(p.m_block, m1 - ic);
         __global const ${ctype} *const a = A + s.a + gemm_start(&p.a, p.shape, batch) + ic * p.a.row + kc * p.a.col;
         __global const ${ctype} *const b = B + s.b + gemm_start(&p.b, p.shape, batch) + kc * p.b.row;
+        __global const ${ctype} *const soon = p.ahead && batch + 1 < p.batches ? B + s.b + gemm_start(&p.b, p.shape, batch + 1) : b;
         __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch) + ic * p.c.row" if has_c else "C"};
         __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch) + ic * p.o.row;
         for (long i = 0; p.pack_a && i < mb; i += ${rows})
             ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + i * kb, ${rows});
         for (long panel = 0; panel < panels; panel++) {
             const int is_half = panel == wide_panels;
-            const long jc = is_half ? n0 + full : n0 + gemm_share(full, ${lanes}, panel, wide_panels);
-            const long width = is_half ? odd : n0 + gemm_share(full, ${lanes}, panel + 1, wide_panels) - jc;
+            const long jc = is_half ? n0 + full : n0 + gemm_panel(full, ${lanes}, panel, wide_panels);
+            const long width = is_half ? odd : n0 + gemm_panel(full, ${lanes}, panel + 1, wide_panels) - jc;
             const long across = is_half ? ${half} : (width + ${lanes - 1}) / ${lanes} * ${lanes};
             // The last tile of a row begins sooner, and computes again what another one has stored; if there is none, B is packed.
             const int packed = p.pack_b || across > jc + width, before = packed ? 0 : across - width;
@@ -81,7 +83,13 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
                     for (int j = 0; j < across; j += ${lanes})
                         GEMM_FETCH(at->i${k} + (ic + i + r) * at->row${k} + (jc + j) * at->col${k});
                 % endfor
-                switch (8 * height + 2 * across / ${lanes}) {
+                // Fetched meanwhile: A for the next tiles; in the second panel the next product's B, contiguous rows or columns of it.
+                const long from = i / ${rows} * ${line};
+                if (p.ahead && across == ${cols} && height == ${rows} && (panel == 0 || (panel == 1 && from < soon_count)))
+                    ${tiles}_multiply${rows}x${2 * vectors}_ahead(
+                        a_panel, a_row, a_col, there - 1, b_panel, b_row, kb, sums, next, more,
+                        panel ? soon + from * soon_row : a_panel + ${rows} * a_row, panel ? soon_row : a_col == 1 ? a_row : a_col, panel ? 1 : a_col);
+                else switch (8 * height + 2 * across / ${lanes}) {
                 % for height, halves in sizes:
                 case ${8 * height + halves}:
                     ${tiles}_multiply${height}x${halves}(a_panel, a_row, a_col, there - 1, b_panel, b_row, kb, sums, next, more);

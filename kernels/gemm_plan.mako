@@ -10,6 +10,7 @@ typedef struct {
     long m_block, k_block;           // what one work-item goes through at a time (schedule cpu)
     long pack_a, pack_b;             // whether all panels are packed, or just those at the edges (schedule cpu)
     long packed_b, scratch;          // elements of a work-item's space for panels of B, and of all its space (schedule cpu)
+    long ahead;                      // whether what later tiles read is fetched (schedule cpu)
     long splits, partial;            // parts of k, and where in the scratch space their sums lie if there are several (schedule cpu)
     long batches, shape[4];          // number of products, and how it factors
     gemm_operand a, b, c, o;
@@ -35,6 +36,13 @@ static long gemm_share(long total, long unit, long index, long count)
     return min(total, units * index / count * unit);
 }
 
+// The same, but larger shares come first.
+static long gemm_panel(long total, long unit, long index, long count)
+{
+    const long units = (total + unit - 1) / unit;
+    return min(total, (units * index + count - 1) / count * unit);
+}
+
 // Compilers that prefer half of the vector registers' width (LLVM with AVX-512) must be told that a function needs it all.
 #if defined(__has_attribute)
 #if __has_attribute(min_vector_width)
@@ -46,12 +54,14 @@ static long gemm_share(long total, long unit, long index, long count)
 #endif
 // What several kernels of a program call is compiled once, and comes out the same whatever else calls it.
 #define GEMM_APART __attribute__((noinline))
-// Have a cache line fetched that will be needed soon.
+// Have a cache line fetched that will be needed soon; or later, into the second-level cache.
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define GEMM_FETCH(p) __builtin_prefetch((const void *)(ulong)(p))
+#define GEMM_FETCH_LATER(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)
 #endif
 #endif
 #ifndef GEMM_FETCH
 #define GEMM_FETCH(p)
+#define GEMM_FETCH_LATER(p)
 #endif

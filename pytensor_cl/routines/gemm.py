@@ -36,6 +36,7 @@ _REUSE_B = 64  # rows for which unaligned rows of B are worth packing
 _REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
 _SHORT, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
 _KEPT_BYTES = 1 << 20  # panels of B that a work-item keeps
+_FETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep, so it is fetched ahead
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 
@@ -130,7 +131,8 @@ class Gemm(BlasRoutine):
         shared = {"tiles": tiles, "itemsize": self.dtype.itemsize, **tile._asdict()}
         flags = {"has_alpha": self.has_alpha, "has_c": self.has_c}
         store = f"{tiles}_{'c' if self.has_c else 'alpha' if self.has_alpha else 'plain'}"
-        multiply = {"lanes": tile.lanes, "sizes": tile.sizes, "itemsize": self.dtype.itemsize}
+        whole = ((tile.rows, 2 * tile.vectors),)
+        multiply = {"lanes": tile.lanes, "sizes": tile.sizes, "itemsize": self.dtype.itemsize, "ahead": whole}
         functions = (
             render("gemm_tile", tiles=tiles, ctype=types["ctype"], **multiply),
             render("gemm_store", store=store, **types, **flags, **shared),
@@ -209,7 +211,9 @@ class Gemm(BlasRoutine):
         packed_b = kb * max(tile.cols, across if kb * across * self.dtype.itemsize <= _KEPT_BYTES else 0)
         scratch = packed_b + kb * (mb if pack_a else tile.rows)
         partial = scratch * x * y * z * parts
-        heads = encode(p, Way(mb, kb, pack_a, pack_b, packed_b, scratch, parts, partial), self.epilogue is not None)
+        ahead = not pack_a and p.m * p.k * prod(p.batch) * self.dtype.itemsize >= _FETCHED_BYTES
+        way = Way(mb, kb, pack_a, pack_b, packed_b, scratch, ahead, parts, partial)
+        heads = encode(p, way, self.epilogue is not None)
         source, size = self._source(None), (x, y, z * parts)
         plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial, is_turned=p is not given)
         return plan if parts == 1 else self._finished(plan, source, p, parts, ((min(units, p.m),), (1,)))

@@ -11,7 +11,7 @@ from pytensor_cl.runtime.layout import Layout, collapse
 __all__ = ["Product", "Tile", "Way", "balanced", "encode", "grid", "merge", "sizes_of", "splits", "turned"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_HEAD = struct.Struct("16q")  # gemm_plan before its operands
+_HEAD = struct.Struct("17q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
 _HALVED = 8  # rows of a tile that has one of half as many beside it
 
@@ -102,6 +102,7 @@ class Way(NamedTuple):
     pack_b: bool = False
     packed_b: int = 0
     scratch: int = 0
+    ahead: bool = False
     splits: int = 1
     partial: int = 0
 

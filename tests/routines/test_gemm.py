@@ -176,6 +176,21 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
             check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
+    monkeypatch.setattr(module, "_FETCHED_BYTES", 0)
+    monkeypatch.setitem(context.tuning, "gemm.items_per_unit", 1)
+    routine = BatchedGemm(context, dtype, has_alpha=True, schedule="cpu")
+    for batch, m, k, n in (((), 40, 50, 130), ((9,), 24, 33, 100), ((2, 5), 17, 8, 50), ((3,), 100, 3, 48)):
+        a, b = draw(rng, dtype, *batch, m, k), draw(rng, dtype, *batch, k, n)
+        swapped = (*range(len(batch)), len(batch) + 1, len(batch))
+        columns = [context.from_host(np.ascontiguousarray(x.transpose(swapped))) for x in (a, b)]
+        turned = [x.view(x.layout.transpose(swapped)) for x in columns]
+        for left in (context.from_host(a), turned[0]):
+            for right in (context.from_host(b), turned[1]):
+                check(routine(np.dtype(dtype).type(2), left, right)[0], 2, a, b)
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
 def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.grain", 64)
