@@ -7,6 +7,7 @@
 <%!
 from pytensor_cl.dtypes import widened
 
+AHEAD = 12  # positions whose rows are asked for before they are needed
 BLOCK = 256  # positions of which those that are owned are noted first: a branch for each would be guessed wrong
 %>\
 <% halves = [lanes >> k for k in range(lanes.bit_length() - 1)] %>\
@@ -15,7 +16,7 @@ typedef ${widened(ctype, n)} ${name}_vector${n} __attribute__((aligned(sizeof(${
 % endfor
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} segment, segments, units, run, y_run, count, inner, y_count, y_outer, span, apart;
+    ${index} segment, segments, units, run, y_run, count, inner, y_count, y_outer, span, apart, is_far;
 } ${name}_plan;
 
 ## The values of position number b of a run.
@@ -80,6 +81,7 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
             }
             if (!is_shared) {
                 for (${index} b = begin; b < end; ++b) {
+                    if (p.is_far) fetch_ahead(to + positions[outer + min(b + ${AHEAD}, end - 1)], count * sizeof(${ctype}));
                     ${add("b")}
                 }
                 continue;
@@ -93,6 +95,11 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
                     found += (at >= low) & (at < high);
                 }
                 for (${index} k = 0; k < found; ++k) {
+                    if (p.is_far) {
+                        const ${index} next = owned[min(k + ${AHEAD}, found - 1)];
+                        fetch_ahead(to + positions[outer + next], count * sizeof(${ctype}));
+                        fetch_ahead(from + next * p.y_count, count * sizeof(${ctype}));
+                    }
                     ${add("owned[k]")}
                 }
             }

@@ -5,13 +5,15 @@
 <%!
     from pytensor_cl.dtypes import ctype
 
+    AHEAD = 12
+
     def sizes(lanes):
         return [(lanes, 2), *((lanes >> k, 1) for k in range(lanes.bit_length()))]
 %>
 % for n in dict(sizes(lanes)):
 ${shared.accumulator(n)}
 % endfor
-typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, step; } ${name}_plan;
+typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, step, is_far; } ${name}_plan;
 
 ## Reduce columns, as many as `wide` vectors of n have, as often as there are so many left.
 <%def name="columns(n, wide)">
@@ -29,6 +31,10 @@ typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, 
                 }
                 % endif
                 __global const ${ctype(in_dtype)} *row = table + at * p.row + c;
+                if (p.is_far) {
+                    __global const ${index_type} *next = own + (b + ${AHEAD}) * p.step;
+                    if (next < last) fetch_ahead(table + (long)*next * p.row + c, p.columns * sizeof(${ctype(in_dtype)}));
+                }
                 % for k in range(wide):
                 sum${k} = ${name}_combine${n}(sum${k}, ${name}_load${n}(row + ${k * n}, 1, 0));
                 % endfor
@@ -48,6 +54,8 @@ __kernel void ${name}(__global const ${ctype(in_dtype)} *table, __global const $
     for (long bag = p.bags * get_global_id(0) / get_global_size(0); bag < end; ++bag) {
         __global const ${index_type} *own = i + p.i + bag * p.bag_step;
         __global ${ctype(out_dtype)} *to = o + p.o + bag * p.columns;
+        // Where the indices of all bags follow one another, the next bag's rows are asked for too.
+        __global const ${index_type} *last = own + (p.bag_step == p.count * p.step ? p.bags - bag : 1) * p.count * p.step;
         long c = 0;
         % for n, wide in sizes(lanes):
         ${columns(n, wide)}

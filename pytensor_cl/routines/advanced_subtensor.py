@@ -20,6 +20,7 @@ from pytensor_cl.routines.advanced_subtensor_base import (
     value_of,
 )
 from pytensor_cl.routines.advanced_subtensor_plan import Selection, select
+from pytensor_cl.routines.advanced_subtensor_rows import NEAR, RowsPlan, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.elemwise import Copy
 from pytensor_cl.runtime.array import GpuArray
@@ -38,7 +39,7 @@ APART = 2
 """Values for each element of the array that repay arrays of zeros to which work-items add apart, on schedule cpu."""
 
 SMALL = 1 << 20
-"""Bytes of an array of rows that stays in the cache of a core."""
+"""Bytes of an array that stays in the cache of a core; for larger ones there must be as many values for each work-item."""
 
 LINE = 64
 """Elements that fill lines of the cache."""
@@ -53,6 +54,7 @@ class _GatherPlan(NamedTuple):
     check: Launch  # for an empty result, whose indices must be right all the same
     check_size: int
     position_dtype: str
+    rows: RowsPlan | None = None
 
 
 class Gather(Indexing):
@@ -63,9 +65,14 @@ class Gather(Indexing):
         self._plans: Plans[_GatherPlan] = Plans()
         self._layouts: Plans[tuple[Layout, ...]] = Plans()
         self._ctype = carrier(self.output_dtypes[0])
+        self._rows = None
+        if self.schedule == "cpu" and len(self._arrays) == 1:
+            self._rows = rows_source(self.output_dtypes[0], self._dtypes[0], self._bounds[0] is None)
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernel with 32-bit indices."""
+        """Return the kernel for rows if the first axis is indexed, else the one for anything, with 32-bit indices."""
+        if self._rows is not None and isinstance(self.entries[0], int):
+            return (self._rows,)
         return (self.walker(self._ctype, self.result_ndim, "int"),)
 
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
@@ -88,6 +95,8 @@ class Gather(Indexing):
         if plan is None:
             plan = self._plans.remember(key, self._plan(output.layout, array.layout, values))
         used = self.used(values)
+        if plan.rows is not None:
+            launch_rows(self, plan.rows, output, array, used[0], plan.shift)
         self.run(plan.launch, used, output, array, plan.shift)
         if plan.check.kernel is not None:
             self.run(plan.check, used, self.context.empty((plan.check_size,), plan.position_dtype))
@@ -98,6 +107,9 @@ class Gather(Indexing):
         if 0 in selection.shape:
             check = self.positions(selection, index) if self.is_checked else NOTHING
             return _GatherPlan(NOTHING, 0, check, selection.positions.size, _dtype_of(index))
+        rows = plan_rows(self, self._rows, output, selection) if self._rows is not None else None
+        if rows is not None:
+            return _GatherPlan(NOTHING, selection.offset, NOTHING, 0, _dtype_of(index), rows)
         strides = output.strides, selection.strides, *(a.strides for a in selection.arrays)
         launch = self.walk(self._ctype, index, selection.shape, strides, selection.arrays)
         return _GatherPlan(launch, selection.offset, NOTHING, 0, _dtype_of(index))
@@ -209,9 +221,10 @@ class Scatter(Indexing):
             "ndim": max(1, self.kept_ndim),
             "index": index,
         }
-        arguments["preambles"] = (render("half"),) if self._is_half else ()
+        half = (render("half"),) if self._is_half else ()
         if self.schedule == "simt":
-            return kernel_source("advanced_subtensor_scatter_simt", group=self._group, **arguments)
+            return kernel_source("advanced_subtensor_scatter_simt", preambles=half, group=self._group, **arguments)
+        arguments["preambles"] = (*half, render("fetch_ahead"))
         lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
         return kernel_source("advanced_subtensor_scatter", lanes=lanes, **arguments)
 
@@ -349,7 +362,11 @@ class Scatter(Indexing):
         """Return how many work-items add a share of `count` values to `size` zeros of their own."""
         if not self.accumulate or not 0 < APART * size <= count:
             return 1
-        return max(1, min(self.context.info.compute_units, count // WORTH_SHARING))
+        most = count // (APART * size) if self._bytes(size) > SMALL else count
+        return max(1, min(self.context.info.compute_units, count // WORTH_SHARING, most))
+
+    def _bytes(self, size: int) -> int:
+        return size * np.dtype(self.output_dtypes[0]).itemsize
 
     def _apart(self, output: Layout, parts: int) -> Apart:
         if parts == 1:
@@ -401,8 +418,7 @@ class Scatter(Indexing):
         outer = prod(shape)
         if outer * run * count < WORTH_SHARING:
             workers = 1
-        is_small = output.size * np.dtype(self.output_dtypes[0]).itemsize <= SMALL
-        apart = self._apart(output, self._parts(output.size, run * count) if outer == 1 and is_small else 1)
+        apart = self._apart(output, self._parts(output.size, run * count) if outer == 1 else 1)
         segment = max(32, -(-run // workers)) if outer < workers and apart.parts == 1 else run
         segments = -(-run // segment)
         units = outer * segments
@@ -410,7 +426,8 @@ class Scatter(Indexing):
         # For less than that, looking through positions that others own costs more than it saves.
         owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
-        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance
+        is_far = int(self._bytes(output.size) > NEAR)
+        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance, is_far
         geometry = self._geometry(index, shape, strides, rest)
         sizes = (parts, owners) if apart.parts == 1 else (1, apart.parts)
         return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), apart

@@ -9,6 +9,7 @@ import numpy as np
 from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines.advanced_subtensor import Gather
 from pytensor_cl.routines.advanced_subtensor_plan import Bounds, check_bounds
+from pytensor_cl.routines.advanced_subtensor_rows import NEAR
 from pytensor_cl.routines.base import Checked, Plans
 from pytensor_cl.routines.reduction import Reduction
 from pytensor_cl.runtime.alarm import Finding
@@ -102,7 +103,7 @@ class Bag(Checked):
         in_dtype, _, out_dtype = self._dtypes
         return kernel_source(
             "bag",
-            preambles=(render("alarm"),),
+            preambles=(render("alarm"), render("fetch_ahead")),
             index_type=ctype(self._index_dtype),
             is_checked=self.is_checked,
             in_dtype=in_dtype,
@@ -142,7 +143,7 @@ class Bag(Checked):
         if self._kernel is None:
             self._kernel = self.context.kernel(self._source())
         starts = table.layout.offset, index.layout.offset, output.layout.offset
-        packed = struct.pack("10q", *starts, *plan.sizes)
+        packed = struct.pack("11q", *starts, *plan.sizes)
         alarm = self.alarm.buffer if self.is_checked else None
         buffers = table.buffer, index.buffer, output.buffer
         queue, size = self.context.queue, (plan.work_items,)
@@ -162,7 +163,8 @@ class Bag(Checked):
         is_inexact = count[0] > EXACT and self._reduction.acc_dtype == "float32" and not self._reduction.is_compensated
         if is_inexact or (bags[0] < units and work >= TASK * units):
             return APART
-        sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1]
+        is_far = table.size * np.dtype(self._dtypes[0]).itemsize > NEAR and count[1] > 0
+        sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1], int(is_far)
         return _Plan(max(1, min(bags[0], ITEMS * units, work // TASK)), sizes)
 
 

@@ -149,6 +149,35 @@ def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, 
     check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
 
 
+@pytest.mark.parametrize("near", [0, 1 << 40])
+def test_rows(context, rng, monkeypatch, near):
+    """Of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
+    for module in ("advanced_subtensor", "advanced_subtensor_rows"):
+        monkeypatch.setattr(f"pytensor_cl.routines.{module}.NEAR", near)
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor_rows.TILE", 64)
+    cases = []
+    for columns in ((), (1,), (2,), (15,), (17,), (33,), (5, 21)):
+        x = rng.normal(size=(40, *columns)).astype("float32")
+        for count in (1, 7, 1023, 1025, 5000) if len(columns) < 2 else (300,):
+            low = -40 if count % 2 else 0  # blocks without negative indices have a loop of their own
+            i = rng.integers(low, 40, count)
+            y = rng.integers(0, 9, (count, *columns)).astype("float32") if count < 1500 else None
+            cases.append(Case(context, "cpu", np.round(x), (i,), y))
+    index = rng.integers(-40, 40, (300, 2))
+    others = [Case(context, "cpu", values_of(dtype, (40, 9), rng), (index,)) for dtype in ("int8", "complex128")]
+    check_all(context, cases + others)
+
+
+def test_rows_are_gathered_by_any_strides(context, rng):
+    store, many = rng.normal(size=(50, 30)).astype("float32"), rng.integers(-8, 8, (40, 60))
+    device, at = context.from_host(store), context.from_host(many)
+    for of in (lambda x: x[::-2, 3:], lambda x: x.T, lambda x: x[:, ::2], lambda x: x[5:30, :1]):
+        for pick in (lambda i: i[::3, 1], lambda i: i[::-1, ::2], lambda i: i[:1].T):
+            types = [("int64", pick(many).ndim)]
+            routine = Gather(context, "float32", 2, (0,), types, schedule="cpu")
+            np.testing.assert_array_equal(routine(of(device), pick(at))[0].to_host(), of(store)[pick(many)])
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16", "complex64"])
 def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
     """Sums of small whole numbers are the same in any order."""
