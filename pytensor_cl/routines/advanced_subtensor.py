@@ -39,7 +39,7 @@ APART = 2
 """Values for each element of the array that repay arrays of zeros to which work-items add apart, on schedule cpu."""
 
 SMALL = 1 << 20
-"""Bytes of an array that stays in the cache of a core; for larger ones there must be as many values for each work-item."""
+"""Bytes of an array that stays in the cache of a core; larger ones want as many values for each work-item."""
 
 LINE = 64
 """Elements that fill lines of the cache."""
