@@ -9,3 +9,11 @@
 #ifndef put_past_cache
 #define put_past_cache(value, p) (*(p) = (value))
 #endif
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+#define ahead(p) __builtin_prefetch((const void *)(ulong)(p))
+#endif
+#endif
+#ifndef ahead
+#define ahead(p)
+#endif

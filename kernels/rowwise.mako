@@ -39,9 +39,10 @@ ${access.vector_types()}
 <%def name="elements(walk)">
 <% numbers = {array.name: a for a, array in enumerate(arrays)} %>
 <% used = [numbers[f"x{v}"] for v in walk.reads] + [numbers[f"y{o}"] for o, _ in walk.writes] %>
-        ${along.before_elements(walk)}
+        {
+        ${along.before_elements(walk, used)}
         for (long at = first; at < last;) {
-            ${parts.run_pointers(used, "at")}
+            ${along.next_run(used, used if pattern == "rows" else [])}
             const long n = min(g.reduced[0] - inner, last - at);
             % if pattern == "columns":
             for (long i = 0; i < n; ++i)
@@ -56,6 +57,7 @@ ${access.vector_types()}
             at += n;
         }
         ${along.after_elements(walk)}
+        }
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))

@@ -74,13 +74,17 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
             long p_${arrays[a].name} = at_${arrays[a].name} + inner * g.reduced_step[${a}][0];
 % endfor
 % if reduced_dims > 1:
+            ${outer_runs(used)}
+% endif
+</%def>
+
+<%def name="outer_runs(used)">
             for (int d = 1; run; ++d) {
                 ${split("run", "i", "g.reduced[d]")}
 % for a in used:
                 p_${arrays[a].name} += i * g.reduced_step[${a}][d];
 % endfor
             }
-% endif
 </%def>
 
 ## A full value as one of an accumulator.

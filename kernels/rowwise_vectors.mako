@@ -3,7 +3,7 @@
     import numpy as np
     from pytensor_cl.dtypes import vector_type
     BLOCK = 4  # vectors that are added up in float32
-    SHORT = 1024  # bytes of a row below which stores of incomplete cache lines are too many to go past the cache
+    SHORT = 1024  # bytes of a row below which stores of incomplete cache lines are too many to go past the cache, and loads surprise it
 %>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 
@@ -32,6 +32,38 @@
             % endif
             ${parts.row_offsets()}
         }
+</%def>
+
+## Pointers to the first element of a run; the next one is a step away. Processors see long runs coming, but not short ones, and the
+## next row begins where this one's runs end.
+<%def name="next_run(used, ahead)">
+% if reduced_dims == 1:
+            ${parts.run_pointers(used, "at")}
+% else:
+            long inner = 0;
+            if (at > first && ++number < g.reduced[1]) {
+                % for a in used:
+                p_${arrays[a].name} += g.reduced_step[${a}][1] - inner_before * g.reduced_step[${a}][0];
+                % endfor
+            } else {
+                long run = at;
+                ${parts.split("run", "begin", "g.reduced[0]")}
+                inner = begin;
+                number = run;
+                if (number >= g.reduced[1]) number %= g.reduced[1];
+                % for a in used:
+                p_${arrays[a].name} = at_${arrays[a].name} + inner * g.reduced_step[${a}][0];
+                % endfor
+                ${parts.outer_runs(used)}
+            }
+            inner_before = inner;
+            % for a in ahead:
+            <% size = np.dtype(arrays[a].dtype).itemsize %>
+            if (g.reduced[0] <= ${SHORT // size}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
+                for (long i = 0; i < g.reduced[0]; i += ${64 // size})
+                    ahead(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
+            % endfor
+% endif
 </%def>
 
 ## The loops over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's (`skip`), or do not
@@ -90,7 +122,10 @@
 ${"1" if pattern == "rows" and total.operation in ("maximum", "minimum") and total.acc_dtype in ("float32", "float64") else ""}
 </%def>
 
-<%def name="before_elements(walk)">
+<%def name="before_elements(walk, used)">
+% if reduced_dims > 1:
+        long inner_before = 0, number = 0${"".join(f", p_{arrays[a].name} = 0" for a in used)};
+% endif
 % for a, array in enumerate(arrays):
 % if pattern == "columns" and array.access == "unit" and array.name in [f"y{o}" for o, _ in walk.writes]:
 <% size = np.dtype(array.dtype).itemsize %>
