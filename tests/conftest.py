@@ -7,13 +7,16 @@ from zlib import crc32
 import numpy as np
 import pytensor
 import pytest
+from pytensor.tensor.elemwise import Elemwise
 
+from pytensor_cl.linker import host
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.context import define_contexts, get_context
+from pytensor_cl.runtime.context import change_settings, define_contexts, get_context
 from pytensor_cl.runtime.device import discover
 
 CPU_DRIVERS = ("pocl", "intel")
 pytensor.config.opencl__adapt = False  # the arrays of tests are small: the kernels shall see them all the same
+change_settings(compile_ahead=False)  # the other cores run other tests
 
 
 def _drivers():
@@ -101,6 +104,13 @@ def _seed(name):
     if chosen == "random":
         return int(np.random.SeedSequence().entropy % 2**32)
     return crc32(name.encode()) if chosen is None else int(chosen)
+
+
+@pytest.fixture(autouse=True)
+def _no_numba_between_kernels(request, monkeypatch):
+    """Run the host's elementwise nodes in Python, but where linking is tested: NUMBA compiles each for a second."""
+    if "linker" not in request.path.parts and os.environ.get("PYTENSOR_CL_SWEEPS") != "all":
+        monkeypatch.setattr(host, "LOOPS", tuple(op for op in host.LOOPS if op is not Elemwise))
 
 
 @pytest.fixture(params=["cpu", "simt"])

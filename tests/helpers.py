@@ -23,11 +23,16 @@ from pytensor_cl.runtime.context import Context, defined_contexts, get_context
 from tests.conftest import DRIVERS
 
 ROOT = Path(pytensor_cl.__file__).parents[1]
+ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
+"""Whether to take every case, however long it takes."""
+
+on_one_driver = pytest.mark.parametrize("context", DRIVERS if ALL else DRIVERS[:1], indirect=True)
+"""For what PyTensor's own backends compute: NUMBA and C compilers take seconds, and the driver has no part in it."""
 
 
 def cases_on(driver, every, elsewhere):
     """The cases of a sweep that run on a driver: every one on the first, and those of `elsewhere` on the others."""
-    return every if driver == DRIVERS[0] or os.environ.get("PYTENSOR_CL_SWEEPS") == "all" else elsewhere
+    return every if driver == DRIVERS[0] or ALL else elsewhere
 
 
 def _name(part):
@@ -130,7 +135,8 @@ def check_against_python(inputs, outputs, kinds, *arguments):
     """Compile for the device and for PyTensor's Python Ops; compare each call; return the device's function."""
     f = opencl(inputs, outputs)
     assert_on_device(f, *kinds)
-    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
+    with pytensor.config.change_flags(cxx=""):  # inner graphs would be compiled
+        host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
     for values in arguments:
         for got, wanted in zip(f(*values), host(*values), strict=True):
             assert_close(got, wanted)

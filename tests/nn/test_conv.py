@@ -85,8 +85,9 @@ def test_gradients(rng, ndim):
     def g(a, b):
         return pytensor.grad(pt.sqr(f(a, b)).sum(), [a, b])[0]
 
-    verify_grad(f, [x, w], rng=rng, mode="FAST_COMPILE")
-    verify_grad(g, [x, w], rng=rng, mode="FAST_COMPILE")
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):  # it compiles more than what gets its mode
+        verify_grad(f, [x, w], rng=rng)
+        verify_grad(g, [x, w], rng=rng)
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "FAST_RUN", "CVM", "NUMBA"])

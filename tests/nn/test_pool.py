@@ -87,8 +87,9 @@ def test_gradients(rng, kind, ndim):
     def g(a):
         return pytensor.grad((f(a) ** 3).sum(), a)
 
-    verify_grad(f, [x], rng=rng, mode="FAST_COMPILE")
-    verify_grad(g, [x], rng=rng, mode="FAST_COMPILE")
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):  # it compiles more than what gets its mode
+        verify_grad(f, [x], rng=rng)
+        verify_grad(g, [x], rng=rng)
 
 
 @pytest.mark.parametrize(("length", "count"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2), (6, 2), (7, 2), (8, 3)])

@@ -12,6 +12,7 @@ from pytensor.raise_op import Assert
 import pytensor_cl
 from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse
 from tests.helpers import (
+    ALL,
     assert_all_on_device,
     assert_close,
     assert_on_device,
@@ -123,7 +124,8 @@ def test_what_stays_on_the_host_says_why(context, square):
     with pytensor.config.change_flags(opencl__placement="host"):
         g = opencl([c, x], ifelse(c, pt.exp(x) @ x, x @ x))
     assert any(isinstance(op, LazyIfElse) for op in host_ops(g))
-    assert_close(g(1, square), np.exp(square) @ square, 1e-4)
+    if ALL:  # NUMBA compiles a product for ten seconds
+        assert_close(g(1, square), np.exp(square) @ square, 1e-4)
 
 
 def test_a_choice_between_what_is_there_anyway(context, square):
