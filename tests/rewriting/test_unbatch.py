@@ -238,4 +238,6 @@ def test_what_repeats_is_seen():
     ):
         one = repeated(batch, 1)
         assert one.type.ndim == batch.type.ndim - 1
-        np.testing.assert_array_equal(one.eval({k: [7, 8, 9], n: 2}, mode="FAST_COMPILE", on_unused_input="ignore"), want)
+        np.testing.assert_array_equal(
+            one.eval({k: [7, 8, 9], n: 2}, mode="FAST_COMPILE", on_unused_input="ignore"), want
+        )
