@@ -19,6 +19,7 @@ from pytensor_cl.routines.advanced_subtensor_base import (
     pad,
     value_of,
 )
+from pytensor_cl.routines.advanced_subtensor_order import OrderPlan, launch_order, order_source, plan_order, steps_of
 from pytensor_cl.routines.advanced_subtensor_plan import Selection, select
 from pytensor_cl.routines.advanced_subtensor_rows import NEAR, RowsPlan, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.base import Plans
@@ -40,6 +41,9 @@ APART = 2
 
 SMALL = 1 << 20
 """Bytes of an array that stays in the cache of a core; larger ones want as many values for each work-item."""
+
+SHARED = 16 << 20
+"""Bytes of the arrays of all work-items that stay in the cache of all cores."""
 
 LINE = 64
 """Elements that fill lines of the cache."""
@@ -152,6 +156,7 @@ class _ScatterPlan(NamedTuple):
     spread: bool  # whether the values must be repeated in memory first
     direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
     apart: Apart = TOGETHER
+    order: OrderPlan | None = None
 
 
 class Scatter(Indexing):
@@ -188,6 +193,9 @@ class Scatter(Indexing):
         self._plans: Plans[_ScatterPlan] = Plans()
         self._found: Plans[GpuArray] = Plans()
         # Without positions of their own; those of a constant index are found once.
+        self._order = None
+        if self.schedule == "cpu" and len(self._arrays) == 1 and dtype.kind in "fiub" and dtype != "float16":
+            self._order = order_source(str(dtype), self._dtypes[0], self._bounds[0] is None, self._combine)
         self._is_direct = self.schedule == "cpu" and self.ndim == len(self._arrays) == 1 and not self.constant
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -255,6 +263,9 @@ class Scatter(Indexing):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans.remember(key, self._plan(output.layout, value.layout, values))
+        if plan.order is not None:
+            self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
+            return
         if plan.apart.distance:
             target = self.context.empty((plan.apart.distance * plan.apart.parts,), output.dtype)
             self._write(plan, target, value, values, key)
@@ -290,6 +301,15 @@ class Scatter(Indexing):
         arguments = struct.pack("8q", *starts, *plan.direct, plan.apart.distance), alarm, self.number
         buffers = index.buffer, target.buffer, value.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
+
+    def _write_in_order(
+        self, plan: _ScatterPlan, order: OrderPlan, output: GpuArray, array: GpuArray, value: GpuArray, index: GpuArray
+    ) -> None:
+        steps = steps_of(array.layout, order.length)
+        if steps is None:
+            self._copy.launch((output,), (array,))
+            array, steps = output, (order.run, 1)
+        launch_order(self, order, output, array, value, index, steps)
 
     def _put_together(self, plan: _ScatterPlan, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
         """Write the array plus what work-items have added up apart."""
@@ -355,6 +375,9 @@ class Scatter(Indexing):
         if spread:
             value = Layout.contiguous(selection.shape)
             runs = self._value_runs(selection, value)
+        order = self._plan_order(output, selection, value, runs)
+        if order is not None:
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, spread, order=order)
         write, apart = self._plan_write(output, index, selection, value.strides, runs)
         return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), apart)
 
@@ -367,6 +390,17 @@ class Scatter(Indexing):
 
     def _bytes(self, size: int) -> int:
         return size * np.dtype(self.output_dtypes[0]).itemsize
+
+    def _plan_order(
+        self, output: Layout, selection: Selection, value: Layout, runs: Sequence[tuple[int, int]]
+    ) -> OrderPlan | None:
+        """Plan to put the values in order first, if not all compute units can add up shares of them in the cache."""
+        parts = self._parts(output.size, prod(selection.shape))
+        if self._order is None or (
+            parts == self.context.info.compute_units and parts * self._bytes(output.size) <= SHARED
+        ):
+            return None
+        return plan_order(self, self._order, output, selection, value, runs)
 
     def _apart(self, output: Layout, parts: int) -> Apart:
         if parts == 1:

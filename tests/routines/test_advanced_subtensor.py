@@ -198,6 +198,61 @@ def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
     check_all(context, cases)
 
 
+@pytest.fixture
+def ordered(monkeypatch):
+    """Values are put in the order of their positions, whatever their number."""
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.APART", 1 << 40)
+    for name, value in (("WORTH_ORDERING", 1), ("SHORT", 0), ("SPARSE", 1000)):
+        monkeypatch.setattr(f"pytensor_cl.routines.advanced_subtensor_order.{name}", value)
+
+
+def is_ordered(context, case):
+    """Whether the scatters of a case have done so; one compute unit alone never does."""
+    plans = [plan for routine in case.routines[1:] for plan in routine._plans._plans.values()]
+    return all((plan.order is not None) == (context.info.compute_units > 1) for plan in plans)
+
+
+def test_values_in_order(context, rng, ordered):
+    cases = []
+    for columns in (2, 7, 16, 40, 101):
+        x = rng.normal(size=(30, columns)).astype("float32")
+        for count in (1, 5, 700):
+            i = rng.integers(-30, 30, count)
+            cases.append(Case(context, "cpu", x, (i,), rng.normal(size=(count, columns)).astype("float32")))
+    for dtype in ("float64", "int8", "uint64", "bool"):
+        i = np.sort(rng.integers(0, 30, 500)).astype("int32")
+        cases.append(Case(context, "cpu", values_of(dtype, (30, 21), rng), (i,), values_of(dtype, (500, 21), rng)))
+    x, several = rng.normal(size=(30, 5, 4)).astype("float32"), rng.integers(-30, 30, (20, 30))
+    shapes = (20, 30, 5, 4), (20, 1, 5, 4), (30, 5, 4), (1, 1, 5, 4)
+    cases += [Case(context, "cpu", x, (several,), rng.normal(size=s).astype("float32")) for s in shapes]
+    check_all(context, cases)
+    assert all(is_ordered(context, case) for case in cases)
+
+
+def test_order_of_arrays_of_any_strides(context, rng, ordered):
+    x, y = rng.normal(size=(14, 6)).astype("float32"), rng.normal(size=(500, 6)).astype("float32")
+    index = rng.integers(0, 7, 1000)
+    device, zero, at = (context.from_host(a) for a in (x, np.zeros((), "float32"), index))
+    kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": 2}
+    add = Scatter(context, "float32", 2, (0,), [("int64", 1)], schedule="cpu", **kinds)
+    square = context.from_host(x[:7].T.copy()).T
+    column = device[:7, :1].view(device[:7, :1].layout.broadcast_to((7, 6)))
+    for view in (device[::-2], device[:7], zero.view(zero.layout.broadcast_to((7, 6))), square, column):
+        for value in (context.from_host(y), context.from_host(y)[::-1], context.from_host(y[:, ::-1].copy())[:, ::-1]):
+            got = add(view, value, at[::-2])[0].to_host()
+            np.testing.assert_array_equal(got, expected_scatter(True, view.to_host(), value.to_host(), index[::-2]))
+
+
+@pytest.mark.parametrize("given", [9, -10, 2**40])
+def test_bad_indices_among_values_in_order(context, ordered, given):
+    x, i = np.zeros((9, 20), "float32"), np.zeros(300, "int64")
+    i[77] = given
+    case = Case(context, "cpu", x, (i,), np.ones((300, 20), "float32"))
+    with pytest.raises(IndexError, match=f"index {given} is out of bounds for axis 0 with size 9"):
+        case.scatter(True)
+    assert is_ordered(context, case)
+
+
 def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
     monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SHARING", 64)
     x, y = rng.integers(0, 3, (14, 6)).astype("float32"), rng.integers(0, 3, (500, 6)).astype("float32")
