@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl import spread_threads, thread_ids
+from pytensor_cl.runtime.cores import spread_threads, thread_ids
 
 __all__ = ["DeviceEntry", "DeviceInfo", "discover", "resolve"]
 

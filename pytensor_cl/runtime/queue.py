@@ -3,6 +3,7 @@
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cores import review
 from pytensor_cl.runtime.recorder import Recorder
 
 __all__ = ["Queue"]
@@ -68,6 +69,7 @@ class Queue:
         borrowed, self._borrowed = self._borrowed, []  # what is added meanwhile is not over yet
         cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._uploads.clear()  # in order: everything before the read has run
+        review()
         del borrowed
 
     def keep(self, array: np.ndarray) -> None:
@@ -93,6 +95,7 @@ class Queue:
         borrowed, self._borrowed = self._borrowed, []
         self.handle.finish()
         self._uploads.clear()
+        review()
         del borrowed
 
     def _tell(self, what: str) -> None:
