@@ -56,9 +56,14 @@ def context(request):
 
 
 def _place(item):
-    """The test function, its driver, and the schedule if it is of a routine."""
+    """The test function, its driver, and the schedule if it is of a routine.
+
+    Instead of the function the file, if it is a test of Ops on a further driver: their kernels are those of routines.
+    """
     chosen = item.callspec.params if hasattr(item, "callspec") else {}
-    return item.nodeid.partition("[")[0], chosen.get("context", DRIVERS[0]), chosen.get("schedule")
+    driver = chosen.get("context", DRIVERS[0])
+    is_elsewhere = driver != DRIVERS[0] and item.path.parent.name == "ops"
+    return item.nodeid.partition("::" if is_elsewhere else "[")[0], driver, chosen.get("schedule")
 
 
 def _kept(place, cases):
@@ -81,6 +86,7 @@ def _chance(item):
 def pytest_collection_modifyitems(config, items):
     """Run every case of a test on the first driver, and a quarter on each other one, which gets the same kernels.
 
+    Of the tests in ``ops/`` it is a quarter of those of a file.
     Schedule simt, which CPUs have for tests alone, gets each case on one of two drivers. Which cases run where depends on
     the names alone. PYTENSOR_CL_SWEEPS=all runs all everywhere.
     """
