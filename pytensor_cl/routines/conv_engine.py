@@ -13,6 +13,7 @@ from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_fold import MOST_TAPS, fold_blocks, folds
 from pytensor_cl.routines.conv_launch import Launch, Whole, fold_launch, in_parts, weights_launch
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
+from pytensor_cl.routines.conv_simt import Tile, tile_of
 from pytensor_cl.routines.conv_unfolded import EDGE, Unfolded
 from pytensor_cl.routines.conv_weights import suits_weights, weights_blocks
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
@@ -50,7 +51,6 @@ _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
 _MANY = 512  # positions of an image that are worth a matrix product of their own
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
-_SIMT_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
 
 
 class _Plan(NamedTuple):
@@ -167,25 +167,29 @@ class Engine:
         """Return the name and the parameters of the kernel for a simplified problem."""
         last = p.axes[-1]
         along_taps = last.taps > last.out and last.dilation > 0
-        is_float, is_cpu = self.dtype.kind == "f", self.schedule == "cpu"
+        is_float = self.dtype.kind == "f"
+        is_matrix = _is_pointwise(p) and last.out >= _MANY
         few = p.m <= _FEW or (p.m <= 2 * _FEW and p.c <= _FEW_CHANNELS)
-        conditions = {
-            "general": not is_float or (not is_cpu and p.m < _FEW),
-            "simt": not is_cpu,
-            "dot": along_taps and p.m <= _FEW // 2,
-            "depthwise": p.m == 1 and not along_taps,
-            "direct": few and not along_taps,
-            "winograd": suits(p) and pays(p),
-            "pointwise": _is_pointwise(p) and last.out >= _MANY,
-            "unfolded": not along_taps and self._unfolded.suits(p),
-            "product": True,
-        }
+        if self.schedule == "simt":
+            conditions = {"general": not is_float or p.m < _FEW, "pointwise": is_matrix, "simt": True}
+        else:
+            conditions = {
+                "general": not is_float,
+                "dot": along_taps and p.m <= _FEW // 2,
+                "depthwise": p.m == 1 and not along_taps,
+                "direct": few and not along_taps,
+                "winograd": suits(p) and pays(p),
+                "pointwise": is_matrix,
+                "unfolded": not along_taps and self._unfolded.suits(p),
+                "product": True,
+            }
         name = next(name for name, holds in conditions.items() if holds)
         parameters: dict[str, tuple[object, ...]] = {
             "dot": (min(last.out, _DOT_COUNT),),
             "depthwise": self._block(p, 1 if p.axes[-2].out == 1 else _DEPTHWISE_ROWS),
             "direct": self._block(p, p.m),
             "product": ("columns" if along_taps else "rows", *self._tile(p)),
+            "simt": (tile_of(p, self.context.info, self.dtype),),
         }
         return (name, *parameters.get(name, ()))
 
@@ -261,27 +265,17 @@ class Engine:
     def _unfolded(self) -> Unfolded:
         return Unfolded(self.context, self.dtype.name)
 
-    def _simt_source(self) -> KernelSource:
-        group, step = self._simt_group()
-        arguments = {**arithmetic_types(self.dtype), **self._epilogue_arguments(1)}
+    def _simt_source(self, tile: Tile) -> KernelSource:
+        arguments = {**arithmetic_types(self.dtype), **self._epilogue_arguments(1), **dict(tile.parameters)}
         preambles = (render("conv_plan"), *self._epilogue_preambles)
-        return kernel_source("conv_simt", preambles=preambles, **arguments, group=group, step=step)
-
-    def _simt_group(self) -> tuple[int, int]:
-        info, size = self.context.info, self.dtype.itemsize
-        fits = (
-            (g, s)
-            for g, s in _SIMT_GROUPS
-            if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * size + 40 * (4 * g + s) <= info.local_memory
-        )
-        return next(fits)
+        return kernel_source(tile.template, preambles=preambles, **arguments)
 
     def sources(self, signals: int = 0) -> tuple[KernelSource, ...]:
         """Return the kernel that most problems need, or most convolutions of signals of so many dimensions."""
         if self.dtype.kind != "f" or (signals and self.schedule == "simt"):
             return (self._general_source(),)
         if self.schedule == "simt":
-            return (self._simt_source(),)
+            return (self._simt_source(tile_of(None, self.context.info, self.dtype)),)
         if signals:
             return (self._source(("depthwise", 1 if signals == 1 else _DEPTHWISE_ROWS, max(_DIRECT[1]))),)
         tile = _TILES.get(register_bytes(self.context), _TILES[16])[0]
@@ -395,13 +389,11 @@ class Engine:
         return in_parts(launch, p, span, parts, (0, blocks.columns, blocks.depth, 0, scratch))
 
     def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
-        group, step = self._simt_group()
-        tuning = self.context.tuning
-        tiles = -(-p.m // (4 * group)) * -(-p.columns // (4 * group))
-        wanted = -(-tuning["conv.groups_per_unit"] * self.context.info.compute_units // (tiles * p.groups))
-        parts = max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * step)))
-        size = (tiles * group, min(p.groups * parts, _GROUPS_LIMIT) * group)
-        return in_parts(Launch(self._kernel(variant), b"", (), size, (group, group)), p, span, parts)
+        tile = tile_of(p, self.context.info, self.dtype)
+        parts = tile.parts(p, self.context.info.compute_units, self.context.tuning)
+        across, down = tile.group
+        size = (tile.count(p) * across, min(p.groups * parts, _GROUPS_LIMIT) * down)
+        return in_parts(Launch(self._kernel(variant), b"", (), size, tile.group), p, span, parts)
 
     # --- launch ---
 

@@ -1,5 +1,6 @@
 """Convolutions and their gradients against NumPy, on every driver, with both schedules."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines import conv_engine, conv_fold, conv_unfolded, conv_weights, conv_winograd
+from pytensor_cl.routines import conv_engine, conv_fold, conv_simt, conv_unfolded, conv_weights, conv_winograd
 from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.conv_plan import simplify
 from pytensor_cl.routines.conv_transforms import transforms
@@ -152,12 +153,87 @@ def test_pointwise(context, make, rng, schedule, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert (routine.engine.variant(problem) == ("pointwise",)) == (schedule == "cpu")
+    assert routine.engine.variant(problem) == ("pointwise",)
 
 
 def test_pointwise_of_any_strides(context, make, rng):
     for place in PLACEMENTS:
         check(make, context, rng, "float32", (2, 10, 24, 25), (13, 10, 1, 1), place)
+
+
+LARGE = {
+    "same": ((2, 10, 20, 37), (40, 10, 3, 3), {"padding": ONE}),
+    "many channels": ((3, 18, 19, 19), (150, 18, 3, 2), {"strides": (2, 2), "padding": ONE}),
+    "strided and dilated": ((1, 20, 30, 41), (18, 20, 3, 4), {"dilation": (2, 3), "strides": (4, 2)}),
+    "large kernel": ((1, 17, 30, 35), (20, 17, 7, 7), {"strides": (2, 3), "padding": ((3, 2), (0, 3)), "flip": True}),
+    "groups": ((2, 51, 9, 18), (54, 17, 3, 3), {"groups": 3, "padding": ONE}),
+    "pointwise": ((5, 20, 7, 7), (30, 20, 1, 1), {}),
+    "one dimension": ((2, 20, 190), (30, 20, 5), {"strides": (3,), "padding": ((4, 1),)}),
+    "three dimensions": ((1, 20, 5, 6, 9), (17, 20, 2, 3, 3), {"padding": ((1, 0), *ONE), "flip": True}),
+    "long sums": ((1, 17, 61, 64), (19, 17, 3, 3), {"padding": ONE}),
+}
+
+
+@pytest.fixture
+def few_units(monkeypatch):
+    """Small problems have tiles enough for all compute units."""
+    few = lambda p, info, dtype: conv_simt.tile_of(p, replace(info, compute_units=1), dtype)  # noqa: E731
+    monkeypatch.setattr(conv_engine, "tile_of", few)
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_large_tiles(context, make, rng, schedule, few_units, case):
+    shape, kernel, parameters = LARGE[case]
+    check(make, context, rng, "float32", shape, kernel, **parameters)
+    routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
+    x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
+    problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
+    variant = routine.engine.variant(problem)
+    assert variant[0] != "simt" if schedule == "cpu" else variant[1].template == "conv_simt_large"
+
+
+def test_large_tiles_of_any_strides(context, make, rng, few_units):
+    shape, kernel, parameters = LARGE["same"]
+    for place in PLACEMENTS:
+        check(make, context, rng, "float32", shape, kernel, place, **parameters)
+
+
+def test_large_tiles_do_not_read_beyond_the_sums(context, make, rng, few_units):
+    """What lies beside the operands is not a number."""
+    around = np.full((4, 30, 12, 14), np.nan, "float32")
+    filters = np.full((22, 30, 4, 4), np.nan, "float32")
+    x, w = draw(rng, "float32", 2, 19, 9, 11), draw(rng, "float32", 20, 19, 3, 3)
+    around[1:3, 5:24, 1:10, 1:12], filters[1:21, 5:24, :3, 1:] = x, w
+    views = context.from_host(around)[1:3, 5:24, 1:10, 1:12], context.from_host(filters)[1:21, 5:24, :3, 1:]
+    reference = Reference(x, w, (1, 1), (1, 1), 1, ONE, False)
+    close(make(ConvForward, "float32", 2, padding=ONE)(*views)[0], reference.forward(), "float32")
+
+
+def test_tiles_suit_the_problem(context):
+    info = replace(context.info, compute_units=100, max_work_group_size=256, local_memory=32768)
+    wanted = {
+        ((32, 128, 28, 28), (128, 128, 3, 3)): ("conv_simt_large", 128, 1),
+        ((32, 64, 56, 56), (64, 64, 3, 3)): ("conv_simt_large", 64, 1),
+        ((1, 256, 14, 14), (256, 256, 3, 3)): ("conv_simt_large", 64, 18),
+        ((1, 512, 7, 7), (512, 512, 3, 3)): ("conv_simt_large", 64, 25),
+        ((1, 512, 4, 4), (512, 512, 3, 3)): ("conv_simt", 64, 18),
+        ((1, 20, 20, 20), (20, 20, 3, 3)): ("conv_simt", 64, 1),
+    }
+    routine = ConvForward(context, "float32", 2, padding=ONE, schedule="simt")
+    for (shape, kernel), (template, rows, parts) in wanted.items():
+        x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
+        p = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
+        tile = conv_simt.tile_of(p, info, np.dtype("float32"))
+        assert (tile.template, tile.rows, tile.parts(p, 100, {"conv.groups_per_unit": 4, "conv.simt_part": 16})) == (
+            template,
+            rows,
+            parts,
+        )
+        for less in (replace(info, local_memory=16384), replace(info, max_work_group_size=128)):
+            assert conv_simt.tile_of(p, less, np.dtype("float32")).template == "conv_simt"
+        assert conv_simt.tile_of(p, info, np.dtype("float64")).template == "conv_simt"
+        apart = p._replace(x=(p.x[0], p.x[1], 1 << 31))
+        assert conv_simt.tile_of(apart, info, np.dtype("float32")).template == "conv_simt"
 
 
 UNFOLDED = {
