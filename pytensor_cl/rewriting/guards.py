@@ -32,7 +32,7 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
 from pytensor_cl.rewriting.in_bounds import MESSAGE, in_bounds
-from pytensor_cl.rewriting.lengths import are_same, length_of
+from pytensor_cl.rewriting.lengths import differences, lengths_of
 
 __all__ = ["draws_the_same", "guard", "selects"]
 
@@ -80,17 +80,17 @@ def _indices(node: Apply) -> Iterator[Check]:
     if selects(node):
         yield from _masks(node)
         return
-    for position, extent in _uses(node):
-        yield position, _within(node.inputs[position], [extent])
+    for position, extents in _uses(node):
+        yield position, _within(node.inputs[position], extents)
 
 
-def _uses(node: Apply) -> Iterator[tuple[int, Variable]]:
+def _uses(node: Apply) -> Iterator[tuple[int, list[Variable]]]:
     """Yield the positions of integers that may be out of bounds, and the lengths of the axes that they index."""
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
     x = node.inputs[0]
     for position, axis in _index_axes(node, first):
         if not _is_within(node.inputs[position], x.type.shape[axis]):
-            yield position, length_of(x, axis)
+            yield position, lengths_of(x, axis)
 
 
 def _within(index: Variable, extents: Sequence[Variable]) -> Variable:
@@ -115,7 +115,7 @@ def _increments(node: Apply) -> Iterator[Check]:
         return
     lengths = [(index, 0), *((x, axis) for axis in range(1, x.type.ndim))][x.type.ndim - y.type.ndim :]
     pairs = [(axis, *of) for axis, of in enumerate(lengths) if not y.type.broadcastable[axis]]
-    same = [pt.eq(length_of(y, axis), length_of(*of)) for axis, *of in pairs if not are_same(y, axis, *of)]
+    same = [condition for axis, *of in pairs for condition in differences(y, axis, *of)]
     if same:
         yield 0, SHAPES(x, *same)
 
@@ -146,7 +146,7 @@ def _extents(node: Apply) -> Iterator[Check]:
     x = node.inputs[0]
     if isinstance(op.scalar_op, Maximum | Minimum):
         axes = range(x.type.ndim) if op.axis is None else op.axis
-        unknown = [pt.gt(length_of(x, axis), 0) for axis in axes if not x.type.shape[axis]]
+        unknown = [pt.gt(n, 0) for axis in axes if not x.type.shape[axis] for n in lengths_of(x, axis)]
         if unknown:
             yield RESULT, ELEMENTS(node.outputs[0], *unknown)
 
@@ -232,18 +232,18 @@ def _shared(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
     Only what depends on no index may say how long an axis is: else a check could depend on itself.
     """
     late: set[Variable] = set()
-    uses: dict[Variable, list[tuple[Apply, int, Variable]]] = {}
+    uses: dict[Variable, list[tuple[Apply, int, list[Variable]]]] = {}
     for node in fgraph.toposort():
         looks_up = isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
         if looks_up and node.inputs[0] not in late and not selects(node):
-            for position, extent in _uses(node):
-                uses.setdefault(node.inputs[position], []).append((node, position, extent))
+            for position, extents in _uses(node):
+                uses.setdefault(node.inputs[position], []).append((node, position, extents))
         if looks_up or not late.isdisjoint(node.inputs):
             late.update(node.outputs)
     return {
         (node, position): checked
         for index, found in uses.items()
-        for checked in [_within(index, [extent for _, _, extent in found])]
+        for checked in [_within(index, [n for *_, extents in found for n in extents])]
         for node, position, _ in found
     }
 

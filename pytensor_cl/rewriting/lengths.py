@@ -1,10 +1,10 @@
-"""How long the axes of a graph's arrays are, said by as few of its other arrays as possible.
+"""How long the axes of a graph's arrays are, said by what they are computed from.
 
-Shape inference proves that operands fit by comparing their lengths in the graph. Who only asks for the length of what
-is computed anyway, and so found to fit, needs no proof: any operand tells it.
+Shape inference proves that operands fit by comparing their lengths in the graph. Who only looks whether something is
+within all of them, or all are the same, needs no proof.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytensor.tensor as pt
@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-__all__ = ["are_same", "length_of", "origins"]
+__all__ = ["differences", "lengths_of", "origins"]
 
 Axis = tuple[Variable, int]
 
@@ -97,30 +97,37 @@ def _before(variable: Variable, axis: int) -> Iterator[Axis]:
         yield from _STEPS[type(node.op)](node, axis)
 
 
-def length_of(variable: Variable, axis: int) -> Variable:
-    """Return the length of an axis, as a 0-d integer.
+def lengths_of(variable: Variable, axis: int) -> list[Variable]:
+    """Return 0-d integers, each the length of an axis if all that the array is computed from fits.
+
+    The least of them is no more than the axis has, even where a rewrite leaves out an operand that does not fit: zero
+    times ``a``, plus ``b``, has the length of ``b``.
 
     Parameters
     ----------
     variable, axis
         An array and a position among its dimensions.
     """
-    known = variable.type.shape[axis]
-    if known is not None:
-        return pt.constant(known, dtype="int64")
-    first, at = min(origins(variable, axis), key=lambda found: found[0].owner is not None)
-    return first.shape[at]
+    return list(map(_length, _known_or_origins(variable, axis)))
 
 
-def are_same(variable: Variable, axis: int, other: Variable, at: int) -> bool:
-    """Whether two axes have the same length if both arrays can be computed.
+def differences(variable: Variable, axis: int, other: Variable, at: int) -> list[Variable]:
+    """Return conditions that hold if two axes have the same length, whatever rewrites leave out; often none.
 
     Parameters
     ----------
     variable, axis, other, at
         Arrays, and positions among their dimensions.
     """
+    first, *rest = _known_or_origins(variable, axis) | _known_or_origins(other, at)
+    return [pt.eq(_length(first), _length(length)) for length in rest]
+
+
+def _known_or_origins(variable: Variable, axis: int) -> dict[Axis | int, None]:
     known = variable.type.shape[axis]
-    if known is not None and known == other.type.shape[at]:
-        return True
-    return not origins(variable, axis).keys().isdisjoint(origins(other, at))
+    lengths: Iterable[Axis | int] = origins(variable, axis) if known is None else [known]
+    return dict.fromkeys(lengths)
+
+
+def _length(of: Axis | int) -> Variable:
+    return pt.constant(of, dtype="int64") if isinstance(of, int) else of[0].shape[of[1]]

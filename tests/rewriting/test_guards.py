@@ -11,7 +11,7 @@ from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor_cl._compat import compile_with_numba
 from pytensor_cl.rewriting.guards import guard
 from pytensor_cl.rewriting.in_bounds import InBounds, in_bounds
-from pytensor_cl.rewriting.lengths import are_same, length_of
+from pytensor_cl.rewriting.lengths import differences, lengths_of
 
 table, other, x, y = (pt.vector(name, dtype="float64") for name in ("table", "other", "x", "y"))
 rows = pt.matrix("rows", dtype="float64")
@@ -174,16 +174,41 @@ def test_checks_in_python():
 
 
 def test_lengths():
-    """What computes an array tells its length, through views, operands and lookups."""
+    """What an array is computed from tells its length, through views, operands and lookups."""
     looked_up = x[None, :] * pt.exp(table)[index]
-    assert are_same(looked_up, 1, index, 0)
-    assert are_same(looked_up, 1, x, 0)
-    assert not are_same(looked_up, 1, table, 0)
-    assert are_same(pt.zeros_like(other + 1), 0, other, 0)
-    assert are_same(pt.zeros(other.shape), 0, other, 0)
-    assert are_same(rows.T[index], 1, rows, 0)
-    assert are_same(table[where], 1, where, 1)
-    assert not are_same(table[table > 0], 0, table, 0)
-    assert are_same(pt.inc_subtensor(table[index], x), 0, table, 0)
-    assert length_of(pt.zeros(3), 0).data == 3
-    assert length_of(looked_up, 1).eval({x: MANY, index: PLACES}, on_unused_input="ignore") == 5
+    assert len(differences(looked_up, 1, index, 0)) == 1
+    assert len(differences(looked_up, 1, table, 0)) == 2
+    assert not differences(pt.zeros_like(other + 1), 0, other, 0)
+    assert not differences(pt.zeros(other.shape), 0, other, 0)
+    assert not differences(rows.T[index], 1, rows, 0)
+    assert not differences(table[where], 1, where, 1)
+    assert differences(table[table > 0], 0, table, 0)
+    assert not differences(pt.inc_subtensor(table[index], x), 0, table, 0)
+    assert [n.data for n in lengths_of(pt.zeros(3), 0)] == [3]
+    told = lengths_of(looked_up, 1)
+    assert [int(n.eval({x: MANY, index: PLACES[:3]}, on_unused_input="ignore")) for n in told] == [3, 5]
+
+
+LEFT_OUT = [
+    pt.switch(pt.constant(1) > 0, table, x),
+    pt.second(x, table),
+    0 * x + table,
+    x - x + table,
+    pt.zeros_like(x) + table,
+]
+
+
+@pytest.mark.parametrize("number", range(len(LEFT_OUT)))
+def test_operands_that_rewrites_leave_out(number):
+    """The length of what is left counts, or the least of all."""
+    call = check([LEFT_OUT[number][index]], {x: MANY, table: MANY, index: np.array([1, 4])})
+    with pytest.raises((IndexError, ValueError)):
+        call({x: MANY, table: FEW, index: np.array([1, 4])})
+
+
+def test_values_that_seem_to_fit_but_for_a_rewrite():
+    values = x + pt.zeros(index.shape)
+    call = check([pt.inc_subtensor(table[index], values)], {table: FEW, index: PLACES[:2], x: MANY[:2]})
+    for wrong in (1, 3):
+        with pytest.raises(ValueError, match="lengths differ"):
+            call({table: FEW, index: PLACES[:2], x: MANY[:wrong]})
