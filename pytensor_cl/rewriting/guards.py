@@ -36,10 +36,8 @@ from pytensor_cl.rewriting.lengths import differences, lengths_of
 
 __all__ = ["draws_the_same", "guard", "selects"]
 
-RESULT = None
-"""Stands for what a node returns, where others have the position of an input."""
-Check = tuple[int | None, Variable]
-"""What is checked, and what takes its place."""
+Check = tuple[int, Variable]
+"""Which input is checked, and what takes its place."""
 
 DIVISOR = CheckAndRaise(ZeroDivisionError, "a divisor of whole numbers is 0 or -1")
 ELEMENTS = CheckAndRaise(ValueError, "no elements")
@@ -96,7 +94,8 @@ def _uses(node: Apply) -> Iterator[tuple[int, list[Variable]]]:
 def _within(index: Variable, extents: Sequence[Variable]) -> Variable:
     """Return integers, checked."""
     if isinstance(index, Constant):
-        needed = max(int(index.data.max(initial=-1)) + 1, -int(index.data.min(initial=0)))
+        values = index.data.ravel()
+        needed = max(int(values.max()) + 1, -int(values.min())) if values.size else 0
         return INDEX(index, *(pt.ge(extent, needed) for extent in extents))
     if index.type.ndim:
         return in_bounds(index, *extents)
@@ -140,15 +139,15 @@ def _batches(node: Apply) -> Iterator[Check]:
         yield 0, SHAPES(node.inputs[0], *same)
 
 
-def _extents(node: Apply) -> Iterator[Check]:
+def _extreme(node: Apply) -> Variable | None:
     """Guard a maximum of nothing, for which NUMBA returns infinity; not what it is of, which its loop may compute."""
     op: Any = node.op
+    if not isinstance(op, CAReduce) or not isinstance(op.scalar_op, Maximum | Minimum):
+        return None
     x = node.inputs[0]
-    if isinstance(op.scalar_op, Maximum | Minimum):
-        axes = range(x.type.ndim) if op.axis is None else op.axis
-        unknown = [pt.gt(n, 0) for axis in axes if not x.type.shape[axis] for n in lengths_of(x, axis)]
-        if unknown:
-            yield RESULT, ELEMENTS(node.outputs[0], *unknown)
+    axes = range(x.type.ndim) if op.axis is None else op.axis
+    unknown = [pt.gt(n, 0) for axis in axes if not x.type.shape[axis] for n in lengths_of(x, axis)]
+    return ELEMENTS(node.outputs[0], *unknown) if unknown else None
 
 
 def _divisors(node: Apply) -> Iterator[Check]:
@@ -220,7 +219,6 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     AdvancedSubtensor: _indices,
     AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
-    CAReduce: _extents,
     Elemwise: _divisors,
     **dict.fromkeys(_PARAMETERS, _parameters),
 }
@@ -256,10 +254,13 @@ def guard(fgraph: FunctionGraph) -> None:
     fgraph
         A graph before any rewrite; changed in place.
     """
+    order = fgraph.toposort()
+    for node in order:  # results first: one may be an index, which has a check of its own
+        extreme = _extreme(node)
+        for client, at in list(fgraph.clients[node.outputs[0]]) if extreme is not None else ():
+            fgraph.change_node_input(client, at, extreme, import_missing=True)
     shared = _shared(fgraph)
-    for node in fgraph.toposort():
+    for node in order:
         make = next((_GUARDS[t] for t in type(node.op).__mro__ if t in _GUARDS), None)
         for position, checked in list(make(node)) if make else ():
-            places = fgraph.clients[node.outputs[0]] if position is RESULT else [(node, position)]
-            for client, at in list(places):
-                fgraph.change_node_input(client, at, shared.get((client, at), checked), import_missing=True)
+            fgraph.change_node_input(node, position, shared.get((node, position), checked), import_missing=True)

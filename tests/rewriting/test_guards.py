@@ -142,6 +142,20 @@ def test_constant_places_need_one_comparison():
         call({table: FEW[:3]})
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int8"])
+@pytest.mark.parametrize("values", [[0, 2], [[3]], []])
+def test_constant_places_of_any_dtype(dtype, values):
+    check([table[pt.constant(np.array(values, dtype=dtype))]], {table: FEW})
+
+
+def test_an_index_that_is_a_maximum_of_nothing():
+    """That of unsigned integers would be zero to NUMBA, which is an index."""
+    places = pt.matrix("places", dtype="uint8")
+    call = check([rows[places.max(axis=0)]], {rows: np.eye(3), places: np.array([[0], [2]], dtype="uint8")})
+    with pytest.raises(ValueError, match="no elements"):
+        call({rows: np.eye(3), places: np.empty((0, 1), dtype="uint8")})
+
+
 def test_no_places():
     check([table[index].sum()], {table: FEW, index: PLACES[:0]})
     check([table[index].sum()], {table: FEW[:0], index: PLACES[:0]})
