@@ -3,7 +3,7 @@
 ## Dimension 0 of the NDRange shares out the elements of x that one position means, dimension 1 the positions: who owns which,
 ## or, where each work-item adds to zeros of its own, `apart` elements after those of the one before, how far it looks through.
 ## The values of `inner` positions lie y_count apart, from the first of them to the first of the next ones it is y_outer.
-<%page args="name, ctype, combine, ndim, index, lanes"/>\
+<%page args="name, ctype, combine, nothing, ndim, index, lanes"/>\
 <%!
 from pytensor_cl.dtypes import widened
 
@@ -47,7 +47,7 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     ${index} outer_begin = 0, outer_end = outers, begin = 0, end = p.inner, owned[${BLOCK}];
     if (p.apart) {
         x += owner * p.apart;
-        for (long k = 0; k < p.apart; ++k) x[k] = 0;
+        for (long k = 0; k < p.apart; ++k) x[k] = ${nothing};
         if (outers >= owners) {
             outer_begin = outers * owner / owners;
             outer_end = outers * (owner + 1) / owners;

@@ -3,7 +3,7 @@
 ## zeros of its own, `apart` elements after that of the one before; else the last one wins, or the sum is NumPy's to the bit.
 ## Where equal indices follow one another, which the first few of a block tell, the element stays in a register. The range of
 ## the indices of other blocks is found with vectors first: most need no look at each of them.
-<%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
+<%page args="name, ctype, index_type, is_checked, combine, nothing, lanes"/>\
 <%!
 BLOCK, SAMPLE, RUN = 1024, 32, 4
 %>\
@@ -65,7 +65,7 @@ __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __g
     y += p.y;
     i += p.i;
     if (p.apart)
-        for (long k = 0; k < p.length; ++k) x[k] = 0;
+        for (long k = 0; k < p.length; ++k) x[k] = ${nothing};
     for (long first = p.count * part / parts; first < stop; first += ${BLOCK}) {
         const long end = min(first + ${BLOCK}, stop), sampled = min(first + ${SAMPLE}, end);
         int runs = 1;

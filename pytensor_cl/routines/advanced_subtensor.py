@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import carrier, ctype
+from pytensor_cl.dtypes import carrier, ctype, literal
 from pytensor_cl.routines.advanced_subtensor_base import (
     NOTHING,
     Indexing,
@@ -213,6 +213,7 @@ class Scatter(Indexing):
             index_type=ctype(self._dtypes[0]),
             is_checked=self._bounds[0] is None,
             combine=self._combine,
+            nothing=self._nothing,
             lanes=64 // max(4, np.dtype(self._dtypes[0]).itemsize),
         )
 
@@ -234,7 +235,13 @@ class Scatter(Indexing):
             return kernel_source("advanced_subtensor_scatter_simt", preambles=half, group=self._group, **arguments)
         arguments["preambles"] = (*half, render("fetch_ahead"))
         lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
-        return kernel_source("advanced_subtensor_scatter", lanes=lanes, **arguments)
+        return kernel_source("advanced_subtensor_scatter", lanes=lanes, nothing=self._nothing, **arguments)
+
+    @property
+    def _nothing(self) -> str:
+        """What changes no number that it is added to: zero would make minus zero a zero."""
+        dtype = np.dtype(self.output_dtypes[0])
+        return literal(-np.zeros((), dtype) if dtype.kind in "fc" else 0, dtype)
 
     @property
     def _group(self) -> int:

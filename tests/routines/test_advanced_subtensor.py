@@ -253,6 +253,18 @@ def test_bad_indices_among_values_in_order(context, ordered, given):
     assert is_ordered(context, case)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+def test_minus_zero_stays_minus_zero(context, rng, monkeypatch, dtype):
+    """Where nothing is added, and where minus zero is."""
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SHARING", 64)
+    index = rng.integers(0, 4, 500)
+    for columns in ((), (3,)):
+        x, y = (-np.zeros((n, *columns), dtype) for n in (7, 500))
+        kinds = {"accumulate": True, "value_dtype": dtype, "value_ndim": y.ndim}
+        add = Scatter(context, dtype, x.ndim, (0,), [("int64", 1)], schedule="cpu", **kinds)
+        assert add(*map(context.from_host, (x, y, index)))[0].to_host().tobytes() == x.tobytes()
+
+
 def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
     monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SHARING", 64)
     x, y = rng.integers(0, 3, (14, 6)).astype("float32"), rng.integers(0, 3, (500, 6)).astype("float32")
