@@ -149,6 +149,9 @@ class Rowwise(Checked):
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._walks = self._streamed.loops(1, 1)
         self._loops = sum(not loop.is_empty for loop in self._walks)  # how often a row is walked
+        # Three walks, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
+        is_cheap = self._loops <= 2 and function.row_cost < DEAR
+        self._is_light = is_cheap and sum(a.kind == "full" for a in self._arrays) >= 2
         self._totals = [total for loop in self._walks for total in loop.totals]
         self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
         self._kernels: dict[tuple[_Variant, int | None], Kernel] = {}
@@ -371,7 +374,7 @@ class Rowwise(Checked):
         rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
         if not rows.number or (not rows.total and all(a.kind == "full" for a in self._outputs)):
             return _Plan((), is_idle=True)
-        pattern = planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1)
+        pattern = planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1, is_light=self._is_light)
         units = self.context.info.compute_units
         relaid: tuple[planning.Relaid, ...] = ()
         if self.schedule == "simt":

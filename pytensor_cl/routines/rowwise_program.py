@@ -150,6 +150,12 @@ class RowFunction:
         full = (dtype for k, dtype in enumerate(self.dtypes) if self.kinds[k] == "full" and k not in places)
         return max((np.dtype(dtype).itemsize for dtype in full), default=4)
 
+    @property
+    def row_cost(self) -> int:
+        """What the row values cost together, but for reductions."""
+        kinds = self.kinds[len(self.operands) :]
+        return sum(s.cost for s, kind in zip(self.steps, kinds, strict=True) if kind == "row" and isinstance(s, Map))
+
     def step(self, value: int) -> Map | Reduce | None:
         """Return what computes a value; None for an operand."""
         return self.steps[value - len(self.operands)] if value >= len(self.operands) else None

@@ -131,6 +131,48 @@ def test_plans_of_copies():
     assert rowwise_plan.relaid(few, "columns", (0, 1)) == (few, ())
 
 
+DOT = RowFunction(
+    (FULL, FULL), (step("i0 * i1", 0, 1), Reduce("add", 2, "float64", F32), step("i0 * i1", 0, 3)), (4, 3)
+)
+
+
+@pytest.mark.parametrize("columns", [17, 24, 31, 32])
+def test_products_of_short_rows(context, rng, columns):
+    """Where little is computed for each row, vectors lie along those that fill one and a half."""
+    x, y = (rng.normal(size=(37, columns)).astype(F32) for _ in range(2))
+    a, b = map(context.from_host, (x, y))
+    whole = "rows" if columns >= 24 else "columns"
+    for of, pattern in (
+        (lambda x: x, whole),
+        (lambda x: x[::-2], whole),
+        (lambda x: x[:, ::-1], None),
+        (lambda x: x[3:4], "rows"),
+        (lambda x: x[:, 1:], None),
+    ):
+        routine = rows_of(context, DOT, (1,), "cpu")
+        dots = (of(x) * of(y).astype("float64")).sum(1)
+        check(routine(of(a), of(b)), (of(x) * dots[:, None], dots), 1e-5)
+        assert pattern in (None, *(variant.pattern for variant, _ in routine._kernels))
+    turned = [context.from_host(z.T.copy()).T for z in (x, y)]
+    dots = (x * y.astype("float64")).sum(1)
+    routine = rows_of(context, DOT, (1,), "cpu")
+    check(routine(*turned), (x * dots[:, None], dots), 1e-5)
+    assert [variant.pattern for variant, _ in routine._kernels] == ["columns"]
+
+
+def test_dear_row_values_lie_across_the_lanes(context, rng):
+    dear = RowFunction(
+        (FULL, FULL),
+        (step("i0 * i1", 0, 1), Reduce("add", 2, "float64", F32), step("exp(i0)", 3, cost=10), step("i0 * i1", 0, 4)),
+        (5,),
+    )
+    x, y = (rng.normal(size=(37, 32)).astype(F32) for _ in range(2))
+    routine = rows_of(context, dear, (1,), "cpu", dropped=0)
+    want = x * np.exp((x * y.astype("float64")).sum(1, keepdims=True))
+    check(routine(context.from_host(x), context.from_host(y)), (want,), 1e-4)
+    assert {variant.pattern for variant, _ in routine._kernels} == {"columns"}
+
+
 @pytest.mark.parametrize("shape, axis", [((2, 70_001), 1), ((70_001, 2), 0), ((20_001, 40), 0)])
 def test_few_long_rows_are_cut_in_chunks(context, rng, schedule, shape, axis):
     host = rng.normal(size=shape).astype(F32)
