@@ -21,7 +21,7 @@ from pytensor_cl.routines.advanced_subtensor_base import (
 )
 from pytensor_cl.routines.advanced_subtensor_order import OrderPlan, launch_order, order_source, plan_order, steps_of
 from pytensor_cl.routines.advanced_subtensor_plan import Selection, select
-from pytensor_cl.routines.advanced_subtensor_rows import NEAR, RowsPlan, launch_rows, plan_rows, rows_source
+from pytensor_cl.routines.advanced_subtensor_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.elemwise import Copy
 from pytensor_cl.runtime.array import GpuArray
@@ -467,8 +467,8 @@ class Scatter(Indexing):
         # For less than that, looking through positions that others own costs more than it saves.
         owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
-        is_far = int(self._bytes(output.size) > NEAR)
-        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance, is_far
+        far = int(is_far(self._bytes(output.size), self._bytes(run)))
+        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance, far
         geometry = self._geometry(index, shape, strides, rest)
         sizes = (parts, owners) if apart.parts == 1 else (1, apart.parts)
         return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), apart

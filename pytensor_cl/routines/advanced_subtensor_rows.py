@@ -13,13 +13,16 @@ from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import KernelSource, kernel_source, render
 
-__all__ = ["NEAR", "RowsPlan", "launch_rows", "plan_rows", "rows_source"]
+__all__ = ["RowsPlan", "is_far", "launch_rows", "plan_rows", "rows_source"]
 
 ITEMS = 4
 """Work-items for each compute unit."""
 
 NEAR = 1 << 19
 """Bytes of a table that stays in the cache of a core; rows of others are asked for ahead."""
+
+LONG = 512
+"""Bytes of a row whose lines the processor asks for by itself."""
 
 
 class RowsPlan(NamedTuple):
@@ -28,6 +31,11 @@ class RowsPlan(NamedTuple):
     kernel: Kernel
     work_items: int
     sizes: tuple[int, ...]
+
+
+def is_far(table: int, row: int) -> bool:
+    """Whether kernels should ask ahead for rows of so many bytes, of a table of so many."""
+    return table > NEAR and row <= LONG
 
 
 def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:
@@ -75,8 +83,8 @@ def plan_rows(routine: Indexing, source: KernelSource, output: Layout, selection
     tasks = -(-rows * run // TILE)
     if rows < min(ITEMS * units, tasks):
         return None
-    is_far = array.length * run * np.dtype(routine.output_dtypes[0]).itemsize > NEAR
-    sizes = rows, run, o_row, array.step, i_step, array.length, int(is_far)
+    row = run * np.dtype(routine.output_dtypes[0]).itemsize
+    sizes = rows, run, o_row, array.step, i_step, array.length, int(is_far(array.length * row, row))
     return RowsPlan(routine.kernel(source), min(rows, ITEMS * units, tasks), sizes)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines.advanced_subtensor import Gather
 from pytensor_cl.routines.advanced_subtensor_plan import Bounds, check_bounds
-from pytensor_cl.routines.advanced_subtensor_rows import NEAR
+from pytensor_cl.routines.advanced_subtensor_rows import is_far
 from pytensor_cl.routines.base import Checked, Plans
 from pytensor_cl.routines.reduction import Reduction
 from pytensor_cl.runtime.alarm import Finding
@@ -163,8 +163,9 @@ class Bag(Checked):
         is_inexact = count[0] > EXACT and self._reduction.acc_dtype == "float32" and not self._reduction.is_compensated
         if is_inexact or (bags[0] < units and work >= TASK * units):
             return APART
-        is_far = table.size * np.dtype(self._dtypes[0]).itemsize > NEAR and count[1] > 0
-        sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1], int(is_far)
+        itemsize = np.dtype(self._dtypes[0]).itemsize
+        far = count[1] > 0 and is_far(table.size * itemsize, columns[0] * itemsize)
+        sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1], int(far)
         return _Plan(max(1, min(bags[0], ITEMS * units, work // TASK)), sizes)
 
 

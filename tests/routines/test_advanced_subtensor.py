@@ -152,8 +152,7 @@ def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, 
 @pytest.mark.parametrize("near", [0, 1 << 40])
 def test_rows(context, rng, monkeypatch, near):
     """Of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
-    for module in ("advanced_subtensor", "advanced_subtensor_rows"):
-        monkeypatch.setattr(f"pytensor_cl.routines.{module}.NEAR", near)
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor_rows.NEAR", near)
     monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor_rows.TILE", 64)
     cases = []
     for columns in ((), (1,), (2,), (15,), (17,), (33,), (5, 21)):
