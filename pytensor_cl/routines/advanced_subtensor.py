@@ -39,6 +39,9 @@ OWNED_RUN = 16
 APART = 2
 """Values for each element of the array that repay arrays of zeros to which work-items add apart, on schedule cpu."""
 
+ZEROS = 8
+"""Zeros in the cache that take as long as a value."""
+
 SMALL = 1 << 20
 """Bytes of an array that stays in the cache of a core; larger ones want as many values for each work-item."""
 
@@ -392,7 +395,7 @@ class Scatter(Indexing):
         """Return how many work-items add a share of `count` values to `size` zeros of their own."""
         if not self.accumulate or not 0 < APART * size <= count:
             return 1
-        most = count // (APART * size) if self._bytes(size) > SMALL else count
+        most = count // (APART * size) if self._bytes(size) > SMALL else ZEROS * count // size
         return max(1, min(self.context.info.compute_units, count // WORTH_SHARING, most))
 
     def _bytes(self, size: int) -> int:
