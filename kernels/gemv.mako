@@ -4,6 +4,7 @@
 <%include file="gemv_store.mako" args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_y=has_y"/>
 <%
     V = f"{ctype}{lanes}"
+    fold = {16: "(v.s0123 + v.s4567) + (v.s89ab + v.scdef)", 8: "v.s0123 + v.s4567"}.get(lanes, "v")
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_y else [])
 %>
 typedef ${V} ${name}_vec __attribute__((aligned(${itemsize})));
@@ -64,15 +65,20 @@ static void ${name}_dots${rows}(__global const ${ctype} *a, long row, long col, 
         }
         % for r in range(rows):
         { const ${V} v = ${" + ".join(f"s{r}_{u}" for u in range(unroll))};
-          % if lanes == 16:
-          q${r} += (v.s0123 + v.s4567) + (v.s89ab + v.scdef);
-          % elif lanes == 8:
-          q${r} += v.s0123 + v.s4567;
-          % else:
-          q${r} += v;
-          % endif
-          t${r} = (q${r}.s0 + q${r}.s1) + (q${r}.s2 + q${r}.s3); }
+          q${r} += ${fold}; }
         % endfor
+        % if rows == 4:
+        ## Four sums at once take fewer shuffles than one by one, but Intel's compiler has a better way for doubles.
+        #if ${itemsize} < 8 || defined(POCL_DEVICE_ADDRESS_BITS)
+        const ${ctype}4 u = (${ctype}4)(q0.even, q1.even) + (${ctype}4)(q0.odd, q1.odd), v = (${ctype}4)(q2.even, q3.even) + (${ctype}4)(q2.odd, q3.odd);
+        const ${ctype}4 t = (${ctype}4)(u.even, v.even) + (${ctype}4)(u.odd, v.odd);
+        ${" ".join(f"t{r} = t.s{r};" for r in range(rows))}
+        #else
+        % endif
+        ${" ".join(f"t{r} = (q{r}.s0 + q{r}.s1) + (q{r}.s2 + q{r}.s3);" for r in range(rows))}
+        % if rows == 4:
+        #endif
+        % endif
     }
     for (; k < depth; k++) {
         ${" ".join(f"t{r} += ({wide})a{r}[k * col] * x[k];" for r in range(rows))}
