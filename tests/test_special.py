@@ -17,6 +17,7 @@ from benchmarks.special import DTYPES, FAMILIES, errors
 from pytensor_cl.dtypes import ctype, vector_type
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.routines.erf_table import BOUND, PER_UNIT
 from pytensor_cl.routines.series import bessel_power, debye, stirling, temme
 from pytensor_cl.scalar import element_function
 from pytensor_cl.special import SPECIAL
@@ -296,6 +297,17 @@ WITH_PARTS = {
     "psi": special.psi,
     "softplus": lambda x: np.logaddexp(0, x),
 }
+
+
+def test_erf_in_every_interval(context, rng):
+    """Whole registers may choose their coefficients from a table."""
+    ends = np.arange(0.5, 16) / PER_UNIT
+    x = np.concatenate([rng.normal(0, 1.5, 4000), ends, ends - 1e-7, ends + 1e-7, 10.0 ** -np.arange(9)])
+    x = np.concatenate([x, -x, [np.inf, -np.inf, np.nan, BOUND, 4, 30]]).astype("float32")
+    got = apply(context, "cpu", psm.erf, x)[0]
+    want = special.erf(x.astype("float64"))
+    assert np.nanmax(np.abs(got - want) / np.spacing(np.abs(want).astype("float32"))) < 1
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -15,6 +15,10 @@ low, high = 1 / (largest + k), 1 / (0.8 + k)
 <%include file="exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
+% if lanes == 16:
+<%include file="erf_table.mako"/>\
+#ifndef ERF_BY_TABLE
+% endif
 static inline ${V} erf_${V}(const ${V} x)
 {
     const ${V} size = fabs(x), above = size - 1, square = x * x, t = select(above, (${V})(${number(last)}), above > (${V})(${number(last)}));
@@ -23,6 +27,9 @@ static inline ${V} erf_${V}(const ${V} x)
     const ${V} far = copysign(fma(-scale, power, 1 - scale), x);
     return select(far, x * ${minimax("erf", "square", dtype, V)} + x, size < (${V})(1));
 }
+% if lanes == 16:
+#endif
+% endif
 
 % if double:
 #ifndef POCL_DEVICE_ADDRESS_BITS
