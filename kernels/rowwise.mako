@@ -1,7 +1,7 @@
 ## Functions of rows on schedule cpu: each work-item takes a run of tasks. A task is a row (pattern rows: vectors along it) or a
 ## strip of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a kernel does all loops of a
 ## task, so that the row is in the cache from the second on. With it, it does that loop, and leaves its reductions to the next.
-<%page args="name, pattern, lanes, strip, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
+<%page args="name, pattern, lanes, strip, is_narrow, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 <%namespace name="access" file="rowwise_access.mako"/>
 <%namespace name="along" file="rowwise_vectors.mako"/>
@@ -47,7 +47,7 @@ ${access.vector_types()}
             % if pattern == "columns":
             for (long i = 0; i < n; ++i)
             ${access.each_vector()} {
-                ${access.lanes_of_vector()}
+                ${access.lanes_of_vector(is_narrow)}
                 const long kept = (at + i) * g.width + c;
                 ${vector(walk, numbers)}
             }

@@ -29,9 +29,12 @@ for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
-## Where a vector begins: the last of a strip reaches back.
-<%def name="lanes_of_vector()" buffered="True" filter="trim">
-% if pattern == "columns":
+## Where a vector begins: the last of a strip reaches back. That of a narrow row reaches into the next one, which makes that good
+## when its turn comes.
+<%def name="lanes_of_vector(is_narrow=False)" buffered="True" filter="trim">
+% if is_narrow:
+const int whole = n - i > ${lanes} / width + 1, top = width - 1, c = 0;
+% elif pattern == "columns":
 const int top = min(${lanes}, width) - 1, whole = top == ${lanes - 1}, c = ${f"min(k * {lanes}, max(width - {lanes}, 0))" if strip > 1 else 0};
 % else:
 const int whole = 0, top = 0, c = 0;

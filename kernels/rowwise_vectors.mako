@@ -7,13 +7,15 @@
 %>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 
-## Where the task begins in each array; most begin beside the one before. Where lanes are gathered, compilers would make a pointer
-## for each lane of that.
+<%def name="is_gathered()" buffered="True" filter="trim">
+${"1" if any(array.kind == "full" and array.access == "gather" for array in arrays) else ""}
+</%def>
+
+## Where the task begins in each array; most begin beside the one before. (Of gathered lanes compilers would make a pointer each.)
 <%def name="next_row()">
-<% across, is_gathered = pattern == "columns", any(array.kind == "full" and array.access == "gather" for array in arrays) %>
-% if is_gathered:
-        {
-% else:
+<% across = pattern == "columns" %>
+        ${"{" if is_gathered() else ""}
+% if not is_gathered():
         if (column + ${"g.width" if across else 1} < g.kept[0]) {
             const long next = ${f"min(column + g.width, g.kept[0] - {lanes})" if across else "column + 1"};
             % for a, array in enumerate(arrays):
@@ -58,9 +60,8 @@
             }
             inner_before = inner;
             % for a in ahead:
-            <% size = np.dtype(arrays[a].dtype).itemsize %>
-            if (g.reduced[0] <= ${SHORT // size}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
-                for (long i = 0; i < g.reduced[0]; i += ${64 // size})
+            if (g.reduced[0] * sizeof(*${arrays[a].name}) <= ${SHORT}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
+                for (long i = 0; i < g.reduced[0]; i += 64 / sizeof(*${arrays[a].name}))
                     ahead(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
             % endfor
 % endif
@@ -89,7 +90,7 @@
                 #pragma clang loop unroll(disable) vectorize(disable)
                 for (; n - i >= ${lanes}; i += ${lanes}) {
 % endif
-                    const long j = i, kept = at + j;
+                    const long j = ${f"min(i, n - {lanes})" if is_gathered() else "i"}, kept = at + j;
                     const int skip = 0, whole = 1, top = ${lanes - 1};
                     ${caller.body()}
                 }

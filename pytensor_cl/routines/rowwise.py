@@ -83,6 +83,7 @@ class _Variant(NamedTuple):
     access: tuple[str, ...]
     is_cached: bool
     index_type: str
+    is_narrow: bool = False
 
 
 class Rowwise(Checked):
@@ -269,7 +270,11 @@ class Rowwise(Checked):
     def _strip(self, rows: Rows, pattern: str) -> int:
         """Return the most vectors of a strip; one, where neighbouring rows lie one after the other."""
         lead = 1 + rows.lead
-        if pattern == "rows" or (rows.kept and rows.reduced[0][lead] < rows.kept[0][lead]):
+        if (
+            pattern == "rows"
+            or rows.columns <= self._lanes
+            or (rows.kept and rows.reduced[0][lead] < rows.kept[0][lead])
+        ):
             return 1
         return STRIP
 
@@ -306,7 +311,7 @@ class Rowwise(Checked):
             qualifier = "volatile " if self.context.info.kind == "cpu" else ""
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise_simt", preambles=preambles, **arguments)
-        arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip)
+        arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip, is_narrow=variant.is_narrow)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
         return kernel_source("rowwise", preambles=(*access, render("past_cache"), *preambles), **arguments)
@@ -374,16 +379,18 @@ class Rowwise(Checked):
         rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
         if not rows.number or (not rows.total and all(a.kind == "full" for a in self._outputs)):
             return _Plan((), is_idle=True)
-        pattern = planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1, is_light=self._is_light)
-        units = self.context.info.compute_units
+        is_narrow, units = self._is_narrow(rows), self.context.info.compute_units
+        lanes = self._lanes if self.schedule == "cpu" else 1
+        pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, is_light=self._is_light)
         relaid: tuple[planning.Relaid, ...] = ()
         if self.schedule == "simt":
             split = planning.split_simt(rows, pattern, units, self._group)
         else:
             widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
-            rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs)
+            rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs())
             split = self._split_cpu(rows, pattern, units)
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=self._index(rows))
+        variant = variant._replace(is_narrow=is_narrow)
         scratch = self._scratch(rows, split, self._program(variant))
         partials = self._partials(split)
         shifts = int(self._is_large(layouts)), *rows.shifts
@@ -392,7 +399,10 @@ class Rowwise(Checked):
         partial_bytes = partials[-1] if split.chunks > 1 else 0
         return _Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total, relaid)
 
-    @property
+    def _is_narrow(self, rows: Rows) -> bool:
+        full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
+        return self.schedule == "cpu" and not self.function.takes and planning.is_narrow(rows, self._lanes, full)
+
     def _full_inputs(self) -> list[int]:
         return [a for a, array in enumerate(self._arrays) if array.kind == "full" and not array.is_output]
 

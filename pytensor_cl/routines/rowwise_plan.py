@@ -14,6 +14,7 @@ __all__ = [
     "Split",
     "access_of",
     "fits_int",
+    "is_narrow",
     "normal_form",
     "pack_geometry",
     "pattern_of",
@@ -35,6 +36,7 @@ REUSED, WORTH_RELAYING = (
     4,
     1 << 16,
 )  # how often elements are read, and how many times in all, that are laid out anew before
+SHARE, MANY_ROWS = 3, 1 << 12  # of a vector that columns must fill if they are fewer, and elements of each
 ALIGN = 64  # elements: chunks begin at whole vectors
 
 Dims = tuple[tuple[int, ...], ...]
@@ -137,6 +139,23 @@ def pattern_of(rows: Rows, lanes: int, *, is_light: bool = False) -> str:
     kept = tuple((d[0], d[lead], d[lead]) for d in rows.kept)
     reduced = tuple((d[0], d[lead]) for d in rows.reduced)
     return planning.variant_of(planning.Problem(kept, reduced, 0, 0)).pattern
+
+
+def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
+    """Tell whether the elements across rows are fewer than a vector has, but what follows may fill it.
+
+    Parameters
+    ----------
+    rows, lanes
+        What to do, and elements of a vector.
+    full
+        The full arrays.
+    """
+    if len(rows.kept) != 1 or len(rows.reduced) != 1 or not lanes <= SHARE * rows.columns < SHARE * lanes:
+        return False
+    (_, *across), (count, *along) = rows.kept[0], rows.reduced[0]
+    lead = rows.lead in full and across[rows.lead] == 1
+    return lead and count >= MANY_ROWS and all((across[a], along[a]) in ((1, rows.columns), (0, 1)) for a in full)
 
 
 def with_long_run(rows: Rows, lanes: int) -> Rows:

@@ -102,6 +102,32 @@ def test_short_rows_lie_across_the_lanes(context, rng):
     assert [variant.pattern for variant, _ in routine._kernels] == ["columns", "rows"]
 
 
+@pytest.mark.parametrize("dtype", [F32, "float64"])
+def test_vectors_of_narrow_columns_reach_into_the_next_row(context, rng, dtype):
+    """Standardised columns, times a factor for each row."""
+    full, factor = Operand("full", dtype), Operand("full", dtype)
+    steps = (
+        Reduce("add", 0, "float64", dtype),
+        step("i0 - i1", 0, 2, dtype=dtype),
+        step("i0 * i0", 3, dtype=dtype),
+        Reduce("add", 4, "float64", dtype),
+        step("(i0 - i1) * i2 / sqrt(i3)", 0, 2, 1, 5, dtype=dtype),
+    )
+    function = RowFunction((full, factor), steps, (6, 2))
+    flags = (False, False, False, True)
+    routine = Rowwise(context, function, 2, (0,), flags, ((False, False), (False, True)), schedule="cpu")
+    for rows, columns in ((4099, 3), (4096, 7), (70_001, 6), (5000, 15)):
+        x, y = (rng.normal(size=shape).astype(dtype) / 100 for shape in ((rows, columns + 1), (rows, 1)))
+        for first in (slice(columns), slice(1, None)):
+            for host in (x[:, first], np.ascontiguousarray(x[:, first])):
+                device = context.from_host(x)[:, first] if host.base is x else context.from_host(host)
+                centred = host - host.sum(0)
+                want = centred * y / np.sqrt(np.square(centred, dtype="float64").sum(0))
+                check(routine(device, context.from_host(y)), (want, host.sum(0)), 1e-4 if dtype == F32 else 1e-10)
+    found = [(variant.pattern, variant.is_narrow) for variant, _ in routine._kernels]
+    assert ("columns", True) in found and ("rows", False) in found
+
+
 def test_what_is_gathered_again_and_again_is_laid_out_anew(context, rng):
     """Distances of two sets of points, of which one, or both, were turned, reversed or thinned out."""
     distance = (step("i0 - i1", 0, 1), step("i0 * i0", 2), Reduce("add", 3, F32, F32))
