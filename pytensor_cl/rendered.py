@@ -20,7 +20,10 @@ def user_folder() -> Path:
     """Return where the programs of this user keep what they can make again."""
     if sys.platform == "darwin" and "XDG_CACHE_HOME" not in os.environ:
         return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a name and a home, as containers may have
+        return Path(os.devnull) / "cache"  # where nothing can be kept
 
 
 def rendered_folder() -> Path:

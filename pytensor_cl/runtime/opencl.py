@@ -3,8 +3,11 @@
 Registering the mode must not pay for loading OpenCL drivers, nor fail where there are none.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
+
+from pytensor_cl.runtime.writable import settle_caches
 
 __all__: list[str] = []
 
@@ -12,6 +15,8 @@ __all__: list[str] = []
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if "pyopencl" not in sys.modules:
+        settle_caches()
     value = getattr(import_module("pyopencl"), name)
     globals()[name] = value
     return value

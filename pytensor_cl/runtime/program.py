@@ -4,7 +4,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -117,7 +117,7 @@ class ProgramCache:
         self._ways = ways
         self._ahead = ahead
         self._options = list(options)
-        self._cache_dir = cache_dir
+        self._cache_dir: str | Literal[False] | None = cache_dir
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
 
@@ -169,13 +169,19 @@ class ProgramCache:
             crew.dismiss()
 
     def _call_driver(self, text: str, options: list[str]) -> "cl.Program":
-        drop_stale_locks(self._cache_dir)
+        if self._cache_dir is not False:
+            drop_stale_locks(self._cache_dir)
         program = cl.Program(self._context, text)
         try:
             with warnings.catch_warnings():
                 if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                     warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
                 return program.build(options=options, cache_dir=self._cache_dir)
+        except KeyError:  # pyopencl's, instead of a warning, when it cannot write to its cache
+            if self._cache_dir is False:
+                raise
+            self._cache_dir = False
+            return self._call_driver(text, options)
         except cl.Error as error:
             log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
             raise CompilationError(log, text) from error
