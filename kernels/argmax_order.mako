@@ -13,14 +13,16 @@
 <%def name="greater(a, b)" buffered="True" filter="trim">${f"(({b} > {a}) | ({b} != {b}) ? {b} : {a})" if is_real(dtype) else f"max({a}, {b})"}</%def>
 <%def name="same(a, b)" buffered="True" filter="trim">${f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))" if is_real(dtype) else f"({a} == {b})"}</%def>
 
-<%def name="position()">
+<%def name="position(reduced_offset=None)">
 % if lanes > 1:  # vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
 typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endif
 // Where element `rest` of the reduced range lies, in C order of the reduced axes.
 static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 {
-    % if reduced_dims == 1:
+    % if reduced_offset:
+    ${reduced_offset()}
+    % elif reduced_dims == 1:
     return rest * g->reduced_in[0];
     % else:
     ${index} at = 0;
@@ -44,13 +46,13 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 </%def>
 
 ## Chooses among the positions that the chunks found: the earliest chunk wins where values are the same.
-<%def name="finish(kept_offset)">
+<%def name="finish(kept_offset, unrolled=False)">
 __kernel void ${name}_finish(__global const ${ctype(dtype)} *input, const long input_at, __global const long *found,
                              __global long *output, const long output_at, const ${name}_geometry g)
 {
     for (${index} number = get_global_id(0); number < g.outputs; number += get_global_size(0)) {
         ${index} rest = number, in = 0, out = 0;
-        ${kept_offset()}
+        ${kept_offset(unrolled)}
         __global const ${ctype(dtype)} *x = input + input_at + in;
         long where = found[number];
         ${ctype(dtype)} best = x[${name}_at(&g, where)];

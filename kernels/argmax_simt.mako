@@ -10,7 +10,7 @@
 %>
 <% T = ctype(dtype) %>
 ${shared.geometry()}
-${order.position()}
+${order.position(walk.reduced_offset)}
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${T} *restrict input, const long input_at, __global long *restrict output, const long output_at,
              const ${name}_geometry g)
@@ -22,7 +22,7 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
     const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
     ${index} rest = number < g.outputs ? number : 0, in = 0, out = chunk * g.chunk_step;
-    ${walk.kept_offset()}
+    ${walk.kept_offset(unrolled=True)}
     input += input_at + in;
     ${index} where = first + thread < last ? first + thread : -1;
     ${T} best = input[${name}_at(&g, max(where, first))];
@@ -51,4 +51,4 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
     if (thread == 0 && number < g.outputs)
         output[output_at + out] = places[item];
 }
-${order.finish(walk.kept_offset)}
+${order.finish(walk.kept_offset, unrolled=True)}

@@ -6,8 +6,24 @@ typedef struct {  // rows lie along the axis; kept dimensions from the innermost
 } ${name}_geometry;
 </%def>
 
-## Moves `in`, `out` and `total` to row number `rest`.
-<%def name="kept_offset(index)">
+## Moves `in`, `out` and `total` to row number `rest`. GPUs (`unrolled`) would copy the geometry into private memory for indices
+## that are not constants.
+<%def name="kept_offset(index, unrolled=False)">
+% if unrolled:
+% for d in range(kept_dims):
+        ${"if (rest) " if d else ""}{
+% if d < kept_dims - 1:
+            const ${index} k = rest % g.kept[${d}];
+            rest /= g.kept[${d}];
+% else:
+            const ${index} k = rest;
+% endif
+            in += k * g.kept_in[${d}];
+            out += k * g.kept_out[${d}];
+            total += k * g.kept_total[${d}];
+        }
+% endfor
+% else:
         for (int d = 0; rest; ++d) {
             const ${index} k = rest % g.kept[d];
             rest /= g.kept[d];
@@ -15,4 +31,5 @@ typedef struct {  // rows lie along the axis; kept dimensions from the innermost
             out += k * g.kept_out[d];
             total += k * g.kept_total[d];
         }
+% endif
 </%def>

@@ -31,7 +31,7 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     const int item = get_local_id(0);
     const ${index} chunk = get_group_id(1), first = chunk * g.chunk, last = min(g.length, first + g.chunk);
     ${index} rest = get_group_id(0), in = 0, out = 0, total = g.first_total;
-    ${shared.kept_offset(index)}
+    ${shared.kept_offset(index, unrolled=True)}
     input += input_at + in;
     output += output_at + out;
     ${T} carry = ${name}_before(totals + total, chunk, g.outputs);
@@ -69,7 +69,7 @@ __kernel void ${name}_columns(__global const ${T} *input, const long input_at, _
     ${index} rest = get_global_id(0), in = 0, out = 0, total = g.first_total;
     if (rest >= g.outputs)
         return;
-    ${shared.kept_offset(index)}
+    ${shared.kept_offset(index, unrolled=True)}
     input += input_at + in;
     output += output_at + out;
     ${T} carry = ${name}_before(totals + total, chunk, g.outputs);

@@ -16,16 +16,7 @@ ${shared.accumulator(1)}
 // Where element `rest` of the reduced range lies, in C order of the reduced dimensions.
 static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 {
-    % if reduced_dims == 1:
-    return rest * g->reduced_in[0];
-    % else:
-    ${index} at = 0;
-    for (int d = 0; rest; ++d) {
-        at += rest % g->reduced[d] * g->reduced_in[d];
-        rest /= g->reduced[d];
-    }
-    return at;
-    % endif
+    ${walk.reduced_offset()}
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
@@ -38,7 +29,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
     ${index} rest = number < g.outputs ? number : 0, in = 0, out = chunk * g.chunk_step;
-    ${walk.kept_offset()}
+    ${walk.kept_offset(unrolled=True)}
     input += input_at;
     output += output_at;
     ${acc} total = ${name}_identity1();

@@ -18,14 +18,42 @@
 </%def>
 
 ## Moves `in` and `out` to output number `rest` (in C order of the kept dimensions). Outer coordinates of a small number are
-## zero, so the loop ends early.
-<%def name="kept_offset()">
+## zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory for indices that are not constants.
+<%def name="kept_offset(unrolled=False)">
+% if unrolled:
+% for d in range(kept_dims):
+        ${"if (rest) " if d else ""}{
+% if d < kept_dims - 1:
+            ${split("rest", "outer", "i", f"g.kept[{d}]")}
+            rest = outer;
+% else:
+            const ${index} i = rest;
+% endif
+            in += i * g.kept_in[${d}];
+            out += i * g.kept_out[${d}];
+        }
+% endfor
+% else:
         for (int d = 0; rest; ++d) {
             ${split("rest", "outer", "i", "g.kept[d]")}
             rest = outer;
             in += i * g.kept_in[d];
             out += i * g.kept_out[d];
         }
+% endif
+</%def>
+
+## Where element `rest` of the reduced range lies, in C order of the reduced dimensions; every index is a constant, for GPUs.
+<%def name="reduced_offset()">
+    ${index} at = 0;
+% for d in range(reduced_dims - 1):
+    ${"if (rest) " if d else ""}{
+            ${split("rest", "outer", "i", f"g->reduced[{d}]")}
+            at += i * g->reduced_in[${d}];
+            rest = outer;
+    }
+% endfor
+    return at + rest * g->reduced_in[${reduced_dims - 1}];
 </%def>
 
 ## Divides a number. Most are smaller than the length, and division is slow.

@@ -38,17 +38,20 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
     long ${", ".join(f"at_{array.name} = 0" for array in arrays)};
 </%def>
 
-## Where row number `rest` begins in each array.
-<%def name="row_offsets()">
+## Where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private memory for indices that
+## are not constants.
+<%def name="row_offsets(unrolled=False)">
 % for a, array in enumerate(arrays):
         at_${array.name} = offset.at[${a}];
 % endfor
-        for (int d = 0; rest; ++d) {
-            ${split("rest", "i", "g.kept[d]")}
+% for d in range(kept_dims) if unrolled else ["d"]:
+        ${"if (rest) {" if unrolled else "for (int d = 0; rest; ++d) {"}
+            ${split("rest", "i", f"g.kept[{d}]")}
 % for a, array in enumerate(arrays):
-            at_${array.name} += i * g.kept_step[${a}][d];
+            at_${array.name} += i * g.kept_step[${a}][${d}];
 % endfor
         }
+% endfor
 </%def>
 
 ## Divides `number` by a length; its remainder is the new `rest`. Most numbers are smaller, and division is slow.
@@ -63,7 +66,7 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
 </%def>
 
 ## Pointers to element `place` of the arrays that a loop uses.
-<%def name="run_pointers(used, place)">
+<%def name="run_pointers(used, place, unrolled=False)">
 % if reduced_dims == 1:
             const ${index} inner = ${place};
 % else:
@@ -74,17 +77,19 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
             long p_${arrays[a].name} = at_${arrays[a].name} + inner * g.reduced_step[${a}][0];
 % endfor
 % if reduced_dims > 1:
-            ${outer_runs(used)}
+            ${outer_runs(used, unrolled)}
 % endif
 </%def>
 
-<%def name="outer_runs(used)">
-            for (int d = 1; run; ++d) {
-                ${split("run", "i", "g.reduced[d]")}
+<%def name="outer_runs(used, unrolled=False)">
+% for d in range(1, reduced_dims) if unrolled else ["d"]:
+            ${"if (run) {" if unrolled else "for (int d = 1; run; ++d) {"}
+                ${split("run", "i", f"g.reduced[{d}]")}
 % for a in used:
-                p_${arrays[a].name} += i * g.reduced_step[${a}][d];
+                p_${arrays[a].name} += i * g.reduced_step[${a}][${d}];
 % endfor
             }
+% endfor
 </%def>
 
 ## A full value as one of an accumulator.

@@ -26,7 +26,7 @@ ${parts.declarations()}
 <% numbers = {array.name: a for a, array in enumerate(arrays)} %>
 <% used = [numbers[f"x{v}"] for v in walk.reads] + [numbers[f"y{o}"] for o, _ in walk.writes] %>
         for (${index} at = first + thread; at < last; at += g.threads) {
-            ${parts.run_pointers(used, "at")}
+            ${parts.run_pointers(used, "at", unrolled=True)}
             % for v in walk.reads:
             const ${ctype(arrays[numbers[f"x{v}"]].dtype)} v${v} = x${v}[p_x${v}];
             % endfor
@@ -56,7 +56,7 @@ void ${name}(${parts.parameters()})
     const int exists = number < g.blocks;
     ${index} rest = exists ? number : 0;
     ${parts.declare_offsets()}
-    ${parts.row_offsets()}
+    ${parts.row_offsets(unrolled=True)}
     % for v, dtype in row_values:
     ${row_qualifier}${ctype(dtype)} r${v};
     % endfor

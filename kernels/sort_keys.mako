@@ -29,30 +29,33 @@ static inline ${key} ${name}_result(const ${key} x)
 % endif
 </%def>
 
-## The rows, and the offset of a row in the input and in the output.
-<%def name="rows()">
+## The rows, and the offset of a row in the input and in the output. GPUs (`unrolled`) would copy the geometry into private memory
+## for indices that are not constants.
+<%def name="rows(unrolled=False)">
 typedef struct {  // rows lie along the axis; other dimensions from the innermost outwards; lengths and steps in elements
     long rows, length, chunk, chunks, in_step, out_step;
     long kept[${dims}], kept_out[${dims}], kept_in[${dims}];
 } ${name}_geometry;
+% for array in ("in", "out"):
 
-static inline long ${name}_in(const ${name}_geometry *g, long row)
+static inline long ${name}_${array}(const ${name}_geometry *g, long row)
 {
     long at = 0;
+% if unrolled:
+% for d in range(dims - 1):
+    if (row) {
+        at += row % g->kept[${d}] * g->kept_${array}[${d}];
+        row /= g->kept[${d}];
+    }
+% endfor
+    return at + row * g->kept_${array}[${dims - 1}];
+% else:
     for (int d = 0; row; ++d) {
-        at += row % g->kept[d] * g->kept_in[d];
+        at += row % g->kept[d] * g->kept_${array}[d];
         row /= g->kept[d];
     }
     return at;
+% endif
 }
-
-static inline long ${name}_out(const ${name}_geometry *g, long row)
-{
-    long at = 0;
-    for (int d = 0; row; ++d) {
-        at += row % g->kept[d] * g->kept_out[d];
-        row /= g->kept[d];
-    }
-    return at;
-}
+% endfor
 </%def>

@@ -3,7 +3,7 @@
 <%page args="name, key, to_key, from_key, element, indexed, wide, dims, group, tile"/>
 <%namespace name="shared" file="sort_keys.mako"/>
 <% E, R = element, "long" if indexed else key %>
-${shared.rows()}
+${shared.rows(unrolled=True)}
 ${shared.element()}
 static inline int ${name}_greater(const ${E} a, const ${E} b)
 {

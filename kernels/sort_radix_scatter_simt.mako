@@ -36,11 +36,13 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
             ranks[d * ${group} + item] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         const int own = min(${ITEMS}, n - item * ${ITEMS});
-        ${E} run[${ITEMS}];
-        for (int k = 0; k < own; ++k) {
-            run[k] = elements[item * ${ITEMS} + k];
-            ++ranks[${name}_digit(run[k], pass) * ${group} + item];
+        ${E} ${", ".join(f"run{k} = 0" for k in range(ITEMS))};  // no array: GPUs would keep it in memory
+        % for k in range(ITEMS):
+        if (${k} < own) {
+            run${k} = elements[item * ${ITEMS} + ${k}];
+            ++ranks[${name}_digit(run${k}, pass) * ${group} + item];
         }
+        % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
         ${index} sum = 0;
         for (int k = item * ${bins}; k < (item + 1) * ${bins}; ++k)
@@ -59,8 +61,9 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
             next[d] = sums[d] + (d + 1 < ${bins} ? ranks[(d + 1) * ${group}] : n);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = 0; k < own; ++k)
-            elements[ranks[${name}_digit(run[k], pass) * ${group} + item]++] = run[k];
+        % for k in range(ITEMS):
+        if (${k} < own) elements[ranks[${name}_digit(run${k}, pass) * ${group} + item]++] = run${k};
+        % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = item; k < n; k += ${group}) {
             const ${E} e = elements[k];

@@ -5,7 +5,7 @@
 <%namespace name="radix" file="sort_radix_passes.mako"/>
 <%namespace name="moving" file="sort_radix_scatter_simt.mako"/>
 <% E, R, bins = element, "long" if indexed else key, 1 << bits %>
-${shared.rows()}
+${shared.rows(unrolled=True)}
 ${shared.element()}
 ${radix.digits(E)}
 // Replace numbers of the work-items by the sums of those before them; return the sum of all.
