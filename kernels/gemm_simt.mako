@@ -23,7 +23,7 @@ void ${name}(${shared.parameters()})
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
     const ${index} a_row = p.a.row, a_col = p.a.col, b_row = p.b.row, b_col = p.b.col;
     ${shared.read_scalars()}
-    ${shared.parts(step, tile)}
+    ${shared.parts(step, tile, tile)}
         __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.shape, batch) + m0 * p.a.row + k_first * p.a.col;
         __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.shape, batch) + n0 * p.b.col + k_first * p.b.row;
         % for i in R:

@@ -248,12 +248,12 @@ class Gemm(BlasRoutine):
 
     def _plan_simt(self, p: Product) -> _Plan:
         blocks = self._blocks(p)
-        group, parts = blocks.group, blocks.splits
-        size = (blocks.tiles(p.m, p.n) * group, min(prod(p.batch) * parts, _GROUPS_LIMIT) * group)
-        reach = (blocks.tile + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
+        (across, down), parts = blocks.group, blocks.splits
+        size = (blocks.tiles(p.m, p.n) * across, min(prod(p.batch) * parts, _GROUPS_LIMIT) * down)
+        reach = (blocks.columns + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         source = self._source(blocks, "int" if reach <= _INT32 else "long")
         heads = encode(p, Way(splits=parts), self.epilogue is not None)
-        plan = _Plan(self._kernel(source), heads, size, (group, group))
+        plan = _Plan(self._kernel(source), heads, size, blocks.group)
         finishing = (-(-p.m * p.n // _FINISHING) * _FINISHING,), (_FINISHING,)
         return plan if parts == 1 else self._finished(plan, source, p, parts, finishing)
 

@@ -11,10 +11,12 @@ __all__ = ["Blocks", "Shape", "blocks_of"]
 
 # Width of the work-group and steps along k; the first that the device can run.
 _GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
-_LARGE = 128  # width of a tile of kernels/gemm_simt_large.mako
+_LARGE = 128  # columns of a tile of kernels/gemm_simt_large.mako
+_LARGE_ROWS = (128, 64)
 _LARGE_STEP = 8
 _LARGE_ITEMS = 256
 _LARGE_BYTES = 2 * 2 * _LARGE_STEP * (_LARGE + 4) * 4  # of local memory
+_FEW_ROWS, _FEW_COLUMNS = 32, 64  # that leave most of a large tile empty
 _PART = 256  # elements along k that are worth a work-group of their own
 _GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
 
@@ -36,38 +38,48 @@ class Blocks(NamedTuple):
     template
         Of the kernel.
     group
-        Work-items along each side of a work-group.
+        Work-items along both sides of a work-group.
     step
         Elements along k between barriers.
-    tile
-        Elements along each side of what a work-group computes.
+    rows, columns
+        Of what a work-group computes.
     splits
         Parts of the sums; each has work-groups of its own.
     """
 
     template: str
-    group: int
+    group: tuple[int, int]
     step: int
-    tile: int
+    rows: int
+    columns: int
     splits: int = 1
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of a matrix."""
-        return -(-m // self.tile) * -(-n // self.tile)
+        return -(-m // self.rows) * -(-n // self.columns)
 
     @property
     def parameters(self) -> dict[str, int]:
         """What the template takes."""
-        return {} if self.template == "gemm_simt_large" else {"group": self.group, "step": self.step}
+        if self.template == "gemm_simt_large":
+            return {"rows": self.rows}
+        return {"group": self.group[0], "step": self.step}
+
+    def split(self, shape: Shape, units: int) -> "Blocks":
+        """Return the same with k split, if there are fewer tiles than compute units."""
+        tiles = self.tiles(shape.m, shape.n)
+        if shape.batch or tiles >= units:
+            return self
+        return self._replace(splits=max(1, min(_GROUPS_PER_UNIT * units // tiles, shape.k // _PART)))
 
 
-_BLOCKS_OF_LARGE = Blocks("gemm_simt_large", 16, _LARGE_STEP, _LARGE)
+_LARGE_BLOCKS = tuple(Blocks("gemm_simt_large", (16, rows // 8), _LARGE_STEP, rows, _LARGE) for rows in _LARGE_ROWS)
 
 
 def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
     """Return the largest work-group that the device can run, of those no wider than `widest`."""
     fits = (
-        Blocks("gemm_simt", g, s, 4 * g)
+        Blocks("gemm_simt", (g, g), s, 4 * g, 4 * g)
         for g, s in _GROUPS
         if g <= widest
         and g * g <= info.max_work_group_size
@@ -76,8 +88,17 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
     return next(fits)
 
 
-def _can_be_large(info: DeviceInfo, dtype: np.dtype) -> bool:
-    return dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and info.local_memory >= _LARGE_BYTES
+def _large(shape: Shape, info: DeviceInfo, dtype: np.dtype) -> Blocks | None:
+    """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
+    runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and info.local_memory >= _LARGE_BYTES
+    if not runs or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
+        return None
+    units, batches = info.compute_units, prod(shape.batch)
+    high, low = (blocks.split(shape, units) for blocks in _LARGE_BLOCKS)
+    tiles = high.tiles(shape.m, shape.n), low.tiles(shape.m, shape.n)
+    if batches * tiles[0] >= units and 2 * tiles[0] <= tiles[1]:
+        return high
+    return low if batches * tiles[1] * low.splits >= units else None
 
 
 def blocks_of(shape: Shape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
@@ -97,10 +118,4 @@ def blocks_of(shape: Shape | None, info: DeviceInfo, dtype: np.dtype, widest: in
     general = _general(info, dtype, widest)
     if shape is None:
         return general
-    units, batches = info.compute_units, prod(shape.batch)
-    if _can_be_large(info, dtype) and batches * _BLOCKS_OF_LARGE.tiles(shape.m, shape.n) >= units:
-        return _BLOCKS_OF_LARGE
-    groups = general.tiles(shape.m, shape.n)
-    if shape.batch or groups >= units:
-        return general
-    return general._replace(splits=max(1, min(_GROUPS_PER_UNIT * units // groups, shape.k // _PART)))
+    return _large(shape, info, dtype) or general.split(shape, info.compute_units)

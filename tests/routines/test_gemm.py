@@ -213,9 +213,10 @@ def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
 def test_large_tiles(context, rng):
     for flags in ({}, {"has_c": True}):
         routine = Gemm(context, "float32", schedule="simt", **flags)
-        for m, k, n in ((256, 8, 257), (300, 19, 383), (129, 100, 520), (128, 0, 512)):
+        for m, k, n, rows in ((256, 8, 257, 128), (300, 19, 383, 64), (129, 100, 520, 64), (128, 0, 512, 128)):
             shape = gemm_simt.Shape(m, n, k, ())
-            assert routine._blocks(shape).template == "gemm_simt_large"
+            blocks = routine._blocks(shape)
+            assert (blocks.template, blocks.rows) == ("gemm_simt_large", rows)
             c, a, b = draw(rng, "float32", m, n), draw(rng, "float32", m, k), draw(rng, "float32", k, n)
             for place in PLACEMENTS if k else ("rows",):
                 operands = [PLACEMENTS[place](context, x) for x in (a, b)]
@@ -224,6 +225,18 @@ def test_large_tiles(context, rng):
                     check(routine(*inputs)[0], 2, a, b, 3, c)
                 else:
                     check(routine(*operands)[0], 1, a, b)
+
+
+def test_large_tiles_of_split_sums(context, rng, monkeypatch):
+    monkeypatch.setattr(gemm_simt, "_PART", 50)
+    info = replace(context.info, compute_units=8)
+    monkeypatch.setattr(Gemm, "_blocks", lambda _, p: gemm_simt.blocks_of(p, info, np.dtype("float32"), 16))
+    a, b = draw(rng, "float32", 70, 210), draw(rng, "float32", 210, 130)
+    routine = Gemm(context, "float32", schedule="simt")
+    (got,) = routine(*map(context.from_host, (a, b)))
+    check(got, 1, a, b)
+    (plan,) = routine._plans._plans.values()
+    assert plan.finish is not None
 
 
 def test_large_tiles_of_batches(context, rng):
@@ -237,7 +250,9 @@ def test_blocks_suit_the_product(context):
     info = replace(context.info, compute_units=100, max_work_group_size=256, local_memory=32768)
     wanted = {
         (4096, 4096, 4096): ("gemm_simt_large", 1),
-        (1024, 1024, 1024): ("gemm_simt", 1),
+        (1024, 1024, 1024): ("gemm_simt_large", 1),
+        (512, 512, 4096): ("gemm_simt_large", 6),
+        (256, 256, 256): ("gemm_simt", 1),
         (10, 64, 100_000): ("gemm_simt", 200),
         (10, 64, 100): ("gemm_simt", 1),
     }
