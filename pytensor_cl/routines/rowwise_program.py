@@ -452,4 +452,12 @@ class _Writer:
         )
 
     def row(self, value: int) -> str:
-        return self._assign(f"r{value}{self._row_index}", value, self._row_lanes)
+        """Write a row value; one that takes long is computed in all lanes on PoCL, which has no fast code for one."""
+        step, target = self._function.step(value), f"r{value}{self._row_index}"
+        assert isinstance(step, Map)
+        plain = self._assign(target, value, self._row_lanes)
+        if step.cost < DEAR or isinstance(step.function, Take) or self._row_lanes == self._lanes:
+            return plain
+        vector = vector_type(self._function.dtypes[value], self._lanes)
+        lines = "{", f"{vector} all;", self._assign("all", value, self._lanes), f"{target} = all.s0;", "}"
+        return "\n".join(("#ifdef POCL_DEVICE_ADDRESS_BITS", *lines, "#else", plain, "#endif"))
