@@ -1,5 +1,6 @@
 ## A function of each element, for GPUs: neighbouring work-items take neighbouring elements.
-## `<name>_flat` is for operands that all step through one dimension.
+## `<name>_flat` is for operands that all step through one dimension; it reads several elements before it computes, if that is short:
+## the memory of a large GPU is not kept busy by one element for each work-item.
 <%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer"/>\
 <%!
 from pytensor_cl.dtypes import ctype
@@ -7,7 +8,33 @@ from pytensor_cl.dtypes import ctype
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 unsigned = "u" + index
+together = range(4 if statements.count(";") <= 24 else 1)
 %>\
+## Computes elements n, n + step.. of one dimension.
+<%def name="flat_elements(numbers)">
+    % for q in numbers:
+        % for a, array in enumerate(arrays):
+        const ${index} at_${array}_${q} = (${index})(n + ${q} * step) * p.stride[${a}][${ndim - 1}];
+        % endfor
+        % for k, dtype in enumerate(inputs):
+        % if not by_value[k]:
+        const ${ctype(dtype)} i${k}_${q} = b_i${k}[at_i${k}_${q}];
+        % endif
+        % endfor
+    % endfor
+    % for q in numbers:
+        ${" ".join(f"{ctype(dtype)} o{k}_{q};" for k, dtype in enumerate(outputs))}
+        {
+            ${" ".join(f"const {ctype(dtype)} i{k} = i{k}_{q};" for k, dtype in enumerate(inputs) if not by_value[k])}
+            ${" ".join(f"{ctype(dtype)} o{k};" for k, dtype in enumerate(outputs))}
+            { ${statements} }
+            ${" ".join(f"o{k}_{q} = o{k};" for k in range(len(outputs)))}
+        }
+    % endfor
+    % for q in numbers:
+        ${" ".join(f"b_o{k}[at_o{k}_{q}] = o{k}_{q};" for k in range(len(outputs)))}
+    % endfor
+</%def>
 typedef struct {
     ${index} size, shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
 } ${name}_plan;
@@ -31,41 +58,47 @@ __kernel void ${name}${"_flat" if flat else ""}(
     b_${array} += offset.at[${a}];
     % endfor
     const ${unsigned} size = p.size, step = get_global_size(0);
-    for (${unsigned} n = get_global_id(0); n < size; n += step) {
+    ${unsigned} n = get_global_id(0);
     % if flat:
-        % for a, array in enumerate(arrays):
-        const ${index} at_${array} = (${index})n * p.stride[${a}][${ndim - 1}];
-        % endfor
+    % if len(together) > 1:
+    for (; n < size && size - n > ${len(together) - 1} * step; n += ${len(together)} * step) {
+        ${flat_elements(together)}
+    }
+    % endif
+    for (; n < size; n += step) {
+        ${flat_elements(range(1))}
+    }
     % else:
+    for (; n < size; n += step) {
         ${unsigned} rest = n;
         % for a, array in enumerate(arrays):
         ${index} at_${array} = 0;
         % endfor
         % for d in reversed(range(ndim)):
         {
-            const ${unsigned} i = rest % (${unsigned})p.shape[${d}];
-            rest /= (${unsigned})p.shape[${d}];
+            const ${unsigned} i = ${f"rest % ({unsigned})p.shape[{d}]" if d else "rest"};
+            ${f"rest /= ({unsigned})p.shape[{d}];" if d else ""}
             % for a, array in enumerate(arrays):
             at_${array} += (${index})i * p.stride[${a}][${d}];
             % endfor
         }
         % endfor
-    % endif
-    % for k, dtype in enumerate(inputs):
+        % for k, dtype in enumerate(inputs):
         % if not by_value[k]:
         const ${ctype(dtype)} i${k} = b_i${k}[at_i${k}];
         % endif
-    % endfor
-    % for k, dtype in enumerate(outputs):
+        % endfor
+        % for k, dtype in enumerate(outputs):
         ${ctype(dtype)} o${k};
-    % endfor
+        % endfor
         {
             ${statements}
         }
-    % for k in range(len(outputs)):
+        % for k in range(len(outputs)):
         b_o${k}[at_o${k}] = o${k};
-    % endfor
+        % endfor
     }
+    % endif
 }
 
 % endfor

@@ -79,6 +79,16 @@ def test_sizes_with_tails(context, schedule, rng, size):
     check(context, schedule, normal(rng, size), normal(rng, size))
 
 
+def test_many_elements_for_each_work_item(context, schedule, rng, monkeypatch):
+    for name in ("elemwise.groups_per_unit", "elemwise.items_per_unit"):
+        monkeypatch.setitem(context.tuning, name, 1)
+    monkeypatch.setitem(context.tuning, "elemwise.group", 16)
+    for rest in (0, 1, 15, 17):
+        size = 5 * 16 * context.info.compute_units + rest
+        check(context, schedule, normal(rng, size), normal(rng, size))
+        check(context, schedule, normal(rng, size)[::-1], normal(rng, 2 * size)[::2])
+
+
 def test_zero_dimensions(context, schedule, rng):
     check(context, schedule, normal(rng), normal(rng))
 
