@@ -26,14 +26,20 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
     input += input_at + in;
     ${index} where = first + thread < last ? first + thread : -1;
     ${T} best = input[${name}_at(&g, max(where, first))];
-    #pragma unroll 4
-    for (${index} i = first + thread + g.threads; i < last; i += g.threads) {
-        const ${T} value = input[${name}_at(&g, i)];
-        if (${order.beats("value", "best")}) {
-            best = value;
-            where = i;
+    ${index} i = first + thread + g.threads;
+    % for count in (4, 1):
+    for (; last - i > ${count - 1} * g.threads; i += ${count} * g.threads) {  // loads that are under way together
+        % for q in range(count):
+        const ${T} value${q} = input[${name}_at(&g, i + ${q} * g.threads)];
+        % endfor
+        % for q in range(count):
+        if (${order.beats(f"value{q}", "best")}) {
+            best = value${q};
+            where = i + ${q} * g.threads;
         }
+        % endfor
     }
+    % endfor
     values[item] = best;
     places[item] = where;
     for (int reach = g.threads / 2; reach > 0; reach /= 2) {  // the same for the whole group, so the barriers are uniform

@@ -9,6 +9,7 @@
     from pytensor_cl.dtypes import ctype
 
     BLOCK = 64  # elements whose sum is added as one: long sums of floats stay accurate
+    TOGETHER = 4  # loads
 %>
 ${shared.geometry()}
 ${shared.accumulator(1)}
@@ -36,7 +37,14 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     for (${index} i = first + thread; i < last;) {
         const ${index} stop = min(last, i + ${BLOCK} * g.threads);
         ${acc} part = ${name}_identity1();
-        #pragma unroll 4
+        for (; stop - i > ${TOGETHER - 1} * g.threads; i += ${TOGETHER} * g.threads) {  // loads that are under way together
+            % for q in range(TOGETHER):
+            const ${acc} e${q} = ${name}_load1(input + in + ${name}_at(&g, i + ${q} * g.threads), 1, g.plane);
+            % endfor
+            % for q in range(TOGETHER):
+            part = ${combined}(part, e${q});
+            % endfor
+        }
         for (; i < stop; i += g.threads)
             part = ${combined}(part, ${name}_load1(input + in + ${name}_at(&g, i), 1, g.plane));
         total = ${combined}(total, part);

@@ -22,22 +22,47 @@ ${parts.declarations()}
         ${sum} = ${local}[item - thread * g.thread_step];
 </%def>
 
+## Elements of a row; the loads of several are under way together, if there is not much else to do.
 <%def name="elements(walk)">
-<% numbers = {array.name: a for a, array in enumerate(arrays)} %>
-<% used = [numbers[f"x{v}"] for v in walk.reads] + [numbers[f"y{o}"] for o, _ in walk.writes] %>
-        for (${index} at = first + thread; at < last; at += g.threads) {
-            ${parts.run_pointers(used, "at", unrolled=True)}
-            % for v in walk.reads:
-            const ${ctype(arrays[numbers[f"x{v}"]].dtype)} v${v} = x${v}[p_x${v}];
+        ${index} at = first + thread;
+        % for count in (4, 1) if walk.code.count(";") <= 24 else (1,):
+        for (; last - at > ${count - 1} * g.threads; at += ${count} * g.threads) {
+            % for q in range(count):
+            ${read(walk, q)}
             % endfor
-            ${walk.code}
-            % for total in walk.totals:
-            sum${total.value} = ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
-            % endfor
-            % for o, value in walk.writes:
-            if (exists) y${o}[p_y${o}] = ${value};
+            % for q in range(count):
+            ${compute(walk, q)}
             % endfor
         }
+        % endfor
+</%def>
+
+<%def name="read(walk, q)">
+<% numbers = {array.name: a for a, array in enumerate(arrays)} %>
+            % for v in walk.reads:
+            ${ctype(arrays[numbers[f"x{v}"]].dtype)} v${v}_${q};
+            % endfor
+            {
+                ${parts.run_pointers([numbers[f"x{v}"] for v in walk.reads], f"at + {q} * g.threads", unrolled=True)}
+                ${" ".join(f"v{v}_{q} = x{v}[p_x{v}];" for v in walk.reads)}
+            }
+</%def>
+
+<%def name="compute(walk, q)">
+<% numbers = {array.name: a for a, array in enumerate(arrays)} %>
+            {
+                % for v in walk.reads:
+                const ${ctype(arrays[numbers[f"x{v}"]].dtype)} v${v} = v${v}_${q};
+                % endfor
+                ${walk.code}
+                % for total in walk.totals:
+                sum${total.value} = ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
+                % endfor
+                % if walk.writes:
+                ${parts.run_pointers([numbers[f"y{o}"] for o, _ in walk.writes], f"at + {q} * g.threads", unrolled=True)}
+                if (exists) { ${" ".join(f"y{o}[p_y{o}] = {value};" for o, value in walk.writes)} }
+                % endif
+            }
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
