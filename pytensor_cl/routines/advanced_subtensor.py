@@ -244,7 +244,7 @@ class Scatter(Indexing):
     def _nothing(self) -> str:
         """What changes no number that it is added to: zero would make minus zero a zero."""
         dtype = np.dtype(self.output_dtypes[0])
-        return literal(-np.zeros((), dtype) if dtype.kind in "fc" else 0, dtype)
+        return literal(-np.zeros((), dtype) if dtype.kind in "fc" else 0, dtype) if self.accumulate else "0"
 
     @property
     def _group(self) -> int:
