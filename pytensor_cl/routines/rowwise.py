@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import literal
 from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.advanced_subtensor_plan import out_of_bounds
@@ -15,7 +14,7 @@ from pytensor_cl.routines.base import Checked, Plans, layout_of
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.rowwise_plan import Rows, Split
-from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, Total
+from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, accumulator
 from pytensor_cl.routines.take import Takes
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
@@ -323,7 +322,7 @@ class Rowwise(Checked):
     def _preambles(self, program: Program, sizes: tuple[int, ...]) -> tuple[str, ...]:
         found = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
         for fold in (False, True) if 1 in sizes else (False,):
-            found.update(dict.fromkeys(_accumulator(total, n, fold) for total in self._totals for n in sizes))
+            found.update(dict.fromkeys(accumulator(total, n, fold) for total in self._totals for n in sizes))
         return tuple(found)
 
     def _kernel(self, variant: _Variant, stage: int | None) -> Kernel:
@@ -477,27 +476,3 @@ def _streaming(loop: Loop, arrays: Sequence[_Array]) -> Loop:
 
 def _halves(lanes: int) -> tuple[int, ...]:
     return tuple(1 << k for k in range(lanes.bit_length()))
-
-
-def _accumulator(total: Total, lanes: int, fold: bool) -> str:
-    """Return the C functions on accumulators of one kind: a text of its own, since a program holds each text once."""
-    dtype = np.dtype(total.acc_dtype)
-    operation = OPERATIONS[total.operation]
-    if dtype.kind == "b":
-        operation = OPERATIONS[operation.boolean]
-    return render(
-        "rowwise_accumulator",
-        name=total.accumulator,
-        acc_dtype=total.acc_dtype,
-        in_dtype=total.acc_dtype,
-        out_dtype=total.acc_dtype,
-        combine=operation.real if dtype.kind == "f" else operation.combine,
-        identity=literal(operation.identity(dtype), dtype),
-        compensation=total.compensation,
-        pair_in=bool(total.compensation),
-        pair_out=bool(total.compensation),
-        unit=True,
-        index="long",
-        lanes=lanes,
-        fold=fold,
-    )

@@ -16,8 +16,9 @@ from pytensor_cl.dtypes import literal, vector_type
 from pytensor_cl.routines.elemwise import ElementFunction
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.take import Take
+from pytensor_cl.template import render
 
-__all__ = ["DEAR", "NEVER", "Loop", "Map", "Operand", "Program", "Reduce", "RowFunction", "Total"]
+__all__ = ["DEAR", "NEVER", "Loop", "Map", "Operand", "Program", "Reduce", "RowFunction", "Total", "accumulator"]
 
 DEAR = 6
 """Cost from which a later loop reads a value back from the cache instead of computing it again."""
@@ -461,3 +462,37 @@ class _Writer:
         vector = vector_type(self._function.dtypes[value], self._lanes)
         lines = "{", f"{vector} all;", self._assign("all", value, self._lanes), f"{target} = all.s0;", "}"
         return "\n".join(("#ifdef POCL_DEVICE_ADDRESS_BITS", *lines, "#else", plain, "#endif"))
+
+
+def accumulator(total: Total, lanes: int, fold: bool) -> str:
+    """Return the C functions on accumulators of one kind: a text of its own, since a program holds each text once.
+
+    Parameters
+    ----------
+    total
+        A kind.
+    lanes
+        Of an accumulator.
+    fold
+        Whether the lanes of one are put together.
+    """
+    dtype = np.dtype(total.acc_dtype)
+    operation = OPERATIONS[total.operation]
+    if dtype.kind == "b":
+        operation = OPERATIONS[operation.boolean]
+    return render(
+        "rowwise_accumulator",
+        name=total.accumulator,
+        acc_dtype=total.acc_dtype,
+        in_dtype=total.acc_dtype,
+        out_dtype=total.acc_dtype,
+        combine=operation.real if dtype.kind == "f" else operation.combine,
+        identity=literal(operation.identity(dtype), dtype),
+        compensation=total.compensation,
+        pair_in=bool(total.compensation),
+        pair_out=bool(total.compensation),
+        unit=True,
+        index="long",
+        lanes=lanes,
+        fold=fold,
+    )
