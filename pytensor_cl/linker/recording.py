@@ -369,9 +369,11 @@ class Recording:
         """Do it again; `let_go` must follow."""
         if variant is not None:
             self.variation.apply(variant)
+        memory = self.context.memory
+        memory.buffers.tick()
         if self._version != self._arena.version:
             self._settle()
-        allocate = self.context.memory.allocate
+        allocate = memory.allocate
         for slot, nbytes in self._fresh:
             slot.bind(allocate(nbytes))
         for at, step in self.steps:

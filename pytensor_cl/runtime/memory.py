@@ -1,4 +1,4 @@
-"""Device memory: a pool of buffers, so that steady state allocates nothing."""
+"""Device memory: pools of buffers, so that steady state allocates nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from weakref import WeakSet
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.arena import Arena
+from pytensor_cl.runtime.buffers import Buffers
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.queue import Queue
 
@@ -16,7 +17,7 @@ __all__ = ["Memory", "MemoryStatistics"]
 
 @dataclass(frozen=True)
 class MemoryStatistics:
-    """What a pool holds.
+    """What the pools hold.
 
     Attributes
     ----------
@@ -51,13 +52,13 @@ class Memory:
     """
 
     def __init__(self, queue: Queue, info: DeviceInfo, forget: Callable[[], None] = lambda: None) -> None:
-        from pyopencl.tools import ImmediateAllocator, MemoryPool  # loading drivers waits until a context opens
+        from pyopencl.tools import ImmediateAllocator  # loading drivers waits until a context opens
 
         self._info = info
         self._queue = queue
         self._forget = forget
-        self._pool = MemoryPool(ImmediateAllocator(queue.handle))
-        self._allocate = self._pool.allocate
+        self.buffers = Buffers(queue, info.global_memory, forget)
+        self._allocate = self.buffers.allocate
         self._immediate = ImmediateAllocator(queue.handle)
         self.arena = Arena(queue, info.max_allocation)
         self._users: WeakSet[Any] = WeakSet()
@@ -78,6 +79,15 @@ class Memory:
         return buffer
 
     def _take(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
+        try:
+            return allocate(nbytes or 1)
+        except cl.MemoryError:
+            return self._insist(allocate, nbytes)
+
+    def _insist(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
+        """Try again with more room."""
+        self._stop_recording()
+        self.give_back()
         try:
             return allocate(nbytes or 1)
         except cl.MemoryError:
@@ -113,14 +123,18 @@ class Memory:
         return cl.Buffer.from_int_ptr(held.int_ptr, retain=True)  # has parts, which the pool's type has not
 
     def give_back(self) -> None:
-        """Give back to the device what the pool holds for reuse: recordings need none of it."""
+        """Give back to the device what is held for reuse: recordings need none of it."""
         self._queue.handle.finish()
         self._forget()
-        self._pool.free_held()
+        self.buffers.free_idle()
 
-    def _drop_arena(self) -> None:
+    def _stop_recording(self) -> None:
+        """Recorders know buffers by handles, which the driver uses again for others."""
         if self._queue.recorder is not None:
             self._queue.recorder.trouble = "the device ran out of memory"
+
+    def _drop_arena(self) -> None:
+        self._stop_recording()
         for user in list(self._users):
             user.clear()
         self.arena.free()
@@ -131,13 +145,13 @@ class Memory:
         self.give_back()
 
     def statistics(self) -> MemoryStatistics:
-        """Return what the pool holds now."""
-        pool, shared = self._pool, self.arena.nbytes
+        """Return what the pools hold now."""
+        pools, shared = list(self.buffers.pools()), self.arena.nbytes
         return MemoryStatistics(
-            active_bytes=pool.active_bytes,
-            managed_bytes=pool.managed_bytes + shared,
-            active_blocks=pool.active_blocks,
-            held_blocks=pool.held_blocks,
+            active_bytes=sum(p.active_bytes for p in pools),
+            managed_bytes=sum(p.managed_bytes for p in pools) + shared,
+            active_blocks=sum(p.active_blocks for p in pools),
+            held_blocks=sum(p.held_blocks for p in pools),
             arena_bytes=shared,
         )
 

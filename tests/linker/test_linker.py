@@ -22,6 +22,7 @@ from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot, GpuGemm
 from pytensor_cl.ops.reduction import GpuCAReduce
+from pytensor_cl.runtime.buffers import WINDOW
 from pytensor_cl.runtime.queue import Queue
 from tests.helpers import (
     HostSort,
@@ -198,6 +199,22 @@ def test_memory_goes_back_to_the_pool(context, x, rng):
     gc.collect()
     after = context.memory.statistics()
     assert after.active_bytes <= before.active_bytes and after.managed_bytes <= before.managed_bytes + value.nbytes
+
+
+def test_memory_of_large_results_stays_while_they_come_and_goes_back_after_them(context, x):
+    large, small = opencl([x], pt.exp(x)), opencl([x], x + 1)
+    value, number = np.zeros((700, 700), "float32"), np.zeros((2, 2), "float32")
+    for f in (small, large):
+        for _ in range(4):  # recorded; which gives back what is idle
+            f(value if f is large else number)
+    before = context.memory.statistics()
+    for _ in range(WINDOW):
+        large(value)
+        small(number)
+    assert context.memory.statistics() == before and before.held_blocks
+    for _ in range((2 + context.memory.buffers.patience) * WINDOW):
+        small(number)
+    assert context.memory.statistics().managed_bytes <= before.managed_bytes - value.nbytes
 
 
 def test_no_inputs_no_outputs_no_nodes(context, x):
