@@ -13,7 +13,7 @@ from pytensor_cl.routines.conv_epilogue import ConvEpilogue
 from pytensor_cl.routines.conv_fold import MOST_TAPS, fold_blocks, folds
 from pytensor_cl.routines.conv_launch import Launch, Whole, fold_launch, in_parts, weights_launch
 from pytensor_cl.routines.conv_plan import Problem, encode, simplify
-from pytensor_cl.routines.conv_simt import Tile, tile_of
+from pytensor_cl.routines.conv_simt import Tile, is_small, tile_of
 from pytensor_cl.routines.conv_unfolded import EDGE, Unfolded
 from pytensor_cl.routines.conv_weights import suits_weights, weights_blocks
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
@@ -50,6 +50,7 @@ _FEW, _FEW_CHANNELS = 8, 4
 _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
 _MANY = 512  # positions of an image that are worth a matrix product of their own
+_ITEMS_OF_FEW = 128  # work-items of a work-group of schedule simt, where there are few channels
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
 
 
@@ -140,6 +141,7 @@ class Engine:
         self._kernels: dict[Variant, Kernel] = {}
         self._sources: dict[str, Callable[..., KernelSource]] = {
             "general": self._general_source,
+            "few": self._few_source,
             "depthwise": partial(self._direct_source, template="conv_depthwise"),
             "direct": self._direct_source,
             "dot": self._dot_source,
@@ -151,6 +153,7 @@ class Engine:
         }
         self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], Launch]] = {
             "general": self._plan_general,
+            "few": self._plan_few,
             "depthwise": self._plan_direct,
             "direct": self._plan_direct,
             "dot": self._plan_direct,
@@ -171,7 +174,12 @@ class Engine:
         is_matrix = _is_pointwise(p) and last.out >= _MANY
         few = p.m <= _FEW or (p.m <= 2 * _FEW and p.c <= _FEW_CHANNELS)
         if self.schedule == "simt":
-            conditions = {"general": not is_float or p.m < _FEW, "pointwise": is_matrix, "simt": True}
+            conditions = {
+                "few": is_float and p.m < _FEW and is_small(p),
+                "general": not is_float or p.m < _FEW,
+                "pointwise": is_matrix,
+                "simt": True,
+            }
         else:
             conditions = {
                 "general": not is_float,
@@ -185,6 +193,7 @@ class Engine:
             }
         name = next(name for name, holds in conditions.items() if holds)
         parameters: dict[str, tuple[object, ...]] = {
+            "few": (p.m,),
             "dot": (min(last.out, _DOT_COUNT),),
             "depthwise": self._block(p, 1 if p.axes[-2].out == 1 else _DEPTHWISE_ROWS),
             "direct": self._block(p, p.m),
@@ -234,6 +243,10 @@ class Engine:
 
     def _general_source(self) -> KernelSource:
         return kernel_source("conv_general", preambles=(render("conv_plan"),), **arithmetic_types(self.dtype))
+
+    def _few_source(self, rows: int) -> KernelSource:
+        types = arithmetic_types(self.dtype)
+        return kernel_source("conv_simt_few", preambles=(render("conv_plan"),), **types, rows=rows)
 
     def _direct_source(self, rows: int, vectors: int, template: str = "conv_direct") -> KernelSource:
         return self._cpu_source(template, rows=rows, vectors=vectors)
@@ -356,6 +369,11 @@ class Engine:
     def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)
         items = min(-(-p.size // local), 64 * self.context.info.compute_units) * local
+        return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
+
+    def _plan_few(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
+        local = min(_ITEMS_OF_FEW, self.context.info.max_work_group_size)
+        items = min(-(-p.size // (p.m * local)), 64 * self.context.info.compute_units) * local
         return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
 
     def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:

@@ -9,7 +9,7 @@ from pytensor_cl.routines.conv_plan import Problem
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.tuning import Tuning
 
-__all__ = ["Tile", "tile_of"]
+__all__ = ["Tile", "is_small", "tile_of"]
 
 # Width of the work-group, steps along k.
 _GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
@@ -73,13 +73,13 @@ def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
     return sum(n * abs(stride) for n, stride in zip(extents, strides, strict=True))
 
 
-def _is_small(p: Problem) -> bool:
+def is_small(p: Problem) -> bool:
     """Whether offsets within a group, and positions, are numbers of 32 bits."""
     wide = [a.out * a.stride + a.taps * abs(a.dilation) + abs(a.pad) for a in p.axes]  # those outside of the image, too
     return (
         max(
             *wide,
-            p.columns,
+            p.groups * p.columns,
             p.depth,
             _reach((p.batch, p.c, *wide), (p.x[0], p.x[2], *(a.x for a in p.axes))),
             _reach((p.m, p.c, *(a.taps for a in p.axes)), (*p.w[1:], *(a.w for a in p.axes))),
@@ -115,7 +115,7 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
         Of the arrays.
     """
     runs = dtype == np.float32 and info.max_work_group_size >= 2 * max(_ROWS) and info.local_memory >= _BYTES
-    if p is None or not (runs and _is_enough(p, info) and _is_small(p)):
+    if p is None or not (runs and _is_enough(p, info) and is_small(p)):
         return _general(info, dtype.itemsize)
     tiles = [_large(p, rows) for rows in _ROWS]
     filled = p.groups * tiles[0].count(p) >= info.compute_units

@@ -192,6 +192,24 @@ def test_large_tiles(context, make, rng, schedule, few_units, case):
     assert variant[0] != "simt" if schedule == "cpu" else variant[1].template == "conv_simt_large"
 
 
+FEW = {
+    "depthwise": ((2, 9, 12, 17), (9, 1, 3, 3), {"groups": 9, "padding": ONE, "strides": (2, 1)}),
+    "seven channels": ((1, 10, 9, 14), (14, 5, 2, 4), {"groups": 2, "dilation": (2, 1), "flip": True}),
+    "three dimensions": ((1, 3, 5, 6, 9), (4, 3, 2, 3, 3), {"padding": ((1, 0), *ONE)}),
+}
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_few_channels(context, make, rng, schedule, case):
+    shape, kernel, parameters = FEW[case]
+    for place in ("rows", "sliced") if len(shape) == 4 else ("rows",):
+        check(make, context, rng, "float32", shape, kernel, place, **parameters)
+    routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
+    x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
+    problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
+    assert (routine.engine.variant(problem)[0] == "few") == (schedule == "simt" and problem.m < 8)
+
+
 def test_large_tiles_of_any_strides(context, make, rng, few_units):
     shape, kernel, parameters = LARGE["same"]
     for place in PLACEMENTS:

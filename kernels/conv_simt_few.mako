@@ -1,0 +1,48 @@
+## Convolution with few channels of y in a group, schedule simt: a work-item computes all of them at one position, in 32 bits.
+## Neighbouring work-items take neighbouring positions; all of a work-group read the same elements of w, mostly.
+<%page args="name, ctype, wide, rows"/>
+<%
+    TOGETHER = 4  # taps whose loads are under way at once
+    R = range(rows)
+%>
+__kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *restrict X, __global const ${ctype} *restrict W,
+                      __global ${ctype} *restrict Y, __global ${ctype} *scratch)
+{
+    const uint total = p.batch * p.groups * p.out[0] * p.out[1] * p.out[2];
+    for (uint e = get_global_id(0); e < total; e += get_global_size(0)) {
+        uint left = e;
+        % for r in (2, 1, 0):
+        const int i${r} = left % (uint)p.out[${r}], x${r} = i${r} * (int)p.stride[${r}] - (int)p.pad[${r}];
+        left /= (uint)p.out[${r}];
+        % endfor
+        const int g = left % (uint)p.groups, n = left / (uint)p.groups;
+        __global const ${ctype} *x = X + s.x + g * p.x[1] + (n * (int)p.x[0] + x0 * (int)p.x[3] + x1 * (int)p.x[4] + x2 * (int)p.x[5]);
+        __global const ${ctype} *w = W + s.w + g * p.w[0];
+        ${wide} ${", ".join(f"sum{i} = 0" for i in R)};
+        for (int c = 0; c < (int)p.c; c++, x += p.x[2], w += p.w[2]) {
+            for (int a = 0; a < (int)p.taps[0]; a++) {
+                const int da = a * (int)p.dilation[0];
+                if ((uint)(x0 + da) >= (uint)p.image[0]) continue;
+                for (int b = 0; b < (int)p.taps[1]; b++) {
+                    const int db = b * (int)p.dilation[1];
+                    if ((uint)(x1 + db) >= (uint)p.image[1]) continue;
+                    const int x_at = da * (int)p.x[3] + db * (int)p.x[4], w_at = a * (int)p.w[3] + b * (int)p.w[4];
+                    for (int k = 0; k < (int)p.taps[2]; k += ${TOGETHER}) {
+                        % for t in range(TOGETHER):
+                        const int is${t} = k + ${t} < (int)p.taps[2], d${t} = (k + ${t}) * (int)p.dilation[2], at${t} = w_at + (k + ${t}) * (int)p.w[5];
+                        const ${wide} v${t} = is${t} && (uint)(x2 + d${t}) < (uint)p.image[2] ? x[x_at + d${t} * (int)p.x[5]] : 0;
+                        const ${wide} ${", ".join(f"w{t}_{i} = is{t} ? w[at{t} + {i} * (int)p.w[1]] : 0" for i in R)};
+                        % endfor
+                        % for t in range(TOGETHER):
+                        ${" ".join(f"sum{i} += v{t} * w{t}_{i};" for i in R)}
+                        % endfor
+                    }
+                }
+            }
+        }
+        __global ${ctype} *y = Y + s.y + g * p.y[1] + (n * (int)p.y[0] + i0 * (int)p.y[3] + i1 * (int)p.y[4] + i2 * (int)p.y[5]);
+        % for i in R:
+        y[${i} * (int)p.y[2]] = sum${i};
+        % endfor
+    }
+}
