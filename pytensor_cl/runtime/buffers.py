@@ -56,8 +56,8 @@ class Buffers:
 
     Large buffers go back to the device when they were idle through a window of allocations; and all that are idle when
     they are more than a share of the memory and the device is asked for yet another one. If one of their size is needed
-    next, that was too soon: from then on windows and share are twice as large. So functions that are called in any rhythm
-    soon find what they need. No clock is read, and nothing happens while nobody allocates.
+    next, that was too soon: from then on windows and share are twice as large. So functions that are called in any
+    rhythm soon find what they need. No clock is read, and nothing happens while nobody allocates.
 
     Parameters
     ----------
