@@ -60,7 +60,7 @@ CLEAR = 0.95
 DOUBT = 1.5
 """How much faster another side must seem to go before the device."""
 NEVER = 1 << 60
-FORKED = "the process was forked"
+FORKED, EMPTY = "the process was forked", "no elements"
 SIZES, CLASSES = 1024, 256  # how many are remembered
 
 Side = Callable[[], list[Any]]
@@ -249,7 +249,8 @@ class ChoosingVM(OpenCLVM):
             size.barred[DEVICE] = FORKED
         size = self._class_of()
         for host in sorted(self._hosts.values(), key=lambda h: size.seconds[h.backend]):
-            if host.backend in size.barred:
+            reason = size.barred.get(host.backend)
+            if reason is not None and (host.backend, reason) != (C, EMPTY):
                 continue
             try:
                 results = host.run()
@@ -300,7 +301,7 @@ class ChoosingVM(OpenCLVM):
         is_empty = any(0 in s for s in shapes)
         guessed = self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
-        barred = self._refusals | (dict.fromkeys(self._hosts, "no elements") if is_empty else {})
+        barred = self._refusals | (dict.fromkeys(self._hosts, EMPTY) if is_empty else {})
         first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s], default=DEVICE)
         if DEVICE not in barred and DOUBT * likely[first] >= likely[DEVICE]:
             first = DEVICE  # which takes the least time to try

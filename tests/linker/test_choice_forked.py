@@ -60,6 +60,23 @@ def test_what_ran_on_the_device_runs_on_a_host(context, calls):
     assert seen["parent"] == [3, 0]
 
 
+def test_arrays_without_elements(context):
+    """For C: NUMBA takes the maximum of nothing for minus infinity."""
+    script = (
+        START
+        + """
+    largest = pytensor.function([x], [x.max(), x.sum()], mode="OPENCL")
+    largest(values)
+    total = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
+    total(values)
+    seen["totals"] = forked(lambda: [float(total(values[:n])) for n in (0, 3, 0)])
+    seen["largest"] = forked(lambda: [float(v) for v in largest(values[:0])])
+    """
+    )
+    seen, _ = run_script(script.format(driver=context.name))
+    assert seen == {"totals": [0, 3, 0], "largest": "ValueError"}
+
+
 def test_errors_are_those_of_the_host_and_what_only_the_device_has_is_out_of_reach(context):
     script = (
         START
