@@ -1,6 +1,6 @@
 ## Asks for the lines of a row that will be read soon from anywhere in memory; for the rest of a long row the processor does so itself.
 <%page args=""/>\
-#ifdef __has_builtin
+#if defined(__has_builtin) && !defined(WITHOUT_PREFETCH)  /* Oclgrind does not know it */
 #if __has_builtin(__builtin_prefetch)
 #define fetch_line(p) __builtin_prefetch((const void *)(ulong)(p))
 #endif
