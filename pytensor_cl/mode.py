@@ -19,6 +19,7 @@ from pytensor_cl.rewriting.bag import fuse_bags
 from pytensor_cl.rewriting.conv_parts import split_convolutions
 from pytensor_cl.rewriting.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fence import fence
+from pytensor_cl.rewriting.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.ifelse import lift_branches
 from pytensor_cl.rewriting.lift import Policy, lift_to_device
 from pytensor_cl.rewriting.pick import fuse_picks
@@ -127,6 +128,13 @@ def opencl_rowwise(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_gemv_pair(fgraph: FunctionGraph) -> None:
+    """Both products with a matrix that a linear model and its gradient need -> one device Op."""
+    fuse_gemv_pairs(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_epilogue(fgraph: FunctionGraph) -> None:
     """Elementwise functions of products -> part of the product."""
     fuse_epilogues(fgraph)
@@ -158,6 +166,7 @@ _PASSES = (
     (opencl_pick, 49.25),
     (opencl_bag, 49.28),
     (opencl_rowwise, 49.3),
+    (opencl_gemv_pair, 49.32),
     (opencl_epilogue, 49.35),
     (opencl_take, 49.4),
     (opencl_writes, 49.42),

@@ -12,6 +12,7 @@ from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.gemm import GpuBatchedDot, GpuDot, GpuDot22, GpuDot22Scalar, GpuGemm, GpuMatmul
 from pytensor_cl.ops.gemv import GpuGemv
+from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.rowwise import GpuRowwise
 
 __all__ = ["flops"]
@@ -52,11 +53,17 @@ def _epilogue(op: Any, inputs: Shapes, outputs: Shapes) -> float:
     return flops(op.producer, op.split(inputs)[0], outputs) + _steps(op.function) * prod(outputs[0])
 
 
+def _pair(op: Any, inputs: Shapes, outputs: Shapes) -> float:
+    rows, columns = inputs[2]
+    return 4.0 * rows * columns + len(op.pair.function.steps) * rows
+
+
 _COUNTS: dict[type, Callable[[Any, Shapes, Shapes], float]] = {
     GpuRowwise: _rows,
     GpuEpilogue: _epilogue,
     GpuGemm: _product(2),
     GpuGemv: _product(2),
+    GpuGemvPair: _pair,
     **dict.fromkeys((GpuDot, GpuDot22, GpuDot22Scalar, GpuBatchedDot, GpuMatmul), _product(0)),
     GpuConv: _conv(None, 1),
     GpuConvGradInput: _conv(1, 0),

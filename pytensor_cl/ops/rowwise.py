@@ -11,7 +11,7 @@ from pytensor_cl.routines.rowwise import Rowwise
 from pytensor_cl.routines.rowwise_program import Reduce, RowFunction
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["DROPPED", "FULL", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown"]
+__all__ = ["DROPPED", "FULL", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown", "steps_of"]
 
 FULL = "full"
 """A variable with an element for each position of a row."""
@@ -34,6 +34,12 @@ _NAMES = {"maximum": "max", "minimum": "min", "add": "sum", "mul": "prod", "and"
 def shown(names: Sequence[str]) -> str:
     """Return the first names of what an Op computes, for its text."""
     return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."])
+
+
+def steps_of(function: RowFunction) -> str:
+    """Return what a row function computes, for the text of an Op."""
+    steps = function.steps
+    return shown([_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in steps])
 
 
 class GpuRowwise(GpuOp):
@@ -67,8 +73,7 @@ class GpuRowwise(GpuOp):
         self.checks = TABLE in self.forms
 
     def __str__(self) -> str:
-        names = [_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in self.function.steps]
-        return f"GpuRowwise{{axes={self.axes}: {shown(names)}}}"
+        return f"GpuRowwise{{axes={self.axes}: {steps_of(self.function)}}}"
 
     def demand(self, index: int) -> str:
         """Arrays must be on the device; the values are those that were when the nodes were fused."""

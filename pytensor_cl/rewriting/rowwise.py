@@ -9,6 +9,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.ops.shape import GpuDimShuffle
+from pytensor_cl.rewriting.gemv_pair import products_with_one_matrix
 from pytensor_cl.rewriting.rowwise_copies import by_importance, copy_producers
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.rewriting.rowwise_function import cost_of, fuse
@@ -32,6 +33,7 @@ class _Order:
         self.number = {node: i for i, node in enumerate(order)}
         self._before = [0] * len(order)
         self._after = [0] * len(order)
+        self._kept: list[int] = []
         for i, node in enumerate(order):
             for owner in {v.owner for v in node.inputs if v.owner is not None}:
                 j = self.number[owner]
@@ -52,14 +54,30 @@ class _Order:
                 if bits & own or own >> i & 1:
                     reached[i] = bits | whole
 
+    def keep_together(self, first: Apply, last: Apply) -> None:
+        """Let two nodes and all between them become one later, if these are elementwise on vectors."""
+        ends = 1 << self.number[first] | 1 << self.number[last]
+        whole = self._after[self.number[first]] & self._before[self.number[last]] | ends
+        nodes = [node for i, node in enumerate(self.order) if whole >> i & 1]
+        if all(node in (first, last) or _is_of_vectors(node) for node in nodes):
+            self.join(nodes)
+            self._kept.append(whole)
+
     def is_convex(self, nodes: Iterable[Apply]) -> bool:
-        """Whether no path leaves the nodes and comes back."""
+        """Whether no path leaves the nodes, and those that are kept together with them, and comes back."""
         own = before = after = 0
         for i in map(self.number.__getitem__, nodes):
             own |= 1 << i
             before |= self._before[i]
             after |= self._after[i]
+        for whole in self._kept:
+            own |= whole if whole & own else 0
         return not before & after & ~own
+
+    def is_kept(self, nodes: Iterable[Apply]) -> bool:
+        """Whether one of the nodes is kept together with others."""
+        own = sum(1 << self.number[node] for node in nodes)
+        return any(whole & own for whole in self._kept)
 
 
 class _Fusion:
@@ -68,6 +86,8 @@ class _Fusion:
     def __init__(self, fgraph: FunctionGraph) -> None:
         self._fgraph = fgraph
         self._order = _Order(fgraph.toposort())
+        for first, last in products_with_one_matrix(fgraph):
+            self._order.keep_together(first, last)
         self._taken: set[Apply] = set()
         self._for_others: dict[tuple[Apply, Domain], bool] = {}
         self._leading: dict[tuple[Apply, Domain], bool] = {}
@@ -157,6 +177,10 @@ class _Fusion:
             if is_end and is_row:
                 del group[node]
 
+    def is_kept(self, nodes: list[Apply]) -> bool:
+        """Whether the nodes become one with two products later."""
+        return self._order.is_kept(nodes)
+
     def groups(self) -> Iterator[tuple[list[Apply], list[Variable], Domain]]:
         """Yield the nodes of each group in order, what others need of it, and its rows."""
         seeds = by_importance(self._order.order)
@@ -169,6 +193,10 @@ class _Fusion:
                 self._taken.update(group)
                 self._order.join(group)
                 yield sorted(group, key=self._order.number.__getitem__), self._outputs(group), domain
+
+
+def _is_of_vectors(node: Apply) -> bool:
+    return isinstance(node.op, GpuElemwise) and node.outputs[0].type.ndim == 1
 
 
 def _restores(node: Apply, domain: Domain) -> bool:
@@ -201,6 +229,8 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
         return
     views_first(fgraph)
     copy_producers(fgraph)
-    for nodes, outputs, domain in list(_Fusion(fgraph).groups()):
-        lookups = lookups_of(nodes, outputs, domain, fgraph)
+    fusion = _Fusion(fgraph)
+    for nodes, outputs, domain in list(fusion.groups()):
+        # The kernel that reads a matrix once saves more than one that looks things up.
+        lookups = [] if fusion.is_kept(nodes) else lookups_of(nodes, outputs, domain, fgraph)
         fuse(fgraph, [*lookups, *nodes], outputs, domain, "opencl_rowwise")

@@ -16,7 +16,7 @@ from pytensor_cl.routines.rowwise_program import Map, Operand, Reduce, RowFuncti
 from pytensor_cl.routines.take import Take
 from pytensor_cl.scalar import element_function
 
-__all__ = ["cost_of", "fuse"]
+__all__ = ["cost_of", "fuse", "fused_node"]
 
 # Scalar Ops that are a few instructions; the cost of those that are not here is DEAR.
 _CHEAP = (
@@ -205,7 +205,7 @@ def _read(node: Apply) -> list[Variable]:
     return node.inputs[1:] if isinstance(node.op, GpuAdvancedSubtensor) else node.inputs
 
 
-def _fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> Apply:
+def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> Apply:
     """Return one node that computes what several do.
 
     Parameters
@@ -247,7 +247,7 @@ def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], dom
     reason
         Name of the rewrite.
     """
-    pairs = list(zip(outputs, _fused_node(nodes, outputs, domain).outputs, strict=True))
+    pairs = list(zip(outputs, fused_node(nodes, outputs, domain).outputs, strict=True))
     for old, new in pairs:
         if not old.type.is_super(new.type):  # a node said more of the shape than its inputs tell: an inner FFT's 2
             new.type = old.type

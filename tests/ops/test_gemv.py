@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.ops.gemv import GpuGemv
+from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from tests.helpers import assert_close, assert_on_device, opencl
 
 
@@ -60,7 +61,7 @@ def test_gradients_and_updates(context, rng):
     x, y = pt.matrix("x", dtype="float32"), pt.vector("y", dtype="float32")
     cost = ((x @ w - y) ** 2).mean()
     f = opencl([x, y], cost, updates={w: w - np.float32(0.1) * pt.grad(cost, w)})
-    assert_on_device(f, GpuGemv)
+    assert_on_device(f, GpuGemvPair)
     data, target = rng.normal(size=(20, 5)).astype("float32"), rng.normal(size=20).astype("float32")
     before = w.get_value()
     residual = data @ before - target

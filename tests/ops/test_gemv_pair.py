@@ -1,0 +1,155 @@
+"""Linear models and their gradients, in compiled functions."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor_cl.ops.gemv import GpuGemv
+from pytensor_cl.ops.gemv_pair import GpuGemvPair
+from tests.helpers import check_against_python, device_ops, on_one_driver, opencl
+
+N, K = 150, 19
+
+
+@pytest.fixture(autouse=True)
+def wherever_there_is_a_kernel():
+    with pytensor.config.change_flags(opencl__placement="device", floatX="float64"):
+        yield
+
+
+def check(inputs, outputs, *arguments, products=0, pairs=1):
+    """Compare with the host, and count the products that are left."""
+    f = check_against_python(inputs, outputs, (GpuGemvPair,) if pairs else (GpuGemv,), *arguments)
+    kinds = [type(op) for op in device_ops(f)]
+    assert (kinds.count(GpuGemv), kinds.count(GpuGemvPair)) == (products, pairs)
+    return f
+
+
+def bernoulli(z, y):
+    return pt.sum(y * z - pt.softplus(z))
+
+
+def data(rng, n=N, k=K, dtype="float64"):
+    return rng.normal(size=(n, k)).astype(dtype), rng.integers(0, 2, n).astype(dtype), rng.normal(size=k).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_logistic_regression(context, rng, dtype):
+    x, y, b = pt.matrix("x", dtype=dtype), pt.vector("y", dtype=dtype), pt.vector("b", dtype=dtype)
+    cost = bernoulli(x @ b, y) - 0.5 * pt.sum(b**2)
+    fortran, y1, b1 = data(rng, dtype=dtype)
+    arguments = [data(rng, n, k, dtype) for n, k in ((N, K), (1, 1), (40, 4), (3, 5))]
+    # no rows, or no columns, and columns that are contiguous
+    arguments += [data(rng, 5, 0, dtype), data(rng, 0, 4, dtype), (np.asfortranarray(fortran), y1, b1)]
+    check([x, y, b], [cost, pytensor.grad(cost, b)], *arguments)
+
+
+def test_families_of_models(context, rng):
+    x, y, b, a, s = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b"), pt.dscalar("a"), pt.dscalar("s")
+    z = a + x @ b
+    costs = {
+        "normal": pt.sum(-0.5 * ((y - z) / s) ** 2 - pt.log(s)),
+        "poisson": pt.sum(y * z - pt.exp(z) - pt.gammaln(y + 1)),
+        "worst": pt.max(pt.abs(y - z)),
+    }
+    cost = costs["normal"] + costs["poisson"]
+    matrix, target, weights = data(rng)
+    check([x, y, b, a, s], [*costs.values(), *pytensor.grad(cost, [b, a, s])], (matrix, target, weights, 0.3, 1.7))
+
+
+def test_groups(context, rng):
+    x, y, b, a = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b"), pt.dvector("a")
+    group = pytensor.shared(rng.integers(0, 9, N), "group")
+    cost = bernoulli(a[group] + x @ b, y)
+    f = check([x, y, b, a], [cost, *pytensor.grad(cost, [a, b])], (*data(rng), rng.normal(size=9)))
+    with pytest.raises(IndexError):
+        f(*data(rng), rng.normal(size=3))
+
+
+@on_one_driver
+def test_gradient_alone_and_normal_equations(context, rng):
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    values = data(rng)
+    check([x, y, b], [pytensor.grad(bernoulli(x @ b, y), b)], values)
+    check([x, y, b], [x.T @ (x @ b) + 0 * y.sum()], values)
+    check([x, y, b], [2 * (x.T @ (y - 3 * (x @ b)))], values)
+
+
+@on_one_driver
+def test_what_others_need_is_kept(context, rng):
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    z = x @ b
+    p = pt.sigmoid(z)
+    cost = bernoulli(z, y)
+    check([x, y, b], [z, p, cost, pytensor.grad(cost, b), (p - y)[::-1]], data(rng))
+
+
+@on_one_driver
+def test_a_constant_matrix_and_its_folded_transpose(context, rng):
+    matrix, target, weights = data(rng)
+    b = pt.dvector("b")
+    cost = bernoulli(pt.as_tensor(matrix) @ b, pt.as_tensor(target))
+    check([b], [cost, pytensor.grad(cost, b)], (weights,))
+
+
+@on_one_driver
+def test_transposed_first(context, rng):
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    cost = bernoulli(x.T @ b, y)
+    matrix, target, weights = data(rng)
+    check([x, y, b], [cost, pytensor.grad(cost, b)], (np.ascontiguousarray(matrix.T), target, weights))
+
+
+@on_one_driver
+def test_reductions_between_the_products_are_waited_for(context, rng):
+    x, b = pt.dmatrix("x"), pt.dvector("b")
+    cost = pt.logsumexp(x @ b)
+    matrix, _, weights = data(rng)
+    check([x, b], [cost, pytensor.grad(cost, b)], (matrix, weights), products=2, pairs=0)
+
+
+@on_one_driver
+def test_other_ways_from_one_product_to_the_other(context, rng):
+    """Something else that leads from the first product to the last: one node cannot do both."""
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    r = pt.sigmoid(x @ b) - y
+    check([x, y, b], [x.T @ r + pt.cumsum(r)[:K]], data(rng), products=2, pairs=0)
+    check([x, y, b], [x.T @ r * pt.sum(r)], data(rng))
+
+
+def test_nan_and_infinity(context, rng):
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    matrix, target, weights = data(rng)
+    matrix[3, 2], matrix[N - 1, K - 1], matrix[N - 17, 0] = np.nan, np.inf, -np.inf
+    cost = pt.sum((x @ b - y) ** 2)
+    check([x, y, b], [cost, pytensor.grad(cost, b)], (matrix, target, weights))
+    weights[5], target[7] = np.inf, np.nan
+    check([x, y, b], [pytensor.grad(cost, b)], (matrix, target, weights))
+
+
+def test_shapes_that_do_not_fit(context, rng):
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    cost = bernoulli(x @ b, y)
+    f = opencl([x, y, b], [cost, pytensor.grad(cost, b)])
+    matrix, target, weights = data(rng)
+    for bad in ((matrix, target[1:], weights), (matrix, target, weights[1:]), (matrix[:, 1:], target, weights)):
+        with pytest.raises(ValueError, match=r"(?i)mismatch") as caught:
+            f(*bad)
+        assert any("GpuGemvPair" in note for note in caught.value.__notes__)
+
+
+def test_training_without_new_memory(context, rng):
+    """A step of gradient descent, called more often than it takes to be recorded."""
+    matrix, target, weights = data(rng, 400, 7)
+    x, y = pytensor.shared(matrix), pytensor.shared(target)
+    b = pytensor.shared(weights)
+    cost = bernoulli(x @ b, y)
+    f = opencl([], [cost], updates=[(b, b + 0.001 * pytensor.grad(cost, b))])
+    expected = weights.copy()
+    for _ in range(6):
+        z = matrix @ expected
+        np.testing.assert_allclose(f()[0], np.sum(target * z - np.logaddexp(0, z)), rtol=1e-12)
+        expected += 0.001 * matrix.T @ (target - 1 / (1 + np.exp(-z)))
+    np.testing.assert_allclose(b.get_value(), expected, rtol=1e-12)
+    assert any(isinstance(op, GpuGemvPair) for op in device_ops(f))
