@@ -1,6 +1,7 @@
 """Exceptions of the package. Misuse raises what PyTensor's CPU backends raise; these are for the rest."""
 
 __all__ = [
+    "BroadcastError",
     "CompilationError",
     "ContextNotDefined",
     "DeviceNotFound",
@@ -49,6 +50,14 @@ class DeviceNotFound(OpenCLError):
 
 class ContextNotDefined(OpenCLError, ValueError):
     """A context name that neither the flags nor `pytensor_cl.use` defined."""
+
+
+class BroadcastError(OpenCLError, ValueError, AssertionError):
+    """Shapes do not fit, and the computation of a shape was the first to notice.
+
+    PyTensor's CPU backends raise a ValueError where an elementwise node notices first, an AssertionError where the
+    computation of its shape does. Which of them runs first is not the same here.
+    """
 
 
 class UnsupportedDtype(OpenCLError, TypeError):

@@ -8,6 +8,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 
+from pytensor_cl.errors import BroadcastError
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.host import Cell, Thunk
@@ -15,6 +16,8 @@ from pytensor_cl.linker.segments import Replays
 from pytensor_cl.linker.timing import Call, Timer, node_seconds
 
 __all__ = ["OpenCLVM"]
+
+_BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
 
 
 class OpenCLVM:
@@ -183,10 +186,13 @@ class OpenCLVM:
     def _fail(self, at: int) -> None:
         """Re-raise the current exception with a note that names the node; drop what was computed."""
         error = sys.exception()
-        if error is not None:
-            error.add_note(f"\nRaised by node {self._describe(at)}")
+        assert error is not None
+        if isinstance(error, AssertionError) and str(error).startswith(_BROADCAST):
+            error = BroadcastError(*error.args).with_traceback(error.__traceback__)
+        error.add_note(f"\nRaised by node {self._describe(at)}")
+        raised = type(error), error, error.__traceback__
         try:
-            raise_with_op(self.fgraph, self.nodes[at], _Described(self, at), storage_map=self.storage_map)
+            raise_with_op(self.fgraph, self.nodes[at], _Described(self, at), raised, self.storage_map)
         finally:
             for variable, cell in self.storage_map.items():
                 if variable.owner is not None:

@@ -5,6 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pytensor_cl.errors import BroadcastError
 from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from tests.helpers import check_against_python, device_ops, on_one_driver, opencl
@@ -137,6 +138,20 @@ def test_shapes_that_do_not_fit(context, rng):
         with pytest.raises(ValueError, match=r"(?i)mismatch") as caught:
             f(*bad)
         assert any("GpuGemvPair" in note for note in caught.value.__notes__)
+
+
+@on_one_driver
+def test_a_shape_that_is_computed_first(context, rng):
+    """The length by which a mean divides is known only if the shapes fit: its error is what the subtraction's would be."""
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    cost = pt.mean((x @ b - y) ** 2)
+    f = opencl([x, y, b], [cost, pytensor.grad(cost, b)])
+    assert any(isinstance(op, GpuGemvPair) for op in device_ops(f))
+    matrix, target, weights = data(rng)
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        f(matrix, target[1:], weights)
+    assert isinstance(caught.value, BroadcastError)
+    assert isinstance(caught.value, AssertionError)
 
 
 def test_training_without_new_memory(context, rng):
