@@ -1,10 +1,11 @@
 ## Functions of rows on schedule cpu: each work-item takes a run of tasks. A task is a row (pattern rows: vectors along it) or a
 ## strip of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a kernel does all loops of a
 ## task, so that the row is in the cache from the second on. With it, it does that loop, and leaves its reductions to the next.
-<%page args="name, pattern, lanes, strip, is_narrow, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
+<%page args="name, pattern, lanes, strip, is_narrow, tile, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 <%namespace name="access" file="rowwise_access.mako"/>
 <%namespace name="along" file="rowwise_vectors.mako"/>
+<%namespace name="block" file="rowwise_block.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype, vector_type
 %>
@@ -81,6 +82,7 @@ void ${name}(${parts.parameters()})
         % if across:
         const int width = min(g.width, g.kept[0] - column), vectors = (width + ${lanes - 1}) / ${lanes};
         % endif
+        ${block.turn()}
         % for v, dtype in row_values:
         ${vector_type(dtype, row_lanes)} r${v}${size};
         % endfor
@@ -143,5 +145,6 @@ void ${name}(${parts.parameters()})
             % endfor
         }
         % endif
+        ${block.turn_back()}
     }
 }

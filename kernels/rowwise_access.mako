@@ -67,7 +67,9 @@ ${arrays[a].name} + p_${arrays[a].name} + j * ${lane_step(a)}
 
 <%def name="load(a)" buffered="True" filter="trim">
 <% array = arrays[a]; vector = vector_type(array.dtype, lanes) %>
-% if array.access == "splat":
+% if array.access == "tile":
+t_${array.name}[i]
+% elif array.access == "splat":
 (${vector})(*(${place(a)}))
 % elif array.access == "unit":
 whole ? *(__global const ${name}_${ctype(array.dtype)} *)(${place(a)}) : load_${vector}(${place(a)}, 1, top)
@@ -78,6 +80,10 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
 
 <%def name="store(a, value)">
 <% array = arrays[a]; vector, half = vector_type(array.dtype, lanes), vector_type(array.dtype, lanes // 2) %>
+% if array.access == "tile":
+                t_${array.name}[i] = ${value};
+<% return "" %>
+% endif
 % if pattern == "rows" and array.access == "unit":
                 if (past_cache && !skip && (ulong)(${place(a)}) % sizeof(${vector}) == 0)
                     put_past_cache(${value}, (__global ${vector} *)(${place(a)}));

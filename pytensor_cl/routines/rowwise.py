@@ -83,6 +83,7 @@ class _Variant(NamedTuple):
     is_cached: bool
     index_type: str
     is_narrow: bool = False
+    tile: int = 0
 
 
 class Rowwise(Checked):
@@ -250,14 +251,19 @@ class Rowwise(Checked):
         is_row = array.kind == "row"
         return Layout.contiguous([1 if is_row and d in self.axes else n for d, n in enumerate(shape)])
 
-    def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str) -> _Variant:
+    def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> _Variant:
         if self.schedule == "simt":
             return _Variant("", 1, (), False, index)
-        steps = zip(self._arrays, planning.access_of(rows, pattern), strict=True)
-        access = tuple("gather" if a.kind == "row" and pattern == "rows" else how for a, how in steps)
-        if any(self._is_scattered(a, how, pattern) for a, how in zip(self._arrays, access, strict=True)):
+        strip = self._strip(rows, pattern)
+        tile, steps = 0, planning.access_of(rows, pattern)
+        if pattern == "columns" and strip == 1 and is_whole:
+            full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
+            tile, steps = planning.tiled(rows, steps, self._lanes, full, len(self._operands))
+        kinds = zip(self._arrays, steps, strict=True)
+        access = tuple("gather" if a.kind == "row" and pattern == "rows" else how for a, how in kinds)
+        if not tile and any(self._is_scattered(a, how, pattern) for a, how in zip(self._arrays, access, strict=True)):
             access = ("gather",) * len(access)  # one kernel for all that is unusual: each costs the driver a while
-        return _Variant(pattern, self._strip(rows, pattern), access, is_cached, index)
+        return _Variant(pattern, strip, access, is_cached, index, tile=tile)
 
     @staticmethod
     def _is_scattered(array: _Array, how: str, pattern: str) -> bool:
@@ -280,7 +286,7 @@ class Rowwise(Checked):
     def _program(self, variant: _Variant) -> Program:
         if not variant.is_cached:
             return self._streamed
-        return self._in_strips if variant.pattern == "columns" else self._cached
+        return self._in_strips if variant.pattern == "columns" and not variant.tile else self._cached
 
     def _source(self, variant: _Variant, stage: int | None) -> KernelSource:
         program, is_simt = self._program(variant), self.schedule == "simt"
@@ -311,9 +317,12 @@ class Rowwise(Checked):
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise_simt", preambles=preambles, **arguments)
         arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip, is_narrow=variant.is_narrow)
+        arguments["tile"] = variant.tile
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
-        return kernel_source("rowwise", preambles=(*access, render("past_cache"), *preambles), **arguments)
+        turned = dict.fromkeys(a.dtype for a in arrays if a.access == "tile")
+        blocks = (render("rowwise_tile", dtype=dtype, lanes=lanes, tile=variant.tile) for dtype in turned)
+        return kernel_source("rowwise", preambles=(*access, *blocks, render("past_cache"), *preambles), **arguments)
 
     def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
         read = (k for k in self._operands if self.function.operands[k].kind == "row")
@@ -388,7 +397,9 @@ class Rowwise(Checked):
             widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
             rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs())
             split = self._split_cpu(rows, pattern, units)
-        variant = self._variant(rows, pattern, is_cached=split.is_cached, index=self._index(rows))
+        is_whole = split.chunks == 1 and not is_narrow
+        index = self._index(rows)
+        variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
         variant = variant._replace(is_narrow=is_narrow)
         scratch = self._scratch(rows, split, self._program(variant))
         partials = self._partials(split)

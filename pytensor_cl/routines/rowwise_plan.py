@@ -21,6 +21,7 @@ __all__ = [
     "relaid",
     "split_cpu",
     "split_simt",
+    "tiled",
 ]
 
 GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
@@ -180,6 +181,46 @@ def access_of(rows: Rows, pattern: str) -> tuple[str, ...]:
     """Say for each array how its lanes lie: ``unit``, ``splat`` (all the same) or ``gather``."""
     dim = rows.reduced[0] if pattern == "rows" else (rows.kept[0] if rows.kept else (1,) * (len(rows.shifts) + 1))
     return tuple({0: "splat", 1: "unit"}.get(step, "gather") for step in dim[1:])
+
+
+def tiled(
+    rows: Rows, access: Sequence[str], lanes: int, full: Sequence[int], written: int
+) -> tuple[int, tuple[str, ...]]:
+    """Say how many columns a block of rows has that is turned in registers, and which arrays have such blocks.
+
+    Parameters
+    ----------
+    rows
+        What to do, with vectors across rows.
+    access
+        What `access_of` returned.
+    lanes
+        Elements of a vector.
+    full
+        The full arrays.
+    written
+        Number of the first output.
+
+    Returns
+    -------
+    int
+        Columns, a power of two; 0 where no array has blocks.
+    tuple of str
+        Access to each array, ``tile`` for those that have.
+    """
+    total = rows.total
+    if not (rows.kept and len(rows.reduced) == 1 and 1 < total <= SHORT * lanes <= SHORT * rows.columns):
+        return 0, tuple(access)
+    columns = min(lanes, 1 << (total - 1).bit_length())
+    found = list(access)
+    for a in full:
+        step = rows.kept[0][1 + a]
+        is_dense = step == total or (step > total and (a < written or total >= columns))
+        if rows.reduced[0][1 + a] == 1 and is_dense:
+            found[a] = "tile"
+    # One array alone is gathered as fast as it is turned, unless there is nothing between its rows.
+    is_worthwhile = found.count("tile") > 1 or (found.count("tile") == 1 and total == columns)
+    return (columns, tuple(found)) if is_worthwhile else (0, tuple(access))
 
 
 class Relaid(NamedTuple):

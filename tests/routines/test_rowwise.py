@@ -78,7 +78,7 @@ def rows_of(context, function, axes, schedule, *, ndim=2, dropped=1, **options):
 def check(got, wanted, rtol=3e-6):
     for array, want in zip(got, wanted, strict=True):
         assert array.shape == want.shape
-        np.testing.assert_allclose(array.to_host(), want, rtol=rtol, atol=rtol * np.abs(want).max(initial=0))
+        np.testing.assert_allclose(np.asarray(array), want, rtol=rtol, atol=rtol * np.abs(want).max(initial=0))
 
 
 VIEWS = (lambda x: x, lambda x: x.T, lambda x: x[::-1, 1::2])
@@ -100,6 +100,27 @@ def test_short_rows_lie_across_the_lanes(context, rng):
         host = rng.normal(size=shape).astype(F32)
         check(routine(context.from_host(host)), softmax(host, 1))
     assert [variant.pattern for variant, _ in routine._kernels] == ["columns", "rows"]
+
+
+@pytest.mark.parametrize("dtype", [F32, "float64", "int8"])
+def test_blocks_of_short_rows_are_turned(context, rng, dtype):
+    """The rows of one array, less their sums, times those of another, and the sums; next to what must stay as it is."""
+    operands = (Operand("full", dtype),) * 2
+    steps = Reduce("add", 0, dtype, dtype), step("i0 - i1", 0, 2, dtype=dtype), step("i0 * i1", 3, 1, dtype=dtype)
+    routine = rows_of(context, RowFunction(operands, steps, (4, 2)), (1,), "cpu")
+    for rows, columns in ((50, 2), (37, 3), (64, 7), (33, 8), (40, 10), (16, 13), (5, 3), (90, 16), (45, 17), (31, 23)):
+        x, y = rng.integers(-3, 4, (2, rows, columns + 2)).astype(dtype)
+        for part in (slice(1, columns + 1), slice(columns)):
+            left, right = x[:, part], y[:, part]
+            want = (left - left.sum(1, dtype=dtype, keepdims=True)) * right, left.sum(1, dtype=dtype)
+            around = context.from_host(np.full((rows, columns + 2), 7, dtype))
+            outputs = around[:, part], context.empty((rows,), dtype)
+            routine.launch(outputs, [context.from_host(x)[:, part], context.from_host(right)])
+            check((outputs[0].to_host(), outputs[1].to_host()), want, 0)
+            np.testing.assert_array_equal(np.delete(around.to_host(), np.arange(columns + 2)[part], axis=1), 7)
+            check(routine(context.from_host(left), context.from_host(y)[:, part]), want, 0)
+    tiles = {variant.tile for variant, _ in routine._kernels}
+    assert {2, 4, 8} <= tiles
 
 
 @pytest.mark.parametrize("dtype", [F32, "float64"])
