@@ -14,7 +14,7 @@ from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
-from pytensor_cl.rewriting.alternative import remember
+from pytensor_cl.rewriting.alternative import consider, remember
 from pytensor_cl.rewriting.bag import fuse_bags
 from pytensor_cl.rewriting.conv_parts import split_convolutions
 from pytensor_cl.rewriting.epilogue import fuse_epilogues
@@ -62,9 +62,15 @@ def _placement() -> str:
 
 
 @graph_rewriter
+def opencl_consider(fgraph: FunctionGraph) -> None:
+    """x -> x, and a note whether a backend of the host may run it."""
+    consider(fgraph, config.opencl__placement, config.opencl__adapt)
+
+
+@graph_rewriter
 def opencl_remember(fgraph: FunctionGraph) -> None:
-    """x -> x, and a copy of it for NUMBA."""
-    remember(fgraph, config.opencl__placement, config.opencl__adapt)
+    """x -> x, and a copy of it for backends of the host."""
+    remember(fgraph)
 
 
 @graph_rewriter
@@ -154,10 +160,11 @@ def opencl_writes(fgraph: FunctionGraph) -> None:
     join_writes(fgraph)
 
 
-# Position in optdb: before all others; then before fusion (49), before the destroy handler (49.5) and the baking of
-# inner graphs (49.6).
+# Position in optdb: before all others; after the canonical form (1) and merge1.2; before fusion (49), before the
+# destroy handler (49.5) and the baking of inner graphs (49.6).
 _PASSES = (
-    (opencl_remember, -0.5),
+    (opencl_consider, -0.5),
+    (opencl_remember, 1.25),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
     (opencl_branches, 48.93),

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.c.op import COp
 from pytensor.scan.op import Scan
+from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
@@ -79,6 +80,7 @@ _INTERPRETED = _OTHER._replace(node=8e-6)
 
 _PRICES: dict[type, _Price] = {
     **dict.fromkeys((DimShuffle, Reshape, Subtensor, Shape, Shape_i), _FREE),
+    MakeVector: _SIMPLE,
     **dict.fromkeys((SortOp, ArgSortOp), _Price(20e-9, 60e-9, 30e-9, 1e-6)),
     **dict.fromkeys((Softmax, LogSoftmax), _Price(1e-9, 7e-9, 12e-9, 5e-7)),
     Argmax: _Price(0.2e-9, 1.1e-9, 0.13e-9, 2e-7),
@@ -113,7 +115,7 @@ def guess(fgraph: FunctionGraph, given: Sequence[Extents], info: DeviceInfo | No
     Parameters
     ----------
     fgraph
-        A graph before any rewrite.
+        A graph of host Ops.
     given
         Shapes of its inputs.
     info

@@ -50,7 +50,7 @@ from pytensor_cl._compat import inline_op_from_graphs
 from pytensor_cl.rewriting.guards import draws_the_same, guard, selects
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["Alternative", "alternative_of", "carry", "remember"]
+__all__ = ["Alternative", "alternative_of", "carry", "consider", "remember"]
 
 EQUAL: tuple[type[Op], ...] = (
     *(Alloc, AllocEmpty, ARange, ExtractDiag, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar),
@@ -78,7 +78,7 @@ class Alternative:
     Attributes
     ----------
     graph
-        A copy of the graph from before the first rewrite.
+        A copy of the graph in canonical form, from before all rewrites that know of devices.
     guarded
         Another one with checks that NUMBA leaves out; None if NUMBA must not run it.
     objection
@@ -99,8 +99,18 @@ class Alternative:
     draws: tuple[int, ...]
 
 
-def remember(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
-    """Keep a copy of a graph that the host could run as well, or why there is none.
+@dataclass(frozen=True)
+class _Case:
+    """What is known of an alternative before the graph is in canonical form: the last four attributes of it."""
+
+    objection: str
+    is_for_c: bool
+    mode: Mode
+    draws: tuple[int, ...]
+
+
+def consider(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
+    """Note whether the host could run a graph as well, or why it must not.
 
     Parameters
     ----------
@@ -109,7 +119,27 @@ def remember(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
     placement, adapt
         The flags.
     """
-    fgraph.opencl_alternative = _alternative(fgraph, placement, adapt)
+    fgraph.opencl_alternative = _case(fgraph, placement, adapt)
+
+
+def remember(fgraph: FunctionGraph) -> None:
+    """Keep a copy of a graph that the host could run as well.
+
+    In canonical form it has a fraction of the nodes that the user's has: gradients, above all. Others need not bring it
+    into that form again.
+
+    Parameters
+    ----------
+    fgraph
+        A graph that `consider` has seen, in canonical form.
+    """
+    case = getattr(fgraph, "opencl_alternative", None)
+    if not isinstance(case, _Case):
+        return
+    guarded = None if case.objection else _guarded(fgraph)
+    fgraph.opencl_alternative = Alternative(
+        _copied(fgraph), guarded, case.objection, case.is_for_c, case.mode, case.draws
+    )
 
 
 def carry(fgraph: FunctionGraph) -> None:
@@ -121,13 +151,13 @@ def carry(fgraph: FunctionGraph) -> None:
 
 def alternative_of(fgraph: FunctionGraph) -> "Alternative | str":
     """Return what was kept of a graph, or the reason why nothing was."""
-    found: Alternative | str = NOT_AUTO
+    found: Alternative | _Case | str = NOT_AUTO
     if fgraph.outputs:
         found = getattr(fgraph.outputs[0].tag, "opencl_alternative", found)
-    return found
+    return NO_RECIPE if isinstance(found, _Case) else found
 
 
-def _alternative(fgraph: FunctionGraph, placement: str, adapt: bool) -> Alternative | str:
+def _case(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Case | str:
     if placement != "auto":
         return NOT_AUTO
     if not adapt:
@@ -141,12 +171,16 @@ def _alternative(fgraph: FunctionGraph, placement: str, adapt: bool) -> Alternat
     objection, is_for_c = _objection(fgraph, nodes), not any(map(_is_not_for_c, nodes))
     if objection and not is_for_c:
         return f"{objection}, and the C backend compares whole numbers as float64, or has no code for float16"
-    guarded = None if objection else _guarded(fgraph)
-    return Alternative(fgraph.clone(check_integrity=False), guarded, objection, is_for_c, mode, _draws(fgraph))
+    return _Case(objection, is_for_c, mode, _draws(fgraph))
+
+
+def _copied(fgraph: FunctionGraph) -> FunctionGraph:
+    """Return a copy without the features of a graph that is being rewritten: shapes, above all, take long to note."""
+    return fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)[0]
 
 
 def _guarded(fgraph: FunctionGraph) -> FunctionGraph:
-    graph = fgraph.clone(check_integrity=False)
+    graph = _copied(fgraph)
     inline_op_from_graphs(graph)  # what is inside needs guards too
     guard(graph)
     return graph
