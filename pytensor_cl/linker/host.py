@@ -8,6 +8,7 @@ others by their own ``perform``, which calls NumPy or SciPy.
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl._compat import link_with_numba, numba_refusals
+from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 
 __all__ = ["Cell", "Thunk", "host_thunk"]
 
@@ -31,6 +33,8 @@ LOOPS: tuple[type[Op], ...] = (Elemwise, Scan, OpFromGraph, LazyIfElse)
 FEW, CALLS = 64, 200
 """Elements of all inputs of arithmetic of shapes, and calls with so few that run in Python before it is compiled: the
 first use of NUMBA costs a second, such a call 20 us."""
+FIRST_COPIES = 3
+"""Copies of large arrays before a device makes them: its kernel takes a tenth of a second to build."""
 
 
 def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
@@ -114,10 +118,17 @@ def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
     """Copy an array as it lies in memory: in C order, as `deepcopy` does, a transposed one takes much longer."""
     (cell,), (out,) = inputs, outputs
+    large = count()
 
     def run() -> None:
         value = cell[0]
-        out[0] = value.copy("K") if isinstance(value, np.ndarray) else deepcopy(value)
+        copied = None
+        if isinstance(value, np.ndarray):
+            if value.nbytes >= LARGE and next(large) >= FIRST_COPIES:
+                copied = copy_by_device(value)
+            out[0] = value.copy("K") if copied is None else copied
+        else:
+            out[0] = deepcopy(value)
 
     return run
 
