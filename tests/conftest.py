@@ -1,6 +1,7 @@
 """Fixtures: a context per OpenCL driver, functions compiled for it, and random numbers whose seed is printed."""
 
 import os
+import re
 from collections import defaultdict
 from zlib import crc32
 
@@ -13,10 +14,27 @@ from pytensor_cl.linker import host
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import change_settings, define_contexts, get_context
 from pytensor_cl.runtime.device import discover
+from pytensor_cl.runtime.program import ProgramCache
 
+ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
+"""Whether to take every case, however long it takes."""
 CPU_DRIVERS = ("pocl", "intel")
 pytensor.config.opencl__adapt = False  # the arrays of tests are small: the kernels shall see them all the same
 change_settings(compile_ahead=False)  # the other cores run other tests
+
+_SIMT = re.compile(r"\bvoid\s+\w*_simt")
+_build = ProgramCache._call_driver
+
+
+def _build_quickly(programs, text, options):
+    """Build kernels of schedule simt without optimisation on CPUs, where only tests run them: it takes a fifth of the time."""
+    is_cpu = programs._context.devices[0].type & cl.device_type.CPU
+    quickly = ["-cl-opt-disable"] if is_cpu and _SIMT.search(text) else []
+    return _build(programs, text, [*options, *quickly])
+
+
+if not ALL:
+    ProgramCache._call_driver = _build_quickly
 
 
 def _drivers():
@@ -90,7 +108,7 @@ def pytest_collection_modifyitems(config, items):
     Schedule simt, which CPUs have for tests alone, gets each case on one of two drivers. Which cases run where depends on
     the names alone. PYTENSOR_CL_SWEEPS=all runs all everywhere.
     """
-    if os.environ.get("PYTENSOR_CL_SWEEPS") == "all":
+    if ALL:
         return
     groups = defaultdict(list)
     for item in items:
@@ -115,8 +133,20 @@ def _seed(name):
 @pytest.fixture(autouse=True)
 def _no_numba_between_kernels(request, monkeypatch):
     """Run the host's elementwise nodes in Python, but where linking is tested: NUMBA compiles each for a second."""
-    if "linker" not in request.path.parts and os.environ.get("PYTENSOR_CL_SWEEPS") != "all":
+    if "linker" not in request.path.parts and not ALL:
         monkeypatch.setattr(host, "LOOPS", tuple(op for op in host.LOOPS if op is not Elemwise))
+
+
+@pytest.fixture
+def c_compiler():
+    """For tests in which PyTensor's C backend takes part."""
+
+
+@pytest.fixture(autouse=True)
+def _references_in_python(request):
+    """Compute what results are compared with in Python: the C compiler takes a second for each function."""
+    with pytensor.config.change_flags(cxx=pytensor.config.cxx if ALL or "c_compiler" in request.fixturenames else ""):
+        yield
 
 
 @pytest.fixture(params=["cpu", "simt"])

@@ -20,12 +20,9 @@ from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.context import Context, defined_contexts, get_context
-from tests.conftest import DRIVERS
+from tests.conftest import ALL, DRIVERS
 
 ROOT = Path(pytensor_cl.__file__).parents[1]
-ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
-"""Whether to take every case, however long it takes."""
-
 on_one_driver = pytest.mark.parametrize("context", DRIVERS if ALL else DRIVERS[:1], indirect=True)
 """For what PyTensor's own backends compute: NUMBA and C compilers take seconds, and the driver has no part in it."""
 
