@@ -14,6 +14,8 @@ from pytensor_cl.linker import estimate
 from pytensor_cl.linker.estimate import guess
 from pytensor_cl.runtime.context import get_context
 
+pytestmark = pytest.mark.usefixtures("c_compiler")
+
 x, y, i = pt.fvector("x"), pt.fvector("y"), pt.lvector("i")
 m, n, t = pt.fmatrix("m"), pt.fmatrix("n"), pt.ftensor3("t")
 

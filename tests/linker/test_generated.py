@@ -13,6 +13,8 @@ from pytensor_cl.linker.generated import Hooks, generate, with_arrays
 from pytensor_cl.sharedvar import DeviceCell
 from tests.helpers import assert_close, opencl
 
+pytestmark = pytest.mark.usefixtures("c_compiler")
+
 x, y = pt.fvector("x"), pt.fvector("y")
 
 
