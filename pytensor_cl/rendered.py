@@ -13,7 +13,8 @@ import numpy as np
 __all__ = ["kept", "recall", "rendered_folder", "user_folder"]
 
 _PLAIN = (str, int, float, bool, type(None), np.dtype)
-_CODE = ("dtypes.py", "routines/minimax.py", "routines/series.py")  # what templates import
+# What templates import:
+_CODE = ("dtypes.py", "routines/minimax.py", "routines/register_tables.py", "routines/series.py")
 
 
 def user_folder() -> Path:

@@ -17,7 +17,7 @@ from benchmarks.special import DTYPES, FAMILIES, errors
 from pytensor_cl.dtypes import ctype, vector_type
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.elemwise import Elemwise
-from pytensor_cl.routines.erf_table import BOUND, PER_UNIT
+from pytensor_cl.routines.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, TABLES, slope
 from pytensor_cl.routines.series import bessel_power, debye, stirling, temme
 from pytensor_cl.scalar import element_function
 from pytensor_cl.special import SPECIAL
@@ -299,15 +299,35 @@ WITH_PARTS = {
 }
 
 
-def test_erf_in_every_interval(context, rng):
+def ends_of_intervals():
+    """Where registers choose other coefficients, in the functions of float32 that have them."""
+    at, bend, linear = np.arange(0.5, 32), ERFC_BEND, slope(ERFC_LAST, ERFC_BEND)
+    return {
+        "erf": at / slope(ERF_LAST),
+        "erfc": (np.sqrt(linear**2 + 4 * bend * at) - linear) / (2 * bend),
+        "log": np.append(np.arange(16, 24) / 16, np.arange(24, 32) / 32),
+        "tanh": np.array([2.0**o * (1 + k / 4) - 1 for o in range(4) for k in range(4)]),
+    }
+
+
+@pytest.mark.parametrize("name", ends_of_intervals())
+def test_every_interval(context, rng, name):
     """Whole registers may choose their coefficients from a table."""
-    ends = np.arange(0.5, 16) / PER_UNIT
-    x = np.concatenate([rng.normal(0, 1.5, 4000), ends, ends - 1e-7, ends + 1e-7, 10.0 ** -np.arange(9)])
-    x = np.concatenate([x, -x, [np.inf, -np.inf, np.nan, BOUND, 4, 30]]).astype("float32")
-    got = apply(context, "cpu", psm.erf, x)[0]
-    want = special.erf(x.astype("float64"))
-    assert np.nanmax(np.abs(got - want) / np.spacing(np.abs(want).astype("float32"))) < 1
+    ends = ends_of_intervals()[name]
+    x = np.concatenate([rng.normal(0, 1.5, 4000), ends, ends * (1 - 1e-7), ends * (1 + 1e-7), 10.0 ** -np.arange(9)])
+    x = np.concatenate([x, -x, [np.inf, -np.inf, np.nan, 0, ERF_LAST, ERFC_LAST, 4, 9.05, 30]]).astype("float32")
+    op = getattr(ps, name, None) or getattr(psm, name)
+    got = apply(context, "cpu", op, x)[0]
+    with np.errstate(all="ignore"):
+        want = (getattr(np, name, None) or getattr(special, name))(x.astype("float64"))
+        units = np.abs(got - want) / np.spacing(np.maximum(np.abs(want), 1e-38).astype("float32"))
+    assert np.nanmax(units[np.isfinite(want)]) < 2.5
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+
+
+def test_tables_have_columns_of_one_length():
+    assert all(len({*map(len, columns)}) == 1 for columns in TABLES.values())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mpmath import atanh, cos, erf, erfc, exp, expm1, log, loggamma, mp, mpf, pi, sin, sqrt, tanh
+from mpmath import atanh, cos, erf, erfc, exp, expm1, log, log1p, loggamma, mp, mpf, pi, sin, sqrt, tanh
 
 mp.dps = 180
 POINTS = 400
@@ -96,6 +96,12 @@ def log_fit(ratio: mpf, count: int) -> Fit:
     return Fit(rest, 0, end**2 * mpf("1.0001"), count, lambda t: t / 2 + mpf("1e-9"))
 
 
+def log1p_fit(count: int) -> Fit:
+    """``log(1 + r) = r + r**2 p(r)`` from -1/32 to 1/16."""
+    rest = off_zero(lambda r: (log1p(r) - r) / r**2)
+    return Fit(rest, mpf(-1) / 32, mpf(1) / 16, count, lambda r: abs(r) + mpf("1e-3"))
+
+
 def sin_fit(count: int) -> Fit:
     """``sin(x) = x + x**3 p(x**2)`` up to pi/4, and a little more."""
     return Fit(off_zero(lambda u: (sin(sqrt(u)) / sqrt(u) - 1) / u), 0, 0.617, count, lambda u: u + mpf("1e-9"))
@@ -156,6 +162,8 @@ FITS = {
     ("log2", "float64"): log2_fit(8),
     ("log", "float32"): log_fit(sqrt(mpf(2)), 4),
     ("log", "float64"): log_fit(sqrt(mpf(2)), 8),
+    ("log1p", "float32"): log1p_fit(4),
+    ("log1p", "float64"): log1p_fit(9),
     ("log_near_1", "float32"): log_fit(mpf(2), 5),
     ("log_near_1", "float64"): log_fit(mpf(2), 10),
     ("sin", "float32"): sin_fit(3),

@@ -1,5 +1,6 @@
 ## erf and erfc of vectors. Near zero erf is a polynomial; from 1 on it is 1 - exp(log(erfc)), whose logarithm is a
-## polynomial too. erfc is exp(-x**2) times a polynomial in 1 / (x + k) (after Shepherd & Laframboise 1981, Math. Comp. 36).
+## polynomial too. erfc is exp(-x**2) times a polynomial in 1 / (x + k) (after Shepherd & Laframboise 1981, Math. Comp. 36). In float32, where there is AVX-512, both have 32
+## intervals with a polynomial each; erfc, if no lane is beyond them.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
@@ -13,10 +14,11 @@ largest, k = (28, 2.5) if double else (10.2, 1.5)
 low, high = 1 / (largest + k), 1 / (0.8 + k)
 %>\
 <%include file="exp_parts.mako" args="dtype=dtype, counts=counts"/>\
+<%include file="every_lane.mako"/>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
 % if lanes == 16:
-<%include file="erf_table.mako"/>\
+<%include file="erfc_table.mako"/>\
 #ifndef ERF_BY_TABLE
 % endif
 static inline ${V} erf_${V}(const ${V} x)
@@ -38,6 +40,11 @@ static inline ${V} erf_${V}(const ${V} x)
 % endif
 static inline ${V} erfc_${V}(const ${V} x)
 {
+% if lanes == 16:
+#ifdef ERF_BY_TABLE
+    if (every_lane(is_near_erfc(x))) return erfc_near_float16(x);
+#endif
+% endif
     const ${V} y = select(fabs(x), (${V})(${number(largest)}), fabs(x) > (${V})(${number(largest)})), square = y * y;
     /* Beyond the largest y the result is zero. exp(-y**2), with the rounding error of the square, times exp(y**2) erfc(y). */
     ${mask} k;

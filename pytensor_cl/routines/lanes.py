@@ -25,6 +25,7 @@ _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 _VECTOR_FAMILIES = {
     **{(name, dtype): "trigonometric" for name in ("cos", "sin", "tan") for dtype in ("float32", "float64")},
+    **{("log", dtype): "log" for dtype in ("float32", "float64")},
     **{("log1p", dtype): "log1p" for dtype in ("float32", "float64")},
     ("asinh", "float64"): "log1p",
     **{("tanh", dtype): "tanh" for dtype in ("float32", "float64")},
@@ -45,6 +46,7 @@ _OF_WHOLE_REGISTERS = frozenset(
         "expm1",
         "gammainc_lanes",
         "gammaln",
+        "log",
         "log1mexp",
         "log1p",
         "pow",
