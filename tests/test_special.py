@@ -149,13 +149,18 @@ VECTORS = {
     psm.softplus: lambda x: mpmath.log1p(mpmath.exp(x)) if x < 9999 else x,
     psm.log1mexp: bounded(log1mexp),
     ps.arcsinh: mpmath.asinh,
+    ps.arctan: mpmath.atan,
     ps.cos: mpmath.cos,
     ps.cosh: bounded(mpmath.cosh),
     ps.exp: bounded(mpmath.exp),
     ps.expm1: bounded(mpmath.expm1),
+    ps.log: lambda x: mpmath.log(x) if x > 0 else mpmath.nan,
+    ps.log10: lambda x: mpmath.log10(x) if x > 0 else mpmath.nan,
+    ps.log2: lambda x: mpmath.log(x, 2) if x > 0 else mpmath.nan,
     ps.log1p: lambda x: mpmath.log1p(x) if x > -1 else mpmath.nan,
     ps.sin: mpmath.sin,
     ps.sinh: bounded(mpmath.sinh),
+    ps.tanh: bounded(mpmath.tanh),
 }
 """Functions of vectors, and what they are in mpmath."""
 

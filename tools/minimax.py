@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mpmath import atanh, cos, erf, erfc, exp, expm1, log, log1p, loggamma, mp, mpf, pi, sin, sqrt, tanh
+from mpmath import atan, atanh, cos, erf, erfc, exp, expm1, log, log1p, loggamma, mp, mpf, pi, sin, sqrt, tanh
 
 mp.dps = 180
 POINTS = 400
@@ -114,9 +114,16 @@ def cos_fit(count: int) -> Fit:
     )
 
 
-def tanh_fit(count: int) -> Fit:
-    """``tanh(x) = x + x**3 p(x**2)`` up to 0.6."""
-    return Fit(off_zero(lambda u: (tanh(sqrt(u)) / sqrt(u) - 1) / u), 0, mpf("0.36"), count, lambda u: u + mpf("1e-9"))
+def atan_fit(last: mpf, count: int) -> Fit:
+    """``atan(x) = x + x**3 p(x**2)``."""
+    rest = off_zero(lambda u: (atan(sqrt(u)) / sqrt(u) - 1) / u)
+    return Fit(rest, 0, last**2 * mpf("1.0001"), count, lambda u: u * (1 + u / 3) + mpf("1e-9"))
+
+
+def coth_fit(count: int) -> Fit:
+    """``r coth(r / 2) = 2 + r**2 p(r**2)`` up to log(2) / 2."""
+    rest = off_zero(lambda u: (sqrt(u) / tanh(sqrt(u) / 2) - 2) / u)
+    return Fit(rest, 0, (log(2) / 2) ** 2 * mpf("1.001"), count, lambda u: u + mpf("1e-9"))
 
 
 def log2_fit(count: int) -> Fit:
@@ -170,8 +177,10 @@ FITS = {
     ("sin", "float64"): sin_fit(6),
     ("cos", "float32"): cos_fit(3),
     ("cos", "float64"): cos_fit(6),
-    ("tanh", "float32"): tanh_fit(5),
-    ("tanh", "float64"): tanh_fit(11),
+    ("atan", "float32"): atan_fit(mpf(1), 8),
+    ("atan", "float64"): atan_fit(sqrt(mpf(2)) - 1, 11),
+    ("coth", "float32"): coth_fit(2),
+    ("coth", "float64"): coth_fit(5),
     ("lgamma2p", "float32"): lgamma_fit(10),
     ("lgamma2p", "float64"): lgamma_fit(20),
     ("stirling", "float32"): tail_fit(stirling, 4, 3),

@@ -38,12 +38,12 @@ def lucky(function: Callable, low: float, high: float, dtype: str) -> mpf:
 
 
 def of_log(dtype: str) -> Rows:
-    """Reciprocals of numbers from 3/4 to 3/2, and the logarithms of those numbers; by the first four bits."""
+    """Reciprocals of numbers from 3/4 to 3/2, and the logarithms of those, to bases e, 2 and 10; by first bits."""
     rows = []
     for k in range(16):
         low, high = (1 + mpf(k) / 16, 1 + mpf(k + 1) / 16) if k < 8 else (mpf(16 + k) / 32, mpf(17 + k) / 32)
         inverse = mpf(1) if k in (0, 15) else lucky(log, 1 / high, 1 / low, dtype)
-        rows.append([inverse, -log(inverse)])
+        rows.append([inverse, *(-log(inverse) / log(base) for base in (mp.e, 2, 10))])
     return rows
 
 

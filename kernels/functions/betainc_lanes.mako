@@ -2,6 +2,7 @@
 ## lane: tiny parameters, no numbers, and what has not converged soon.
 <%page args="dtype"/>\
 <%include file="every_lane.mako"/>\
+<%include file="log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
 from pytensor_cl.routines.minimax import minimax
@@ -37,13 +38,13 @@ static inline ${V} beta_stirling_${V}(const ${V} a)
 static inline ${V} beta_excess_${V}(const ${V} m, const ${V} ratio)
 {
     const ${V} s = m / (2 + m), square = s * s;
-    return select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log(ratio), (${mask})(fabs(m) > (${V})(${number(0.5)})));
+    return select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log_${V}(ratio), (${mask})(fabs(m) > (${V})(${number(0.5)})));
 }
 
 /* x**a y**b / B(a, b) for a <= b. */
 static inline ${V} beta_density_${V}(const ${V} a, const ${V} b, const ${V} x, const ${V} y, const ${V} away, const ${mask} used)
 {
-    const ${V} log_y = select(log(y), log1p_${V}(-x), (${mask})(x < (${V})(${number(0.5)})));
+    const ${V} log_y = select(log_${V}(y), log1p_${V}(-x), (${mask})(x < (${V})(${number(0.5)})));
     const ${mask} large = (${mask})(a >= (${V})(10)), uneven = ~large & (${mask})(b >= (${V})(${moderate})), close = ~(large | uneven);
     ${V} result = 0;
     if (some_lane(large & used)) {

@@ -2,6 +2,7 @@
 ## 5.5.2 and 5.15.5, whose sum is one quotient, and for negative x the reflections 5.5.4 and 5.15.6.
 <%page args="dtype"/>\
 <%include file="every_lane.mako"/>\
+<%include file="log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
 from pytensor_cl.routines.minimax import minimax
@@ -12,7 +13,7 @@ T, M, steps, counts = (ctype(dtype), "long", 6, ("", 8)) if dtype == "float64" e
 number = lambda value: literal(value, dtype)
 %>\
 % for lanes in counts:
-<% V, mask, (q, r, s) = f"{T}{lanes}", f"{M}{lanes}", [horner(c, "v", dtype, f"{T}{lanes}") for c in inverse_sums(steps)] %>\
+<% V, mask, log, (q, r, s) = f"{T}{lanes}", f"{M}{lanes}", f"log_{T}{lanes}" if lanes else "log", [horner(c, "v", dtype, f"{T}{lanes}") for c in inverse_sums(steps)] %>\
 /* sin(pi x) / pi for 0 <= x <= 1/2 */
 static inline ${V} sine_of_turn_${V}(const ${V} x)
 {
@@ -27,7 +28,7 @@ static inline ${V} digamma_${V}(const ${V} x)
     const ${mask} small = (${mask})(y < (${V})(${steps + 1}));
     const ${V} below = select((${V})(0), 1 / y + (2 * y + ${steps + 1}) * ${r} / ${q}, small);
     const ${V} high = select(y, y + ${steps + 1}, small), inverse = 1 / high, square = inverse * inverse;
-    ${V} result = log(high) - (inverse * ${number(0.5)} + square * ${minimax("digamma", "square", dtype, V)} + below);
+    ${V} result = ${log}(high) - (inverse * ${number(0.5)} + square * ${minimax("digamma", "square", dtype, V)} + below);
     if (${"negative" if lanes == "" else "some_lane(negative)"}) {
         const ${V} turn = x - rint(x), size = fabs(turn);
         const ${V} left = result - copysign(${number(3.141592653589793)} * sine_of_turn_${V}(${number(0.5)} - size) / sine_of_turn_${V}(size), turn);

@@ -2,6 +2,7 @@
 ## takes part has converged.
 <%page args="dtype"/>\
 <%include file="every_lane.mako"/>\
+<%include file="log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
 from pytensor_cl.routines.minimax import minimax
@@ -68,7 +69,7 @@ static inline ${V} gamma_fraction_${V}(const ${V} a, const ${V} x)
 
 static inline ${V} gamma_complement_${V}(const ${V} a, const ${V} x)
 {
-    const ${V} t = (4 * a - 1) * ${number(1 / 3)}, power = a * log(x) - a * ${chebyshev_series("lgamma1p", "t", dtype, V)};
+    const ${V} t = (4 * a - 1) * ${number(1 / 3)}, power = a * log_${V}(x) - a * ${chebyshev_series("lgamma1p", "t", dtype, V)};
     ${V} term = 1, sum = 0;
     for (int k = 1; k < 60 && some_lane((${mask})(fabs(term) > (${V})(${number(series_eps)}))); ++k) {
         term *= -x / k;
@@ -87,7 +88,7 @@ static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const int uppe
     ${V} result = 0, excess = 0, density = 0, tail = 0;
     if (some_lane(ten)) {
         const ${V} s = m / (2 + m), square = s * s, inverse = 1 / a;
-        excess = select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log(ratio), (${mask})(fabs(m) > (${V})(${number(0.5)})));
+        excess = select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log_${V}(ratio), (${mask})(fabs(m) > (${V})(${number(0.5)})));
         density = exp_${V}(-a * excess) / (sqrt(${number(6.283185307179586)} * a) * ${horner(stirling(14 if double else 6), "inverse", dtype, V)});
     }
     if (some_lane(by_parts & ~ten))

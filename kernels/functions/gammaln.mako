@@ -2,6 +2,7 @@
 ## below zero the reflection 5.5.3. The zeros at 1 and 2 are exact.
 <%page args="dtype"/>\
 <%include file="every_lane.mako"/>\
+<%include file="log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
 from pytensor_cl.routines.minimax import minimax
@@ -11,7 +12,7 @@ T, M, far, counts = (ctype(dtype), "long", 6, ("", 8)) if dtype == "float64" els
 number = lambda value: literal(value, dtype)
 %>\
 % for lanes in counts:
-<% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
+<% V, mask, log = f"{T}{lanes}", f"{M}{lanes}", f"log_{T}{lanes}" if lanes else "log" %>\
 static inline ${V} gammaln_${V}(const ${V} x)
 {
     const ${mask} negative = (${mask})(x < (${V})(0));
@@ -22,13 +23,13 @@ static inline ${V} gammaln_${V}(const ${V} x)
     % for k in range(2, far):
     product = select(product, product * (a + ${k}), (${mask})(whole > (${V})(${k})));
     % endfor
-    const ${V} power = log(select(product, y, far)), inverse = 1 / y, square = inverse * inverse;
+    const ${V} power = ${log}(select(product, y, far)), inverse = 1 / y, square = inverse * inverse;
     const ${V} near = a * ${minimax("lgamma2p", "a", dtype, V)} + select(power, -power, below);
     const ${V} series = (y - ${number(0.5)}) * (power - 1) + (inverse * ${minimax("stirling", "square", dtype, V)} + ${number(0.41893853320467274)});
     ${V} result = select(near, series, far);
     if (${"negative" if lanes == "" else "some_lane(negative)"}) {
         const ${V} turn = fabs(x - rint(x)), turns = turn * turn;
-        const ${V} left = -log(turn * ${minimax("sinpi", "turns", dtype, V)}) - result;
+        const ${V} left = -${log}(turn * ${minimax("sinpi", "turns", dtype, V)}) - result;
         result = select(result, select(left, (${V})(INFINITY), (${mask})(turn == (${V})(0))), negative);
     }
     return select(result, x, (${mask})(x == (${V})(-INFINITY)));

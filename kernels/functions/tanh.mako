@@ -1,5 +1,5 @@
-## tanh of vectors: near zero a polynomial, else 1 - 2 / (exp(2 |x|) + 1). In float32, where there is AVX-512, sixteen intervals
-## with a polynomial each, which registers hold.
+## tanh of vectors from exp(2 |x|) = s (c + r) / (c - r), where s is a power of two and c = r coth(r / 2) a short series: one
+## quotient, accurate near zero too. In float32, where there is AVX-512, sixteen intervals with a polynomial each, which registers hold.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
@@ -9,8 +9,8 @@ from pytensor_cl.routines.register_tables import chosen
 <%
 T, M, counts, most, digits, bias = (ctype(dtype), "long", (8,), 20, 52, 1023) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 10, 23, 127)
 number = lambda value: literal(value, dtype)
+log2 = ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45") if dtype == "float64" else ("0x1.62e4p-1f", "0x1.7f7d1cp-20f")
 %>\
-<%include file="exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
 % if lanes == 16:
@@ -35,12 +35,13 @@ static inline float16 tanh_float16(const float16 x)
 % endif
 static inline ${V} tanh_${V}(const ${V} x)
 {
-    const ${V} square = x * x, size = fabs(x);
-    ${mask} k;
-    const ${V} p = exp_parts_${V}(2 * select(size, (${V})(${most}), size > (${V})(${most})), (${V})(0), &k), scale = as_${V}((k + ${bias}) << ${digits});
-    const ${V} far = 1 - 2 / (fma(scale, p, scale) + 1);
-    const ${V} near = fma(square * ${minimax("tanh", "square", dtype, V)}, size, size);
-    return copysign(select(far, near, size < (${V})(${number(0.6)})), x);
+    const ${V} size = fabs(x), y = size > (${V})(${most}) ? (${V})(${most}) : size;
+    /* So large a sum is rounded to an integer, which its last bits are. */
+    const ${V} magic = (${V})(${number(1.5 * 2**digits + bias)}), sum = fma(y, (${V})(${number(2.8853900817779268)}), magic), k = sum - magic;
+    const ${V} r = fma(k, (${V})(-${log2[1]}), fma(k, (${V})(-${log2[0]}), 2 * y)), square = r * r;
+    const ${V} c = fma(square, ${minimax("coth", "square", dtype, V)}, (${V})(2)), s = as_${V}(as_${mask}(sum) << ${digits});
+    const ${V} above = s - 1, below = s + 1;
+    return copysign(fma(above, c, below * r) / fma(below, c, above * r), x);
 }
 % if lanes == 16:
 #endif

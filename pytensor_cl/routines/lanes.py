@@ -25,9 +25,10 @@ _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 _VECTOR_FAMILIES = {
     **{(name, dtype): "trigonometric" for name in ("cos", "sin", "tan") for dtype in ("float32", "float64")},
-    **{("log", dtype): "log" for dtype in ("float32", "float64")},
+    **{(name, dtype): "log" for name in ("log", "log10", "log2") for dtype in ("float32", "float64")},
     **{("log1p", dtype): "log1p" for dtype in ("float32", "float64")},
     ("asinh", "float64"): "log1p",
+    **{("atan", dtype): "atan" for dtype in ("float32", "float64")},
     **{("tanh", dtype): "tanh" for dtype in ("float32", "float64")},
     **{(name, dtype): "expm1" for name in ("cosh", "expm1", "sinh") for dtype in ("float32", "float64")},
     **{("pow", dtype): "pow" for dtype in ("float32", "float64")},
@@ -39,6 +40,7 @@ _VECTOR_FAMILIES = {
 
 _OF_WHOLE_REGISTERS = frozenset(
     (
+        "atan",
         "betainc_lanes",
         "digamma",
         "erfc",
