@@ -13,6 +13,7 @@ from pytensor_cl.rewriting.gemv_pair import products_with_one_matrix
 from pytensor_cl.rewriting.rowwise_copies import by_importance, copy_producers
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.rewriting.rowwise_function import cost_of, fuse
+from pytensor_cl.rewriting.rowwise_whole import split_whole
 from pytensor_cl.rewriting.take import FIXED_BYTES, array_bytes, lookups_of, views_first
 from pytensor_cl.runtime.context import get_context
 
@@ -228,6 +229,7 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
     if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
         return
     views_first(fgraph)
+    split_whole(fgraph)
     copy_producers(fgraph)
     fusion = _Fusion(fgraph)
     for nodes, outputs, domain in list(fusion.groups()):

@@ -67,6 +67,21 @@ def test_gradients_of_softmax(context, rng):
     check([x, c], [pytensor.grad(cost, x) for cost in costs], values)
 
 
+def test_reductions_of_what_is_made_row_by_row_join_the_rows(context, rng):
+    x, c = pt.fmatrices("x", "c")
+    cost = (softmax(x, axis=1) * c).sum()
+    f = check([x, c], [cost, pytensor.grad(cost, x)], *(matrix_values(rng, (60, 7))[0] * 2 for _ in range(2)))
+    assert kinds(f) == [GpuRowwise, GpuCAReduce]
+    centred = x - x.mean(0)
+    for whole in (abs(centred).max(), centred.min(), pt.any(centred > 2), (centred**2).mean(), centred.sum((0, 1))):
+        assert kinds(check([x], [centred, whole], *matrix_values(rng, (50, 9))))[0] == GpuRowwise
+    cube = pt.ftensor3("cube")
+    shifted = cube - cube.max(-1, keepdims=True)
+    values = (rng.normal(size=(5, 6, 7)).astype("float32"),)
+    f = check([cube], [shifted, pt.exp(shifted).sum(), shifted.prod(), pt.exp(shifted).sum((1, 2))], values)
+    assert "axes=(2,)" in str(device_ops(f)[0])
+
+
 def test_classifier(context, rng):
     x, y, w, b = pt.fmatrix("x"), pt.lvector("y"), pt.fmatrix("w"), pt.fvector("b")
     cost = -log_softmax(x @ w + b, axis=1)[pt.arange(y.shape[0]), y].mean()
