@@ -1,13 +1,12 @@
 """Reductions of whole arrays that are made row by row -> a reduction of each row, then one of what that gives.
 
-The first joins the kernel that makes the array, which then need not be stored: the loss of a layer norm or a softmax is one.
+The first joins the kernel that makes the array, which then need not be stored: the loss of a softmax is one.
 """
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.ops.elemwise import GpuElemwise
-from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.runtime.context import get_context
@@ -18,7 +17,7 @@ MOST_READ = 4
 """Arrays that are read in full to compute what is reduced; with more the kernel might have no room for them."""
 
 DIVISIBLE = ("Add", "Maximum", "Minimum", "AND", "OR")
-"""Operations whose result can be put together of those of the rows: products would overflow where the whole does not."""
+"""Operations whose result can be put together of the rows'; products of rows may overflow where the whole does not."""
 
 
 def _rows_behind(variable: Variable, whole: Domain) -> list[Domain]:
