@@ -57,7 +57,7 @@ FADE = 1.1
 """By how much a measured time grows until the next trial."""
 CLEAR = 0.95
 """How much faster than the chosen side the other one must be to replace it."""
-DOUBT = 1.5
+DOUBT = 1.2
 """How much faster another side must seem to go before the device."""
 NEVER = 1 << 60
 FORKED, EMPTY = "the process was forked", "no elements"

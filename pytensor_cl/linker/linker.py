@@ -224,17 +224,18 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
         link.build()
         return OpenCLVM(*parts, programs=link.programs)
     hosts = host_functions(alternative, inputs, outputs)
-    sizes = _sizes(alternative.graph, inputs, link.contexts)
+    sizes = _sizes(alternative.graph, inputs, link)
     return ChoosingVM(*parts, link.build, link.programs, hosts=hosts, sizes=sizes, arguments=into, results=out)
 
 
-def _sizes(graph: FunctionGraph, inputs: Sequence[Cell], contexts: Sequence[str]) -> Sizes:
-    """Return what tells the calls of a graph apart, which is that from before any rewrite."""
+def _sizes(graph: FunctionGraph, inputs: Sequence[Cell], link: _Link) -> Sizes:
+    """Return what tells the calls of a graph apart, which is that of an alternative."""
     shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
     cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
     unknown = [c for v, c in zip(graph.inputs, cells, strict=True) if is_of_any_size(v)]
     told = [(cells[i], graph.inputs[i].type.ndim) for i in telling(graph, shared)]
-    return Sizes(unknown, told, partial(guess, graph, info=get_context(contexts[0]).info if contexts else None))
+    info = get_context(link.contexts[0]).info if link.contexts else None
+    return Sizes(unknown, told, partial(guess, graph, info=info, nodes=link.nodes))
 
 
 class OpenCLLinker(Linker):

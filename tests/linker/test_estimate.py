@@ -12,6 +12,7 @@ from pytensor.tensor.special import softmax
 
 from pytensor_cl.linker import estimate
 from pytensor_cl.linker.estimate import guess
+from pytensor_cl.linker.tally import tally
 from pytensor_cl.runtime.context import get_context
 
 pytestmark = pytest.mark.usefixtures("c_compiler")
@@ -22,12 +23,8 @@ m, n, t = pt.fmatrix("m"), pt.fmatrix("n"), pt.ftensor3("t")
 
 def shape(inputs, result, given):
     """Return the shape that is guessed for a result."""
-    fgraph = FunctionGraph(inputs, [result], clone=False)
-    shapes = dict(zip(inputs, given, strict=True))
-    for node in fgraph.toposort():
-        found = estimate._shapes_of(node, [estimate._shape_of(v, shapes) for v in node.inputs])
-        shapes.update(zip(node.outputs, found, strict=True))
-    return shapes[result]
+    _, (found,) = tally(FunctionGraph(inputs, [result], clone=False), given)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -51,6 +48,16 @@ def shape(inputs, result, given):
         ([x], pt.sort(x), [(9,)]),
         ([m], softmax(m, axis=1), [(3, 5)]),
         ([m], pt.cumsum(m, axis=0), [(3, 5)]),
+        ([x, m], pt.zeros_like(m)[1:-1, ::2] + x[0], [(5,), (7, 5)]),
+        ([x, m], pt.alloc(x[0], m.shape[0] * 2, x.shape[0] + 1), [(5,), (7, 5)]),
+        ([x], pt.arange(x.shape[0], 0, -2), [(5,)]),
+        ([x, m], pt.eye(x.shape[0], m.shape[1]), [(5,), (7, 4)]),
+        ([m], m.reshape((m.shape[1], -1, 1)), [(3, 5)]),
+        ([m, n], pt.join(1, m, n), [(3, 5), (3, 4)]),
+        ([t, i], t[:, i, 1:], [(3, 5, 4), (7,)]),
+        ([t, i], t[i, :, i], [(3, 5, 4), (3,)]),
+        ([m], pt.logaddexp(m, 0), [(3, 5)]),
+        ([m], pt.einsum("ij,kj->ik", m, m), [(3, 5)]),
     ],
 )
 def test_shapes(inputs, result, given):
@@ -77,6 +84,38 @@ def test_who_goes_first(context, result, size, first):
     guessed = guess(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
     sides = {side: getattr(guessed, side) for side in ("device", "numba", "c")}
     assert min(sides, key=sides.get) == first
+
+
+def test_lengths_that_nobody_knows_are_no_trouble():
+    assert tally(FunctionGraph([x, i], [x[: i[0]]], clone=False), [(9,), (3,)])[1] == [(9,)]
+    assert len(tally(FunctionGraph([x], [x[x > 0]], clone=False), [(9,)])[1][0]) == 1
+
+
+def test_what_shapes_are_computed_with_counts_nothing():
+    centred = m - m.sum(axis=0) / m.shape[0]
+    amounts, _ = tally(FunctionGraph([m], [centred], clone=False), [(30, 5)])
+    assert "number" not in amounts
+    assert amounts["columns"] == 150
+
+
+def test_a_loop_of_element_wise_nodes_moves_what_it_reads_and_its_result():
+    amounts, _ = tally(FunctionGraph([x, y], [pt.exp(x) * y + x], clone=False), [(100,), (100,)])
+    assert amounts["loop"] == 1
+    assert amounts["moved"] == 100 + 100 + 100 + 100
+    assert (amounts["exp"], amounts["simple"]) == (100, 200)
+
+
+def test_steps_of_a_loop_are_counted():
+    ys = pytensor.scan(lambda a, before: pt.tanh(a + before), sequences=[x], outputs_info=[y[0]], return_updates=False)
+    amounts, _ = tally(FunctionGraph([x, y], [ys], clone=False), [(50,), (3,)])
+    assert 50 <= amounts["step"] <= 300
+
+
+def test_what_the_host_does_beside_the_device_counts(context):
+    info = get_context(context.name).info
+    f = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
+    fgraph = FunctionGraph([x], [pt.exp(x).sum()], clone=False)
+    assert guess(fgraph, [(10,)], info, f.maker.fgraph.toposort()).device > guess(fgraph, [(10,)], info).device
 
 
 def test_what_takes_c_long_to_build_does_not_go_first(context):
