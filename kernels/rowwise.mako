@@ -60,7 +60,6 @@ ${access.vector_types()}
         ${along.after_elements(walk)}
         }
 </%def>
-
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(${parts.parameters()})
 {
