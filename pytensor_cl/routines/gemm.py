@@ -28,7 +28,10 @@ _INT32 = 2**31 - 1
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
 # must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
 # ways (8): rows whose distance is a multiple of 4096 bytes share a set. Panels are packed four rows at a time.
+# By bytes of the vector registers: rows and vectors of the register tile, and bytes along k of a block (with few
+# registers a multiply-add needs more of B: the panel that a tile walks along should be near).
 _FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
+_DEPTH_BYTES = {64: 4096, 32: 2048, 16: 2048}
 _INTEGER_TILE = (4, 2)
 
 # Schedule cpu; what the device decides is in runtime/tuning.py.
@@ -37,6 +40,7 @@ _REUSE_A = 256  # columns for which rows or columns of A that share sets of a ca
 _SHORT, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
 _KEPT_BYTES = 1 << 20  # panels of B that a work-item keeps
 _FETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep, so it is fetched ahead
+_SHORT_PIECE = 128  # bytes of a row of B in a tile: less than two lines
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 
@@ -205,7 +209,7 @@ class Gemm(BlasRoutine):
         # Whole cache lines along k keep the panels aligned.
         kb = balanced(-(-p.k // parts), self._depth(p), 16)
         mb = balanced(high, tuning["gemm.block_rows"], tile.rows)
-        pack_b = gathered or (high >= _REUSE_B and self._is_unaligned(p.b[-2], tile))
+        pack_b = gathered or (high >= _REUSE_B and self._is_scattered(p.b[-2], tile))
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
         across = -(-wide // tile.lanes) * tile.lanes if pack_b and high > mb else 0  # all panels are kept for more rows
         packed_b = kb * max(tile.cols, across if kb * across * self.dtype.itemsize <= _KEPT_BYTES else 0)
@@ -238,10 +242,15 @@ class Gemm(BlasRoutine):
     def _depth(self, p: Product) -> int:
         """Elements along k of a block: all, where incomplete sums cannot be stored."""
         no_sums = self.epilogue is not None and self.epilogue.sum_output is None
-        return max(1, p.k) if no_sums else self.context.tuning["gemm.depth_bytes"] // self.dtype.itemsize
+        if no_sums:
+            return max(1, p.k)
+        by_width = _DEPTH_BYTES.get(register_bytes(self.context), _DEPTH_BYTES[16])
+        return (self.context.tuning["gemm.depth_bytes"] or by_width) // self.dtype.itemsize
 
-    def _is_unaligned(self, stride: int, tile: Tile) -> bool:
-        return stride % tile.lanes != 0
+    def _is_scattered(self, stride: int, tile: Tile) -> bool:
+        """Whether rows of B cross cache lines, or short pieces of them share sets of the cache."""
+        is_short = tile.cols * self.dtype.itemsize < _SHORT_PIECE
+        return stride % tile.lanes != 0 or (is_short and self._shares_sets(stride))
 
     def _shares_sets(self, stride: int) -> bool:
         return stride * self.dtype.itemsize % _WAY_BYTES == 0

@@ -78,12 +78,15 @@ PARAMETERS: dict[str, Parameter] = {
     "reduction.min_thread": Parameter(16, (4, 8, 32, 64), "simt", "elements that a work-item reduces at least"),
     "gemm.tile": Parameter(
         0,
-        (122, 83, 82, 44, 43, 42),
+        (122, 83, 82, 62, 44, 43, 42),
         "cpu",
         "of registers: 10 times its rows, and its vectors; 0: by the registers' width",
     ),
     "gemm.depth_bytes": Parameter(
-        4096, (1024, 2048, 8192), "cpu", "bytes along k of a block: each one reads and writes the output once more"
+        0,
+        (1024, 2048, 4096, 8192),
+        "cpu",
+        "bytes along k of a block: each one reads and writes the output once more; 0: by the registers' width",
     ),
     "gemm.block_rows": Parameter(144, (48, 96, 192, 288), "cpu", "rows of A in a block, which stays in the cache"),
     "gemm.items_per_unit": Parameter(
