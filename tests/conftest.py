@@ -11,6 +11,7 @@ import pytest
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.linker import host
+from pytensor_cl.runtime import context as contexts
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import change_settings, define_contexts, get_context
 from pytensor_cl.runtime.device import discover
@@ -24,17 +25,21 @@ change_settings(compile_ahead=False)  # the other cores run other tests
 
 _SIMT = re.compile(r"\bvoid\s+\w*_simt")
 _build = ProgramCache._call_driver
+_quickly = [False]
 
 
-def _build_quickly(programs, text, options):
-    """Build kernels of schedule simt without optimisation on CPUs, where only tests run them: it takes a fifth of the time."""
+def _build_on_cpu(programs, text, options):
+    """Build without optimisation, in a quarter of the time, where no kernel is what is tested.
+
+    Those of schedule simt always are built so: a CPU runs them for tests alone.
+    """
     is_cpu = programs._context.devices[0].type & cl.device_type.CPU
-    quickly = ["-cl-opt-disable"] if is_cpu and _SIMT.search(text) else []
-    return _build(programs, text, [*options, *quickly])
+    more = ["-cl-opt-disable"] if is_cpu and (_quickly[0] or _SIMT.search(text)) else []
+    return _build(programs, text, [*options, *more])
 
 
 if not ALL:
-    ProgramCache._call_driver = _build_quickly
+    ProgramCache._call_driver = _build_on_cpu
 
 
 def _drivers():
@@ -98,6 +103,17 @@ def _chance(item):
     for driver in DRIVERS:
         name = name.replace(driver, "")
     return crc32(name.encode())
+
+
+def pytest_runtest_setup(item):
+    """Kernels are what routines and Ops are tested for; on drivers but the first, what routines are."""
+    folder, driver = item.path.parent.name, _place(item)[1]
+    quickly = folder in ("linker", "rewriting") or (folder == "ops" and driver != DRIVERS[0])
+    if quickly != _quickly[0]:
+        for context in contexts._opened:  # which shall not hand on what they have built otherwise
+            context.programs._recent.clear()
+            context.programs._programs.clear()
+    _quickly[0] = quickly
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
