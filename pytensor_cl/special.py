@@ -13,9 +13,15 @@ __all__ = ["SPECIAL"]
 Emit = Callable[..., Value]
 
 
-def _own(family: str, function: str) -> Emit:
-    """A function that the family has for vectors too."""
-    return lambda lanes, x, *others: x.call_own(family, function, *others)
+def _own(family: str, function: str, *needs: str) -> Emit:
+    """A function that the family has for vectors too. It calls those of `needs`."""
+
+    def emit(lanes: Lanes, x: Value, *others: Value) -> Value:
+        for other in needs:
+            lanes.preambles[render(f"functions/{other}", dtype=x.dtype)] = None
+        return x.call_own(family, function, *others)
+
+    return emit
 
 
 def _by_lane(family: str, function: str, *needs: str) -> Emit:
@@ -43,16 +49,20 @@ def _by_lanes(family: str, function: str, *needs: str) -> Emit:
     return emit
 
 
+_BETA = ("gamma_parts", "exp", "log1p", "pow")
+_GAMMA = ("gamma_parts", "exp", "expm1", "erfc", "pow")
+_GAMMA_INVERSE = (*_GAMMA, "erf", "gammaln", "gammainc", "gammainc_lanes")
+
 SPECIAL: dict[type[ps.ScalarOp], Emit] = {
-    psm.BetaInc: _by_lanes("betainc", "betainc", "gamma_parts", "exp", "log1p", "pow"),
-    psm.BetaIncInv: _by_lane("betainc_inverse", "betaincinv", "gamma_parts", "betainc"),
+    psm.BetaInc: _by_lanes("betainc", "betainc", *_BETA),
+    psm.BetaIncInv: _by_lanes("betainc_inverse", "betaincinv", *_BETA, "erf", "gammaln", "betainc", "betainc_lanes"),
     psm.Erfcinv: _own("erf", "erfcinv"),
     psm.Erfcx: _own("erf", "erfcx"),
     psm.Erfinv: _own("erf", "erfinv"),
-    psm.GammaInc: _by_lanes("gammainc", "gammainc", "gamma_parts", "exp", "expm1", "erfc", "pow"),
-    psm.GammaIncC: _by_lanes("gammainc", "gammaincc", "gamma_parts", "exp", "expm1", "erfc", "pow"),
-    psm.GammaIncCInv: _by_lane("gammainc_inverse", "gammainccinv", "erf", "gamma_parts", "gammainc"),
-    psm.GammaIncInv: _by_lane("gammainc_inverse", "gammaincinv", "erf", "gamma_parts", "gammainc"),
+    psm.GammaInc: _by_lanes("gammainc", "gammainc", *_GAMMA),
+    psm.GammaIncC: _by_lanes("gammainc", "gammaincc", *_GAMMA),
+    psm.GammaIncCInv: _by_lanes("gammainc_inverse", "gammainccinv", *_GAMMA_INVERSE),
+    psm.GammaIncInv: _by_lanes("gammainc_inverse", "gammaincinv", *_GAMMA_INVERSE),
     psm.GammaLn: _own("gammaln", "gammaln"),
     psm.Hyp2F1: _by_lane("hyp2f1", "hyp2f1", "gamma_parts", "hyp2f1_parts"),
     psm.I0: _own("bessel", "bessel_i0"),
@@ -62,8 +72,8 @@ SPECIAL: dict[type[ps.ScalarOp], Emit] = {
     psm.J1: _own("bessel", "bessel_j1"),
     psm.Jv: _by_lane("bessel_first", "bessel_jv", "bessel_first_parts"),
     psm.Kve: _by_lane("bessel_order", "bessel_kve"),
-    psm.NdtriExp: _own("erf", "ndtri_exp"),
+    psm.NdtriExp: _own("ndtri_exp", "ndtri_exp", "erf", "exp", "expm1"),
     psm.Owens_t: _own("owens_t", "owens_t"),
-    psm.PolyGamma: _by_lane("polygamma", "polygamma", "digamma"),
+    psm.PolyGamma: _by_lanes("polygamma", "polygamma", "digamma", "pow"),
 }
 """Inputs are cast to the dtype of the output first."""

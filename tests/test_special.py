@@ -108,6 +108,26 @@ def test_incomplete_beta_function_of_vectors(context, rng):
     assert "betainc_double8" in element_function(psm.betainc, ("float64",) * 3, ("float64",)).statements(8)
 
 
+@sweep(("dtype",), [("float32",), ("float64",)], [("float64",)])
+def test_inverses_and_polygamma_of_vectors(context, rng, dtype):
+    """As the code of scalars, which is what the lanes with rare arguments get."""
+    a, b = (np.exp(rng.uniform(-5, 9, 300)).astype(dtype) for _ in range(2))
+    p = np.where(rng.random(300) < 0.5, rng.random(300), 10.0 ** -rng.uniform(0, 30, 300)).astype(dtype)
+    p[::20], p[1::20], p[2::40], a[3::40], b[4::40] = 0, 1, np.nan, np.inf, 0
+    n, x = rng.integers(0, 40, 300).astype(dtype), a.copy()
+    x[::9], n[::11] = -2.25, 171
+    cases = [(psm.gammaincinv, a, p), (psm.gammainccinv, a, p), (psm.betaincinv, a, b, p), (psm.polygamma, n, x)]
+    for op, *arrays in cases:
+        (got,), (want,) = (apply(context, schedule, op, *arrays) for schedule in ("cpu", "simt"))
+        changed = [array * (1 - 4 * np.finfo(dtype).eps) for array in arrays[-1:]]
+        with np.errstate(all="ignore"):
+            allowed = np.abs(apply(context, "simt", op, *arrays[:-1], *changed)[0].astype("float64") - want)
+            off = np.abs(got.astype("float64") - want) - np.nan_to_num(allowed, nan=0, posinf=0)
+        alike = (got == want) | (np.isnan(got) & np.isnan(want))
+        relative = off[~alike] / np.maximum(np.abs(want[~alike]), np.finfo(dtype).tiny)
+        assert (relative < (1e-5 if dtype == "float32" else 1e-12)).all(), op
+
+
 EDGES = (0.25, -1.25, -3.5, -9.75, 1.5, 2.5, 4, 6.5, 9.5, 9.9, 20.25, -20.25, 87, -87.25, 88.5, 1000, 99999, -1e-9)
 WIDE_EDGES = (26.6, 27.1, -50.5, 600, 708, 709.5, -709.25, 710.4, -710.4, -744.25, 1e-300, -1e-300, 1e300, 2.0**60)
 

@@ -92,7 +92,8 @@ static inline ${V} beta_series_${V}(const ${V} a, const ${V} b, const ${V} x)
     return exp_${V}(-b * log1p_${V}(-x)) * (1 / a + sum);
 }
 
-static inline ${V} betainc_${V}(const ${V} a0, const ${V} b0, const ${V} x0)
+/* I where not `upper`, else 1 - I. Lanes of `left` are for the scalar code. */
+static inline ${V} beta_ratio_${V}(const ${V} a0, const ${V} b0, const ${V} x0, const ${mask} upper, ${mask} *left, ${V} *density_out)
 {
     const ${V} limit = (${V})(${number(1e8 if double else 1e4)});
     const ${mask} usual = (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(b0 >= (${V})(${number(least)})) & (${mask})(a0 < limit) & (${mask})(b0 < limit)
@@ -106,16 +107,23 @@ static inline ${V} betainc_${V}(const ${V} a0, const ${V} b0, const ${V} x0)
     const ${V} p = select(a, b, above), q = select(b, a, above), u = select(x, y, above), v = select(y, x, above), far = select(away, -away, above);
     const ${mask} there = usual & (${mask})(density > (${V})(0)), quick = (${mask})(u <= bend) & (${mask})(q * u <= bend);
     ${V} tail = 0;
-    ${mask} left = there & ~quick;
-    if (some_lane(left)) tail = beta_fraction_${V}(p, q, u, v, far, &left);
+    *left = there & ~quick;
+    *density_out = density;
+    if (some_lane(*left)) tail = beta_fraction_${V}(p, q, u, v, far, left);
     if (some_lane(there & quick)) {
         const ${mask} here = there & quick;
         tail = select(tail, beta_series_${V}(select((${V})(1), p, here), select((${V})(1), q, here), select((${V})(${number(0.25)}), u, here)), here);
     }
     tail *= density;
-    ${V} result = select(tail, 1 - tail, above);
-    result = select(select((${V})(0), (${V})(1), (${mask})(away < (${V})(0))), result, there);
-    left |= ~usual;
+    *left |= ~usual;
+    return select(select((${V})(0), (${V})(1), (${mask})(away < (${V})(0)) ^ upper), select(tail, 1 - tail, above ^ upper), there);
+}
+
+static inline ${V} betainc_${V}(const ${V} a0, const ${V} b0, const ${V} x0)
+{
+    ${V} unused;
+    ${mask} left;
+    ${V} result = beta_ratio_${V}(a0, b0, x0, (${mask})(0), &left, &unused);
     if (some_lane(left))
         for (int k = 0; k < ${lanes}; ++k)
             if (((${M} *)&left)[k]) ((${T} *)&result)[k] = betainc_${T}(((const ${T} *)&a0)[k], ((const ${T} *)&b0)[k], ((const ${T} *)&x0)[k]);

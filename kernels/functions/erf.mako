@@ -1,17 +1,18 @@
-## erfcx, erfinv, erfcinv and ndtri_exp, without branches.
+## erfcx, erfinv and erfcinv, without branches.
 ## erfcx: (x + 1/2) erfcx(x) is smooth in (x - k) / (x + k) (Shepherd & Laframboise 1981, Math. Comp. 36).
 ## Inverses: erfinv(x) / x is smooth in w = -log(1 - x**2), far out in sqrt(w) (Giles 2012, GPU Computing Gems).
 <%page args="dtype"/>\
+<%include file="log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
 from pytensor_cl.routines.series import chebyshev_series
 %>\
 <%
 T, M = ctype(dtype), "long" if dtype == "float64" else "int"
-number = lambda value: literal(value, dtype)
+number, whole = lambda value: literal(value, dtype), (8,) if dtype == "float64" else (8, 16)
 %>\
 % for lanes in ("", 2, 4, 8, 16):
-<% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
+<% V, mask, log = f"{T}{lanes}", f"{M}{lanes}", f"log_{T}{lanes}" if lanes in whole else "log" %>\
 <% series = lambda name: chebyshev_series(name, "t", dtype, V) %>\
 static inline ${V} erfcx_${V}(const ${V} x)
 {
@@ -40,39 +41,17 @@ static inline ${V} erfinv_ratio_${V}(const ${V} w)
 static inline ${V} erfinv_${V}(const ${V} x)
 {
     const ${V} y = fabs(x);
-    const ${V} inside = x * erfinv_ratio_${V}(-log((1 - y) * (1 + y)));
+    const ${V} inside = x * erfinv_ratio_${V}(-${log}((1 - y) * (1 + y)));
     const ${V} outside = select((${V})(NAN), copysign((${V})(INFINITY), x), (${mask})(y == (${V})(1)));
     return select(outside, inside, (${mask})(y < (${V})(1)));
 }
 
 static inline ${V} erfcinv_${V}(const ${V} x)
 {
-    const ${V} inside = (1 - x) * erfinv_ratio_${V}(-(log(x) + log(2 - x)));
+    const ${V} inside = (1 - x) * erfinv_ratio_${V}(-(${log}(x) + ${log}(2 - x)));
     ${V} outside = select((${V})(NAN), (${V})(INFINITY), (${mask})(x == (${V})(0)));
     outside = select(outside, (${V})(-INFINITY), (${mask})(x == (${V})(2)));
     return select(outside, inside, (${mask})(x > (${V})(0) && x < (${V})(2)));
-}
-
-/* sqrt(2) erfinv(2 exp(x) - 1). Far below, erfc(z) = 2 exp(x) is solved for z with the asymptotic series of erfc, DLMF
-   7.12.1; a step of this iteration gains a factor 2 z**2. */
-static inline ${V} ndtri_exp_${V}(const ${V} x)
-{
-    const ${V} below = -expm1(x), power = exp(x);
-    const ${mask} far = (${mask})(x < (${V})(-700));
-    const ${V} complement = select(log(below), log1p(-power), (${mask})(x < (${V})(-1)));
-    const ${V} w = -(x + complement + ${number(1.3862943611198906)});
-    const ${V} near = -(1 - 2 * power) * erfinv_ratio_${V}(select(fmax(w, (${V})(0)), (${V})(1), far));
-    const ${V} goal = -x - ${number(0.6931471805599453)};
-    ${V} square = select((${V})(1000), goal, far);
-    for (int k = 0; k < 5; ++k) {
-        const ${V} r = 1 / square;
-        square = goal - ${number(0.5)} * (log(square) + ${number(1.1447298858494002)})
-            + log1p(r * (r * (${number(0.75)} - r * ${number(1.875)}) - ${number(0.5)}));
-    }
-    ${V} result = ${number(1.4142135623730951)} * select(near, -sqrt(square), far);
-    result = select(result, (${V})(INFINITY), (${mask})(x == (${V})(0)));
-    result = select(result, (${V})(-INFINITY), (${mask})(x == (${V})(-INFINITY)));
-    return select(result, (${V})(NAN), (${mask})(x > (${V})(0)));
 }
 
 % endfor

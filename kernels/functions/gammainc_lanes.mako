@@ -30,7 +30,7 @@ static inline ${V} gamma_density_${V}(const ${V} a, const ${V} x)
     return half_way * pow_${V}(x, a) / (product * exp_${V}(b * ${minimax("lgamma2p", "b", dtype, V)})) * half_way;
 }
 
-static inline ${V} gamma_uniform_${V}(const ${V} a, const ${V} m, const ${V} excess, const int upper)
+static inline ${V} gamma_uniform_${V}(const ${V} a, const ${V} m, const ${V} excess, const ${mask} upper)
 {
     const ${V} inverse = 1 / a, eta = copysign(sqrt(2 * excess), m), y = copysign(sqrt(a * excess), m);
     ${V} sum = 0;
@@ -38,7 +38,7 @@ static inline ${V} gamma_uniform_${V}(const ${V} a, const ${V} m, const ${V} exc
     sum = sum * inverse + ${horner(row, "eta", dtype, V)};
     % endfor
     const ${V} rest = exp_${V}(-a * excess) / sqrt(${number(6.283185307179586)} * a) * sum;
-    return upper ? ${number(0.5)} * erfc_${V}(y) + rest : ${number(0.5)} * erfc_${V}(-y) - rest;
+    return ${number(0.5)} * erfc_${V}(select(-y, y, upper)) + select(-rest, rest, upper);
 }
 
 static inline ${V} gamma_series_${V}(const ${V} a, const ${V} x)
@@ -78,21 +78,23 @@ static inline ${V} gamma_complement_${V}(const ${V} a, const ${V} x)
     return -expm1_${V}(power) - exp_${V}(power) * a * sum;
 }
 
-static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const int upper)
+/* Q where `upper`, else P; if `with_density` also x**a exp(-x) / gamma(a + 1), where a and x are ordinary. */
+static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const ${mask} upper, const int with_density, ${V} *density_out)
 {
     const ${mask} ordinary = (${mask})(a0 > (${V})(0)) & (${mask})(x0 > (${V})(0)) & (${mask})(a0 < (${V})(INFINITY)) & (${mask})(x0 < (${V})(INFINITY));
     const ${V} a = select((${V})(1), a0, ordinary), x = select((${V})(1), x0, ordinary), m = (x - a) / a, ratio = x / a;
     const ${mask} uniform = (${mask})(a >= (${V})(${large})) & (${mask})(fabs(x - a) < ${number(0.3)} * a);
-    const ${mask} above = (${mask})(x > a) & (${mask})(x > (${V})(1)), wanted = upper ? above : ~above, ten = (${mask})(a >= (${V})(10));
-    const ${mask} small = (upper ? (${mask})(a <= (${V})(1)) & ~above : (${mask})(0)), by_parts = ~(uniform | small);
+    const ${mask} above = (${mask})(x > a) & (${mask})(x > (${V})(1)), wanted = ~(above ^ upper), ten = (${mask})(a >= (${V})(10));
+    const ${mask} small = upper & (${mask})(a <= (${V})(1)) & ~above, by_parts = ~(uniform | small);
     ${V} result = 0, excess = 0, density = 0, tail = 0;
     if (some_lane(ten)) {
         const ${V} s = m / (2 + m), square = s * s, inverse = 1 / a;
         excess = select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log_${V}(ratio), (${mask})(fabs(m) > (${V})(${number(0.5)})));
         density = exp_${V}(-a * excess) / (sqrt(${number(6.283185307179586)} * a) * ${horner(stirling(14 if double else 6), "inverse", dtype, V)});
     }
-    if (some_lane(by_parts & ~ten))
+    if (some_lane((with_density ? (${mask})(-1) : by_parts) & ~ten))
         density = select(gamma_density_${V}(select(a, (${V})(1), ten), x), density, ten);
+    if (with_density) *density_out = density;
     if (some_lane(by_parts & ~above))
         tail = gamma_series_${V}(a, select((${V})(0), x, by_parts & ~above & (${mask})(density > (${V})(0))));
     if (some_lane(by_parts & above)) {
@@ -107,19 +109,21 @@ static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const int uppe
         result = select(result, gamma_uniform_${V}(select((${V})(${large}), a, uniform), select((${V})(0), m, uniform), select((${V})(0), excess, uniform), upper), uniform);
     /* Zero and infinity. */
     const ${mask} whole = (${mask})(a0 == (${V})(0)) | (${mask})(x0 == (${V})(INFINITY));
-    ${V} edge = select((${V})(upper ? 1 : 0), (${V})(upper ? 0 : 1), whole);
+    const ${V} edge = select((${V})(0), (${V})(1), whole ^ upper);
     const ${mask} wrong = ~((${mask})(a0 >= (${V})(0)) & (${mask})(x0 >= (${V})(0))) | ((${mask})(a0 == (${V})(0)) & (${mask})(x0 == (${V})(0))) | ((${mask})(a0 == (${V})(INFINITY)) & (${mask})(x0 == (${V})(INFINITY)));
     return select(select(edge, (${V})(NAN), wrong), result, ordinary);
 }
 
 static inline ${V} gammainc_${V}(const ${V} a, const ${V} x)
 {
-    return gamma_ratio_${V}(a, x, 0);
+    ${V} unused;
+    return gamma_ratio_${V}(a, x, (${mask})(0), 0, &unused);
 }
 
 static inline ${V} gammaincc_${V}(const ${V} a, const ${V} x)
 {
-    return gamma_ratio_${V}(a, x, 1);
+    ${V} unused;
+    return gamma_ratio_${V}(a, x, (${mask})(-1), 0, &unused);
 }
 
 % endfor

@@ -3,8 +3,7 @@
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
-## Bernoulli numbers B2, B4, ... B14 over (2 k)!
-RATIOS = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
+from pytensor_cl.routines.series import EULER_MACLAURIN
 %>\
 <%
 T = ctype(dtype)
@@ -25,7 +24,7 @@ static ${T} polygamma_right_${T}(const ${T} n, const ${T} x)
     const ${T} inverse = 1 / w;
     /* The sum has the whole term at w: minus one half. */
     ${T} factor = s * inverse, tail = w / n - ${number(0.5)};
-    % for k, ratio in enumerate(RATIOS):
+    % for k, ratio in enumerate(EULER_MACLAURIN):
     tail += factor * ${number(ratio)};
     factor *= (s + ${2 * k + 1}) * inverse * (s + ${2 * k + 2}) * inverse;
     % endfor

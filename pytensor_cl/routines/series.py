@@ -16,6 +16,7 @@ from pytensor_cl.dtypes import literal
 __all__ = [
     "BESSEL_ZEROS",
     "DIGAMMA_ZERO",
+    "EULER_MACLAURIN",
     "bessel_power",
     "chebyshev_series",
     "debye",
@@ -135,6 +136,9 @@ def gauss_legendre(count: int) -> tuple[list[float], list[float]]:
     nodes, weights = np.polynomial.legendre.leggauss(count)
     return ((nodes + 1) / 2).tolist(), (weights / 2).tolist()
 
+
+EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
+"""Bernoulli numbers B2, B4, ... B14 over (2 k)!, DLMF 25.11.5."""
 
 _ZEROS = {
     0: ("2.404825557695772768621631879326455", "5.520078110286310649596604112813027"),
