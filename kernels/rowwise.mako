@@ -1,7 +1,7 @@
 ## Functions of rows on schedule cpu: each work-item takes a run of tasks. A task is a row (pattern rows: vectors along it) or a
 ## strip of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a kernel does all loops of a
 ## task, so that the row is in the cache from the second on. With it, it does that loop, and leaves its reductions to the next.
-<%page args="name, pattern, lanes, strip, is_narrow, tile, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
+<%page args="name, pattern, lanes, strip, is_narrow, tile, picks, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
 <%namespace name="parts" file="rowwise_parts.mako"/>
 <%namespace name="access" file="rowwise_access.mako"/>
 <%namespace name="along" file="rowwise_vectors.mako"/>
@@ -14,7 +14,7 @@
     row_lanes = lanes if across else 1
     every, at_k, size = access.each_vector(), access.subscript(), f"[{strip}]" if across and strip > 1 else ""
 %>
-${parts.declarations()}
+${parts.declarations()}${block.declarations()}
 ${access.vector_types()}
 
 ## What is done with a vector of elements.
@@ -61,7 +61,7 @@ ${access.vector_types()}
         }
 </%def>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-void ${name}(${parts.parameters()})
+void ${name}(${parts.parameters()}${block.parameters()})
 {
     scratch += get_global_id(0) * g.scratch;
     % for number, (v, dtype) in enumerate(keeps):
@@ -81,7 +81,6 @@ void ${name}(${parts.parameters()})
         % if across:
         const int width = min(g.width, g.kept[0] - column), vectors = (width + ${lanes - 1}) / ${lanes};
         % endif
-        ${block.turn()}
         % for v, dtype in row_values:
         ${vector_type(dtype, row_lanes)} r${v}${size};
         % endfor
@@ -97,6 +96,7 @@ void ${name}(${parts.parameters()})
             % endif
             % endfor
         }
+        ${block.turn()}
         % for s, walk in enumerate(loops[:len(loops) if stage is None else stage + 1]):
         // Loop ${s}
         ${every} {

@@ -1,7 +1,8 @@
 ## A block of `lanes` rows of few elements, turned in registers: read where rows lie one after the other, computed with vectors
 ## across them, and written back. The elements of the block are `tile` vectors in a row. To sort the even ones before the odd ones
 ## turns the bits of their numbers, row before column, by one; so many steps as a column has bits put the column before the row.
-<%page args="dtype, lanes, tile"/>\
+## Picked rows begin where `rows` says, and what follows the one at `last` may not exist.
+<%page args="dtype, lanes, tile, is_picked"/>\
 <%!
 import numpy as np
 
@@ -20,7 +21,8 @@ many = tile == lanes
 typedef ${V} turned_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 typedef ${P} piece_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 /* Column k to t[k]. A row that is shorter than a piece is read with what follows it, unless that may not exist. */
-static inline void turn_${A}(${V} *t, __global const ${T} *p, const long step, const int n, const int is_whole)
+% for picked in (False, True) if is_picked else (False,):
+static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p, const long ${'*rows' if picked else 'step'}, const int n, const int is_whole${', const long last' if picked else ''})
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -34,15 +36,18 @@ static inline void turn_${A}(${V} *t, __global const ${T} *p, const long step, c
         if (n < ${tile} && !is_whole) {
             ${T} lane[${lanes * tile}] __attribute__((aligned(sizeof(${V}))));
             for (int l = 0; l < ${lanes}; ++l)
-                for (int k = 0; k < ${tile}; ++k) lane[l * ${tile} + k] = q[l * step + min(k, n - 1)];
+% if picked:
+                if (rows[l] < last) *(piece_${A} *)(lane + l * ${tile}) = *(__global const piece_${A} *)(q + rows[l]); else
+% endif
+                for (int k = 0; k < ${tile}; ++k) lane[l * ${tile} + k] = q[${'rows[l]' if picked else 'l * step'} + min(k, n - 1)];
             ${each(f"a# = *(({V} *)lane + #);")}
-% if not many:
+% if not many and not picked:
         } else if (step == ${tile}) {
             ${each(f"a# = *(__global const turned_{A} *)(q + # * {lanes});")}
 % endif
         } else {
 % for v in range(tile):
-            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + {v * rows + r} * step)" for r in range(rows))});
+            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + " + (f"rows[{v * rows + r}])" if picked else f"{v * rows + r} * step)") for r in range(rows))});
 % endfor
         }
 % for _ in range(rounds):
@@ -57,6 +62,7 @@ static inline void turn_${A}(${V} *t, __global const ${T} *p, const long step, c
         ${each("t[at + #] = a#;")}
     }
 }
+% endfor
 
 /* The other way round. What a row writes past its end the next one makes good; the last row ends where it ends. */
 static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)

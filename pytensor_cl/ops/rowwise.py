@@ -11,7 +11,7 @@ from pytensor_cl.routines.rowwise import Rowwise
 from pytensor_cl.routines.rowwise_program import Reduce, RowFunction
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["DROPPED", "FULL", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown", "steps_of"]
+__all__ = ["DROPPED", "FULL", "KEPT", "PICKED", "TABLE", "VALUE", "GpuRowwise", "shown", "steps_of"]
 
 FULL = "full"
 """A variable with an element for each position of a row."""
@@ -23,6 +23,8 @@ VALUE = "value"
 """A 0-d value of the host."""
 TABLE = "table"
 """An array in which elements are looked up, of one dimension that has nothing to do with the rows."""
+PICKED = "picked"
+"""A matrix of which an index, a variable with an element for each row, picks rows."""
 
 _APART = frozenset((VALUE, TABLE))  # forms that have no shape in common with the others
 
@@ -54,7 +56,7 @@ class GpuRowwise(GpuOp):
     axes
         Along which the reductions go.
     forms
-        Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE or TABLE.
+        Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE, PICKED or TABLE.
     context_name
         Where it runs.
     """
@@ -70,7 +72,7 @@ class GpuRowwise(GpuOp):
         self.axes = tuple(axes)
         self.forms = tuple(forms)
         self.context_name = context_name
-        self.checks = TABLE in self.forms
+        self.checks = TABLE in self.forms or PICKED in self.forms
 
     def __str__(self) -> str:
         return f"GpuRowwise{{axes={self.axes}: {steps_of(self.function)}}}"
@@ -94,6 +96,8 @@ class GpuRowwise(GpuOp):
             if form in _APART:
                 continue
             known = self._spread(form, variable.type.broadcastable, True)
+            if form == PICKED:
+                known = tuple(one or d not in self.axes for d, one in enumerate(known))
             for d, entry in enumerate(self._spread(form, own, one)):
                 if is_open[d] and not known[d]:
                     found[d], is_open[d] = entry, False

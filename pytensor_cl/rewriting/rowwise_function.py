@@ -9,7 +9,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor, index_arguments
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
-from pytensor_cl.ops.rowwise import FULL, TABLE, VALUE, GpuRowwise
+from pytensor_cl.ops.rowwise import FULL, PICKED, TABLE, VALUE, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.rowwise_domain import Domain
 from pytensor_cl.routines.rowwise_program import Map, Operand, Reduce, RowFunction
@@ -73,6 +73,7 @@ class _Builder:
         self._kinds: list[str] = []
         self.operands: dict[Variable, Operand] = {}
         self.tables: dict[Variable, int] = {}
+        self.picked: dict[Variable, Apply] = {}
         self.steps: list[Map | Reduce] = []
         self.values: dict[Any, int | _Known] = {}
 
@@ -158,7 +159,9 @@ class _Builder:
         self.values[node.outputs[0]] = self._add(Reduce(operation, source, host.acc_dtype or dtype, dtype, initial))
 
     def lookup(self, node: Apply) -> None:
-        """Add the step that looks something up in a table."""
+        """Add the step that looks something up in a table; rows that are picked were read as an operand."""
+        if node.outputs[0] in self.picked:
+            return
         table, index = node.inputs
         ((bounds,), at) = index_arguments([index])[1], self.values[index]
         assert isinstance(at, int)
@@ -185,7 +188,9 @@ class _Builder:
         numbers = (self.values[v] for v in outputs)
         operands = tuple(self.operands.values())
         tables = tuple(v.type.dtype for v in self.tables)
-        return RowFunction(operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables)
+        order = list(self.operands)
+        picks = tuple((order.index(v), order.index(node.inputs[1])) for v, node in self.picked.items())
+        return RowFunction(operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables, picks)
 
     def same(self, node: Apply) -> None:
         """A view of a row value is the same value."""
@@ -219,6 +224,9 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> A
     """
     builder, made = _Builder(domain), {v for node in nodes for v in node.outputs}
     for node in nodes:
+        if isinstance(node.op, GpuAdvancedSubtensor) and node.inputs[0].type.ndim > 1:
+            builder.picked[node.outputs[0]] = node
+            builder.read(node.outputs[0], FULL)
         for variable in _read(node):
             if isinstance(variable, Constant) and is_by_value(variable):
                 builder.values[variable] = _Known(
@@ -229,10 +237,11 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> A
                 builder.read(variable, form if form in (FULL, VALUE) else "row")
     for node in nodes:
         _ADD[type(node.op)](builder, node)
-    operands, made_forms = ([str(domain.form(v)) for v in some] for some in (builder.operands, outputs))
-    forms = (*operands, *(TABLE for _ in builder.tables), *made_forms)
+    picked = builder.picked
+    operands = [PICKED if v in picked else str(domain.form(v)) for v in builder.operands]
+    forms = (*operands, *(TABLE for _ in builder.tables), *(str(domain.form(v)) for v in outputs))
     op = GpuRowwise(builder.function(outputs), domain.ndim, domain.axes, forms, domain.context_name)
-    return op.make_node(*builder.operands, *builder.tables)
+    return op.make_node(*(picked[v].inputs[0] if v in picked else v for v in builder.operands), *builder.tables)
 
 
 def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], domain: Domain, reason: str) -> None:

@@ -12,7 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.elemwise import GpuElemwise
-from pytensor_cl.ops.rowwise import FULL, VALUE
+from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.rewriting.rowwise_function import fuse
@@ -47,6 +47,17 @@ def _fits(node: Apply, domain: Domain) -> bool:
     return form not in (None, VALUE) and domain.form(index) == form
 
 
+def _is_picked(node: Apply, domain: Domain) -> bool:
+    """Whether a node picks rows of a matrix, one for each row of the domain."""
+    if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
+        return False
+    (found,), (table, index) = node.outputs, node.inputs
+    is_index = index.type.dtype != "bool" and index.type.ndim == 1 and domain.form(index) == DROPPED
+    is_plain = domain.pattern == (False, False) and domain.axes == (1,) and domain.made(found) == FULL
+    is_cpu = get_context(domain.context_name).info.schedule == "cpu"
+    return is_cpu and is_index and is_plain and table.type.ndim == 2 and not table.type.broadcastable[1]
+
+
 def _is_read_elsewhere(variable: Variable, nodes: Sequence[Apply], fgraph: FunctionGraph) -> bool:
     return any(client not in nodes for client, _ in fgraph.clients[variable])
 
@@ -68,7 +79,7 @@ def lookups_of(
     made = {v for node in nodes for v in node.outputs}
     read = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)
     owners = dict.fromkeys(v.owner for v in read if v.owner is not None)
-    found = [n for n in owners if _is_of_vector(n) and _fits(n, domain)]
+    found = [n for n in owners if (_is_of_vector(n) and _fits(n, domain)) or _is_picked(n, domain)]
     alone = [n for n in found if not _is_read_elsewhere(n.outputs[0], nodes, fgraph)]
     arrays = len(read) + len(outputs)
     used = FIXED_BYTES + arrays * array_bytes(domain.ndim)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.advanced_subtensor_plan import out_of_bounds
 from pytensor_cl.routines.base import Checked, Plans, layout_of
 from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.picked import Picked
 from pytensor_cl.routines.reduction import OPERATIONS
+from pytensor_cl.routines.rowwise_parts import Array, Plan, Step, Value, Variant
 from pytensor_cl.routines.rowwise_plan import Rows, Split
 from pytensor_cl.routines.rowwise_program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, accumulator
 from pytensor_cl.routines.take import Takes
@@ -31,59 +33,6 @@ MANY_DIMS = 2  # dimensions across rows that every kernel takes
 STRIP = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
 
 Shape = tuple[int, ...]
-
-
-class _Value(NamedTuple):
-    """A NumPy scalar among the arguments of a kernel."""
-
-    name: str
-    dtype: str
-
-
-class _Array(NamedTuple):
-    """An array among the arguments of a kernel; `value` is its number in the program."""
-
-    name: str
-    value: int
-    kind: str
-    dtype: str
-    is_output: bool
-    access: str = "gather"
-
-
-class _Step(NamedTuple):
-    """A launch, all but its buffers and the arrays' offsets."""
-
-    kernel: Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    geometry: bytes
-
-
-class _Plan(NamedTuple):
-    """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
-
-    That is whether stores go past the cache, then the shift of each array. And what is laid out anew before.
-    """
-
-    steps: tuple[_Step, ...]
-    scratch: int = 0
-    partials: int = 0
-    shifts: tuple[int, ...] = ()
-    is_idle: bool = False  # there is no element
-    relaid: tuple[planning.Relaid, ...] = ()
-
-
-class _Variant(NamedTuple):
-    """Which kernels run: how vectors lie, how they are loaded, and whether a later loop finds them in the cache."""
-
-    pattern: str
-    strip: int
-    access: tuple[str, ...]
-    is_cached: bool
-    index_type: str
-    is_narrow: bool = False
-    tile: int = 0
 
 
 class Rowwise(Checked):
@@ -137,8 +86,9 @@ class Rowwise(Checked):
         self._lanes = 8 if function.itemsize == 8 else 16
         self._group = reduction_plan.power_of_two(min(GROUP, context.info.max_work_group_size))
         self._takes = Takes(self, function.takes)
-        self.is_checked = self._takes.is_checked
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
+        self._picked = Picked(self, function, self._operands)
+        self.is_checked = self._takes.is_checked or bool(self._picked)
         self._is_dropped = tuple(is_dropped)
         self._broadcast = [self._spread_flags(k, broadcast[k]) for k in self._operands]
         self._scalars = [
@@ -152,17 +102,18 @@ class Rowwise(Checked):
         self._loops = sum(not loop.is_empty for loop in self._walks)  # how often a row is walked
         # Three walks, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
         is_cheap = self._loops <= 2 and function.row_cost < DEAR
-        self._is_light = is_cheap and sum(a.kind == "full" for a in self._arrays) >= 2
+        self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
+        self._light = self._full if is_cheap and len(self._full) >= 2 else []
         self._totals = [total for loop in self._walks for total in loop.totals]
         self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
-        self._kernels: dict[tuple[_Variant, int | None], Kernel] = {}
-        self._plans: Plans[_Plan] = Plans()
+        self._kernels: dict[tuple[Variant, int | None], Kernel] = {}
+        self._plans: Plans[Plan] = Plans()
 
-    def _describe_arrays(self) -> tuple[_Array, ...]:
+    def _describe_arrays(self) -> tuple[Array, ...]:
         function = self.function
-        read = (_Array(f"x{k}", k, *function.operands[k], False) for k in self._operands)
+        read = (Array(f"x{k}", k, *function.operands[k], False) for k in self._operands)
         written = (
-            _Array(f"y{k}", v, function.kinds[v], function.dtypes[v], True) for k, v in enumerate(function.outputs)
+            Array(f"y{k}", v, function.kinds[v], function.dtypes[v], True) for k, v in enumerate(function.outputs)
         )
         return (*read, *written)
 
@@ -196,7 +147,8 @@ class Rowwise(Checked):
         return full
 
     def _operand_layouts(self, inputs: Sequence[Layout]) -> list[Layout]:
-        return [self._spread(inputs[k], self._is_dropped[k]) for k in self._operands]
+        layouts = self._picked.seen([inputs[k] for k in self._operands])
+        return [self._spread(s, self._is_dropped[k]) for s, k in zip(layouts, self._operands, strict=True)]
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, C-contiguous.
@@ -244,29 +196,28 @@ class Rowwise(Checked):
         return (self._source(variant, self._stage),)
 
     @property
-    def _outputs(self) -> tuple[_Array, ...]:
+    def _outputs(self) -> tuple[Array, ...]:
         return self._arrays[len(self._operands) :]
 
-    def _spread_output(self, shape: Shape, array: _Array) -> Layout:
+    def _spread_output(self, shape: Shape, array: Array) -> Layout:
         is_row = array.kind == "row"
         return Layout.contiguous([1 if is_row and d in self.axes else n for d, n in enumerate(shape)])
 
-    def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> _Variant:
+    def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
         if self.schedule == "simt":
-            return _Variant("", 1, (), False, index)
+            return Variant("", 1, (), False, index)
         strip = self._strip(rows, pattern)
         tile, steps = 0, planning.access_of(rows, pattern)
         if pattern == "columns" and strip == 1 and is_whole:
-            full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
-            tile, steps = planning.tiled(rows, steps, self._lanes, full, len(self._operands))
+            tile, steps = planning.tiled(rows, steps, self._lanes, self._full, len(self._operands))
         kinds = zip(self._arrays, steps, strict=True)
         access = tuple("gather" if a.kind == "row" and pattern == "rows" else how for a, how in kinds)
         if not tile and any(self._is_scattered(a, how, pattern) for a, how in zip(self._arrays, access, strict=True)):
             access = ("gather",) * len(access)  # one kernel for all that is unusual: each costs the driver a while
-        return _Variant(pattern, strip, access, is_cached, index, tile=tile)
+        return Variant(pattern, strip, access, is_cached, index, tile=tile)
 
     @staticmethod
-    def _is_scattered(array: _Array, how: str, pattern: str) -> bool:
+    def _is_scattered(array: Array, how: str, pattern: str) -> bool:
         """Whether an array's lanes are neither neighbours nor one and the same element that is read."""
         if array.kind == "row" and pattern == "rows":
             return False
@@ -283,12 +234,12 @@ class Rowwise(Checked):
             return 1
         return STRIP
 
-    def _program(self, variant: _Variant) -> Program:
+    def _program(self, variant: Variant) -> Program:
         if not variant.is_cached:
             return self._streamed
         return self._in_strips if variant.pattern == "columns" and not variant.tile else self._cached
 
-    def _source(self, variant: _Variant, stage: int | None) -> KernelSource:
+    def _source(self, variant: Variant, stage: int | None) -> KernelSource:
         program, is_simt = self._program(variant), self.schedule == "simt"
         lanes = 1 if is_simt else self._lanes
         is_across = variant.pattern == "columns"
@@ -299,7 +250,7 @@ class Rowwise(Checked):
         loops = program.loops(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
         arguments: dict[str, Any] = {
             "arrays": arrays,
-            "values": tuple(_Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
+            "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
             "loops": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in loops],
             "stage": stage,
             "row_values": self._row_values(program),
@@ -317,12 +268,23 @@ class Rowwise(Checked):
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise_simt", preambles=preambles, **arguments)
         arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip, is_narrow=variant.is_narrow)
-        arguments["tile"] = variant.tile
+        picks = self._picked.arrays if variant.is_picked else []
+        arguments.update(tile=variant.tile, picks=picks)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
-        turned = dict.fromkeys(a.dtype for a in arrays if a.access == "tile")
-        blocks = (render("rowwise_tile", dtype=dtype, lanes=lanes, tile=variant.tile) for dtype in turned)
-        return kernel_source("rowwise", preambles=(*access, *blocks, render("past_cache"), *preambles), **arguments)
+        more = (render("alarm"), render("fetch_ahead")) if picks else ()
+        return kernel_source(
+            "rowwise", preambles=(*access, *self._blocks(variant), *more, render("past_cache"), *preambles), **arguments
+        )
+
+    def _blocks(self, variant: Variant) -> tuple[str, ...]:
+        """Return the functions that turn blocks of rows."""
+        arrays = [a for a, how in enumerate(variant.access) if how == "tile"]
+        picked = [a for a, _ in self._picked.arrays] if variant.is_picked else []
+        dtypes = {self._arrays[a].dtype: False for a in arrays}
+        dtypes.update((self._arrays[a].dtype, True) for a in picked if a in arrays)
+        sizes = {"lanes": self._lanes, "tile": variant.tile}
+        return tuple(render("rowwise_tile", dtype=dtype, is_picked=some, **sizes) for dtype, some in dtypes.items())
 
     def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
         read = (k for k in self._operands if self.function.operands[k].kind == "row")
@@ -334,7 +296,7 @@ class Rowwise(Checked):
             found.update(dict.fromkeys(accumulator(total, n, fold) for total in self._totals for n in sizes))
         return tuple(found)
 
-    def _kernel(self, variant: _Variant, stage: int | None) -> Kernel:
+    def _kernel(self, variant: Variant, stage: int | None) -> Kernel:
         key = variant, stage
         if key not in self._kernels:
             self._kernels[key] = self.context.kernel(self._source(variant, stage))
@@ -352,6 +314,8 @@ class Rowwise(Checked):
         tables: Any = inputs[len(self.function.operands) :]
         if tables:
             self._takes.check(inputs, tables, is_idle=plan.is_idle)
+        for number, rows in self._picked.gathered(arrays) if plan.picks is None else ():
+            arrays[number], layouts[number] = rows, rows.layout
         if not plan.steps:
             return
         for number, view in plan.relaid:
@@ -363,7 +327,8 @@ class Rowwise(Checked):
         arguments += [array.buffer for array in arrays]
         arguments += [memory.allocate(n) if n else None for n in (plan.scratch, plan.partials)]
         offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
-        queue, more = self.context.queue, self._takes.arguments(tables) if tables else ()
+        more = *(self._takes.arguments(tables) if tables else ()), *self._picked.arguments(plan.picks)
+        queue = self.context.queue
         for step in plan.steps:
             step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
 
@@ -381,15 +346,16 @@ class Rowwise(Checked):
     def _index(self, rows: Rows) -> str:
         return "int" if self.schedule == "simt" and planning.fits_int(rows) else "long"
 
-    def _plan(self, layouts: list[Layout]) -> _Plan:
+    def _plan(self, given: list[Layout]) -> Plan:
+        layouts = self._picked.seen(given)
         flags = [self._is_dropped[k] for k in self._operands] + list(self._is_dropped[len(self.function.operands) :])
         spread = [self._spread(layout, drop) for layout, drop in zip(layouts, flags, strict=True)]
         rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
         if not rows.number or (not rows.total and all(a.kind == "full" for a in self._outputs)):
-            return _Plan((), is_idle=True)
+            return Plan((), is_idle=True)
         is_narrow, units = self._is_narrow(rows), self.context.info.compute_units
         lanes = self._lanes if self.schedule == "cpu" else 1
-        pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, is_light=self._is_light)
+        pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, self._light)
         relaid: tuple[planning.Relaid, ...] = ()
         if self.schedule == "simt":
             split = planning.split_simt(rows, pattern, units, self._group)
@@ -400,21 +366,22 @@ class Rowwise(Checked):
         is_whole = split.chunks == 1 and not is_narrow
         index = self._index(rows)
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
-        variant = variant._replace(is_narrow=is_narrow)
+        picks = self._picked.geometry(given, variant) if self._picked and split.chunks == 1 else None
+        variant = variant._replace(is_narrow=is_narrow, is_picked=picks is not None)
         scratch = self._scratch(rows, split, self._program(variant))
         partials = self._partials(split)
         shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, partials)
         partial_bytes = partials[-1] if split.chunks > 1 else 0
-        return _Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total, relaid)
+        return Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total, picks, relaid)
 
     def _is_narrow(self, rows: Rows) -> bool:
-        full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
-        return self.schedule == "cpu" and not self.function.takes and planning.is_narrow(rows, self._lanes, full)
+        is_plain = self.schedule == "cpu" and not self.function.takes
+        return is_plain and planning.is_narrow(rows, self._lanes, self._full)
 
     def _full_inputs(self) -> list[int]:
-        return [a for a, array in enumerate(self._arrays) if array.kind == "full" and not array.is_output]
+        return [a for a in self._full if not self._arrays[a].is_output]
 
     def _is_large(self, layouts: list[Layout]) -> bool:
         nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))
@@ -454,18 +421,18 @@ class Rowwise(Checked):
         return [*places, at]
 
     def _step(
-        self, variant: _Variant, stage: int | None, rows: Rows, split: Split, scratch: list[int], partials: list[int]
-    ) -> _Step:
+        self, variant: Variant, stage: int | None, rows: Rows, split: Split, scratch: list[int], partials: list[int]
+    ) -> Step:
         geometry = planning.pack_geometry(rows, split, self._dims, scratch, partials[:-1], variant.index_type)
         sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
         if self.schedule == "simt":
             sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
-        return _Step(self._kernel(variant, stage), *sizes, geometry)
+        return Step(self._kernel(variant, stage), *sizes, geometry)
 
-    def _whole(self, variant: _Variant, *rest: Any) -> tuple[_Step, ...]:
+    def _whole(self, variant: Variant, *rest: Any) -> tuple[Step, ...]:
         return (self._step(variant, self._stage, *rest),)
 
-    def _by_stages(self, variant: _Variant, rows: Rows, split: Split, *rest: Any) -> tuple[_Step, ...]:
+    def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[Step, ...]:
         """One launch for each loop; the last may have nothing but row values to finish."""
         missing = [s for s in range(len(self._walks)) if (variant, s) not in self._kernels]
         self.context.build([self._source(variant, s) for s in missing])
@@ -478,7 +445,7 @@ class Rowwise(Checked):
         )
 
 
-def _streaming(loop: Loop, arrays: Sequence[_Array]) -> Loop:
+def _streaming(loop: Loop, arrays: Sequence[Array]) -> Loop:
     """Say which array of a loop along rows decides where its stores may go past the cache."""
     written = {f"y{o}" for o, _ in loop.writes}
     streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")

@@ -113,13 +113,15 @@ def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset
     return Rows(kept, reduced, tuple(a + b for a, b in zip(shifts, more, strict=True)), lead)
 
 
-def _lies_along(rows: Rows, lanes: int) -> bool:
-    """Whether vectors along rows are short of few elements, and most arrays lie in memory as they do."""
-    along, across = (sum(step == 1 for step in dim[1:]) for dim in (rows.reduced[0], rows.kept[0] if rows.kept else ()))
+def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
+    """Whether vectors along rows are short of few elements, and most full arrays lie in memory as they do."""
+    along, across = (
+        sum(dim[1 + a] == 1 for a in full) for dim in (rows.reduced[0], rows.kept[0] if rows.kept else rows.reduced[0])
+    )
     return 2 * rows.total >= 3 * lanes and along > across
 
 
-def pattern_of(rows: Rows, lanes: int, *, is_light: bool = False) -> str:
+def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
     """Return ``"rows"`` where vectors, or work-items, should lie along the rows, ``"columns"`` where across them.
 
     Parameters
@@ -128,14 +130,14 @@ def pattern_of(rows: Rows, lanes: int, *, is_light: bool = False) -> str:
         The arrays.
     lanes
         Elements of a vector: fewer rows than that leave some of it idle.
-    is_light
-        Whether more time goes into loads and stores than into what is computed for each row: gathered vectors cost more
-        than putting lanes together.
+    light
+        The full arrays, if more time goes into loads and stores than into what is computed for each row: gathered
+        vectors cost more than putting lanes together.
     """
     lead = 1 + rows.lead
     if rows.columns < lanes <= rows.total:
         return "rows"
-    if 1 < rows.total <= SHORT * lanes and not (is_light and _lies_along(rows, lanes)):
+    if 1 < rows.total <= SHORT * lanes and not (light and _lies_along(rows, lanes, light)):
         return "columns"
     kept = tuple((d[0], d[lead], d[lead]) for d in rows.kept)
     reduced = tuple((d[0], d[lead]) for d in rows.reduced)

@@ -105,12 +105,15 @@ class RowFunction:
         Numbers of the values that are written, of either kind.
     tables
         Dtypes of the one-dimensional arrays in which steps look things up; see `routines.take`.
+    picks
+        Full operands that are rows of tables, each with the operand that says which rows; see `routines.picked`.
     """
 
     operands: tuple[Operand, ...]
     steps: tuple[Map | Reduce, ...]
     outputs: tuple[int, ...]
     tables: tuple[str, ...] = ()
+    picks: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -465,16 +468,9 @@ class _Writer:
 
 
 def accumulator(total: Total, lanes: int, fold: bool) -> str:
-    """Return the C functions on accumulators of one kind: a text of its own, since a program holds each text once.
+    """Return the C functions on accumulators of one kind, or (fold) what puts their lanes together.
 
-    Parameters
-    ----------
-    total
-        A kind.
-    lanes
-        Of an accumulator.
-    fold
-        Whether the lanes of one are put together.
+    It is a text of its own, since a program holds each text once.
     """
     dtype = np.dtype(total.acc_dtype)
     operation = OPERATIONS[total.operation]

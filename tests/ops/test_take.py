@@ -203,3 +203,23 @@ def test_shape_pickle_profile_and_recording(context, rng):
         given = values[0], np.roll(values[1], k), values[2] + k
         assert_close(out(*given)[0], np.abs(given[0])[given[1]] * given[2])
     assert f is not out
+
+
+def test_rows_of_matrices(context, rng):
+    """Regressions with coefficients for each group, and products of factors."""
+    u, v, x, y = pt.fmatrix("u"), pt.fmatrix("v"), pt.fmatrix("x"), pt.fvector("y")
+    i, j = pt.lvector("i"), pt.ivector("j")
+    error = (x * u[i]).sum(1) - y
+    cost = (error**2).sum()
+    for k in (5, 16, 37):
+        values = normal(rng, 30, k), normal(rng, 70, k), normal(rng, 70), groups(rng, 70, 30)
+        f = check([u, x, y, i], [cost], values)
+        assert [type(op) for op in device_ops(f)].count(GpuRowwise) == 2
+        check([u, x, y, i], [cost, pytensor.grad(cost, u)], values)
+        both = ((u[i] * v[j]).sum(1) - y) ** 2
+        values = normal(rng, 30, k), normal(rng, 20, k), *values[2:], groups(rng, 70, 20, "int32")
+        check([u, v, y, i, j], [both.sum(), *pytensor.grad(both.sum(), [u, v])], values)
+    f = check([u, i], [(u[i] ** 2).sum(1), u[i]], (values[0], values[3]), gathers=1)  # somebody else wants the rows
+    with pytest.raises(IndexError, match="index 30 is out of bounds"):
+        opencl([u, i], (u[i] ** 2).sum(1))(values[0], np.full(70, 30))
+    assert pickle.loads(pickle.dumps(f))(values[0], values[3])[1].shape == (70, 37)
