@@ -6,6 +6,7 @@ that is not give the same numbers, those of PyTensor's Python backend.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -345,7 +346,11 @@ def element_function(
     Unsupported
         There is none; the message is what `supported` returns.
     """
-    return ScalarFunction(scalar_op, tuple(input_dtypes), tuple(output_dtypes))
+    return _function(scalar_op, tuple(input_dtypes), tuple(output_dtypes))
+
+
+_function = lru_cache(maxsize=512)(ScalarFunction)
+"""Several rewrites ask about the same node, and then whoever makes its kernel."""
 
 
 def supported(

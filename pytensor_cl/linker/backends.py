@@ -86,8 +86,7 @@ class NumbaFunction(HostFunction):
     backend = "NUMBA"
 
     def _compile(self) -> Callable[[], list[Any]]:
-        assert self._alternative.guarded is not None
-        wanted, draws = self._wanted(self._alternative.guarded), self._alternative.draws
+        wanted, draws = self._wanted(self._alternative.guarded()), self._alternative.draws
         function, graph = compile_with_numba(wanted, self._alternative.mode, draws)
         cells = self._cells
 
@@ -203,7 +202,7 @@ def host_functions(alternative: Alternative, cells: Sequence[Cell], outputs: Seq
         As `HostFunction` takes them.
     """
     kinds: dict[type[HostFunction], bool] = {
-        NumbaFunction: alternative.guarded is not None,
+        NumbaFunction: not alternative.objection,
         CFunction: alternative.is_for_c,
     }
     return [kind(alternative, cells, outputs) for kind, may_run in kinds.items() if may_run]

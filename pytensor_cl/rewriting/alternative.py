@@ -1,4 +1,4 @@
-"""The graph as the user wrote it: kept so that a backend of the host can run it where a device cannot win."""
+"""The graph in canonical form: kept so that a backend of the host can run it where a device cannot win."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,10 +79,8 @@ class Alternative:
     ----------
     graph
         A copy of the graph in canonical form, from before all rewrites that know of devices.
-    guarded
-        Another one with checks that NUMBA leaves out; None if NUMBA must not run it.
     objection
-        Why it must not.
+        Why NUMBA must not run it, if so.
     is_for_c
         Whether the C backend may run it.
     mode
@@ -92,11 +90,17 @@ class Alternative:
     """
 
     graph: FunctionGraph
-    guarded: FunctionGraph | None
     objection: str
     is_for_c: bool
     mode: Mode
     draws: tuple[int, ...]
+
+    def guarded(self) -> FunctionGraph:
+        """Return a copy of the graph with checks that NUMBA leaves out."""
+        graph = _copied(self.graph)
+        inline_op_from_graphs(graph)  # what is inside needs guards too
+        guard(graph)
+        return graph
 
 
 @dataclass(frozen=True)
@@ -136,10 +140,7 @@ def remember(fgraph: FunctionGraph) -> None:
     case = getattr(fgraph, "opencl_alternative", None)
     if not isinstance(case, _Case):
         return
-    guarded = None if case.objection else _guarded(fgraph)
-    fgraph.opencl_alternative = Alternative(
-        _copied(fgraph), guarded, case.objection, case.is_for_c, case.mode, case.draws
-    )
+    fgraph.opencl_alternative = Alternative(_copied(fgraph), case.objection, case.is_for_c, case.mode, case.draws)
 
 
 def carry(fgraph: FunctionGraph) -> None:
@@ -177,13 +178,6 @@ def _case(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Case | str:
 def _copied(fgraph: FunctionGraph) -> FunctionGraph:
     """Return a copy without the features of a graph that is being rewritten: shapes, above all, take long to note."""
     return fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)[0]
-
-
-def _guarded(fgraph: FunctionGraph) -> FunctionGraph:
-    graph = _copied(fgraph)
-    inline_op_from_graphs(graph)  # what is inside needs guards too
-    guard(graph)
-    return graph
 
 
 def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
