@@ -40,13 +40,18 @@ LEAST_PATIENCE = 0.2
 """The same for small graphs."""
 PATIENCE_IF_COMPILED = 0.05
 """The same if the other one has been compiled for calls of other sizes."""
-UNLIKELY = 3.0
-"""How much longer the wait is, at most, if the other one seems to be slower."""
+FEW = 6
+"""Nodes: a function of more takes C long to build, so it never goes first."""
+UNLIKELY, DEAR = 3.0, 25.0
+"""How much longer the wait is, at most, if the other one seems to be slower: for few nodes, and for more."""
 SHORT, LIKELY = 5e-3, 4.0
 """Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
 no more than so many times as long as the first side."""
 SAMPLES = 3
 """Calls that are timed when a side is tried."""
+LONG, HOPELESS, DOUBTFUL = 5e-4, 2.0, 4.0
+"""Seconds of a call, and how many times those of the chosen side: one such call ends a trial. So does one that is not
+timed, but for the first, if it takes still longer."""
 UNTIMED = {DEVICE: AFTER + 2, NUMBA: 1, C: 1}
 """Calls before these: the first one compiles, and moves shared variables, and the device's last one is recorded."""
 CALL, NODE = 3e-6, 1e-6
@@ -125,10 +130,19 @@ class SizeClass:
             self.seconds[side] = min(seconds, FADE * self.seconds[side])
         elif timed > 1:
             self.seconds[side] = min(self.seconds[side], seconds)
-        if timed >= SAMPLES:
+        is_hopeless = self._is_hopeless(side, seconds, timed)
+        if is_hopeless:
+            self.seconds[side] = min(self.seconds[side], seconds)
+        if timed >= SAMPLES or is_hopeless:
             self.trials.pop(0)
             self.done = 0
             self.rounds[side] += 1
+
+    def _is_hopeless(self, side: str, seconds: float, timed: int) -> bool:
+        """Whether a call tells enough of a side that is tried."""
+        if side == self.side or self.done == 1 or seconds < LONG:
+            return False
+        return seconds > (HOPELESS if timed > 0 else DOUBTFUL) * self.seconds[self.side]
 
     def settle(self) -> None:
         """Choose, and say what to measure next and when."""
@@ -302,12 +316,15 @@ class ChoosingVM(OpenCLVM):
         guessed = self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
         barred = self._refusals | (dict.fromkeys(self._hosts, EMPTY) if is_empty else {})
-        first = min((s for s in self._sides if s not in barred), key=lambda s: likely[s], default=DEVICE)
+        dear = C if guessed.nodes > FEW else ""
+        possible = (s for s in self._sides if s not in barred)
+        first = min(possible, key=lambda s: (s == dear, likely[s]), default=DEVICE)
         if DEVICE not in barred and DOUBT * likely[first] >= likely[DEVICE]:
             first = DEVICE  # which takes the least time to try
         size = SizeClass(shapes, first, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
-        size.patience = {s: self._patience(s, guessed.nodes) * _slower(likely[s], likely[first]) for s in self._sides}
+        slower = {s: _slower(likely[s], likely[first], guessed.nodes) for s in self._sides}
+        size.patience = {s: self._patience(s, guessed.nodes) * slower[s] for s in self._sides}
         size.longest[C] = inf if likely[C] < LIKELY * likely[first] else SHORT
         size.barred.update(barred)
         return size
@@ -402,9 +419,10 @@ class ChoosingVM(OpenCLVM):
         return results
 
 
-def _slower(seconds: float, others: float) -> float:
-    """Return by how much a side seems to be slower than another one; 1 if nothing is known."""
-    return min(max(seconds / others, 1.0), UNLIKELY) if seconds < inf else 1.0
+def _slower(seconds: float, others: float, nodes: int) -> float:
+    """Return how much longer to wait for a side that seems to be slower: what many nodes take to compile is lost."""
+    ratio = max(seconds / others, 1.0) if seconds < inf else 1.0
+    return min(ratio, UNLIKELY) if nodes <= FEW else min(ratio**2, DEAR)
 
 
 def _anywhere(cell: Cell) -> Any:

@@ -51,8 +51,6 @@ class _Device(NamedTuple):
 
 NUMBA_CALL, C_CALL = 2.2e-6, 1.1e-6
 """Seconds of an empty function."""
-FEW = 6
-"""Nodes: a function of more takes C long to build, so it never goes first."""
 LARGE, FAULT = 1 << 25, 0.3e-9
 """Bytes of a result from which on its memory comes from the system, and what a byte of that takes."""
 
@@ -140,7 +138,7 @@ def guess(
     numba = NUMBA_CALL + apart[1] + along[1] + flops[1] / cores + faults
     c = C_CALL + apart[2] + along[2] + flops[2] / cores + faults
     built = _built(amounts)
-    return Guess(device, numba, inf if built > FEW or not config.cxx else c, built)
+    return Guess(device, numba, c if config.cxx else inf, built)
 
 
 def _built(amounts: Mapping[str, float]) -> int:
