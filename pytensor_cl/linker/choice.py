@@ -49,9 +49,9 @@ SHORT, LIKELY = 5e-3, 4.0
 no more than so many times as long as the first side."""
 SAMPLES = 3
 """Calls that are timed when a side is tried."""
-LONG, HOPELESS, DOUBTFUL = 5e-4, 2.0, 4.0
-"""Seconds of a call, and how many times those of the chosen side: one such call ends a trial. So does one that is not
-timed, but for the first, if it takes still longer."""
+LONG, HOPELESS = 2e-3, 2.0
+"""Seconds of a call on the chosen side, and how many times as long one on another takes that ends the trial at once:
+other programs take the core for less than that."""
 UNTIMED = {DEVICE: AFTER + 2, NUMBA: 1, C: 1}
 """Calls before these: the first one compiles, and moves shared variables, and the device's last one is recorded."""
 CALL, NODE = 3e-6, 1e-6
@@ -130,19 +130,15 @@ class SizeClass:
             self.seconds[side] = min(seconds, FADE * self.seconds[side])
         elif timed > 1:
             self.seconds[side] = min(self.seconds[side], seconds)
-        is_hopeless = self._is_hopeless(side, seconds, timed)
-        if is_hopeless:
-            self.seconds[side] = min(self.seconds[side], seconds)
-        if timed >= SAMPLES or is_hopeless:
+        if timed >= SAMPLES or self._is_hopeless(side, seconds, timed):
             self.trials.pop(0)
             self.done = 0
             self.rounds[side] += 1
 
     def _is_hopeless(self, side: str, seconds: float, timed: int) -> bool:
-        """Whether a call tells enough of a side that is tried."""
-        if side == self.side or self.done == 1 or seconds < LONG:
-            return False
-        return seconds > (HOPELESS if timed > 0 else DOUBTFUL) * self.seconds[self.side]
+        """Whether a call tells enough of a side that is tried; those that are not timed may still build kernels."""
+        chosen = self.seconds[self.side]
+        return side != self.side and timed > 0 and chosen > LONG and HOPELESS * chosen < seconds
 
     def settle(self) -> None:
         """Choose, and say what to measure next and when."""
