@@ -407,7 +407,8 @@ CHECKED = {
     "columns": (lambda: pt.inc_subtensor(m[:, i[:1]], t[0, :, :1]), lambda v, j, m, t: _columns(m, t)),
     "mask": (lambda: x[x > -9] * i.shape[0], lambda v, j, m, t: v[v > -9] * 3),
     "mask of two dimensions": (lambda: m[m > -9] + i.sum(), lambda v, j, m, t: m[m > -9] + j.sum()),
-    "maximum": (lambda: x[i[1] + 2 :].max() + m.max(axis=0), lambda v, j, m, t: v.max() + m.max(axis=0)),
+    "maximum": (lambda: x[i[1] + 2 :].max() + m.sum(), lambda v, j, m, t: v.max() + m.sum()),
+    "maxima": (lambda: m.max(axis=0) * i.sum(), lambda v, j, m, t: m.max(axis=0) * j.sum()),
     "division": (lambda: i // (i + 3) + i % 4 + x, lambda v, j, m, t: j // (j + 3) + j % 4 + v),
     "batches": (lambda: pt.matmul(t, t[::-1]), lambda v, j, m, t: t @ t[::-1]),
     "cholesky": (
@@ -417,7 +418,7 @@ CHECKED = {
 }
 
 
-SLOW = {"batches", "cholesky", "columns"}  # up to twenty seconds of NUMBA each; what is wrong in them is tried below
+SLOW = {"batches", "cholesky", "columns", "maxima"}  # up to twenty seconds of NUMBA each
 OUT_OF_BOUNDS = IndexError, "index 5 is out of bounds for axis [01] with size 3"
 WRONG = dict.fromkeys(("index", "column", "pairs", "scatter", "rows"), OUT_OF_BOUNDS)
 WRONG["maximum"] = ValueError, "zero-size|no identity|empty"
@@ -448,13 +449,13 @@ def test_what_numba_does_not_check_is_checked_for_it(context, rng, name, numba_f
         (lambda: m[i, i[1:]], IndexError, "shape mismatch|broadcast"),
         (lambda: pt.set_subtensor(m[pt.clip(i, 0, 2)], m[:2]), ValueError, ""),
         (lambda: pt.set_subtensor(x[pt.clip(i, 0, 2)], t[:1, 0, 0]), ValueError, "broadcasting"),
-        (lambda: pt.linalg.cholesky(m[:2]) + i.sum(), ValueError, "square"),
         (lambda: x[i[:2] > -1], IndexError, "boolean index|mask"),
         *(
             [
                 (lambda: pt.inc_subtensor(x[pt.clip(i, 0, 2)], m[0][:2]), ValueError, ""),
                 (lambda: pt.inc_subtensor(m[pt.clip(i, 0, 2)], t[:1, 0]), ValueError, "broadcasting"),
                 (lambda: pt.set_subtensor(m[i, 1], 1), IndexError, "index 5 is out of bounds"),
+                (lambda: pt.linalg.cholesky(m[:2]) + i.sum(), ValueError, "square"),
             ]
             if ALL
             else []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers import run_script
+from tests.helpers import on_one_driver, run_script
 
 START = """
     import os, numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
@@ -60,6 +60,7 @@ def test_what_ran_on_the_device_runs_on_a_host(context, calls):
     assert seen["parent"] == [3, 0]
 
 
+@on_one_driver
 def test_arrays_without_elements(context):
     """For C: NUMBA takes the maximum of nothing for minus infinity."""
     script = (
@@ -77,6 +78,7 @@ def test_arrays_without_elements(context):
     assert seen == {"totals": [0, 3, 0], "largest": "ValueError"}
 
 
+@on_one_driver
 def test_errors_are_those_of_the_host_and_what_only_the_device_has_is_out_of_reach(context):
     script = (
         START
@@ -102,6 +104,7 @@ def test_errors_are_those_of_the_host_and_what_only_the_device_has_is_out_of_rea
     assert seen["parent"] == [3, 4, 5]
 
 
+@on_one_driver
 def test_a_function_that_is_compiled_there_runs_on_the_host(context):
     script = (
         START
