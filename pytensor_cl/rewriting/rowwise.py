@@ -15,6 +15,7 @@ from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.rewriting.rowwise_function import cost_of, fuse
 from pytensor_cl.rewriting.rowwise_whole import split_whole
 from pytensor_cl.rewriting.take import FIXED_BYTES, array_bytes, lookups_of, views_first
+from pytensor_cl.rewriting.untie import untie_scalars
 from pytensor_cl.runtime.context import get_context
 
 __all__ = ["fuse_rows"]
@@ -229,6 +230,7 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
     if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
         return
     views_first(fgraph)
+    untie_scalars(fgraph)
     split_whole(fgraph)
     copy_producers(fgraph)
     fusion = _Fusion(fgraph)

@@ -82,12 +82,27 @@ def test_reductions_of_what_is_made_row_by_row_join_the_rows(context, rng):
     assert "axes=(2,)" in str(device_ops(f)[0])
 
 
+def test_gradients_of_a_mean_do_not_wait_for_it(context, rng):
+    """PyTensor's fusion makes one Composite of the mean and of what its gradient is divided by."""
+    x, y, mask = pt.fmatrix("x"), pt.fmatrix("y"), pt.bmatrix("mask")
+    error = pt.switch(mask > 0, (x - y) ** 2, 0)
+    cost = (error.sum(1) / pt.maximum(mask.sum(1), 1)).mean()
+    values = (
+        *matrix_values(rng, (9, 40))[0],
+        *matrix_values(rng, (9, 40))[0],
+        rng.integers(0, 2, (9, 40)).astype("int8"),
+    )
+    f = check([x, y, mask], [cost, pytensor.grad(cost, x)], values)
+    assert kinds(f).count(GpuRowwise) == 1
+    assert not any("switch" in str(op).lower() for op in device_ops(f) if isinstance(op, GpuElemwise))
+
+
 def test_classifier(context, rng):
     x, y, w, b = pt.fmatrix("x"), pt.lvector("y"), pt.fmatrix("w"), pt.fvector("b")
     cost = -log_softmax(x @ w + b, axis=1)[pt.arange(y.shape[0]), y].mean()
     values = [rng.normal(size=shape).astype("float32") for shape in ((20, 8), (8, 5), (5,))]
     f = check([x, w, b, y], [cost, *pytensor.grad(cost, [w, b])], (*values, rng.integers(0, 5, 20)))
-    assert kinds(f).count(GpuRowwise) >= 2
+    assert kinds(f).count(GpuRowwise) == 1
 
 
 def test_a_sum_of_labels_joins_the_gradient_that_uses_it(context, rng):
