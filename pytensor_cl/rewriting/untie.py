@@ -1,6 +1,6 @@
 """Scalars that PyTensor's fusion computes together, though they wait for different things -> each by itself.
 
-The mean of a loss and the factor ``1 / n`` of its gradient are two results of one Composite, and the one would wait for the other.
+The mean of a loss and the factor ``1 / n`` of a gradient are two results of one Composite: it would wait for the mean.
 """
 
 from pytensor import scalar as ps
