@@ -64,7 +64,7 @@ SPECIAL: dict[type[ps.ScalarOp], Emit] = {
     psm.GammaIncCInv: _by_lanes("gammainc_inverse", "gammainccinv", *_GAMMA_INVERSE),
     psm.GammaIncInv: _by_lanes("gammainc_inverse", "gammaincinv", *_GAMMA_INVERSE),
     psm.GammaLn: _own("gammaln", "gammaln"),
-    psm.Hyp2F1: _by_lane("hyp2f1", "hyp2f1", "gamma_parts", "hyp2f1_parts"),
+    psm.Hyp2F1: _by_lanes("hyp2f1", "hyp2f1", "gamma_parts", "hyp2f1_parts", "pow"),
     psm.I0: _own("bessel", "bessel_i0"),
     psm.I1: _own("bessel", "bessel_i1"),
     psm.Ive: _by_lane("bessel_order", "bessel_ive"),

@@ -50,6 +50,7 @@ _OF_WHOLE_REGISTERS = frozenset(
         "gammainc_inverse_lanes",
         "gammainc_lanes",
         "gammaln",
+        "hyp2f1_lanes",
         "log",
         "log1mexp",
         "log1p",
