@@ -26,8 +26,7 @@ _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 _VECTOR_FAMILIES = {
     **{(name, dtype): "trigonometric" for name in ("cos", "sin", "tan") for dtype in ("float32", "float64")},
     **{(name, dtype): "log" for name in ("log", "log10", "log2") for dtype in ("float32", "float64")},
-    **{("log1p", dtype): "log1p" for dtype in ("float32", "float64")},
-    ("asinh", "float64"): "log1p",
+    **{(name, dtype): "log1p" for name in ("acosh", "asinh", "atanh", "log1p") for dtype in ("float32", "float64")},
     **{("atan", dtype): "atan" for dtype in ("float32", "float64")},
     **{("tanh", dtype): "tanh" for dtype in ("float32", "float64")},
     **{(name, dtype): "expm1" for name in ("cosh", "expm1", "sinh") for dtype in ("float32", "float64")},
