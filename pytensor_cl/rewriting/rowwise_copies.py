@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.elemwise import Elemwise
 
@@ -80,16 +79,18 @@ def restricted(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[i
     return dict(zip(needed, made.outputs, strict=True))
 
 
-def _copy(variable: Variable, cone: dict[Apply, None], order: dict[Apply, int]) -> Variable:
-    """Compute a variable again."""
+def _copy(
+    variable: Variable, cone: dict[Apply, None], order: dict[Apply, int], copies: dict[Variable, Variable]
+) -> Variable:
+    """Compute a variable again, unless it is among the copies."""
     needed: dict[Apply, set[int]] = {variable.owner: {variable.index}}
-    copies: dict[Variable, Variable] = {}
     for node in cone:
         for v in node.inputs:
             if v.owner in cone:
                 needed.setdefault(v.owner, set()).add(v.index)
     for node in sorted(cone, key=order.__getitem__):
-        made = restricted(node, sorted(needed[node]), [copies.get(v, v) for v in node.inputs])
+        missing = sorted(i for i in needed[node] if node.outputs[i] not in copies)
+        made = restricted(node, missing, [copies.get(v, v) for v in node.inputs]) if missing else {}
         copies.update((node.outputs[i], v) for i, v in made.items())
     return copies[variable]
 
@@ -104,6 +105,7 @@ def copy_producers(fgraph: FunctionGraph) -> None:
     """
     order = {node: i for i, node in enumerate(fgraph.toposort())}
     seeds = by_importance(order)
+    copies: dict[Domain, dict[Variable, Variable]] = {}  # kernels of the same rows share them, others do not
     rank = {domain: i for i, domain in enumerate(dict.fromkeys(domain for _, domain in seeds))}
     for node, domain in seeds if len(rank) > 1 else ():
         source = node.inputs[0]
@@ -112,6 +114,5 @@ def copy_producers(fgraph: FunctionGraph) -> None:
             continue
         cone = _cone(source, domain)
         if cone and any(rank[other] < rank[domain] for other in _reached(cone, fgraph)):
-            copy = _copy(source, cone, order)
+            copy = _copy(source, cone, order, copies.setdefault(domain, {}))
             fgraph.change_node_input(node, 0, copy, reason="opencl_rowwise")
-    MergeOptimizer().rewrite(fgraph)

@@ -97,6 +97,16 @@ def test_gradients_of_a_mean_do_not_wait_for_it(context, rng):
     assert not any("switch" in str(op).lower() for op in device_ops(f) if isinstance(op, GpuElemwise))
 
 
+def test_reductions_along_different_axes_store_nothing_for_each_other(context, rng):
+    x, y = pt.fmatrix("x"), pt.fmatrix("y")
+    cost = pt.sqrt(((x[:, None] - y[None]) ** 2).sum(-1) + 1e-3).sum()
+    values = matrix_values(rng, (30, 3))[0] + matrix_values(rng, (40, 3))[0]
+    f = check([x, y], [cost, *pytensor.grad(cost, [x, y])], values)
+    made = [v for node in f.maker.fgraph.apply_nodes if isinstance(node.op, GpuRowwise) for v in node.outputs]
+    assert len(made) >= 3
+    assert not any(v.type.broadcastable == (False, False, False) for v in made)
+
+
 def test_classifier(context, rng):
     x, y, w, b = pt.fmatrix("x"), pt.lvector("y"), pt.fmatrix("w"), pt.fvector("b")
     cost = -log_softmax(x @ w + b, axis=1)[pt.arange(y.shape[0]), y].mean()
