@@ -42,7 +42,9 @@ def _rows_behind(variable: Variable, whole: Domain) -> list[Domain]:
 
 
 def _is_part(rows: Domain, whole: Domain) -> bool:
-    """Whether a reduction of the rows is a part of one of the whole."""
+    """Whether a reduction of the rows is a part of one of the whole; down columns it would cost as much as it saves."""
+    if rows.ndim - 1 not in rows.axes:
+        return False
     same = (rows.context_name, rows.pattern) == (whole.context_name, whole.pattern)
     return same and set(rows.axes) < set(whole.axes)
 
