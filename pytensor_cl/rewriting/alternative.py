@@ -47,7 +47,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import inline_op_from_graphs
-from pytensor_cl.rewriting.guards import draws_the_same, guard, selects
+from pytensor_cl.rewriting.guards import draws_the_same, guard, may_need_guard, selects
 from pytensor_cl.type import GpuArrayType
 
 __all__ = ["Alternative", "alternative_of", "carry", "consider", "remember"]
@@ -96,10 +96,11 @@ class Alternative:
     draws: tuple[int, ...]
 
     def guarded(self) -> FunctionGraph:
-        """Return a copy of the graph with checks that NUMBA leaves out."""
+        """Return a copy of the graph with checks that NUMBA leaves out, or as it is if it needs none."""
         graph = _copied(self.graph)
-        inline_op_from_graphs(graph)  # what is inside needs guards too
-        guard(graph)
+        if any(map(may_need_guard, _nodes(graph))):
+            inline_op_from_graphs(graph)  # what is inside needs guards too
+            guard(graph)
         return graph
 
 

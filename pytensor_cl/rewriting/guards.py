@@ -34,7 +34,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, i
 from pytensor_cl.rewriting.in_bounds import MESSAGE, in_bounds
 from pytensor_cl.rewriting.lengths import differences, lengths_of
 
-__all__ = ["draws_the_same", "guard", "selects"]
+__all__ = ["draws_the_same", "guard", "may_need_guard", "selects"]
 
 Check = tuple[int, Variable]
 """Which input is checked, and what takes its place."""
@@ -222,6 +222,16 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     Elemwise: _divisors,
     **dict.fromkeys(_PARAMETERS, _parameters),
 }
+
+
+def may_need_guard(node: Apply) -> bool:
+    """Return whether `guard` may add a check for a node."""
+    scalar_op = getattr(node.op, "scalar_op", None)
+    if isinstance(node.op, CAReduce):
+        return isinstance(scalar_op, Maximum | Minimum)
+    if isinstance(node.op, Elemwise):
+        return isinstance(scalar_op, IntDiv | Mod)
+    return any(t in _GUARDS for t in type(node.op).__mro__)
 
 
 def _shared(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:

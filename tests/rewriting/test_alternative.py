@@ -4,6 +4,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
@@ -62,3 +63,15 @@ def test_without_canonical_form_it_is_copied_all_the_same(context):
     f = pytensor.function([x], pt.exp(x) + 0.0, mode=mode)
     assert isinstance(alternative_of(f.maker.fgraph), Alternative)
     np.testing.assert_allclose(f(np.ones(3)), np.full(3, np.e))
+
+
+def test_graphs_inside_stay_where_nothing_needs_a_check(context):
+    """NUMBA does not join the gradient of logaddexp to other loops, which would compute parts of it twice."""
+
+    def inside(outputs):
+        return [n for n in _of(outputs).guarded().apply_nodes if isinstance(n.op, OpFromGraph)]
+
+    cost = pt.logaddexp(x, 2 * x).sum()
+    gradient = pytensor.grad(cost, x)
+    assert inside([cost, gradient])
+    assert not inside([cost, gradient[pt.cast(x, "int64")]])

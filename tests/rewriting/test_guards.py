@@ -11,7 +11,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
 from pytensor_cl._compat import compile_with_numba
-from pytensor_cl.rewriting.guards import guard
+from pytensor_cl.rewriting.guards import guard, may_need_guard
 from pytensor_cl.rewriting.in_bounds import InBounds, in_bounds
 from pytensor_cl.rewriting.lengths import differences, lengths_of
 from tests.helpers import ALL as SWEEP
@@ -231,3 +231,25 @@ def test_values_that_seem_to_fit_but_for_a_rewrite():
     for wrong in (1, 3):
         with pytest.raises(ValueError, match="lengths differ"):
             call({table: FEW, index: PLACES[:2], x: MANY[:wrong]})
+
+
+@pytest.mark.parametrize(
+    ("result", "needed"),
+    [
+        (pt.exp(x) + y, False),
+        (rows.sum(axis=0) / x, False),
+        (x[1:] * 2, False),
+        (x // 2.0, True),
+        (table[index], True),
+        (pt.inc_subtensor(table[index], x), True),
+        (rows.max(axis=1), True),
+        (index // further, True),
+        (pt.logaddexp(x, y), False),
+    ],
+)
+def test_what_gets_a_check_may_need_one(result, needed):
+    fgraph = FunctionGraph(outputs=[result], clone=True)
+    before = len(fgraph.apply_nodes)
+    assert any(map(may_need_guard, fgraph.apply_nodes)) == needed
+    guard(fgraph)
+    assert needed or len(fgraph.apply_nodes) == before
