@@ -22,6 +22,7 @@ declare -A chosen=(
     [fft]="any_stride or minus_one or of_ones"
     [gemm]="zero_strides or beta_zero or output_may_be or itself"
     [gemv]="zero_strides or output_strides or output_may_be or writes"
+    [gemv_pair]="memory_ends"
     [nonzero]="strides or repeated or select"
     [permute_row_elements]="both_ways or strides or range"
     [pick]="strides or shapes or errors or more_picks"

@@ -38,14 +38,18 @@ static void ${name}_product(__global const ${ctype} *a, const long row, const lo
         const ${ctype}4 v = (${ctype}4)(q2.even, q3.even) + (${ctype}4)(q2.odd, q3.odd);
         put_${ctype}4((${ctype}4)(u.even, v.even) + (${ctype}4)(u.odd, v.odd), z + i);
     }
-    for (; i < count; ++i) {
+    for (; i < count; ++i) {  // in the same order: rows that are equal have equal products, wherever they are
         ${W} s = 0;
         for (long j = 0; j < columns; j += ${wide})
             s += *(__global const ${name}_wide *)(a + i * row + j) * *(__global const ${name}_wide *)(x + j);
+        if (columns < k) {
+            ${ctype} end[${wide}] __attribute__((aligned(sizeof(${W}))));
+            for (int c = 0; c < ${wide}; ++c)
+                end[c] = columns + c < k ? a[i * row + columns + c] : 0;
+            s += *(${W} *)end * *(__global const ${name}_wide *)(x + columns);
+        }
         const ${ctype}4 q = ${name}_fold(s);
         z[i] = (q.s0 + q.s1) + (q.s2 + q.s3);
-        for (long j = columns; j < k; ++j)
-            z[i] += a[i * row + j] * x[j];
     }
 }
 

@@ -51,34 +51,61 @@ def on_device(context, base, view):
     return context.from_host(base).view(Layout(view.shape, tuple(s // size for s in view.strides), start))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_against_numpy(context, rng, schedule, dtype):
+def routine_of(context, dtype, schedule):
     pair = PairFunction(residuals(dtype), 1, 5, (False, True, True, True))
     assert is_one_pass(pair.function, pair.factor)
     dropped, broadcast = (False, False, True, False, False, True, True, False), [(False,), (False,), (), ()]
-    routine = GemvPair(context, dtype, pair, dropped, broadcast, is_repeated=(False, True), schedule=schedule)
+    return GemvPair(context, dtype, pair, dropped, broadcast, is_repeated=(False, True), schedule=schedule)
+
+
+def operands(rng, n, k, dtype):
+    """All but the matrix."""
+    vectors = {"y": n, "x": k, "target": n}
+    host = {name: rng.normal(size=2 * length).astype(dtype)[::2] for name, length in vectors.items()}
+    host |= {name: rng.normal(size=()).astype(dtype)[()] for name in ("alpha", "beta", "weight", "alpha_t", "beta_t")}
+    return host | {"scale": np.array(rng.normal(), dtype), "yt": rng.normal(size=1).astype(dtype)}
+
+
+def check(context, routine, base, host, on_host):
+    """Compare with NumPy; the matrix is a view of `base`."""
+    moved = {name: host[name] if name in on_host else context.from_host(host[name]) for name in host}
+    moved["a"] = on_device(context, base, host["a"])
+    got = routine(*(moved[name] for name in ARGUMENTS))
+    wanted = expected(host)
+    for array, value in zip(got, (wanted[0], *wanted[2:]), strict=True):
+        tolerance = (2e-5 if base.dtype == "float32" else 1e-13) * max(1, np.abs(value).max(initial=0))
+        np.testing.assert_allclose(
+            context.download(array), value, rtol=0, atol=tolerance * max(1, host["a"].shape[0]) ** 0.5
+        )
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_against_numpy(context, rng, schedule, dtype):
+    routine = routine_of(context, dtype, schedule)
     for number, (n, k) in enumerate(SHAPES):
         base = rng.normal(size=(2 * n + 3, 2 * k + 3)).astype(dtype)
-        vectors = {"y": n, "x": k, "target": n}
-        host = {name: rng.normal(size=2 * length).astype(dtype)[::2] for name, length in vectors.items()}
-        host |= {
-            name: rng.normal(size=()).astype(dtype)[()] for name in ("alpha", "beta", "weight", "alpha_t", "beta_t")
-        }
-        host |= {"scale": np.array(rng.normal(), dtype), "yt": rng.normal(size=1).astype(dtype)}
+        host = operands(rng, n, k, dtype)
         on_host = ("weight", *(("alpha", "beta_t") if number % 2 else ("beta", "alpha_t")))
         for view in VIEWS.values():
-            host["a"] = view(base, n, k)
-            moved = {name: host[name] if name in on_host else context.from_host(host[name]) for name in host}
-            moved["a"] = on_device(context, base, host["a"])
-            got = routine(*(moved[name] for name in ARGUMENTS))
-            wanted = expected(host)
-            del_r = (wanted[0], *wanted[2:])
-            for array, value in zip(got, del_r, strict=True):
-                tolerance = (2e-5 if dtype == "float32" else 1e-13) * max(1, np.abs(value).max(initial=0))
-                np.testing.assert_allclose(context.download(array), value, rtol=0, atol=tolerance * n**0.5)
+            check(context, routine, base, host | {"a": view(base, n, k)}, on_host)
     if schedule == "cpu":
         assert {"row", "col"} <= routine._built.keys()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_matrix_where_its_memory_ends(context, rng, dtype):
+    """Vectors that reach behind a row must not reach behind the last one; what lies there must not count."""
+    routine = routine_of(context, dtype, "cpu")
+    for n, k in ((1, 1), (5, 3), (20, 1), (16, 16), (36, 17), (152, 19)):
+        host = operands(rng, n, k, dtype)
+        for around in ((0, 0), (2, 3)):
+            base = np.full((n + around[0], k + around[1]), np.nan, dtype)
+            base[around[0] :, around[1] :] = rng.normal(size=(n, k))
+            check(context, routine, base, host | {"a": base[around[0] :, around[1] :]}, ("weight",))
+            columns = np.ascontiguousarray(base.T)
+            check(context, routine, columns, host | {"a": columns[around[1] :, around[0] :].T}, ("weight",))
+    assert {"row", "col"} <= routine._built.keys()
 
 
 def test_what_takes_two_walks():
