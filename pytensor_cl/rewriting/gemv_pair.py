@@ -4,6 +4,7 @@ A linear model and its gradient are such a pair: ``f(X @ b)`` and ``X.T @ df``.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -22,7 +23,7 @@ from pytensor_cl.routines.gemv_pair import PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise_program import Operand, RowFunction
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["fuse_gemv_pairs", "products_with_one_matrix"]
+__all__ = ["fuse_gemv_pairs", "is_of_vectors", "products_with_one_matrix"]
 
 FIXED_BYTES, ARRAY_BYTES, SUM_BYTES = 320, 24, 8
 """What the kernels' own arguments take at most, those of each array, and of each reduction."""
@@ -50,7 +51,8 @@ class _Middle(NamedTuple):
 def _is_transposed(a: Variable, b: Variable) -> bool:
     """Whether a matrix is a view of another one with its dimensions swapped."""
     owner = a.owner
-    return owner is not None and isinstance(owner.op, GpuDimShuffle) and owner.inputs[0] is b and a.type.ndim == 2
+    is_view = owner is not None and isinstance(owner.op, GpuDimShuffle) and owner.inputs[0] is b
+    return is_view and tuple(owner.op.host.new_order) == (1, 0)
 
 
 def _data(variable: Variable) -> tuple[int, ...] | None:
@@ -138,7 +140,7 @@ def _fused(last: Apply, fgraph: FunctionGraph) -> tuple[list[Variable], list[Var
     stored = [_needed_by_others(v, nodes, fgraph) for v in middle.outputs]
     function, forms, outputs = middle.function, middle.forms, list(middle.outputs)
     if product is not factor and _needed_by_others(product, nodes, fgraph):
-        function = RowFunction(function.operands, function.steps, (*function.outputs, number))
+        function = replace(function, outputs=(*function.outputs, number))
         forms, outputs, stored = (*forms, FULL), [*outputs, product], [*stored, True]
     pair = PairFunction(function, number, value, tuple(stored))
     if not is_one_pass(function, value) or not _has_room(pair, name):
@@ -158,13 +160,30 @@ def _has_kernel(node: Apply) -> bool:
     return is_product and get_context(node.op.context_name).info.schedule == "cpu"
 
 
+def is_of_vectors(node: Apply) -> bool:
+    """Whether a node is elementwise, with a vector as result."""
+    return isinstance(node.op, GpuElemwise) and node.outputs[0].type.ndim == 1
+
+
+def _products_before(last: Apply) -> Iterator[Apply]:
+    """Yield the products from which only elementwise nodes of vectors lead to the vector of another one."""
+    pending, seen = [last.inputs[3]], set()
+    while pending:
+        node = pending.pop().owner
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node.op, GpuGemv):
+            yield node
+        elif is_of_vectors(node):
+            pending.extend(node.inputs)
+
+
 def products_with_one_matrix(fgraph: FunctionGraph) -> Iterator[tuple[Apply, Apply]]:
-    """Yield products with a matrix and with its transpose, the second of which depends on the first."""
-    products = [node for node in fgraph.toposort() if _has_kernel(node)]
-    for last in products[1:]:
-        before = set(ancestors([last.inputs[3]]))
-        for first in products:
-            if first.outputs[0] in before and _are_transposed(first.inputs[2], last.inputs[2]):
+    """Yield products with a matrix and with its transpose, the second of which takes a function of the first."""
+    for last in filter(_has_kernel, fgraph.toposort()):
+        for first in filter(_has_kernel, _products_before(last)):
+            if _are_transposed(first.inputs[2], last.inputs[2]):
                 yield first, last
 
 

@@ -9,7 +9,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.ops.shape import GpuDimShuffle
-from pytensor_cl.rewriting.gemv_pair import products_with_one_matrix
+from pytensor_cl.rewriting.gemv_pair import is_of_vectors, products_with_one_matrix
 from pytensor_cl.rewriting.rowwise_copies import by_importance, copy_producers
 from pytensor_cl.rewriting.rowwise_domain import Domain, domain_of
 from pytensor_cl.rewriting.rowwise_function import cost_of, fuse
@@ -61,7 +61,7 @@ class _Order:
         ends = 1 << self.number[first] | 1 << self.number[last]
         whole = self._after[self.number[first]] & self._before[self.number[last]] | ends
         nodes = [node for i, node in enumerate(self.order) if whole >> i & 1]
-        if all(node in (first, last) or _is_of_vectors(node) for node in nodes):
+        if all(node in (first, last) or is_of_vectors(node) for node in nodes):
             self.join(nodes)
             self._kept.append(whole)
 
@@ -76,10 +76,14 @@ class _Order:
             own |= whole if whole & own else 0
         return not before & after & ~own
 
-    def is_kept(self, nodes: Iterable[Apply]) -> bool:
-        """Whether one of the nodes is kept together with others."""
+    def is_kept(self, node: Apply) -> bool:
+        """Whether a node is kept together with others."""
+        return any(whole >> self.number[node] & 1 for whole in self._kept)
+
+    def has_all_between(self, nodes: Iterable[Apply]) -> bool:
+        """Whether all is among the nodes that lies between two that are kept together."""
         own = sum(1 << self.number[node] for node in nodes)
-        return any(whole & own for whole in self._kept)
+        return any(whole & own and (whole & ~own).bit_count() == 2 for whole in self._kept)
 
 
 class _Fusion:
@@ -133,8 +137,22 @@ class _Fusion:
     def _joins(self, node: Apply, group: dict[Apply, None], domain: Domain) -> bool:
         if node in group or not self._has_the_shape(node, group, domain) or self._is_for_others(node, domain):
             return False
-        has_room = len(self._border({**group, node: None})) <= _most_arrays(domain)
-        return has_room and self._order.is_convex((*group, node))
+        larger = {**group, node: None}
+        has_room = len(self._border(larger)) <= _most_arrays(domain)
+        return has_room and self._order.is_convex(larger) and self._is_one_pass(larger, domain)
+
+    def _is_one_pass(self, group: dict[Apply, None], domain: Domain) -> bool:
+        """Whether no full value of a group waits for a reduction in it, if it shall become one with two products."""
+        if not any(map(self._order.is_kept, group)):
+            return True
+        waiting: set[Variable] = set()
+        for node in sorted(group, key=self._order.number.__getitem__):
+            waits = not waiting.isdisjoint(node.inputs)
+            if waits and domain.is_full(node):
+                return False
+            if waits or domain_of(node) is not None:
+                waiting.update(node.outputs)
+        return True
 
     def _is_for_others(self, node: Apply, domain: Domain) -> bool:
         """Whether a node only computes what reductions along other axes read: a kernel of theirs takes it in."""
@@ -179,9 +197,9 @@ class _Fusion:
             if is_end and is_row:
                 del group[node]
 
-    def is_kept(self, nodes: list[Apply]) -> bool:
+    def is_for_products(self, nodes: list[Apply]) -> bool:
         """Whether the nodes become one with two products later."""
-        return self._order.is_kept(nodes)
+        return self._order.has_all_between(nodes)
 
     def groups(self) -> Iterator[tuple[list[Apply], list[Variable], Domain]]:
         """Yield the nodes of each group in order, what others need of it, and its rows."""
@@ -195,10 +213,6 @@ class _Fusion:
                 self._taken.update(group)
                 self._order.join(group)
                 yield sorted(group, key=self._order.number.__getitem__), self._outputs(group), domain
-
-
-def _is_of_vectors(node: Apply) -> bool:
-    return isinstance(node.op, GpuElemwise) and node.outputs[0].type.ndim == 1
 
 
 def _restores(node: Apply, domain: Domain) -> bool:
@@ -236,5 +250,5 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
     fusion = _Fusion(fgraph)
     for nodes, outputs, domain in list(fusion.groups()):
         # The kernel that reads a matrix once saves more than one that looks things up.
-        lookups = [] if fusion.is_kept(nodes) else lookups_of(nodes, outputs, domain, fgraph)
+        lookups = [] if fusion.is_for_products(nodes) else lookups_of(nodes, outputs, domain, fgraph)
         fuse(fgraph, [*lookups, *nodes], outputs, domain, "opencl_rowwise")

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.errors import BroadcastError
+from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor
 from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from tests.helpers import check_against_python, device_ops, on_one_driver, opencl
@@ -15,7 +16,7 @@ N, K = 150, 19
 
 @pytest.fixture(autouse=True)
 def wherever_there_is_a_kernel():
-    with pytensor.config.change_flags(opencl__placement="device", floatX="float64"):
+    with pytensor.config.change_flags(opencl__placement="device", floatX="float64", on_opt_error="raise"):
         yield
 
 
@@ -78,6 +79,17 @@ def test_gradient_alone_and_normal_equations(context, rng):
 
 
 @on_one_driver
+def test_one_after_the_other(context, rng):
+    """Each step of a power iteration, or of conjugate gradients, is a pair."""
+    x, b = pt.dmatrix("x"), pt.dvector("b")
+    v = b
+    for _ in range(3):
+        v = x.T @ (x @ v) + 0.1 * b
+    wide, _, weights = data(rng, 7, 30)
+    check([x, b], [v], data(rng)[::2], (wide, weights), pairs=3)
+
+
+@on_one_driver
 def test_what_others_need_is_kept(context, rng):
     x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
     z = x @ b
@@ -111,6 +123,35 @@ def test_reductions_between_the_products_are_waited_for(context, rng):
 
 
 @on_one_driver
+def test_later_walks_are_kernels_of_their_own(context, rng):
+    """What waits for reductions does not keep the products apart that wait for none."""
+    x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
+    z = x @ b
+    p = pt.sigmoid(z)
+    cost = bernoulli(z, y)
+    check([x, y, b], [cost, pytensor.grad(cost, b), p / pt.sum(p)], data(rng))
+    squares = pt.sum((z - y) ** 2)
+    check([x, y, b], [pytensor.grad(squares, b), 1 - squares / pt.sum((y - pt.mean(y)) ** 2)], data(rng))
+
+
+@on_one_driver
+def test_a_table_beside_products(context, rng):
+    """Groups are looked up beforehand where that makes a pair, else by the kernel that reads them, whoever needs z."""
+    x, y, b, a = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b"), pt.dvector("a")
+    group = pytensor.shared(rng.integers(0, 9, N), "group")
+    z = x @ b
+    scaled = a[group] * z
+    values = (*data(rng), rng.normal(size=9))
+    cost = bernoulli(scaled, y)
+    check([x, y, b, a], [cost, pytensor.grad(cost, b), z], values)
+    mean = pt.mean((scaled - y) ** 2)
+    check([x, y, b, a], [mean, pytensor.grad(mean, b), x.T @ z], values, products=1)
+    cost = pt.logsumexp(scaled - y)
+    f = check([x, y, b, a], [cost, pytensor.grad(cost, b), z], values, products=2, pairs=0)
+    assert not any(isinstance(op, GpuAdvancedSubtensor) for op in device_ops(f))
+
+
+@on_one_driver
 def test_other_ways_from_one_product_to_the_other(context, rng):
     """Something else that leads from the first product to the last: one node cannot do both."""
     x, y, b = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b")
@@ -127,6 +168,17 @@ def test_nan_and_infinity(context, rng):
     check([x, y, b], [cost, pytensor.grad(cost, b)], (matrix, target, weights))
     weights[5], target[7] = np.inf, np.nan
     check([x, y, b], [pytensor.grad(cost, b)], (matrix, target, weights))
+
+
+@on_one_driver
+def test_equal_rows_have_equal_products(context, rng):
+    """Wherever they are: the gradient of a maximum belongs to all that share it."""
+    x, b = pt.dmatrix("x"), pt.dvector("b")
+    f = opencl([x, b], [x @ b, x.T @ pt.exp(x @ b)])
+    assert any(isinstance(op, GpuGemvPair) for op in device_ops(f))
+    for n, k in ((300, 21), (64, 7)):
+        z, _ = f(np.repeat(rng.normal(size=(1, k)), n, axis=0), rng.normal(size=k))
+        assert len(set(z)) == 1
 
 
 def test_shapes_that_do_not_fit(context, rng):
