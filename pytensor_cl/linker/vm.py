@@ -187,7 +187,8 @@ class OpenCLVM:
         """Re-raise the current exception with a note that names the node; drop what was computed."""
         error = sys.exception()
         assert error is not None
-        if isinstance(error, AssertionError) and str(error).startswith(_BROADCAST):
+        is_told = isinstance(error, BroadcastError)  # by a branch
+        if isinstance(error, AssertionError) and not is_told and str(error).startswith(_BROADCAST):
             error = BroadcastError(*error.args).with_traceback(error.__traceback__)
         error.add_note(f"\nRaised by node {self._describe(at)}")
         raised = type(error), error, error.__traceback__

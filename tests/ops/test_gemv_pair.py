@@ -4,6 +4,8 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.ifelse import ifelse
+from pytensor.raise_op import Assert
 
 from pytensor_cl.errors import BroadcastError
 from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor
@@ -204,6 +206,18 @@ def test_a_shape_that_is_computed_first(context, rng):
         f(matrix, target[1:], weights)
     assert isinstance(caught.value, BroadcastError)
     assert isinstance(caught.value, AssertionError)
+
+
+@on_one_driver
+def test_a_shape_that_a_branch_computes(context, rng):
+    """The error names the node in the branch, and the conditional."""
+    x, y, b, c = pt.dmatrix("x"), pt.dvector("y"), pt.dvector("b"), pt.dscalar("c")
+    count = Assert("Could not broadcast dimensions")(b.shape[0], pt.eq(b.shape[0], y.shape[0]))
+    f = opencl([x, y, b, c], ifelse(pt.gt(c, 0), pt.sum(x @ pt.exp(b)) / count, c))
+    with pytest.raises(BroadcastError) as caught:
+        f(*data(rng), 1.0)
+    notes = [note for note in caught.value.__notes__ if "Raised by node" in note]
+    assert [name in note for name, note in zip(("Assert", "GpuLazyIfElse"), notes, strict=True)] == [True, True]
 
 
 def test_training_without_new_memory(context, rng):
