@@ -346,11 +346,28 @@ def element_function(
     Unsupported
         There is none; the message is what `supported` returns.
     """
-    return _function(scalar_op, tuple(input_dtypes), tuple(output_dtypes))
+    return _function(_Same(scalar_op), tuple(input_dtypes), tuple(output_dtypes))
 
 
-_function = lru_cache(maxsize=512)(ScalarFunction)
-"""Several rewrites ask about the same node, and then whoever makes its kernel."""
+class _Same:
+    """A scalar Op that equals itself alone: Composites with 0.0 and with -0.0 are equal to PyTensor."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: ps.ScalarOp) -> None:
+        self.op = op
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.op is other.op
+
+    def __hash__(self) -> int:
+        return id(self.op)
+
+
+@lru_cache(maxsize=512)
+def _function(same: _Same, input_dtypes: tuple[str, ...], output_dtypes: tuple[str, ...]) -> ScalarFunction:
+    """Return what several rewrites ask for, and then whoever makes the kernel."""
+    return ScalarFunction(same.op, input_dtypes, output_dtypes)
 
 
 def supported(

@@ -378,3 +378,12 @@ def test_reason_inside_a_composite():
     inner = ps.Composite([x], [ps.real(psm.erf(ps.complex(x, x)))])
     with pytest.raises(Unsupported, match="Erf of complex"):
         element_function(inner, ["float32"], ["float32"])
+
+
+def test_code_is_written_once_for_an_op_and_not_for_others_that_equal_it():
+    (x,) = scalar_inputs("float32")
+    first, other = (ps.Composite([x], [ps.exp(x)]) for _ in range(2))
+    functions = [element_function(op, ["float32"], ["float32"]) for op in (first, other, first)]
+    assert first == other and first is not other
+    assert functions[0] is functions[2] and functions[0] is not functions[1]
+    assert element_function(first, ["float64"], ["float64"]) is not functions[0]
