@@ -106,9 +106,8 @@ def _chance(item):
 
 
 def pytest_runtest_setup(item):
-    """Kernels are what routines and Ops are tested for; on drivers but the first, what routines are."""
-    folder, driver = item.path.parent.name, _place(item)[1]
-    quickly = folder in ("linker", "rewriting") or (folder == "ops" and driver != DRIVERS[0])
+    """Kernels are what routines are tested for, and scalar functions; Ops launch the same ones."""
+    quickly = item.path.parent.name in ("linker", "ops", "rewriting")
     if quickly != _quickly[0]:
         for context in contexts._opened:  # which shall not hand on what they have built otherwise
             context.programs._recent.clear()
