@@ -179,6 +179,7 @@ FITS = {
     ("cos", "float64"): cos_fit(6),
     ("atan", "float32"): atan_fit(mpf(1), 8),
     ("atan", "float64"): atan_fit(sqrt(mpf(2)) - 1, 11),
+    ("atan_near", "float64"): atan_fit(mpf(1) / 4, 8),
     ("coth", "float32"): coth_fit(2),
     ("coth", "float64"): coth_fit(5),
     ("lgamma2p", "float32"): lgamma_fit(10),

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 from minimax import Fit, off_zero, remez
-from mpmath import erf, erfc, log, mp, mpf, sqrt, tanh
+from mpmath import atan, erf, erfc, log, mp, mpf, sqrt, tanh
 
 from pytensor_cl.routines.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, slope
 
@@ -60,6 +60,18 @@ def series(function: Callable, low: float, high: float, degree: int, dtype: str)
     return [middle, first, *remez(fit)[0]]
 
 
+def of_atan(dtype: str) -> Rows:
+    """Points and their arcs: intervals as those of tanh, but that the last one has no end."""
+    edges = [mpf(0), *(mpf(2) ** o * (1 + mpf(k + 1) / 4) - 1 for o in range(4) for k in range(4))]
+    points = [
+        mpf(0),
+        *(lucky(atan, edges[k], edges[k + 1], dtype) for k in range(1, 15)),
+        lucky(atan, 21.5, 22.5, dtype),
+    ]
+    rows = [[point, atan(point)] for point in points]
+    return rows[4:] + rows[:4]
+
+
 def of_tanh(dtype: str) -> Rows:
     """For x up to 15, four intervals for each power of two of x + 1; by low bits of its exponent and the next two."""
     edges = [mpf(0), *(mpf(2) ** o * (1 + mpf(k + 1) / 4) - 1 for o in range(4) for k in range(4))]
@@ -90,6 +102,7 @@ def of_erf(dtype: str) -> Rows:
 
 
 TABLES: dict[tuple[str, str], Callable[[str], Rows]] = {
+    ("atan", "float64"): of_atan,
     ("erf", "float32"): of_erf,
     ("erfc", "float32"): of_erfc,
     ("log", "float32"): of_log,
