@@ -21,7 +21,7 @@ from pytensor_cl.linker.repeated import (
     upload_step,
     value_step,
 )
-from pytensor_cl.linker.roles import Roles, values_of
+from pytensor_cl.linker.roles import Roles, takes_values, values_of
 from pytensor_cl.linker.slots import Donation, Slot
 from pytensor_cl.linker.steps import Arrival, read_only
 from pytensor_cl.linker.windows import Moving, Variation, Window, move_step, part_of, split
@@ -203,8 +203,9 @@ class Listener:
                 self._vary(heard, variable, value)
             elif not self._is_window(node, heard):
                 heard.tape.note(variable, value)
-        if len(heard.launches[-1]) > 1 and self._changing(node):
-            heard.doubt(f"{node.op} has several kernels that take a value", at)
+        launches = heard.launches[-1]
+        if launches and self._changing(node) and not takes_values(self._parts.routines[node], launches):
+            heard.doubt(f"no kernel of {node.op} takes its values", at)
 
     def _is_window(self, node: Apply, heard: "Heard") -> bool:
         """Whether a node is a slice that may begin elsewhere; the call goes on with a part of the buffer."""
@@ -349,22 +350,25 @@ class Listener:
             if sliced is node:
                 heard.tape.step(at, move_step(window, heard.variation, number))
                 return
-        kernels = heard.tape.launch(at, heard.launches[at])
-        self._note_moving(heard, node, kernels)
-        converts = values_of(self._parts.routines[node])
-        for k in self._changing(node) if kernels else ():
-            cell = read_only(self._parts.storage[node.inputs[k]])
-            heard.tape.step(at, value_step(cell, converts[k], kernels[0].set_bytes, k))
+        kernels, routine = heard.tape.launch(at, heard.launches[at]), self._parts.routines[node]
+        taking = [kernels[i] for i in takes_values(routine, heard.launches[at])]
+        self._note_moving(heard, node, taking)
+        arguments = values_of(routine)
+        for k in self._changing(node) if taking else ():
+            cell, (convert, place) = read_only(self._parts.storage[node.inputs[k]]), arguments[k]
+            for kernel in taking:
+                heard.tape.step(at, value_step(cell, convert, kernel.set_bytes, place))
 
     def _note_moving(self, heard: "Heard", node: Apply, kernels: Sequence[Kernel]) -> None:
         """Note what of a node depends on the number of a minibatch: it is set in each call, or must stay the same."""
-        variation, converts = heard.variation, values_of(self._parts.routines[node])
+        variation, arguments = heard.variation, values_of(self._parts.routines[node])
         for k in (k for k, v in enumerate(node.inputs) if v in self._moving.variables):
             variable = node.inputs[k]
-            if k in converts and len(kernels) == 1:
-                variation.numbers.append((variable, number_setter(kernels[0].set_bytes, k, converts[k])))
-            else:
+            if k not in arguments or not kernels:
                 variation.pinned.append(variable)
+                continue
+            convert, place = arguments[k]
+            variation.numbers += [(variable, number_setter(x.set_bytes, place, convert)) for x in kernels]
 
     def _signature(self, heard: "Heard") -> Any:
         storage, tape, variation = self._parts.storage, heard.tape, heard.variation

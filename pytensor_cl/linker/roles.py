@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.printing import Print
@@ -15,8 +14,10 @@ from pytensor.tensor.type import discrete_dtypes
 
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.routines.base import ValueArgument
+from pytensor_cl.runtime.recorder import Launch
 
-__all__ = ["Roles", "assign", "changed", "root_of", "trouble_of", "values_of"]
+__all__ = ["Roles", "assign", "changed", "root_of", "takes_values", "trouble_of", "values_of"]
 
 SHAPES = (Shape, Shape_i)
 ARITHMETIC = (
@@ -55,13 +56,16 @@ class Roles:
     trouble: str = ""
 
 
-def values_of(routine: Routine) -> Mapping[int, Any]:
-    """Return the inputs that a routine's one kernel takes by value, as they are.
-
-    Input number to the Type of NumPy scalar that the kernel wants; it is the argument's number too.
-    """
-    found: Mapping[int, Any] = getattr(routine, "value_arguments", {})
+def values_of(routine: Routine) -> Mapping[int, ValueArgument]:
+    """Return the inputs that kernels of a routine take by value, as they are."""
+    found: Mapping[int, ValueArgument] = getattr(routine, "value_arguments", {})
     return found
+
+
+def takes_values(routine: Routine, launches: Sequence[Launch]) -> list[int]:
+    """Return which launches of a routine take values; the others, such as copies, do not depend on them."""
+    kernels = {kernel.handle.int_ptr for kernel in getattr(routine, "value_kernels", tuple)()}
+    return [i for i, launch in enumerate(launches) if launch.kernel.int_ptr in kernels]
 
 
 def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:

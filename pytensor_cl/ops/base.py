@@ -113,6 +113,9 @@ class GpuOp(Op):
     """Whether a result may be an input as it is although the Op works, as a branch of a conditional does it."""
     streams: bool = False
     """Whether it only reads and writes each element once, as an elementwise function does."""
+    loads_numbers: bool = False
+    """Whether its kernels read numbers that change from call to call on the device: launches with others by value are
+    not repeated."""
     checks: bool = False
     """Whether its kernels look for errors in the data: its routine has what `routines.base.Checked` has."""
 

@@ -176,6 +176,7 @@ class GpuDot22Scalar(Product):
     """Device counterpart of `Dot22Scalar`: ``alpha * A @ B``."""
 
     demands = (DEVICE, DEVICE, EITHER)
+    loads_numbers = True
 
     def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
@@ -199,6 +200,7 @@ class GpuGemm(Product):
     """Device counterpart of `Gemm`: ``beta * C + alpha * A @ B``; C is not overwritten."""
 
     demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
+    loads_numbers = True
 
     def may_overwrite(self, index: int) -> bool:
         """The result may be C itself."""

@@ -31,6 +31,7 @@ class GpuGemv(GpuOp):
     """Device counterpart of `Gemv`: ``beta * y + alpha * A @ x``; y is not overwritten."""
 
     demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
+    loads_numbers = True
 
     def may_overwrite(self, index: int) -> bool:
         """The result may be y itself."""

@@ -83,7 +83,7 @@ class _Lifter:
         """Return what a device node gets for an input of its host node."""
         if demand is EITHER:
             value = _scalar_behind(variable, self.lifted, self._decision.resident)
-            if value is not None:
+            if value is not None and (isinstance(value, Constant) or not op.loads_numbers):
                 return value
         return self._device(variable, op) if demand in (DEVICE, EITHER) else self._host(variable)
 

@@ -1,6 +1,7 @@
 """What every routine has in common: layout, allocate, launch."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,12 +11,35 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.template import KernelSource
 
-__all__ = ["SCALAR", "SCHEDULES", "Checked", "Plans", "Routine", "layout_of"]
+__all__ = ["SCALAR", "SCHEDULES", "Checked", "Plans", "Routine", "ValueArgument", "layout_of", "value_arguments"]
 
 SCALAR = Layout((), ())
 """The layout that `Routine.layout` gets for an input that is a NumPy scalar."""
 
 SCHEDULES = ("cpu", "simt")
+
+
+class ValueArgument(NamedTuple):
+    """How a kernel takes a number of the host.
+
+    Routines that have such inputs list them, by number, in an attribute ``value_arguments``, and their method
+    ``value_kernels`` returns the kernels that take them, all in the same places.
+
+    Attributes
+    ----------
+    convert
+        The Type of NumPy scalar that the kernel wants.
+    place
+        Number of the argument.
+    """
+
+    convert: Any
+    place: int
+
+
+def value_arguments(scalars: Iterable[tuple[int, Any]]) -> dict[int, ValueArgument]:
+    """Return the arguments of kernels that begin with numbers of the host; `scalars` are input numbers and Types."""
+    return {k: ValueArgument(convert, place) for place, (k, convert) in enumerate(scalars)}
 
 
 class Plans[Plan]:

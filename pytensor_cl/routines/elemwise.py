@@ -1,7 +1,7 @@
 """Functions of each element, with broadcasting; copies, casts and fills."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pytensor_cl.routines.base import Plans, Routine
+from pytensor_cl.routines.base import Plans, Routine, ValueArgument
 from pytensor_cl.routines.elemwise_fold import Fold, find_fold
 from pytensor_cl.routines.lanes import Lanes, Scalar
 from pytensor_cl.runtime.array import GpuArray
@@ -235,7 +235,7 @@ class Elemwise(Routine):
         self._broadcast = [tuple(map(bool, broadcast[k])) for k in self._places]
         scalar = {k: np.dtype(t if t != "bool" else "uint8").type for k, t in enumerate(function.input_dtypes)}
         self._scalars = [(k, scalar[k]) for k, value in enumerate(self.by_value) if value]
-        self.value_arguments = dict(self._scalars)
+        self.value_arguments = {k: ValueArgument(convert, k) for k, convert in self._scalars}
         self._count = len(self._places) + len(self.output_dtypes)
         flags = 1 if self.schedule == "cpu" else 0
         self._pack_offsets = struct.Struct(f"{flags + self._count}q").pack
@@ -248,6 +248,10 @@ class Elemwise(Routine):
         return (self._sources["int", NONE],)
 
     # The kernels
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host."""
+        return self._kernels.values()
 
     @property
     def _kernel_ndim(self) -> int:

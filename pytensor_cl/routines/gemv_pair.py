@@ -1,14 +1,14 @@
 """A matrix-vector product, a function of its elements, and the transposed product with a result of that function."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.dtypes import ctype
-from pytensor_cl.routines.base import Plans, Routine, layout_of
+from pytensor_cl.routines.base import Plans, Routine, layout_of, value_arguments
 from pytensor_cl.routines.blas import lanes_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.routines.rowwise import Rowwise
@@ -139,6 +139,8 @@ class GemvPair(Routine):
         stored = (t for t, keep in zip(self._rows.output_dtypes, pair.is_stored, strict=True) if keep)
         self.output_dtypes = (self.dtype.name, *stored)
         self._scalars = [(k, np.dtype(t if t != "bool" else "uint8").type) for k, t in self._operands("value")]
+        # The inputs of the first product come before the operands, which lack that product.
+        self.value_arguments = value_arguments((5 + k - (k > pair.product), t) for k, t in self._scalars)
         self._arrays = self._describe_arrays()
         self._call = struct.Struct(f"{9 + max(1, len(self._arrays))}q4{self.dtype.char}0q")
         self._is_repeated = is_repeated
@@ -162,6 +164,10 @@ class GemvPair(Routine):
         return (*read, *written)
 
     # Kernels
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host: those of one pass, or of the second of three steps."""
+        return *(kernel for both in self._built.values() for kernel in both), *self._rows.value_kernels()
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels of one pass; of the three steps where the schedule has none."""

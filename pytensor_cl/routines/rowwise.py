@@ -1,6 +1,6 @@
 """Functions of rows: element functions and reductions along the same axes in one kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.advanced_subtensor_plan import out_of_bounds
-from pytensor_cl.routines.base import Checked, Plans, layout_of
+from pytensor_cl.routines.base import Checked, Plans, layout_of, value_arguments
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.picked import Picked
 from pytensor_cl.routines.reduction import OPERATIONS
@@ -96,6 +96,7 @@ class Rowwise(Checked):
             for k, (kind, t) in enumerate(function.operands)
             if kind == "value"
         ]
+        self.value_arguments = value_arguments(self._scalars)
         self._arrays = self._describe_arrays()
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._walks = self._streamed.loops(1, 1)
@@ -178,6 +179,10 @@ class Rowwise(Checked):
                 raise ValueError(f"zero-size array to reduction operation {step.operation} which has no identity")
 
     # Kernels
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host."""
+        return self._kernels.values()
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for many contiguous rows; those for chunks are built when they are needed."""

@@ -15,7 +15,9 @@ from pytensor_cl import explain
 from pytensor_cl.linker import replay
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
-from pytensor_cl.ops.gemm import GpuDot22
+from pytensor_cl.ops.gemm import GpuDot22, GpuGemm
+from pytensor_cl.ops.gemv_pair import GpuGemvPair
+from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.context import get_context
 from tests.helpers import HostSort, assert_on_device, normal, opencl
 
@@ -213,6 +215,51 @@ def test_values_of_the_host_go_to_kernels_by_value(context, x, rng):
     numbers = rng.normal(size=CALLS).astype("float32")
     assert_repeats(f, lambda k: (value, numbers[k]), lambda v, a: (v * (a + 1) - np.exp(v) * a,))
     assert len(recordings(f)) == 1
+
+
+def test_values_of_the_host_go_to_kernels_of_rows(context, x, rng):
+    """To those of both walks where rows are cut in chunks, and not to the copies of a folded array's rows."""
+    a, row = pt.fscalar("a"), pt.fvector("row")
+    values = np.random.default_rng(1).normal(size=CALLS).astype("float32")
+    f = opencl([x, a], [(x * a).sum(axis=1) / a, pt.exp(x * a - (x * a).max())])
+    assert_on_device(f, GpuRowwise)
+    wide = normal(rng, 2, 40_000)
+    assert_repeats(
+        f,
+        lambda k: (wide, values[k]),
+        lambda v, a: ((v * a).sum(axis=1, dtype="float64") / a, np.exp(v * a - (v * a).max())),
+    )
+    f = opencl([x, row, a], x * a + row * a)
+    narrow, short = normal(rng, 999, 3), normal(rng, 3)
+    assert_repeats(f, lambda k: (narrow, short, values[k]), lambda v, r, a: (v * a + r * a,))
+
+
+@pytest.mark.parametrize("order", ["C", "F", "gaps"])
+def test_values_of_the_host_go_to_linear_models(context, x, rng, order):
+    """One pass, and three steps; a scale becomes the product's alpha, which is read on the device."""
+    a, s, y, b = pt.fscalar("a"), pt.fscalar("s"), pt.fvector("y"), pt.fvector("b")
+    cost = (-0.5 * ((y - a - x @ b) / s) ** 2).sum()
+    f = opencl([x, y, b, a, s], [cost, pytensor.grad(cost, b)])
+    assert_on_device(f, GpuGemvPair)
+    base = normal(rng, 600, 10)
+    matrix = {"C": base, "F": np.asfortranarray(base), "gaps": base[::2, ::2]}[order]
+    target, weights = normal(rng, len(matrix)), normal(rng, matrix.shape[1])
+
+    def expected(matrix, target, weights, a, s):
+        r = (target.astype("float64") - a - matrix @ weights) / s
+        return -0.5 * np.sum(r**2), matrix.T @ r / s
+
+    numbers = [np.abs(normal(rng, 2)) + np.float32(0.1) for _ in range(CALLS)]
+    assert_repeats(f, lambda k: (matrix, target, weights, *numbers[k]), expected)
+
+
+def test_scales_of_products_may_change(context, x, rng):
+    a, b, y = pt.fscalar("a"), pt.fscalar("b"), pt.fmatrix("y")
+    f = opencl([x, y, a, b], [a * (x @ y) + b * x])
+    assert_on_device(f, GpuGemm)
+    left, right = normal(rng, 30, 30), normal(rng, 30, 30)
+    numbers = [normal(rng, 2) for _ in range(CALLS)]
+    assert_repeats(f, lambda k: (left, right, *numbers[k]), lambda x, y, a, b: (a * (x.astype("float64") @ y) + b * x,))
 
 
 def test_values_that_launches_depend_on_are_told_apart(context, x, rng):
