@@ -97,7 +97,8 @@ class Context:
         self.memory = Memory(self.queue, entry.info, self.views.forget)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
-        ways = for_pocl(entry.info.driver) if is_pocl else for_nvidia if limits_registers else as_it_is
+        is_narrow = entry.handle.native_vector_width_float < 16  # vectors of 64 bytes are passed in memory
+        ways = for_pocl(entry.info.driver, is_narrow) if is_pocl else for_nvidia if limits_registers else as_it_is
         ahead = is_pocl and settings.compile_ahead
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's

@@ -10,10 +10,13 @@ from typing import NamedTuple
 from pytensor_cl.rendered import kept
 from pytensor_cl.runtime.declarations import SKIP, declare, header
 from pytensor_cl.runtime.outline import outline
+from pytensor_cl.template import render
 
 __all__ = ["Way", "Ways", "as_it_is", "for_nvidia", "for_pocl"]
 
 
+_INLINED = ("ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "rint", "select", "trunc")
+_CALL = re.compile(rf"\b({'|'.join(_INLINED)})\(")
 _REGISTERS = re.compile(r"at most (\d+) registers")
 
 
@@ -66,28 +69,38 @@ def _stamp(file: Path) -> bytes:
     return digest.digest()
 
 
-def for_pocl(version: str) -> Ways:
+def _inlined(text: str) -> str:
+    """Return a program that has the shortest of the built-ins it calls as functions of its own."""
+    used = sorted(set(_CALL.findall(text)))
+    return f"{render('inlined', used=used)}\n{text}" if used else text
+
+
+def for_pocl(version: str, inlines: bool = False) -> Ways:
     """Return the ways of PoCL: bodies of kernels as functions, and, where it is known, without the header of built-ins.
 
     Parameters
     ----------
     version
         Of the driver.
+    inlines
+        Whether programs have the shortest built-ins as functions of their own.
     """
     file = header(version)
+    extend = _inlined if inlines else str
 
     def whole(text: str) -> Iterator[Way]:
         yield Way(outline(text))
 
     def short(text: str) -> Iterator[Way]:
         assert file is not None
+        extended = extend(text)
         made: list[str] = []
 
         def make() -> str:
-            made.append(declare(outline(text), file))
+            made.append(declare(outline(extended), file))
             return made[0]
 
-        yield Way(kept(_stamp(file) + text.encode(), make), (SKIP,), bool(made))
+        yield Way(kept(_stamp(file) + extended.encode(), make), (SKIP,), bool(made))
         yield from whole(text)
 
     return short if file else whole

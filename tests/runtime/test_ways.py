@@ -97,6 +97,35 @@ def test_errors_are_those_of_the_program_as_it_is(fresh):
     assert caught.value.source == bad
 
 
+@pytest.mark.parametrize("real", ["float", "double"])
+@pytest.mark.parametrize("lanes", ["", "4", "16"])
+def test_built_ins_of_the_program_itself(fresh, real, lanes):
+    if "Portable" not in fresh.info.platform:
+        pytest.skip("PoCL's")
+    fresh.programs._ways = ways.for_pocl(fresh.info.driver, inlines=True)
+    vector, mask = real + lanes, {"float": "int", "double": "long"}[real] + lanes
+    calls = ("fma(a, a, -(a * a))", "fabs(a)", "copysign(b, a)", "floor(a)", "ceil(a)", "trunc(a)", "rint(a)")
+    calls += ("fmax(a, b)", "fmin(a, b)", f"select(a, b, ({mask})(a < b))", f"fmax(a, ({real})1)")
+    body = " ".join(f"y[{k}] = {call};" for k, call in enumerate(calls))
+    text = (
+        f"__kernel void f(__global {vector} *x, __global {vector} *y) {{ const {vector} a = x[0], b = x[1]; {body} }}"
+    )
+    (way, *_) = fresh.programs._ways(text)
+    assert all(f"define {call.partition('(')[0]} inlined_" in way.text for call in calls) and "sqrt" not in way.text
+    dtype, count = np.dtype({"float": "f4", "double": "f8"}[real]), int(lanes or 1)
+    a = np.array([0.1, -2.5, np.nan, 1e30, -0.0, 3.5, -0.3, -np.inf] * 2)[:count].astype(dtype)
+    b = np.array([np.nan, 0.5, 7, -4, 1, 3.7, -2, 2] * 2)[:count].astype(dtype)
+    x, y = fresh.from_host(np.stack([a, b])), fresh.from_host(np.zeros((len(calls), count), dtype))
+    fresh.kernel(KernelSource("f", text)).launch(fresh.queue, (1,), (1,), x.buffer, y.buffer)
+    with np.errstate(all="ignore"):
+        error = (a[0].astype("g") ** 2 - (a * a)[0]).astype(dtype)
+        expected = [np.abs(a), np.copysign(b, a), np.floor(a), np.ceil(a), np.trunc(a), np.rint(a), np.fmax(a, b)]
+        expected += [np.fmin(a, b), np.where(a < b, b, a), np.fmax(a, 1)]
+    result = y.to_host()
+    assert error != 0 and result[0, 0] == pytest.approx(error, rel=1e-3, abs=0)
+    np.testing.assert_array_equal(result[1:], expected)
+
+
 def test_nvidia_is_told_how_many_registers_a_kernel_may_take():
     few, plain = "// fits if it has at most 128 registers\n" + EXP, EXP
     assert [way.options for way in ways.for_nvidia(few)] == [("-cl-nv-maxrregcount=128",), ()]
