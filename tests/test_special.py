@@ -153,6 +153,27 @@ def test_two_dtypes_in_one_kernel(context, rng):
         np.testing.assert_allclose(got.to_host(), want, rtol=3e-6 if got.dtype == "float32" else 1e-12)
 
 
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float64", "float32")])
+def test_two_dtypes_of_elementary_functions_in_one_kernel(context, rng, dtypes):
+    """What the text of a function for one dtype defines does not hide that for the other one, whichever comes first."""
+    functions = {
+        ps.arctan: np.arctan,
+        ps.tanh: np.tanh,
+        ps.log: np.log,
+        ps.log1p: np.log1p,
+        ps.sin: np.sin,
+        psm.erfc: special.erfc,
+    }
+    inputs = [ps.get_scalar_type(d)() for d in dtypes]
+    op = ps.Composite(inputs, [f(x) for x in inputs for f in functions])
+    function = element_function(op, list(dtypes), [o.dtype for o in op.outputs])
+    arrays = [rng.uniform(0.1, 3, 100).astype(d) for d in dtypes]
+    outputs = Elemwise(context, function, ((False,),) * 2, 1, (False,) * 2, "cpu")(*map(context.from_host, arrays))
+    wanted = [f(x.astype("float64")) for x in arrays for f in functions.values()]
+    for got, want in zip(outputs, wanted, strict=True):
+        np.testing.assert_allclose(got.to_host(), want, rtol=1e-6 if got.dtype == "float32" else 1e-14)
+
+
 def log1mexp(x):
     """log(1 - exp(x)) without a difference of numbers that are nearly the same."""
     if x >= 0:

@@ -14,7 +14,7 @@ number = lambda value: literal(value, dtype)
 % if dtype == "float64":
 #if defined(__AVX512F__) && defined(__has_builtin)
 #if __has_builtin(__builtin_ia32_vpermi2varpd512)
-#define ATAN_BY_TABLE
+#define ATAN_BY_TABLE_${T}
 static inline double8 atan_double8(const double8 x)
 {
     const double8 size = fabs(x), y = size > (double8)(0x1p500) ? (double8)(0x1p500) : size, place = y > (double8)(14) ? (double8)(14) : y;
@@ -28,7 +28,7 @@ static inline double8 atan_double8(const double8 x)
 % endif
 % for lanes in counts:
 <% V = f"{T}{lanes}" %>\
-#if defined(ATAN_BY_TABLE)
+#if defined(ATAN_BY_TABLE_${T})
 #elif defined(POCL_DEVICE_ADDRESS_BITS)
 static inline ${V} atan_${V}(const ${V} x)
 {
