@@ -12,6 +12,7 @@ from pytensor_cl.dtypes import is_complex
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.epilogue import GpuEpilogue, StoringOp
 from pytensor_cl.rewriting.pick import apply_scalar_op, scalar_of
+from pytensor_cl.rewriting.replace import replace_outputs
 from pytensor_cl.runtime.context import get_context
 
 __all__ = ["fuse_epilogues"]
@@ -91,10 +92,4 @@ def fuse_epilogues(fgraph: FunctionGraph) -> None:
         fused = _absorbed(node, fgraph)
         if fused is None:
             continue
-        pairs = list(zip(node.outputs, fused.outputs, strict=True))
-        for old, new in pairs:
-            if not old.type.is_super(new.type):  # the function's other inputs told more of the shape
-                new.type = old.type
-            new.name = old.name
-            new.tag.trace = getattr(old.tag, "trace", [])
-        fgraph.replace_all_validate(pairs, reason="opencl_epilogue")
+        replace_outputs(fgraph, node.outputs, fused.outputs, "opencl_epilogue")

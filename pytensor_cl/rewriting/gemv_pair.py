@@ -17,6 +17,7 @@ from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.rowwise import FULL, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.ops.transfer import GpuFromHost
+from pytensor_cl.rewriting.replace import replace_outputs
 from pytensor_cl.rewriting.rowwise_domain import Domain
 from pytensor_cl.rewriting.rowwise_function import fused_node
 from pytensor_cl.routines.gemv_pair import PairFunction, is_one_pass
@@ -199,10 +200,4 @@ def fuse_gemv_pairs(fgraph: FunctionGraph) -> None:
         found = _fused(node, fgraph) if _has_kernel(node) else None
         if found is None:
             continue
-        pairs = list(zip(*found, strict=True))
-        for old, new in pairs:
-            if not old.type.is_super(new.type):  # another node told more of the shape
-                new.type = old.type
-            new.name = old.name
-            new.tag.trace = getattr(old.tag, "trace", [])
-        fgraph.replace_all_validate(pairs, reason="opencl_gemv_pair")
+        replace_outputs(fgraph, *found, "opencl_gemv_pair")

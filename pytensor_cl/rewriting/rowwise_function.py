@@ -11,6 +11,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
 from pytensor_cl.ops.rowwise import FULL, PICKED, TABLE, VALUE, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
+from pytensor_cl.rewriting.replace import replace_outputs
 from pytensor_cl.rewriting.rowwise_domain import Domain
 from pytensor_cl.routines.rowwise_program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.routines.take import Take
@@ -256,10 +257,4 @@ def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], dom
     reason
         Name of the rewrite.
     """
-    pairs = list(zip(outputs, fused_node(nodes, outputs, domain).outputs, strict=True))
-    for old, new in pairs:
-        if not old.type.is_super(new.type):  # a node said more of the shape than its inputs tell: an inner FFT's 2
-            new.type = old.type
-        new.name = old.name
-        new.tag.trace = getattr(old.tag, "trace", [])
-    fgraph.replace_all_validate(pairs, reason=reason)
+    replace_outputs(fgraph, outputs, fused_node(nodes, outputs, domain).outputs, reason)
