@@ -20,7 +20,7 @@ from workloads import WORKLOADS, Workload
 
 LIMIT = 1.1
 """Ratios above are marked."""
-ROUNDS, SECONDS, PAUSE = 8, 0.05, 0.01
+ROUNDS, SECONDS = 8, 0.05
 LONG = 20.0  # seconds that the rounds of a point may take
 SLOW = 3.0  # seconds of a call from which on larger sizes are left out
 SAMPLE = 1 / 64  # scale at which a workload's inputs are made to count their elements
@@ -107,7 +107,7 @@ def _rounds(workers: list[Worker]) -> dict[str, list[float]]:
             break
         for worker in workers:
             times[worker.label].append(median(worker.ask(do="time", seconds=SECONDS, least=1)["times"]))
-            time.sleep(PAUSE)
+            worker.rest()
     return times
 
 

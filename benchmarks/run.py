@@ -28,7 +28,8 @@ HERE = Path(__file__).parent
 ROUNDS = 5
 SECONDS = 0.25  # of a round
 WARM = 1.0  # seconds of calls before the first round
-PAUSE = 0.05  # until the threads of the one before sleep
+PAUSE = 0.02  # seconds between two looks whether a process is at rest
+LONGEST_REST = 0.5
 THREAD_FLAGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -69,6 +70,22 @@ class Worker:
             line = ""
         return json.loads(line) if line else {"failed": "the process ended"}
 
+    def rest(self) -> None:
+        """Wait until its threads sleep: OpenBLAS's look for work for 0.1 s after a product, and slow others down."""
+        before, end = self._busy(), time.monotonic() + LONGEST_REST
+        while time.monotonic() < end:
+            time.sleep(PAUSE)
+            now = self._busy()
+            if now - before < PAUSE / 10:
+                return
+            before = now
+
+    def _busy(self) -> float:
+        """Return the seconds that its threads have run; where the system does not tell, the time."""
+        files = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        times = [int(file.read_text().split()[0]) for file in files]
+        return sum(times) / 1e9 if times else time.monotonic()
+
     def close(self) -> None:
         """End the process."""
         self._process.kill()
@@ -85,7 +102,7 @@ def measure(name: str, workers: list[Worker], scale: float) -> dict[str, Any]:
     for _ in range(ROUNDS):
         for w in ready:
             times[w.label] += w.ask(do="time", seconds=SECONDS).get("times", [])
-            time.sleep(PAUSE)
+            w.rest()
     for w in workers:
         w.ask(do="forget")
     for label, samples in times.items():

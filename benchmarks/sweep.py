@@ -29,7 +29,6 @@ from tqdm import tqdm
 
 ROUNDS = 3
 SECONDS = 0.04  # of a round
-PAUSE = 0.02  # until the threads of the one before sleep
 BUDGET = 420.0  # seconds; sizes that are left then are not measured
 
 
@@ -82,7 +81,7 @@ def measure(sweep: Sweep, elements: float, workers: list[Worker]) -> dict[str, f
         for worker in (w for w in workers if w.label in best):
             times = worker.ask(do="time", seconds=SECONDS).get("times", [])
             best[worker.label] = min([best[worker.label], *times])
-            time.sleep(PAUSE)
+            worker.rest()
     for worker in workers:
         worker.ask(do="forget")
     return best

@@ -113,6 +113,13 @@ FLAGS: tuple[Flag, ...] = (
         "With PoCL, where a function has many new kernels: compile them on all cores, in helper processes.",
         mutable=False,
     ),
+    Flag(
+        "opencl__one_launch",
+        "BoolParam",
+        True,
+        "With PoCL, on Linux and x86-64: run all kernels of a repeated call from one launch.",
+        mutable=False,
+    ),
 )
 
 

@@ -201,6 +201,7 @@ def _settings_of_flags() -> Settings:
         config.opencl__sync_debug,
         config.opencl__tuned,
         config.opencl__compile_ahead,
+        config.opencl__one_launch,
     )
 
 

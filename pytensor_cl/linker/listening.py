@@ -16,6 +16,7 @@ from pytensor_cl.linker.repeated import (
     frozen,
     guard_step,
     input_step,
+    lending,
     number_setter,
     resident_step,
     upload_step,
@@ -29,6 +30,7 @@ from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.dispatch import Stage
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch, Recorder
 from pytensor_cl.sharedvar import DeviceCell
@@ -256,6 +258,7 @@ class Listener:
         donations = self._donate(heard, needed)
         self._renew(tape, [v for _, v in results])
         self._plan(heard)
+        joins = tape.join([launch for launches in heard.launches for launch in launches])
         for variable in filter(tape.places.__contains__, parts.inputs):
             slot, donation = tape.places[variable].memory, donations.get(variable)
             cell = parts.storage[variable]
@@ -265,7 +268,7 @@ class Listener:
             if isinstance(node.op, GpuOp):
                 self._add_launches(heard, at, node)
             elif isinstance(node.op, GpuFromHost):
-                self._add_upload(heard, at, node, donations.get(node.outputs[0]))
+                self._add_upload(heard, at, node, donations.get(node.outputs[0]), joins)
             elif isinstance(node.op, HostFromGpu):
                 tape.read(at, node.inputs[0], parts.storage[node.outputs[0]])
                 self._add_guards(heard, at, node)
@@ -359,7 +362,7 @@ class Listener:
             for kernel in taking:
                 heard.tape.step(at, value_step(cell, convert, kernel.set_bytes, place))
 
-    def _note_moving(self, heard: "Heard", node: Apply, kernels: Sequence[Kernel]) -> None:
+    def _note_moving(self, heard: "Heard", node: Apply, kernels: Sequence[Kernel | Stage]) -> None:
         """Note what of a node depends on the number of a minibatch: it is set in each call, or must stay the same."""
         variation, arguments = heard.variation, values_of(self._parts.routines[node])
         for k in (k for k, v in enumerate(node.inputs) if v in self._moving.variables):
@@ -376,12 +379,14 @@ class Listener:
         values = (read_only(storage[v])[0] if v.owner is None else heard.values[v] for v in variation.pinned)
         return layouts, tuple(map(frozen, values))
 
-    def _add_upload(self, heard: "Heard", at: int, node: Apply, donation: Donation | None) -> None:
+    def _add_upload(self, heard: "Heard", at: int, node: Apply, donation: Donation | None, joins: bool) -> None:
         variable, storage, tape = node.outputs[0], self._parts.storage, heard.tape
         memory, _, layout = tape.places[variable]
         if isinstance(memory, Slot):
             make = resident_step if isinstance(storage[node.inputs[0]], DeviceCell) else upload_step
             thunk, cell = self._parts.thunks[at], storage[variable]
+            if joins:
+                thunk = lending(self._context, node, storage[node.inputs[0]], cell, thunk)
             if variable in heard.aliases:
                 tape.step(at, thunk)
                 tape.step(at, alias_step(cell, memory))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Variable
 
+from pytensor_cl.linker.chains import Dispatch, accesses, orders
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Plan
 from pytensor_cl.linker.slots import Block, Donation, Place, Slot
@@ -21,6 +22,7 @@ from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.dispatch import Chain, Dispatcher, Stage
 from pytensor_cl.runtime.host_view import pays
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
@@ -49,6 +51,8 @@ class Tape:
         self._constant: dict[int, int] = {}  # buffers that stay, and their sizes
         self._steps: list[tuple[int, Thunk]] = []
         self._pending: list[Launch] = []
+        self._dispatcher: Dispatcher | None = None  # what calls the kernels, if one launch runs them all
+        self._stages: list[Stage] = []  # pending ones
         self._at = 0  # node of the first pending launch
         self._keep: list[Any] = []
         self._pauses = 0
@@ -152,15 +156,40 @@ class Tape:
         """Add something that is done before the launches that are pending."""
         self._steps.append((at, thunk))
 
-    def launch(self, at: int, launches: Sequence[Launch]) -> list[Kernel]:
-        """Add launches; return their kernels, whose arguments are set."""
-        self._at = at if not self._pending else self._at
+    def launch(self, at: int, launches: Sequence[Launch]) -> Sequence[Kernel | Stage]:
+        """Add launches; return what sets the arguments of their kernels, which are set."""
+        self._at = self._at if self._pending or self._stages else at
+        if self._dispatcher is not None:
+            stages = [self._staged(launch, self._dispatcher) for launch in launches]
+            self._stages.extend(stages)
+            return stages
         kernels = [self._bound(launch) for launch in launches]
         self._pending.extend(x._replace(kernel=k.handle) for x, k in zip(launches, kernels, strict=True))
         return kernels
 
+    def join(self, launches: Sequence[Launch]) -> bool:
+        """Run the kernels of all launches that will be added from few launches, if they can be; return whether."""
+        dispatcher = self.context.dispatcher
+        if dispatcher is not None and dispatcher.can_call(launches):
+            self._dispatcher = dispatcher
+        return self._dispatcher is not None
+
+    def _staged(self, launch: Launch, dispatcher: Dispatcher) -> Stage:
+        stage = dispatcher.stage(launch)
+        for index, argument in enumerate(launch.arguments):
+            if isinstance(argument, bytes | np.generic):
+                continue
+            found = self._found(argument)
+            if isinstance(found, Slot):
+                found.uses.append((stage.set_buffer, index))
+            else:
+                stage.fixed[index] = found
+                self._keep.append(found)
+        return stage
+
     def _bound(self, launch: Launch) -> Kernel:
         kernel = Kernel.twin(launch.kernel)
+        kernel.complete(len(launch.arguments))
         for index, argument in enumerate(launch.arguments):
             if isinstance(argument, bytes | np.generic):
                 kernel.set_bytes(index, argument)
@@ -178,6 +207,18 @@ class Tape:
         if self._pending:
             self._steps.append((self._at, _Enqueue(self.context, self._pending, self._keep)))
             self._pending, self._waits = [], True
+        if self._stages:
+            self._steps.append((self._at, self._chained()))
+            self._stages, self._waits = [], True
+
+    def _chained(self) -> Dispatch:
+        """Return what runs the stages that are pending."""
+        assert self._dispatcher is not None
+        memories = [[None if m is None else self._found(m) for m in s.memories] for s in self._stages]
+        slots = dict.fromkeys(m for found in memories for m in found if isinstance(m, Slot))
+        fresh = {slot for slot, _ in self._fresh}
+        used = [accesses(s.entry.parameters, found, fresh) for s, found in zip(self._stages, memories, strict=True)]
+        return Dispatch(Chain(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)
 
     def wait(self, at: int) -> None:
         """Wait for what was enqueued, if nobody has yet."""
@@ -363,7 +404,7 @@ class Recording:
     @property
     def launches(self) -> int:
         """Number of kernels."""
-        return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue))
+        return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue | Dispatch))
 
     def __call__(self, variant: Variant | None = None) -> None:
         """Do it again; `let_go` must follow."""

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.slots import Donation, Slot
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.sharedvar import DeviceCell, is_held_elsewhere
 
 __all__ = [
     "Mismatch",
@@ -16,6 +19,7 @@ __all__ = [
     "frozen",
     "guard_step",
     "input_step",
+    "lending",
     "number_setter",
     "resident_step",
     "upload_step",
@@ -65,6 +69,37 @@ def upload_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, _: Donatio
         slot.bind(array.buffer)
 
     return run
+
+
+def lending(context: Context, node: Apply, source: Cell, out: Cell, thunk: Thunk) -> Thunk:
+    """Return an upload that leaves copies of small arrays in memory of the host, whose address is known.
+
+    Parameters
+    ----------
+    context, node, source, out
+        As those of `steps.upload_thunk`.
+    thunk
+        Uploads others, and shared variables whose copy stays.
+    """
+    dtype, name = node.inputs[0].type.numpy_dtype, context.name
+
+    def argument() -> None:
+        value = source[0]
+        lent = context.lend(value) if value.dtype == dtype else None
+        if lent is None:
+            thunk()
+        else:
+            out[0] = lent
+
+    def shared() -> None:
+        stays = name in source.devices or not is_held_elsewhere(source)
+        lent = None if stays else context.lend(np.asarray(source.peek(), dtype))
+        if lent is None:
+            thunk()
+        else:
+            out[0] = lent
+
+    return shared if isinstance(source, DeviceCell) else argument
 
 
 def resident_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, donation: Donation | None) -> Thunk:

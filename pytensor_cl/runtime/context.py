@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -16,7 +16,8 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
 from pytensor_cl.runtime.device import DeviceEntry, resolve
-from pytensor_cl.runtime.host_view import HostViews, memory_before
+from pytensor_cl.runtime.dispatch import Dispatcher, has_entries
+from pytensor_cl.runtime.host_view import HostViews, memory_before, wrapped
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
 from pytensor_cl.runtime.pocl import name_the_cpu
@@ -52,6 +53,8 @@ class Settings:
         Use what ``pytensor-cl tune`` found for the device.
     compile_ahead
         Let helper processes compile new kernels on the other cores, with drivers that keep what they compile on disk.
+    one_launch
+        Launch one kernel that calls all those of a repeated call, where the driver is one with which that works.
     """
 
     fast_math: bool = False
@@ -59,6 +62,7 @@ class Settings:
     synchronous: bool = False
     tuned: bool = True
     compile_ahead: bool = True
+    one_launch: bool = True
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
@@ -98,16 +102,23 @@ class Context:
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
         is_narrow = entry.handle.native_vector_width_float < 16  # vectors of 64 bytes are passed in memory
-        ways = for_pocl(entry.info.driver, is_narrow) if is_pocl else for_nvidia if limits_registers else as_it_is
+        enters = is_pocl and settings.one_launch and has_entries(entry.info.driver)
+        pocl = for_pocl(entry.info.driver, is_narrow, enters)
+        ways = pocl if is_pocl else for_nvidia if limits_registers else as_it_is
         ahead = is_pocl and settings.compile_ahead
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
+        self._enters = enters
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, entry.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        self._wrap_flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
         _opened.append(self)
+
+    @cached_property
+    def dispatcher(self) -> Dispatcher | None:
+        """What calls all kernels of a recording from one launch; None where they are launched one by one."""
+        return Dispatcher(self) if self._enters and self.views.works() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"
@@ -180,10 +191,23 @@ class Context:
         if slack is None:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        buffer = cl.Buffer(self.cl_context, self._wrap_flags, hostbuf=memory_before(array, slack) if slack else array)
+        address = array.__array_interface__["data"][0] - slack
+        buffer = wrapped(self.cl_context, memory_before(array, slack) if slack else array, address)
         self.queue.keep(array)  # the caller may let go of it, and of the buffer, as soon as kernels are enqueued
         layout = _contiguous(array.shape)
         return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
+
+    def lend(self, array: np.ndarray) -> GpuArray | None:
+        """Return an array that is a copy of a small one, in memory of the host; None if it is not small.
+
+        Whoever enqueues kernels that read it keeps it until they have run.
+        """
+        if not self._is_small(array):
+            return None
+        dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
+        copied = array.copy()
+        buffer = wrapped(self.cl_context, copied, copied.__array_interface__["data"][0])
+        return GpuArray(self, buffer, dtype, _contiguous(array.shape))
 
     def slack(self, array: np.ndarray) -> int | None:
         """Return how many bytes before an array the next address is that the device can use; None to upload it."""

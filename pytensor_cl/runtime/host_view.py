@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["HostViews", "memory_before", "pays"]
+__all__ = ["HostViews", "memory_before", "pays", "wrapped"]
 
 _HANDED = 1 << 16
 """Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
@@ -32,6 +33,24 @@ def memory_before(array: np.ndarray, nbytes: int) -> np.ndarray:
     address, _ = array.__array_interface__["data"]
     data = {"data": (address - nbytes, True), "shape": (nbytes + array.nbytes,), "typestr": "|u1", "version": 3}
     return np.asarray(_Held(array, data))
+
+
+@cache
+def _wrapping() -> Any:
+    """Return the Type of buffers that are an array's memory; loading drivers waits until a context opens."""
+
+    class Wrapping(cl.Buffer):
+        """Knows where it is."""
+
+    return Wrapping
+
+
+def wrapped(context: "cl.Context", array: np.ndarray, address: int) -> "cl.Buffer":
+    """Return a read-only buffer that is the memory of an array, which begins at `address`, and keeps it."""
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+    buffer = _wrapping()(context, flags, hostbuf=array)
+    buffer.address = address
+    return buffer
 
 
 class _Held:
@@ -64,6 +83,7 @@ class HostViews:
         self._works: bool | None = None
         # By handle. A driver may use the handle of a buffer that is gone for a new one: these are kept.
         self._known: dict[int, tuple[cl.Buffer, np.ndarray]] = {}
+        self._addresses: dict[int, int] = {}  # of the same
 
     def view(self, array: GpuArray) -> np.ndarray | None:
         """Return a NumPy array over the memory of an array that the pool allocated; None if there is no such thing.
@@ -96,6 +116,21 @@ class HostViews:
         assert view is not None
         return np.asarray(_Held(array.buffer, view.__array_interface__))
 
+    def address(self, buffer: "cl.MemoryObjectHolder") -> int:
+        """Return where a buffer is, which may be a part of another one. Of others than the pool's it is asked anew."""
+        address = getattr(buffer, "address", None) or self._addresses.get(buffer.int_ptr)
+        if address is not None:
+            return int(address)
+        if not isinstance(buffer, cl.Buffer):
+            self.know(buffer)
+            return self._addresses[buffer.int_ptr]
+        whole = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+        return self._address(buffer) if whole is None else self.address(whole) + buffer.get_info(cl.mem_info.OFFSET)
+
+    def memory_of(self, buffer: "cl.Buffer") -> np.ndarray:
+        """Return the bytes of a buffer, which its caller keeps as long as them."""
+        return _at(self._address(buffer), buffer.size)
+
     def works(self) -> bool:
         """Whether the host can see the pool's buffers."""
         if self._works is None:
@@ -105,6 +140,7 @@ class HostViews:
     def forget(self) -> None:
         """Let go of all buffers, so that they can be freed."""
         self._known.clear()
+        self._addresses.clear()
 
     def _memory(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
         if not self._may_work:
@@ -112,7 +148,7 @@ class HostViews:
         if buffer.int_ptr in self._known:
             return self._known[buffer.int_ptr][1]
         # The pool's are of a Type of their own. Others come and go: to keep them would be to keep them for good.
-        return None if type(buffer) is cl.Buffer else self.know(buffer)
+        return None if isinstance(buffer, cl.Buffer) else self.know(buffer)
 
     def know(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
         """Find out where a buffer is, which stays until `forget`; return its memory."""
@@ -123,8 +159,9 @@ class HostViews:
 
     def _find(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray:
         handle = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)
-        memory = _at(self._address(buffer), buffer.size)
-        self._known[buffer.int_ptr] = handle, memory
+        address = self._address(buffer)
+        memory = _at(address, buffer.size)
+        self._known[buffer.int_ptr], self._addresses[buffer.int_ptr] = (handle, memory), address
         return memory
 
     def _address(self, buffer: "cl.MemoryObjectHolder") -> int:

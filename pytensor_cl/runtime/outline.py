@@ -4,12 +4,16 @@ PoCL puts three copies of every kernel into its object code (a plain one and two
 each. What a kernel calls there is only once, if it must not be inlined and asks for no work-item's number.
 
 A kernel that was moved does nothing if all its pointers are null, so that it can be compiled without being run.
+
+Kernels may also get an entry: a function that finds all arguments in memory, and tells its address through one more
+parameter of the kernel, which is null for launches. The kernel of `dispatch` calls it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-__all__ = ["moved", "outline"]
+__all__ = ["moved", "outline", "parameters_of"]
 
 # Kernels of single work-items: the others may have barriers, which PoCL must see in the kernel itself.
 _HEAD = re.compile(
@@ -22,15 +26,20 @@ _NUMBER = re.compile(r"\bget_(global_id|global_size)\(([0-2])\)")
 _ATTRIBUTES = "__attribute__((noinline, min_vector_width(512)))"
 _MOVED = re.compile(r"^static [^\n]*\bvoid (\w+)_body\(", re.MULTILINE)
 _UNMOVABLE = re.compile(r"\b(__local|__constant|barrier)\b")
+_ENTRY = re.compile(r"^// (\w+)_entry: ([rwv]*)$", re.MULTILINE)
+_RESTRICT = re.compile(r"\b(?:__)?restrict\b")
+_READ_ONLY = re.compile(r"\bconst\b[^*]*\*")
 
 
-def outline(text: str) -> str:
+def outline(text: str, has_entries: bool = False) -> str:
     """Return a program in which kernels of work-groups of one work-item only call a function with what was their body.
 
     Parameters
     ----------
     text
         OpenCL C; kernels that cannot be moved, or not be understood, stay as they are.
+    has_entries
+        Whether they have entries: x86-64 only.
     """
     pieces, end = [], 0
     for head in _HEAD.finditer(text):
@@ -38,7 +47,8 @@ def outline(text: str) -> str:
         parameters, body = next(brackets, None), next(brackets, None)
         if parameters is None or body is None or _UNMOVABLE.search(text[slice(*body)]):
             continue
-        pieces += [text[end : head.start()], _split(head, text[slice(*parameters)], text[slice(*body)])]
+        made = _split(head, text[slice(*parameters)], text[slice(*body)], has_entries)
+        pieces += [text[end : head.start()], made]
         end = body[1]
     return "".join((*pieces, text[end:]))
 
@@ -46,6 +56,11 @@ def outline(text: str) -> str:
 def moved(text: str) -> list[str]:
     """Return the kernels of an outlined program that only call a function."""
     return _MOVED.findall(text)
+
+
+def parameters_of(text: str) -> dict[str, str]:
+    """Return the parameters of all kernels that have entries: r is a pointer to what is only read, w one, v a value."""
+    return dict(_ENTRY.findall(text))
 
 
 def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
@@ -61,20 +76,68 @@ def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
                 yield begin, token.end()
 
 
-def _split(head: re.Match[str], parameters: str, body: str) -> str:
+def _split(head: re.Match[str], parameters: str, body: str, has_entry: bool) -> str:
     """Return the function, and the kernel that calls it."""
     numbers = {f"{kind}_{d}": f"get_{kind}({d})" for kind, d in _NUMBER.findall(body)}
-    names = _names(parameters)
-    pointers = " || ".join(name for name, is_pointer in names.items() if is_pointer)
-    declared = ", ".join([parameters[1:-1], *(f"const size_t {number}" for number in numbers)])
+    declared = _declared(parameters)
+    pointers = " || ".join(p.name for p in declared if p.is_pointer)
+    taken = ", ".join([parameters[1:-1], *(f"const size_t {number}" for number in numbers)])
     moved = _NUMBER.sub(r"\1_\2", body)
-    call = ", ".join((*names, *numbers.values()))
-    function = f"static {_ATTRIBUTES} void {head[1]}_body({declared})\n{moved}\n"
-    condition = f"if ({pointers}) " if pointers else ""
-    return f"{function}\n{head[0]}{parameters}\n{{\n    {condition}{head[1]}_body({call});\n}}"
+    call = ", ".join((*(p.name for p in declared), *numbers.values()))
+    function = f"static {_ATTRIBUTES} void {head[1]}_body({taken})\n{moved}\n"
+    kernel = (f"if ({pointers}) " if pointers else "") + f"{head[1]}_body({call});"
+    if has_entry and "__local" not in parameters and "__constant" not in parameters:
+        function += _entry(head[1], declared, list(numbers))
+        parameters = f"{parameters[:-1]}, __global ulong *{head[1]}_at)"
+        kernel = f"{_TELL.replace('NAME', head[1])}\n    {kernel}"
+    return f"{function}\n{head[0]}{parameters}\n{{\n    {kernel}\n}}"
 
 
-def _names(parameters: str) -> dict[str, bool]:
-    """Names of the parameters in a bracketed list, and whether they are pointers."""
+class _Parameter(NamedTuple):
+    """Of a kernel."""
+
+    name: str
+    type: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return "*" in self.type
+
+    @property
+    def kind(self) -> str:
+        return "v" if not self.is_pointer else "r" if _READ_ONLY.search(self.type) else "w"
+
+
+def _declared(parameters: str) -> list[_Parameter]:
+    """Return the parameters in a bracketed list."""
     plain = re.sub(_COMMENT, "", parameters[1:-1], flags=re.DOTALL)
-    return {re.findall(r"\w+", part)[-1]: "*" in part for part in plain.split(",")}
+    found = (re.fullmatch(r"(.*?)(\w+)\s*", part, re.DOTALL) for part in plain.split(","))
+    return [_Parameter(p[2], _RESTRICT.sub("", p[1]).strip()) for p in found if p]
+
+
+# The call keeps the function, which a compiler must not change; nobody makes it. C forbids to take its address.
+_TELL = """if (NAME_at) {
+        if (NAME_at[0]) NAME_entry(NAME_at[1], NAME_at[2]);
+        ulong address;
+        __asm__ volatile("lea NAME_entry(%%rip), %0" : "=r"(address));
+        NAME_at[0] = address;
+        return;
+    }"""
+
+
+def _entry(name: str, declared: Sequence[_Parameter], numbers: Sequence[str]) -> str:
+    """Return a function that calls a body with arguments in memory: pointers, and distances of values from there."""
+    values = [
+        f"({p.type})a[{i}]" if p.is_pointer else f"*(__global {p.type} *)(arguments + a[{i}])"
+        for i, p in enumerate(declared)
+    ]
+    places = [f"n[{3 * ('size' in number) + int(number[-1])}]" for number in numbers]
+    return f"""
+// {name}_entry: {"".join(p.kind for p in declared)}
+static __attribute__((noinline, used)) void {name}_entry(const ulong arguments, const ulong numbers)
+{{
+    __global const ulong *const a = (__global const ulong *)arguments;
+    const size_t *const n = (const size_t *)numbers;
+    {name}_body({", ".join((*values, *places))});
+}}
+"""

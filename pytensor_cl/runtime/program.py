@@ -12,6 +12,7 @@ import numpy as np
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.ahead import Crew
+from pytensor_cl.runtime.outline import parameters_of
 from pytensor_cl.runtime.stale_lock import drop_stale_locks
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
@@ -44,11 +45,12 @@ class Kernel:
         What it is from, which is kept as long as the kernel.
     """
 
-    __slots__ = ("_program", "handle", "set_buffer", "set_bytes")
+    __slots__ = ("_is_complete", "_program", "handle", "set_buffer", "set_bytes")
 
     def __init__(self, handle: "cl.Kernel", program: "cl.Program | None" = None) -> None:
         self.handle = handle
         self._program = program
+        self._is_complete = False
         # pyopencl's public set_arg tries buffers first and pays 5 us for every by-value argument.
         self.set_buffer = handle.set_arg
         self.set_bytes = getattr(handle, "_set_arg_buf", handle.set_arg)
@@ -69,6 +71,8 @@ class Kernel:
         """
         if queue.recorder is not None:
             queue.recorder.launched(self.handle, global_size, local_size, args)
+        if not self._is_complete:
+            self.complete(len(args))
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
             if isinstance(arg, _BY_VALUE):
@@ -76,6 +80,12 @@ class Kernel:
             else:
                 set_buffer(i, arg)
         queue.launch(self.handle, global_size, local_size)
+
+    def complete(self, count: int) -> None:
+        """Make the parameter null that `outline` may have added to the `count` others."""
+        for index in range(count, self.handle.num_args):
+            self.set_buffer(index, None)
+        self._is_complete = True
 
     @staticmethod
     def twin(handle: "cl.Kernel") -> "Kernel":
@@ -103,6 +113,11 @@ class ProgramCache:
         How programs are built.
     ahead
         Whether helper processes may compile kernels of new programs before they are launched.
+
+    Attributes
+    ----------
+    parameters
+        Of kernels that have entries (`outline.parameters_of`).
     """
 
     def __init__(
@@ -120,6 +135,7 @@ class ProgramCache:
         self._cache_dir: str | Literal[False] | None = cache_dir
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
+        self.parameters: dict[str, str] = {}
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
         """Build all kernels that are not there yet as one program: a build costs the same for one kernel as for many.
@@ -158,6 +174,7 @@ class ProgramCache:
     def _build(self, way: Way) -> "cl.Program":
         """Build one text, and let others compile its kernels if there are many that nobody has compiled."""
         options = [*self._options, *way.options]
+        self.parameters.update(parameters_of(way.text))
         if not (self._ahead and way.is_new):
             return self._call_driver(way.text, options)
         crew = Crew(self._context.devices[0], way.text)

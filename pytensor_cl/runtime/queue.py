@@ -1,5 +1,7 @@
 """The in-order queue of a context, and what must stay alive until its commands have run."""
 
+from typing import Any
+
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
@@ -37,6 +39,7 @@ class Queue:
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
         self._uploads: list[cl.Event] = []
         self._borrowed: list[np.ndarray] = []
+        self._held: list[tuple[cl.Event, Any]] = []
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
@@ -67,14 +70,22 @@ class Queue:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
         self._tell("a download")
         borrowed, self._borrowed = self._borrowed, []  # what is added meanwhile is not over yet
+        held, self._held = self._held, []
         cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._uploads.clear()  # in order: everything before the read has run
         review()
-        del borrowed
+        del borrowed, held
 
     def keep(self, array: np.ndarray) -> None:
         """Keep a host array that kernels read alive until somebody has waited for them."""
         self._borrowed.append(array)
+
+    def hold(self, event: "cl.Event", what: Any) -> None:
+        """Keep what a command uses and the driver does not know of until the command has run."""
+        self._held.append((event, what))
+        if len(self._held) > _MANY:
+            done = cl.command_execution_status.COMPLETE
+            self._held = [pair for pair in self._held if pair[0].command_execution_status != done]
 
     def copy(
         self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
@@ -93,10 +104,11 @@ class Queue:
         """Wait until every command has run."""
         self._tell("a wait")
         borrowed, self._borrowed = self._borrowed, []
+        held, self._held = self._held, []
         self.handle.finish()
         self._uploads.clear()
         review()
-        del borrowed
+        del borrowed, held
 
     def _tell(self, what: str) -> None:
         if self.recorder is not None:

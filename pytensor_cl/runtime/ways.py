@@ -75,7 +75,7 @@ def _inlined(text: str) -> str:
     return f"{render('inlined', used=used)}\n{text}" if used else text
 
 
-def for_pocl(version: str, inlines: bool = False) -> Ways:
+def for_pocl(version: str, inlines: bool = False, has_entries: bool = False) -> Ways:
     """Return the ways of PoCL: bodies of kernels as functions, and, where it is known, without the header of built-ins.
 
     Parameters
@@ -84,12 +84,14 @@ def for_pocl(version: str, inlines: bool = False) -> Ways:
         Of the driver.
     inlines
         Whether programs have the shortest built-ins as functions of their own.
+    has_entries
+        Whether kernels have entries, for `dispatch`.
     """
     file = header(version)
     extend = _inlined if inlines else str
 
     def whole(text: str) -> Iterator[Way]:
-        yield Way(outline(text))
+        yield Way(outline(text, has_entries))
 
     def short(text: str) -> Iterator[Way]:
         assert file is not None
@@ -97,10 +99,10 @@ def for_pocl(version: str, inlines: bool = False) -> Ways:
         made: list[str] = []
 
         def make() -> str:
-            made.append(declare(outline(extended), file))
+            made.append(declare(outline(extended, has_entries), file))
             return made[0]
 
-        yield Way(kept(_stamp(file) + extended.encode(), make), (SKIP,), bool(made))
+        yield Way(kept(_stamp(file) + bytes([has_entries]) + extended.encode(), make), (SKIP,), bool(made))
         yield from whole(text)
 
     return short if file else whole

@@ -1,0 +1,50 @@
+## All kernels of a repeated call in one launch: work-items share the items of stages, each of which is a kernel.
+<%page args="name, patience"/>\
+typedef struct { ulong entry, arguments, nx, ny, nz, items; long after, unused; } ${name}_stage;
+
+// Calls a function by its address, which OpenCL C has no words for, as the System V ABI of x86-64 wants it.
+static __attribute__((noinline)) void ${name}_call(ulong entry, ulong arguments, ulong numbers)
+{
+    __asm__ volatile("movq %%rsp, %%rbx; subq $256, %%rsp; andq $-64, %%rsp; call *%%rax; movq %%rbx, %%rsp"
+        : "+a"(entry), "+D"(arguments), "+S"(numbers)
+        :
+        : "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
+          "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+}
+
+// Somebody is at what we wait for. If it takes long, another program may need the core to get on.
+static __attribute__((noinline)) void ${name}_wait(volatile __global uint *done, uint items)
+{
+    for (uint i = 0; __atomic_load_n(done, __ATOMIC_ACQUIRE) < items; ++i) {
+        __builtin_ia32_pause();
+        if (i > ${patience}) {
+            ulong sched_yield = 24;
+            __asm__ volatile("syscall" : "+a"(sched_yield) : : "rcx", "r11", "memory");
+        }
+    }
+}
+
+// Two counters for each stage, 64 bytes apart: items that somebody has taken, and items that are done. They are zero
+// between two launches. An item is taken only after all stages up to `after` are done; whoever waits for them has taken
+// nothing, so that one work-item gets through all stages, however late the others come.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}(__global const uchar *table, const ulong begin, const uint count, volatile __global uint *counters)
+{
+    const __global ${name}_stage *stages = (const __global ${name}_stage *)(table + begin);
+    long known = 0;
+    for (uint k = 0; k < count; ++k) {
+        const ${name}_stage s = stages[k];
+        volatile __global uint *taken = counters + 32 * (k + 1), *done = taken + 16;
+        if (__atomic_load_n(taken, __ATOMIC_RELAXED) >= s.items) continue;
+        for (; known <= s.after; ++known) ${name}_wait(counters + 32 * (known + 1) + 16, stages[known].items);
+        for (uint i; (i = __atomic_fetch_add(taken, 1u, __ATOMIC_RELAXED)) < s.items;) {
+            const size_t numbers[6] = {i % s.nx, i / s.nx % s.ny, i / s.nx / s.ny, s.nx, s.ny, s.nz};
+            ${name}_call(s.entry, (ulong)stages + s.arguments, (ulong)numbers);
+            __atomic_fetch_add(done, 1u, __ATOMIC_RELEASE);
+        }
+    }
+    if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == get_global_size(0) - 1) {
+        for (uint k = 0; k < count; ++k) counters[32 * (k + 1)] = counters[32 * (k + 1) + 16] = 0;
+        __atomic_store_n(counters, 0u, __ATOMIC_RELEASE);
+    }
+}

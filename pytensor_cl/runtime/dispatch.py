@@ -1,0 +1,295 @@
+"""All kernels of a repeated call in one launch, for PoCL.
+
+PoCL starts a kernel after the one before it has ended, and wakes its threads for each of them: 10 to 100 us on virtual
+machines, in which all cores but one idle. `outline` gives kernels an entry, a function that finds its arguments in
+memory. One kernel calls them all: its work-items, one for each core, take the work-items of one kernel after the other,
+and go on with the next one as soon as those are done that it depends on. See docs/design/020-one-launch.md.
+"""
+
+import ctypes
+import platform
+import sys
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.declarations import header
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.template import kernel_source
+
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.context import Context
+    from pytensor_cl.runtime.recorder import Launch
+
+__all__ = ["Chain", "Dispatcher", "Stage", "has_entries"]
+
+_PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
+_RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
+_WORD, _LINE, _VALUE = 8, 32, 64
+"""Bytes of an argument, 32-bit counters of a stage, and bytes at whose multiples a value lies."""
+
+
+def has_entries(version: str) -> bool:
+    """Whether kernels get entries: the PoCL of the wheel, whose driver version this is, on Linux and x86-64."""
+    return sys.platform == "linux" and platform.machine() == "x86_64" and header(version) is not None
+
+
+class Entry(NamedTuple):
+    """A kernel that `Dispatcher` can call.
+
+    Attributes
+    ----------
+    address
+        Of its entry.
+    parameters
+        What its arguments are: see `outline.parameters_of`.
+    """
+
+    address: int
+    parameters: str
+
+
+class _Place(ctypes.Structure):
+    """What the dynamic linker knows of an address: Dl_info."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _hold(address: int) -> Any:
+    """Keep the library loaded in which an address is; PoCL unloads those that it has not used for long."""
+    place = _Place()
+    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
+        raise OSError("no library at this address")
+    return ctypes.CDLL(place.file.decode())
+
+
+class Dispatcher:
+    """Finds entries, and launches the kernel that calls them.
+
+    Parameters
+    ----------
+    context
+        An open context.
+    """
+
+    def __init__(self, context: "Context") -> None:
+        self.context = context
+        self.units = context.info.compute_units
+        self._source = kernel_source("dispatch", patience=_PATIENCE)
+        self._entries: dict[str, Entry | None] = {}
+        self._held: list[Any] = []
+        self._program: Any = None
+
+    def _entry(self, launch: "Launch") -> Entry | None:
+        """Return the entry of a kernel that was launched; None if it has none."""
+        name = launch.kernel.function_name
+        if name not in self._entries:
+            parameters = self.context.programs.parameters.get(name, "")
+            is_known = len(parameters) == len(launch.arguments)
+            self._entries[name] = self._found(launch, parameters) if is_known else None
+        return self._entries[name]
+
+    def _found(self, launch: "Launch", parameters: str) -> Entry | None:
+        """Launch a kernel so that it tells its address."""
+        twin, memory = Kernel.twin(launch.kernel), np.zeros(16, np.uint64)
+        for index, nbytes in enumerate(_sizes([launch.arguments])[0]):
+            if nbytes:
+                twin.set_bytes(index, bytes(nbytes))
+            else:
+                twin.set_buffer(index, None)
+        told = cl.Buffer(self.context.cl_context, cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+        twin.set_buffer(len(parameters), told)
+        queue = self.context.queue.handle
+        cl.enqueue_nd_range_kernel(queue, twin.handle, (1,), (1,))
+        queue.finish()
+        try:
+            self._held.append(_hold(int(memory[0])))
+        except OSError:
+            return None
+        return Entry(int(memory[0]), parameters)
+
+    def kernel(self) -> Any:
+        """Return a new object of the kernel that calls entries."""
+        kernel = self.context.kernel(self._source)
+        kernel.complete(4)
+        return kernel
+
+    def can_call(self, launches: Sequence["Launch"]) -> bool:
+        """Whether all kernels that are launched have entries."""
+        return all(_is_single(x.local_size) and self._entry(x) is not None for x in launches)
+
+    def stage(self, launch: "Launch") -> "Stage":
+        """Return what calls a kernel that can be called."""
+        entry = self._entry(launch)
+        assert entry is not None
+        return Stage(launch, entry)
+
+
+def _is_single(local_size: tuple[int, ...] | None) -> bool:
+    return local_size is not None and prod(local_size) == 1
+
+
+class Stage:
+    """Sets the arguments of a kernel that is called by its entry, as a `Kernel` does.
+
+    Parameters
+    ----------
+    launch, entry
+        What is called.
+
+    Attributes
+    ----------
+    fixed
+        By position, buffers that never change.
+    """
+
+    __slots__ = ("_chain", "_first", "_values", "entry", "fixed", "launch")
+
+    def __init__(self, launch: "Launch", entry: Entry) -> None:
+        self.launch, self.entry = launch, entry
+        self.fixed: dict[int, Any] = {}
+
+    @property
+    def memories(self) -> list[Any]:
+        """The arguments; None for those that are passed by value."""
+        return [None if isinstance(a, bytes | np.generic) else a for a in self.launch.arguments]
+
+    def settle(self, chain: "Chain", first: int, values: dict[int, memoryview]) -> None:
+        """Be a part of a chain, with arguments from a word of its table on, and values there."""
+        self._chain, self._first, self._values = chain, first, values
+        for index, buffer in self.fixed.items():
+            self.set_buffer(index, buffer)
+        for index in values:
+            self.set_bytes(index, self.launch.arguments[index])
+
+    def set_buffer(self, index: int, buffer: Any) -> None:
+        """Set a pointer."""
+        self._chain.words[self._first + index] = self._chain.address(buffer)
+
+    def set_bytes(self, index: int, value: Any) -> None:
+        """Set a value."""
+        self._values[index][:] = value if type(value) is bytes else value.tobytes()
+
+
+class Chain:
+    """Kernels that run one after the other, in one launch.
+
+    The host changes arguments in a table of its own. A launch gets a copy of it, one of a few, so that a call can be
+    prepared while those before it are under way.
+
+    Parameters
+    ----------
+    dispatcher
+        Of the context.
+    stages
+        What is called.
+    after
+        Per stage, the number of the last one that must be over before; -1 if none.
+
+    Attributes
+    ----------
+    words
+        The table: of each stage what `dispatch.mako` calls one, then its arguments and values.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, stages: Sequence[Stage], after: Sequence[int]) -> None:
+        self._context = dispatcher.context
+        self._views = self._context.views
+        self._count = len(stages)
+        self._last: tuple[Any, int] = None, 0
+        firsts, places, total = _outlay(_sizes([s.launch.arguments for s in stages]), _VALUE * self._count)
+        self.words = np.zeros(total // _WORD, np.uint64)
+        memory = memoryview(self.words).cast("B")
+        shapes = [(*s.launch.global_size, 1, 1)[:3] for s in stages]
+        for k, (stage, first, shape) in enumerate(zip(stages, firsts, shapes, strict=True)):
+            head = stage.entry.address, first, *shape, prod(shape), after[k] % (1 << 64)
+            self.words[8 * k : 8 * k + len(head)] = head
+            values = {i: memory[begin : begin + nbytes] for i, (begin, nbytes) in places[k].items()}
+            for i, (begin, _) in places[k].items():
+                self.words[first // _WORD + i] = begin - first
+            stage.settle(self, first // _WORD, values)
+        self._size = (min(max(map(prod, shapes)), dispatcher.units),)
+        self._make_ring(dispatcher)
+
+    def _make_ring(self, dispatcher: Dispatcher) -> None:
+        """Allocate the tables that launches read, and the counters."""
+        nbytes = self.words.nbytes
+        counters = 4 * _LINE * (self._count + 1)
+        flags = cl.mem_flags.READ_WRITE
+        self._tables = cl.Buffer(self._context.cl_context, flags, _RING * nbytes)
+        self._counters = cl.Buffer(
+            self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(counters, np.uint8)
+        )
+        memory = self._views.memory_of(self._tables).view(np.uint64).reshape(_RING, -1)
+        self._ring = [memory[r] for r in range(_RING)]
+        self._begins = [np.uint64(r * nbytes) for r in range(_RING)]
+        self._events: list[Any] = [None] * _RING
+        self._turn = 0
+        kernel = dispatcher.kernel()
+        for index, argument in enumerate((self._tables, None, np.uint32(self._count), self._counters)):
+            if argument is not None:
+                (kernel.set_bytes if index == 2 else kernel.set_buffer)(index, argument)
+        self._kernel, self._set_begin = kernel, kernel.set_bytes
+
+    def address(self, buffer: Any) -> int:
+        """Return where a buffer is; arguments of several kernels are often set to the same one."""
+        if buffer is None:
+            return 0
+        last = self._last
+        if last[0] is buffer:
+            return last[1]
+        address = self._views.address(buffer)
+        self._last = buffer, address
+        return address
+
+    def __len__(self) -> int:
+        return self._count
+
+    def launch(self, used: Sequence[Any]) -> None:
+        """Enqueue the kernels with the arguments that are set now; `used` are buffers that must stay until they ran."""
+        self._last = None, 0
+        turn = self._turn
+        event = self._events[turn]
+        if event is not None and event.command_execution_status != cl.command_execution_status.COMPLETE:
+            event.wait()
+        self._ring[turn][:] = self.words
+        self._set_begin(1, self._begins[turn])
+        queue = self._context.queue
+        event = self._events[turn] = cl.enqueue_nd_range_kernel(queue.handle, self._kernel.handle, self._size, (1,))
+        queue.hold(event, (self, used))
+        self._turn = (turn + 1) % _RING
+
+
+def _sizes(launches: Sequence[Sequence[Any]]) -> list[list[int]]:
+    """Return the bytes of each argument that is passed by value; 0 for pointers."""
+    return [
+        [len(a) if isinstance(a, bytes) else a.nbytes if isinstance(a, np.generic) else 0 for a in arguments]
+        for arguments in launches
+    ]
+
+
+def _outlay(sizes: Sequence[Sequence[int]], begin: int) -> tuple[list[int], list[dict[int, tuple[int, int]]], int]:
+    """Return where the arguments of each stage begin, where its values are and how long, and the end of it all."""
+    firsts: list[int] = []
+    values: list[dict[int, tuple[int, int]]] = []
+    for stage in sizes:
+        firsts.append(begin)
+        begin = _up(begin + _WORD * len(stage))
+        values.append({})
+        for i, nbytes in enumerate(stage):
+            if nbytes:
+                values[-1][i] = begin, nbytes
+                begin = _up(begin + nbytes)
+    return firsts, values, begin
+
+
+def _up(count: int) -> int:
+    return -(-count // _VALUE) * _VALUE
