@@ -170,7 +170,7 @@ class Tape:
     def join(self, launches: Sequence[Launch]) -> bool:
         """Run the kernels of all launches that will be added from few launches, if they can be; return whether."""
         dispatcher = self.context.dispatcher
-        if dispatcher is not None and dispatcher.can_call(launches):
+        if dispatcher is not None and len(launches) > 1 and dispatcher.can_call(launches):
             self._dispatcher = dispatcher
         return self._dispatcher is not None
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
+from ctypes import addressof, c_char
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from threading import Lock
@@ -206,7 +207,7 @@ class Context:
             return None
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         copied = array.copy()
-        buffer = wrapped(self.cl_context, copied, copied.__array_interface__["data"][0])
+        buffer = wrapped(self.cl_context, copied, addressof(c_char.from_buffer(copied)))
         return GpuArray(self, buffer, dtype, _contiguous(array.shape))
 
     def slack(self, array: np.ndarray) -> int | None:
