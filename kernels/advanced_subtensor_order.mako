@@ -25,10 +25,9 @@ typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner
         if (at < 0 || at >= p.length) continue;
 % endif
 </%def>\
-#define ONE __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-
+<% alone = "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))" %>\
 /* How many values of its share each work-item has for each position. */
-ONE __kernel void ${name}_count(__global const ${index_type} *i, __global int *counts, const ${name}_plan p, volatile __global int *alarm, const int number)
+${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global int *counts, const ${name}_plan p, volatile __global int *alarm, const int number)
 {
     ${share("count")}
     counts += item * p.length;
@@ -45,7 +44,7 @@ ONE __kernel void ${name}_count(__global const ${index_type} *i, __global int *c
 }
 
 /* How many values each work-item's share of the positions has. */
-ONE __kernel void ${name}_totals(__global const int *counts, __global int *totals, const ${name}_plan p)
+${alone} __kernel void ${name}_totals(__global const int *counts, __global int *totals, const ${name}_plan p)
 {
     ${share("length")}
     int total = 0;
@@ -55,7 +54,7 @@ ONE __kernel void ${name}_totals(__global const int *counts, __global int *total
 }
 
 /* Where the values of each work-item's share of the index begin, for each position. */
-ONE __kernel void ${name}_starts(__global int *counts, __global const int *totals, const ${name}_plan p)
+${alone} __kernel void ${name}_starts(__global int *counts, __global const int *totals, const ${name}_plan p)
 {
     ${share("length")}
     int start = 0;
@@ -69,7 +68,7 @@ ONE __kernel void ${name}_starts(__global int *counts, __global const int *total
 }
 
 /* The numbers of the values in their new order; what was where they begin becomes where they end. */
-ONE __kernel void ${name}_place(__global const ${index_type} *i, __global int *counts, __global int *order, const ${name}_plan p)
+${alone} __kernel void ${name}_place(__global const ${index_type} *i, __global int *counts, __global int *order, const ${name}_plan p)
 {
     ${share("count")}
     counts += item * p.length;
@@ -116,7 +115,7 @@ static long ${name}_border(__global const int *ends, const long length, const lo
 </%def>
 
 /* Add up the rows; `ends` says where the values of each of them end. */
-ONE __kernel void ${name}_sum(__global const int *ends, __global const int *order, __global const ${ctype} *x, __global const ${ctype} *y,
+${alone} __kernel void ${name}_sum(__global const int *ends, __global const int *order, __global const ${ctype} *x, __global const ${ctype} *y,
                               __global ${ctype} *o, const ${name}_plan p)
 {
     ends += p.ends;

@@ -1,10 +1,11 @@
 ## The second stage of a matrix-vector product whose k was split: add up the parts.
-<%page args="name, ctype, wide, has_alpha, has_y"/>
+<%page args="name, ctype, wide, has_alpha, has_y, cpu"/>
 <%include file="gemv_store.mako" args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_y=has_y"/>
 <%
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_y else [])
 %>
-__kernel void ${name}(gemv_plan p, ${name}_call s, __global const ${ctype} *Y, __global ${ctype} *O,
+__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))" if cpu else ""}
+void ${name}(gemv_plan p, ${name}_call s, __global const ${ctype} *Y, __global ${ctype} *O,
                       __global const ${ctype} *partial${"".join(f", __global const {ctype} *{v}" for v in scalars)})
 {
     % for v in scalars:

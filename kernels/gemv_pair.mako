@@ -90,7 +90,8 @@ ${vector()}
     }
 }
 
-__kernel void ${name}_finish(${along.parameters()})
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+void ${name}_finish(${along.parameters()})
 {
     const long items = p.items;
     ${along.load_scalars()}

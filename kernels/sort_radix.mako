@@ -6,7 +6,7 @@
 <% E, R = element, "long" if indexed else key %>
 ${shared.rows()}
 ${shared.element()}
-${radix.digits(E)}
+${radix.digits(E, "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))")}
 <%def name="tasks()">
     const long tasks = g.rows * g.chunks, task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {

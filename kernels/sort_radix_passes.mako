@@ -1,7 +1,7 @@
 ## What the kernels of the radix sort share: digits, which passes there are, and where a pass reads and writes.
 ## The first pass reads the input and writes `a`; those between go to and fro between `a` and `b`, and do nothing if their
 ## digit is the same in all keys of each row; the last writes the output. The defs see the arguments of the caller.
-<%def name="digits(E)">
+<%def name="digits(E, alone='')">
 static inline int ${name}_digit(const ${E} e, const int pass)
 {
     return (int)(${name}_key_of(e) >> (pass * ${bits})) & ${(1 << bits) - 1};
@@ -27,7 +27,8 @@ static inline int ${name}_turn(const ulong varied, const int pass)
     return turn;
 }
 
-__kernel void ${name}_clear(__global uint *diff)
+__kernel ${alone}
+void ${name}_clear(__global uint *diff)
 {
     if (get_global_id(0) == 0)
         diff[0] = diff[1] = 0;

@@ -75,7 +75,14 @@ class Dispatch:
         That it uses.
     keep
         Tables and constants, of which the driver knows nothing.
+
+    Attributes
+    ----------
+    launches
+        How many run it.
     """
+
+    launches = 1
 
     def __init__(self, chain: Chain, slots: Sequence[Slot], keep: Sequence[Any]) -> None:
         self._chain, self._slots, self._keep = chain, slots, keep

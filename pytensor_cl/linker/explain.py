@@ -125,7 +125,9 @@ class Recorded:
     key
         Shapes of the inputs, in the form that tells recordings apart.
     kernels
-        How many a call enqueues.
+        How many a call runs.
+    launches
+        From how many launches.
     waits
         How often it waits for the device.
     arena_bytes, bound_bytes
@@ -139,6 +141,7 @@ class Recorded:
 
     key: str
     kernels: int
+    launches: int
     waits: int
     arena_bytes: int = 0
     bound_bytes: int = 0
@@ -218,10 +221,10 @@ class Explanation:
 
     def _recorded_table(self) -> str:
         rows = [
-            (r.key, f"{r.kernels}", f"{r.waits}", *(f"{n:,}" for n in (r.arena_bytes, r.bound_bytes, r.peak_bytes)))
+            (r.key, *(f"{n:,}" for n in (r.kernels, r.launches, r.waits, r.arena_bytes, r.bound_bytes, r.peak_bytes)))
             for r in self.recorded
         ]
-        head = "recorded calls with inputs like", "kernels", "waits", "arena", "alive at once", "peak bytes"
+        head = "recorded calls with inputs like", "kernels", "launches", "waits", "arena", "alive at once", "peak bytes"
         return _table(head, rows)
 
     def _tenant_table(self) -> str:
@@ -312,8 +315,8 @@ def _without_place(part: Any) -> Any:
 def _recorded(key: tuple[Any, ...], recording: Recording) -> Recorded:
     parts = [str(getattr(part, "shape", part)) for part in map(_without_place, key)]
     use = recording.memory
-    sizes = use.plan.nbytes, use.plan.bound, use.peak
-    return Recorded(", ".join(parts), recording.launches, recording.waits, *sizes, use.plan.largest)
+    counts = recording.kernels, recording.launches, recording.waits
+    return Recorded(", ".join(parts), *counts, use.plan.nbytes, use.plan.bound, use.peak, use.plan.largest)
 
 
 def explain(fn: Any) -> Explanation:

@@ -348,6 +348,11 @@ class _Enqueue:
     def __len__(self) -> int:
         return len(self._launches)
 
+    @property
+    def launches(self) -> int:
+        """One for each kernel."""
+        return len(self._launches)
+
     def __call__(self) -> None:
         enqueue, queue = self._enqueue, self._context.queue.handle
         for kernel, global_size, local_size in self._launches:
@@ -402,9 +407,14 @@ class Recording:
         self.at = 0  # the node that runs, or that failed
 
     @property
-    def launches(self) -> int:
+    def kernels(self) -> int:
         """Number of kernels."""
         return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue | Dispatch))
+
+    @property
+    def launches(self) -> int:
+        """Number of launches that run them."""
+        return sum(thunk.launches for _, thunk in self.steps if isinstance(thunk, _Enqueue | Dispatch))
 
     def __call__(self, variant: Variant | None = None) -> None:
         """Do it again; `let_go` must follow."""

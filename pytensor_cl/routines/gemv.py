@@ -134,7 +134,7 @@ class Gemv(BlasRoutine):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two orders of the loops, and the second stage of sums that are split."""
-        return self._source(), self._render("gemv_finish")
+        return self._source(), self._render("gemv_finish", cpu=self.schedule == "cpu")
 
     def _kernel(self, suffix: str) -> Kernel:
         if suffix not in self._kernels:

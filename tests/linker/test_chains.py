@@ -28,7 +28,7 @@ def dispatched(context, f):
     """How many kernels each launch of the only recording runs; nothing where kernels are launched one by one."""
     (recording,) = f.vm.replays.recordings.values()
     counts = [len(step) for _, step in recording.steps if isinstance(step, Dispatch)]
-    assert sum(counts) == (recording.launches if context.dispatcher else 0)
+    assert sum(counts) == (recording.kernels if context.dispatcher else 0)
     return counts
 
 

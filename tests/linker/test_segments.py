@@ -27,7 +27,7 @@ def assert_close(got, expected):
 
 
 def kernels(f):
-    return sum(r.launches for r in f.vm.replays.recordings.values())
+    return sum(r.kernels for r in f.vm.replays.recordings.values())
 
 
 def test_what_stands_before_and_after_is_repeated(context, x, rng):
