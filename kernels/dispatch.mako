@@ -1,5 +1,5 @@
 ## All kernels of a repeated call in one launch: work-items share the items of stages, each of which is a kernel.
-<%page args="name, patience"/>\
+<%page args="name, patience, shares"/>\
 typedef struct { ulong entry, arguments, nx, ny, nz, items; long after, unused; } ${name}_stage;
 
 // Calls a function by its address, which OpenCL C has no words for, as the System V ABI of x86-64 wants it.
@@ -24,27 +24,36 @@ static __attribute__((noinline)) void ${name}_wait(volatile __global uint *done,
     }
 }
 
-// Two counters for each stage, 64 bytes apart: items that somebody has taken, and items that are done. They are zero
-// between two launches. An item is taken only after all stages up to `after` are done; whoever waits for them has taken
-// nothing, so that one work-item gets through all stages, however late the others come.
+// A stage's items are in shares, so that what a work-item has written is still in its core's cache when it comes to the
+// same share of the next stage. Counters, 64 bytes apart: one of the work-items that are through; for each stage one of
+// the items that are done, and one for each share of those that somebody has taken. They are zero between two launches.
+// Items are taken only after all stages up to `after` are done; whoever waits for them has taken nothing, so that one
+// work-item gets through all stages, however late the others come.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(__global const uchar *table, const ulong begin, const uint count, volatile __global uint *counters)
 {
     const __global ${name}_stage *stages = (const __global ${name}_stage *)(table + begin);
+    const ulong items = get_global_size(0), shares = min(items, ${shares}ul), own = get_global_id(0) % shares;
+    const ulong line = 16, pitch = line * (shares + 1);
     long known = 0;
     for (uint k = 0; k < count; ++k) {
         const ${name}_stage s = stages[k];
-        volatile __global uint *taken = counters + 32 * (k + 1), *done = taken + 16;
-        if (__atomic_load_n(taken, __ATOMIC_RELAXED) >= s.items) continue;
-        for (; known <= s.after; ++known) ${name}_wait(counters + 32 * (known + 1) + 16, stages[known].items);
-        for (uint i; (i = __atomic_fetch_add(taken, 1u, __ATOMIC_RELAXED)) < s.items;) {
-            const size_t numbers[6] = {i % s.nx, i / s.nx % s.ny, i / s.nx / s.ny, s.nx, s.ny, s.nz};
-            ${name}_call(s.entry, (ulong)stages + s.arguments, (ulong)numbers);
-            __atomic_fetch_add(done, 1u, __ATOMIC_RELEASE);
+        volatile __global uint *done = counters + line + pitch * k;
+        for (ulong turn = 0; turn < shares; ++turn) {
+            const ulong share = (own + turn) % shares, first = s.items * share / shares;
+            const ulong end = s.items * (share + 1) / shares;
+            volatile __global uint *taken = done + line * (share + 1);
+            if (first + __atomic_load_n(taken, __ATOMIC_RELAXED) >= end) continue;
+            for (; known <= s.after; ++known) ${name}_wait(counters + line + pitch * known, stages[known].items);
+            for (ulong i; (i = first + __atomic_fetch_add(taken, 1u, __ATOMIC_RELAXED)) < end;) {
+                const size_t numbers[6] = {i % s.nx, i / s.nx % s.ny, i / s.nx / s.ny, s.nx, s.ny, s.nz};
+                ${name}_call(s.entry, (ulong)stages + s.arguments, (ulong)numbers);
+                __atomic_fetch_add(done, 1u, __ATOMIC_RELEASE);
+            }
         }
     }
-    if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == get_global_size(0) - 1) {
-        for (uint k = 0; k < count; ++k) counters[32 * (k + 1)] = counters[32 * (k + 1) + 16] = 0;
+    if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == items - 1) {
+        for (ulong i = 1; i <= (shares + 1) * count; ++i) counters[line * i] = 0;
         __atomic_store_n(counters, 0u, __ATOMIC_RELEASE);
     }
 }

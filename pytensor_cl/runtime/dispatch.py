@@ -28,8 +28,9 @@ __all__ = ["Chain", "Dispatcher", "Stage", "has_entries"]
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
 _RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
-_WORD, _LINE, _VALUE = 8, 32, 64
-"""Bytes of an argument, 32-bit counters of a stage, and bytes at whose multiples a value lies."""
+_SHARES = 16  # of the items of a stage at most
+_WORD, _LINE, _VALUE = 8, 64, 64
+"""Bytes of an argument, and of a counter, and bytes at whose multiples a value lies."""
 
 
 def has_entries(version: str) -> bool:
@@ -83,7 +84,7 @@ class Dispatcher:
     def __init__(self, context: "Context") -> None:
         self.context = context
         self.units = context.info.compute_units
-        self._source = kernel_source("dispatch", patience=_PATIENCE)
+        self._source = kernel_source("dispatch", patience=_PATIENCE, shares=_SHARES)
         self._entries: dict[str, Entry | None] = {}
         self._held: list[Any] = []
         self._program: Any = None
@@ -222,7 +223,7 @@ class Chain:
     def _make_ring(self, dispatcher: Dispatcher) -> None:
         """Allocate the tables that launches read, and the counters."""
         nbytes = self.words.nbytes
-        counters = 4 * _LINE * (self._count + 1)
+        counters = _LINE * (1 + (1 + min(_SHARES, self._size[0])) * self._count)
         flags = cl.mem_flags.READ_WRITE
         self._tables = cl.Buffer(self._context.cl_context, flags, _RING * nbytes)
         self._counters = cl.Buffer(
