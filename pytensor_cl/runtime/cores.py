@@ -8,11 +8,11 @@ as long as with two. Linux tells for each thread how long it has run, and how lo
 
 import os
 from collections.abc import Sequence
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
-__all__ = ["Cores", "review", "spread_threads", "thread_ids"]
+__all__ = ["Cores", "granted_cores", "review", "spread_threads", "thread_ids"]
 
 _INTERVAL = 0.3  # seconds between two looks
 _ENOUGH = 10_000_000  # nanoseconds that threads ran or waited, from which their ratio tells something
@@ -24,6 +24,24 @@ def thread_ids() -> frozenset[int]:
     """Return the threads of this process, as the system numbers them; none where the system is not Linux."""
     folder = Path("/proc/self/task")
     return frozenset(int(path.name) for path in folder.iterdir()) if folder.is_dir() else frozenset()
+
+
+def granted_cores(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many cores this process may keep busy: those it may use, or fewer where a control group limits that.
+
+    Threads that wait for each other by looking use up such a limit.
+
+    Parameters
+    ----------
+    group
+        The folder of the control group, of version 2, as a container sees its own.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = (group / "cpu.max").read_text().split()
+        return max(1, min(cores, ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or no limit: "max"
+        return cores
 
 
 def _times(files: Sequence[int]) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.declarations import header
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import kernel_source
@@ -83,7 +84,7 @@ class Dispatcher:
 
     def __init__(self, context: "Context") -> None:
         self.context = context
-        self.units = context.info.compute_units
+        self.units = min(context.info.compute_units, granted_cores())
         self._source = kernel_source("dispatch", patience=_PATIENCE, shares=_SHARES)
         self._entries: dict[str, Entry | None] = {}
         self._held: list[Any] = []

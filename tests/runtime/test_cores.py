@@ -118,3 +118,13 @@ def test_threads_are_left_alone_where_the_user_decides_or_their_number_is_not_th
     monkeypatch.setenv("POCL_AFFINITY", "0")
     assert not module.spread_threads(sleepers)
     assert {frozenset(os.sched_getaffinity(t)) for t in sleepers} == {frozenset(os.sched_getaffinity(0))}
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000", 3), ("150000 100000", 2), ("1000 100000", 1), ("900000 100000", 3), ("", 3)]
+)
+def test_a_limit_of_time_counts_as_cores(monkeypatch, tmp_path, text, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    assert module.granted_cores(tmp_path) == 3
+    (tmp_path / "cpu.max").write_text(text + "\n")
+    assert module.granted_cores(tmp_path) == cores
