@@ -72,7 +72,7 @@ class Dispatch:
     chain
         Whose arguments are set.
     slots
-        That it uses.
+        That it uses, and those of which they are parts.
     keep
         Tables and constants, of which the driver knows nothing.
 
@@ -91,4 +91,4 @@ class Dispatch:
         return len(self._chain)
 
     def __call__(self) -> None:
-        self._chain.launch((self._keep, [slot.buffer for slot in self._slots]))
+        self._chain.launch(self._keep, [slot.buffer for slot in self._slots])

@@ -259,6 +259,7 @@ class Listener:
         self._renew(tape, [v for _, v in results])
         self._plan(heard)
         joins = tape.join([launch for launches in heard.launches for launch in launches])
+        lasting = {tape.slot_of(tape.places[v].memory) for _, v in results}
         for variable in filter(tape.places.__contains__, parts.inputs):
             slot, donation = tape.places[variable].memory, donations.get(variable)
             cell = parts.storage[variable]
@@ -268,7 +269,8 @@ class Listener:
             if isinstance(node.op, GpuOp):
                 self._add_launches(heard, at, node)
             elif isinstance(node.op, GpuFromHost):
-                self._add_upload(heard, at, node, donations.get(node.outputs[0]), joins)
+                lends = joins and tape.places[node.outputs[0]].memory not in lasting
+                self._add_upload(heard, at, node, donations.get(node.outputs[0]), lends)
             elif isinstance(node.op, HostFromGpu):
                 tape.read(at, node.inputs[0], parts.storage[node.outputs[0]])
                 self._add_guards(heard, at, node)
@@ -379,13 +381,13 @@ class Listener:
         values = (read_only(storage[v])[0] if v.owner is None else heard.values[v] for v in variation.pinned)
         return layouts, tuple(map(frozen, values))
 
-    def _add_upload(self, heard: "Heard", at: int, node: Apply, donation: Donation | None, joins: bool) -> None:
+    def _add_upload(self, heard: "Heard", at: int, node: Apply, donation: Donation | None, lends: bool) -> None:
         variable, storage, tape = node.outputs[0], self._parts.storage, heard.tape
         memory, _, layout = tape.places[variable]
         if isinstance(memory, Slot):
             make = resident_step if isinstance(storage[node.inputs[0]], DeviceCell) else upload_step
             thunk, cell = self._parts.thunks[at], storage[variable]
-            if joins:
+            if lends:
                 thunk = lending(self._context, node, storage[node.inputs[0]], cell, thunk)
             if variable in heard.aliases:
                 tape.step(at, thunk)

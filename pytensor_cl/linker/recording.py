@@ -216,6 +216,7 @@ class Tape:
         assert self._dispatcher is not None
         memories = [[None if m is None else self._found(m) for m in s.memories] for s in self._stages]
         slots = dict.fromkeys(m for found in memories for m in found if isinstance(m, Slot))
+        slots.update(dict.fromkeys(self._wholes[slot] for slot in list(slots) if slot in self._wholes))
         fresh = {slot for slot, _ in self._fresh}
         used = [accesses(s.entry.parameters, found, fresh) for s, found in zip(self._stages, memories, strict=True)]
         return Dispatch(Chain(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)

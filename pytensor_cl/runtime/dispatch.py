@@ -255,8 +255,16 @@ class Chain:
     def __len__(self) -> int:
         return self._count
 
-    def launch(self, used: Sequence[Any]) -> None:
-        """Enqueue the kernels with the arguments that are set now; `used` are buffers that must stay until they ran."""
+    def launch(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
+        """Enqueue the kernels with the arguments that are set now.
+
+        Parameters
+        ----------
+        keep
+            What must stay until they ran.
+        buffers
+            Whose memory must, though the pool may have them for commands after these.
+        """
         self._last = None, 0
         turn = self._turn
         event = self._events[turn]
@@ -264,9 +272,9 @@ class Chain:
             event.wait()
         self._ring[turn][:] = self.words
         self._set_begin(1, self._begins[turn])
-        queue = self._context.queue
+        queue, keeper = self._context.queue, self._views.keeper
         event = self._events[turn] = cl.enqueue_nd_range_kernel(queue.handle, self._kernel.handle, self._size, (1,))
-        queue.hold(event, (self, used))
+        queue.hold(event, (self, keep, [keeper(buffer) for buffer in buffers]))
         self._turn = (turn + 1) % _RING
 
 

@@ -125,7 +125,27 @@ class HostViews:
             self.know(buffer)
             return self._addresses[buffer.int_ptr]
         whole = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
-        return self._address(buffer) if whole is None else self.address(whole) + buffer.get_info(cl.mem_info.OFFSET)
+        return self._address(buffer) if whole is None else self._beginning(whole) + buffer.get_info(cl.mem_info.OFFSET)
+
+    def _beginning(self, whole: "cl.Buffer") -> int:
+        """Return where a buffer that has parts is; a map would wait for all that was enqueued."""
+        address = self._addresses.get(whole.int_ptr)
+        if address is not None:
+            return address
+        flags = whole.get_info(cl.mem_info.FLAGS)
+        if flags & cl.mem_flags.USE_HOST_PTR:
+            return int(whole.get_host_array((1,), np.uint8).__array_interface__["data"][0])
+        if flags & cl.mem_flags.COPY_HOST_PTR:
+            return self._address(whole)
+        self.know(whole)  # it is the pool's, or the arena's
+        return self._addresses[whole.int_ptr]
+
+    def keeper(self, buffer: "cl.MemoryObjectHolder") -> "cl.Buffer":
+        """Return what keeps the memory of a buffer, as the driver keeps that of arguments: the pool may reuse it."""
+        if isinstance(buffer, cl.Buffer):
+            return buffer
+        known = self._known.get(buffer.int_ptr)
+        return cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True) if known is None else known[0]
 
     def memory_of(self, buffer: "cl.Buffer") -> np.ndarray:
         """Return the bytes of a buffer, which its caller keeps as long as them."""
