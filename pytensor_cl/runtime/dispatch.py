@@ -7,6 +7,7 @@ and go on with the next one as soon as those are done that it depends on. See do
 """
 
 import ctypes
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ def _hold(address: int) -> Any:
     place = _Place()
     if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
         raise OSError("no library at this address")
-    return ctypes.CDLL(place.file.decode())
+    return ctypes.CDLL(os.fsdecode(place.file))
 
 
 class Dispatcher:
@@ -272,9 +273,14 @@ class Chain:
             event.wait()
         self._ring[turn][:] = self.words
         self._set_begin(1, self._begins[turn])
-        queue, keeper = self._context.queue, self._views.keeper
-        event = self._events[turn] = cl.enqueue_nd_range_kernel(queue.handle, self._kernel.handle, self._size, (1,))
-        queue.hold(event, (self, keep, [keeper(buffer) for buffer in buffers]))
+        queue, used = self._context.queue, (self, keep, [self._views.keeper(buffer) for buffer in buffers])
+        try:
+            event = cl.enqueue_nd_range_kernel(queue.handle, self._kernel.handle, self._size, (1,))
+            self._events[turn] = event
+            queue.hold(event, used)
+        except BaseException:  # a signal: what was enqueued must not outlive what it uses
+            queue.handle.finish()
+            raise
         self._turn = (turn + 1) % _RING
 
 

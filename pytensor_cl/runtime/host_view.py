@@ -122,8 +122,7 @@ class HostViews:
         if address is not None:
             return int(address)
         if not isinstance(buffer, cl.Buffer):
-            self.know(buffer)
-            return self._addresses[buffer.int_ptr]
+            return self._noted(buffer)
         whole = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
         return self._address(buffer) if whole is None else self._beginning(whole) + buffer.get_info(cl.mem_info.OFFSET)
 
@@ -137,8 +136,13 @@ class HostViews:
             return int(whole.get_host_array((1,), np.uint8).__array_interface__["data"][0])
         if flags & cl.mem_flags.COPY_HOST_PTR:
             return self._address(whole)
-        self.know(whole)  # it is the pool's, or the arena's
-        return self._addresses[whole.int_ptr]
+        return self._noted(whole)  # it is the pool's, or the arena's
+
+    def _noted(self, buffer: "cl.MemoryObjectHolder") -> int:
+        """Return where a buffer is that stays until `forget`, which another thread may call at any time."""
+        memory = self.know(buffer)
+        assert memory is not None
+        return int(memory.__array_interface__["data"][0])
 
     def keeper(self, buffer: "cl.MemoryObjectHolder") -> "cl.Buffer":
         """Return what keeps the memory of a buffer, as the driver keeps that of arguments: the pool may reuse it."""
