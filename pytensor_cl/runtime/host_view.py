@@ -189,8 +189,9 @@ class HostViews:
         return memory
 
     def _address(self, buffer: "cl.MemoryObjectHolder") -> int:
+        # Only the address is asked for, which is known at once: a map that blocks waits for all that was enqueued.
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        mapped, _ = cl.enqueue_map_buffer(self._queue.handle, buffer, flags, 0, (1,), np.uint8, is_blocking=True)
+        mapped, _ = cl.enqueue_map_buffer(self._queue.handle, buffer, flags, 0, (1,), np.uint8, is_blocking=False)
         address = mapped.__array_interface__["data"][0]
         mapped.base.release(self._queue.handle)
         return int(address)
