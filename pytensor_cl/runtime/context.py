@@ -206,7 +206,7 @@ class Context:
         if not self._is_small(array):
             return None
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        copied = array.copy()
+        copied = np.array(array, order="C")
         buffer = wrapped(self.cl_context, copied, addressof(c_char.from_buffer(copied)))
         return GpuArray(self, buffer, dtype, _contiguous(array.shape))
 

@@ -80,7 +80,7 @@ def test_values_are_passed_as_by_a_launch(opened):
     for value, sign in ((5, 1), (-7, -1)):
         first.set_bytes(1, np.float32(value))
         first.set_bytes(2, plan(n, sign))
-        chain.launch(())
+        chain.launch((), ())
         np.testing.assert_array_equal(opened.download(x), np.full(n, 4 * (value * sign + 0.75), "f4"))
 
 
@@ -90,7 +90,7 @@ def test_each_work_item_runs_once_under_its_own_numbers(opened, size):
     launch = launched(opened, PLACES, size, x.buffer, None)
     chain, _ = chained(opened, [launch], [-1])
     for _ in range(3):
-        chain.launch(())
+        chain.launch((), ())
     wide = (*size, 1, 1)[:3]
     i = np.arange(prod(size))
     places = 1 + 100 * (i % wide[0]) + 10000 * (i // wide[0] % wide[1]) + 1000000 * (i // wide[0] // wide[1])
@@ -105,7 +105,7 @@ def test_a_stage_waits_for_those_before_it(opened):
     chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
     first.set_bytes(1, np.float32(0.25))
     for _ in range(20):
-        chain.launch(())
+        chain.launch((), ())
         found = opened.download(x).view("float32")[:n]
         np.testing.assert_array_equal(found, np.full(n, 2.0**count, "f4"))
 
@@ -120,7 +120,7 @@ def test_calls_that_nobody_waits_for_have_the_arguments_of_their_own(opened):
         first.set_bytes(1, np.float32(k))
         first.set_buffer(0, result.buffer)
         second.set_buffer(0, result.buffer)
-        chain.launch((result.buffer,))
+        chain.launch((), (result.buffer,))
     for k, result in enumerate(results):
         np.testing.assert_array_equal(opened.download(result), np.full(n, 2 * (k + 0.75), "f4"))
 
@@ -135,7 +135,7 @@ def test_memory_stays_until_it_has_been_written(opened):
         chain, (stage,) = chained(opened, [double], [-1])
         stage.set_bytes(1, np.int64(n))
         stage.set_buffer(0, x.buffer)
-        chain.launch((x.buffer,))
+        chain.launch((), (x.buffer,))
         if k % 20:
             del x, chain, stage
         else:
