@@ -224,7 +224,8 @@ class Gemv(BlasRoutine):
         plan.kernel.launch(queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)
         if partial is not None:
             finish, buffers = self._kernels["finish"], (addend, out.buffer, partial, *scalars)
-            finish.launch(queue, plan.finish_size, None, plan.encoded, call, *buffers)
+            local_size = (1,) if self.schedule == "cpu" else None
+            finish.launch(queue, plan.finish_size, local_size, plan.encoded, call, *buffers)
 
 
 class Dot(Gemv):

@@ -137,7 +137,7 @@ class Dispatcher:
 
 
 def _is_single(local_size: tuple[int, ...] | None) -> bool:
-    return local_size is None or prod(local_size) == 1  # those with entries have no larger ones
+    return local_size is not None and prod(local_size) == 1
 
 
 class Stage:

@@ -151,7 +151,7 @@ def test_kernels_that_cannot_be_called(opened):
     assert dispatcher.can_call([double])
     assert not dispatcher.can_call([double, local])
     assert not dispatcher.can_call([double._replace(local_size=(4,))])
-    assert dispatcher.can_call([double._replace(local_size=None)])  # the kernel says that it is one
+    assert not dispatcher.can_call([double._replace(local_size=None)])
 
 
 def test_a_setting_switches_it_off(context):
