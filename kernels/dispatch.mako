@@ -24,17 +24,20 @@ static __attribute__((noinline)) void ${name}_wait(volatile __global uint *done,
     }
 }
 
-// A stage's items are in shares, so that what a work-item has written is still in its core's cache when it comes to the
-// same share of the next stage. Counters, 64 bytes apart: one of the work-items that are through; for each stage one of
+// A stage's items are in shares, so that what a participant has written is still in its core's cache when it comes to the
+// same share of the next stage. Counters, 64 bytes apart: one of the participants that are through; for each stage one of
 // the items that are done, and one for each share of those that somebody has taken. They are zero between two launches.
 // Items are taken only after all stages up to `after` are done; whoever waits for them has taken nothing, so that one
-// work-item gets through all stages, however late the others come.
+// participant gets through all stages, however late the others come.
+// The work-items participate, and perhaps the host's thread: it comes with no size, and leaves when everything is done.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void ${name}(__global const uchar *table, const ulong begin, const uint count, volatile __global uint *counters)
+void ${name}(__global const uchar *table, const ulong begin, const uint count, const uint participants,
+             volatile __global uint *all_counters, const ulong first_counter)
 {
     const __global ${name}_stage *stages = (const __global ${name}_stage *)(table + begin);
-    const ulong items = get_global_size(0), shares = min(items, ${shares}ul), own = get_global_id(0) % shares;
+    const ulong shares = min(participants, ${shares}u), own = get_global_id(0) % shares;
     const ulong line = 16, pitch = line * (shares + 1);
+    volatile __global uint *counters = all_counters + first_counter;
     long known = 0;
     for (uint k = 0; k < count; ++k) {
         const ${name}_stage s = stages[k];
@@ -52,7 +55,9 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, v
             }
         }
     }
-    if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == items - 1) {
+    if (get_global_size(0) == 0)
+        for (; known < count; ++known) ${name}_wait(counters + line + pitch * known, stages[known].items);
+    if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == participants - 1) {
         for (ulong i = 1; i <= (shares + 1) * count; ++i) counters[line * i] = 0;
         __atomic_store_n(counters, 0u, __ATOMIC_RELEASE);
     }

@@ -80,9 +80,12 @@ class Dispatch:
     ----------
     launches
         How many run it.
+    is_waited_for
+        Whether the call is to wait for it.
     """
 
     launches = 1
+    is_waited_for = False
 
     def __init__(self, chain: Chain, slots: Sequence[Slot], keep: Sequence[Any]) -> None:
         self._chain, self._slots, self._keep = chain, slots, keep
@@ -91,4 +94,12 @@ class Dispatch:
         return len(self._chain)
 
     def __call__(self) -> None:
-        self._chain.launch(self._keep, [slot.buffer for slot in self._slots])
+        if self.is_waited_for:
+            self._chain.complete()
+        else:
+            self._chain.launch(self._keep, [slot.buffer for slot in self._slots])
+
+    def waited_for(self) -> "Dispatch":
+        """Let it be over when the next step begins."""
+        self.is_waited_for = True
+        return self

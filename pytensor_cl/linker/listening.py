@@ -258,7 +258,8 @@ class Listener:
         donations = self._donate(heard, needed)
         self._renew(tape, [v for _, v in results])
         self._plan(heard)
-        joins = tape.join([launch for launches in heard.launches for launch in launches])
+        waits = any(isinstance(node.op, HostFromGpu) for node in parts.nodes)
+        joins = tape.join([launch for launches in heard.launches for launch in launches], waits)
         lasting = {tape.slot_of(tape.places[v].memory) for _, v in results}
         for variable in filter(tape.places.__contains__, parts.inputs):
             slot, donation = tape.places[variable].memory, donations.get(variable)

@@ -31,7 +31,8 @@ from pytensor_cl.runtime.recorder import Launch, Scratch
 __all__ = ["MemoryUse", "Recording", "Tape"]
 
 FEWEST = 2
-"""Kernels that are worth one launch for all: a single one takes 2 to 5 us more from a table."""
+"""Kernels that are worth one launch for all if nobody waits for them: a single one takes 2 to 5 us more from a table.
+In what it waits for the host takes part, which is worth it for one."""
 
 
 class Tape:
@@ -170,10 +171,13 @@ class Tape:
         self._pending.extend(x._replace(kernel=k.handle) for x, k in zip(launches, kernels, strict=True))
         return kernels
 
-    def join(self, launches: Sequence[Launch]) -> bool:
-        """Run the kernels of all launches that will be added from few launches, if they can be; return whether."""
-        dispatcher = self.context.dispatcher
-        if dispatcher is not None and len(launches) >= FEWEST and dispatcher.can_call(launches):
+    def join(self, launches: Sequence[Launch], waits: bool) -> bool:
+        """Run the kernels of all launches that will be added from few launches, if they can be; return whether.
+
+        `waits` tells that the call does.
+        """
+        dispatcher, fewest = self.context.dispatcher, 1 if waits else FEWEST
+        if dispatcher is not None and len(launches) >= fewest and dispatcher.can_call(launches):
             self._dispatcher = dispatcher
         return self._dispatcher is not None
 
@@ -228,7 +232,11 @@ class Tape:
         """Wait for what was enqueued, if nobody has yet."""
         self.flush()
         if self._waits:
-            self._steps.append((at, self.context.queue.finish))
+            last = self._steps[-1][1]
+            if isinstance(last, Dispatch):
+                self._steps[-1] = self._steps[-1][0], last.waited_for()
+            else:
+                self._steps.append((at, self.context.queue.finish))
             self._pauses += 1
             self._waits = False
 
@@ -361,6 +369,7 @@ class _Enqueue:
         enqueue, queue = self._enqueue, self._context.queue.handle
         for kernel, global_size, local_size in self._launches:
             enqueue(queue, kernel, global_size, local_size)
+        self._context.queue.pending = True
 
 
 class Recording:

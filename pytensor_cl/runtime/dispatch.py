@@ -11,7 +11,8 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,16 +21,17 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.declarations import header
 from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.runtime.recorder import Launch
 from pytensor_cl.template import kernel_source
 
 if TYPE_CHECKING:
     from pytensor_cl.runtime.context import Context
-    from pytensor_cl.runtime.recorder import Launch
 
 __all__ = ["Chain", "Dispatcher", "Stage", "has_entries"]
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
 _RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
+_TRIALS, _LONG = 4, 3e-4  # calls with and without help, and seconds from which there is always some
 _SHARES = 16  # of the items of a stage at most
 _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, and of a counter, and bytes at whose multiples a value lies."""
@@ -89,9 +91,9 @@ class Dispatcher:
         self._source = kernel_source("dispatch", patience=_PATIENCE, shares=_SHARES)
         self._entries: dict[str, Entry | None] = {}
         self._held: list[Any] = []
-        self._program: Any = None
+        self._host: Any = None
 
-    def _entry(self, launch: "Launch") -> Entry | None:
+    def _entry(self, launch: Launch) -> Entry | None:
         """Return the entry of a kernel that was launched; None if it has none."""
         name = launch.kernel.function_name
         if name not in self._entries:
@@ -100,7 +102,7 @@ class Dispatcher:
             self._entries[name] = self._found(launch, parameters) if is_known else None
         return self._entries[name]
 
-    def _found(self, launch: "Launch", parameters: str) -> Entry | None:
+    def _found(self, launch: Launch, parameters: str) -> Entry | None:
         """Launch a kernel so that it tells its address."""
         twin, memory = Kernel.twin(launch.kernel), np.zeros(16, np.uint64)
         for index, nbytes in enumerate(_sizes([launch.arguments])[0]):
@@ -122,14 +124,23 @@ class Dispatcher:
     def kernel(self) -> Any:
         """Return a new object of the kernel that calls entries."""
         kernel = self.context.kernel(self._source)
-        kernel.complete(4)
+        kernel.complete(6)
         return kernel
 
-    def can_call(self, launches: Sequence["Launch"]) -> bool:
+    def host(self) -> Any:
+        """Return what lets the calling thread take part, with two addresses: of arguments and of six numbers."""
+        if self._host is None:
+            arguments = None, np.uint64(0), np.uint32(0), np.uint32(0), None, np.uint64(0)
+            entry = self._entry(Launch(self.kernel().handle, (1,), (1,), arguments))
+            assert entry is not None
+            self._host = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(entry.address)
+        return self._host
+
+    def can_call(self, launches: Sequence[Launch]) -> bool:
         """Whether all kernels that are launched have entries."""
         return all(_is_single(x.local_size) and self._entry(x) is not None for x in launches)
 
-    def stage(self, launch: "Launch") -> "Stage":
+    def stage(self, launch: Launch) -> "Stage":
         """Return what calls a kernel that can be called."""
         entry = self._entry(launch)
         assert entry is not None
@@ -156,7 +167,7 @@ class Stage:
 
     __slots__ = ("_chain", "_first", "_values", "entry", "fixed", "launch")
 
-    def __init__(self, launch: "Launch", entry: Entry) -> None:
+    def __init__(self, launch: Launch, entry: Entry) -> None:
         self.launch, self.entry = launch, entry
         self.fixed: dict[int, Any] = {}
 
@@ -219,28 +230,39 @@ class Chain:
             for i, (begin, _) in places[k].items():
                 self.words[first // _WORD + i] = begin - first
             stage.settle(self, first // _WORD, values)
-        self._size = (min(max(map(prod, shapes)), dispatcher.units),)
+        self._participants = min(max(map(prod, shapes)), dispatcher.units)
         self._make_ring(dispatcher)
+        self._team = _Team(self._participants - 1)
 
     def _make_ring(self, dispatcher: Dispatcher) -> None:
         """Allocate the tables that launches read, and the counters."""
         nbytes = self.words.nbytes
-        counters = _LINE * (1 + (1 + min(_SHARES, self._size[0])) * self._count)
+        pitch = _LINE * (1 + (1 + min(_SHARES, self._participants)) * self._count)
         flags = cl.mem_flags.READ_WRITE
         self._tables = cl.Buffer(self._context.cl_context, flags, _RING * nbytes)
         self._counters = cl.Buffer(
-            self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(counters, np.uint8)
+            self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(_RING * pitch, np.uint8)
         )
         memory = self._views.memory_of(self._tables).view(np.uint64).reshape(_RING, -1)
         self._ring = [memory[r] for r in range(_RING)]
-        self._begins = [np.uint64(r * nbytes) for r in range(_RING)]
+        self._counts = self._views.memory_of(self._counters).view(np.uint32).reshape(_RING, -1)
+        self._begins = [(np.uint64(r * nbytes), np.uint64(r * pitch // 4)) for r in range(_RING)]
         self._events: list[Any] = [None] * _RING
         self._turn = 0
-        kernel = dispatcher.kernel()
-        for index, argument in enumerate((self._tables, None, np.uint32(self._count), self._counters)):
-            if argument is not None:
-                (kernel.set_bytes if index == 2 else kernel.set_buffer)(index, argument)
-        self._kernel, self._set_begin = kernel, kernel.set_bytes
+        self._kernel = kernel = dispatcher.kernel()
+        kernel.set_buffer(0, self._tables)
+        kernel.set_bytes(2, np.uint32(self._count))
+        kernel.set_buffer(4, self._counters)
+        self._host = dispatcher.host()
+        self._host_arguments = [self._arguments_of_host(*begins) for begins in self._begins]
+        self._host_addresses = [int(a.__array_interface__["data"][0]) for a in self._host_arguments]
+
+    def _arguments_of_host(self, begin: np.uint64, first_counter: np.uint64) -> np.ndarray:
+        """Return the arguments of the kernel's own entry: two addresses, and where the values are, which follow."""
+        tables, counters = (int(m.__array_interface__["data"][0]) for m in (self._ring[0], self._counts))
+        values = begin, np.uint64(self._count), np.uint64(0), first_counter
+        words = [tables, 48, 56, 64, counters, 72, *values, self._participants - 1, 0, 0, 0, 1, 1]
+        return np.array(words, np.uint64)
 
     def address(self, buffer: Any) -> int:
         """Return where a buffer is; arguments of several kernels are often set to the same one."""
@@ -266,22 +288,82 @@ class Chain:
         buffers
             Whose memory must, though the pool may have them for commands after these.
         """
+        turn, queue = self._prepare(), self._context.queue
+        used = self, keep, [self._views.keeper(buffer) for buffer in buffers]
+        try:
+            queue.hold(self._enqueue(turn, self._participants, self._participants), used)
+        except BaseException:  # a signal: what was enqueued must not outlive what it uses
+            queue.handle.finish()
+            raise
+
+    def complete(self) -> None:
+        """Run the kernels, and whatever was enqueued before, to the end; this thread takes part."""
+        queue = self._context.queue
+        if queue.pending:
+            queue.finish()
+        turn, workers = self._prepare(), self._team.workers()
+        began = perf_counter()
+        arguments, address = self._host_arguments[turn], self._host_addresses[turn]
+        arguments[8], arguments[10] = workers + 1, workers
+        try:
+            if workers:
+                self._enqueue(turn, workers, workers + 1)
+            self._host(address, address + 80)
+        except BaseException:  # a signal, before this thread or after it took part
+            queue.handle.finish()
+            self._counts[turn] = 0
+            raise
+        self._team.took(workers, perf_counter() - began)
+        queue.settle()
+
+    def _prepare(self) -> int:
+        """Copy the table to one that no launch under way reads; return which."""
         self._last = None, 0
         turn = self._turn
+        self._turn = (turn + 1) % _RING
         event = self._events[turn]
         if event is not None and event.command_execution_status != cl.command_execution_status.COMPLETE:
             event.wait()
         self._ring[turn][:] = self.words
-        self._set_begin(1, self._begins[turn])
-        queue, used = self._context.queue, (self, keep, [self._views.keeper(buffer) for buffer in buffers])
-        try:
-            event = cl.enqueue_nd_range_kernel(queue.handle, self._kernel.handle, self._size, (1,))
-            self._events[turn] = event
-            queue.hold(event, used)
-        except BaseException:  # a signal: what was enqueued must not outlive what it uses
-            queue.handle.finish()
-            raise
-        self._turn = (turn + 1) % _RING
+        return turn
+
+    def _enqueue(self, turn: int, size: int, participants: int) -> "cl.Event":
+        kernel, (begin, first_counter) = self._kernel, self._begins[turn]
+        kernel.set_bytes(1, begin)
+        kernel.set_bytes(3, np.uint32(participants))
+        kernel.set_bytes(5, first_counter)
+        queue = self._context.queue.handle
+        event = self._events[turn] = cl.enqueue_nd_range_kernel(queue, kernel.handle, (size,), (1,))
+        return event
+
+
+class _Team:
+    """How many work-items help the host's thread: none where waking them takes longer than the work, as measured.
+
+    Parameters
+    ----------
+    most
+        As many as there is something to do for.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._times = {most: inf, 0: inf}
+        self._plan = [0] * _TRIALS + [most] * _TRIALS if most else []
+        self._most = self._best = most
+
+    def workers(self) -> int:
+        """Return how many to take."""
+        return self._plan[-1] if self._plan else self._best
+
+    def took(self, workers: int, seconds: float) -> None:
+        """Note how long it took."""
+        if not self._plan:
+            return
+        self._plan.pop()
+        self._times[workers] = min(self._times[workers], seconds)
+        if self._times[self._most] > _LONG and len(self._plan) == 2 * _TRIALS - 2:
+            self._plan = []
+        self._best = 0 if self._times[0] < self._times[self._most] else self._most
 
 
 def _sizes(launches: Sequence[Sequence[Any]]) -> list[list[int]]:

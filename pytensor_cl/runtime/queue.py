@@ -29,12 +29,15 @@ class Queue:
     ----------
     recorder
         Who listens to what is enqueued, if anybody does.
+    pending
+        Whether something was enqueued that nobody has waited for.
     """
 
     def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
         self.recorder: Recorder | None = None
+        self.pending = False
         self._enqueue = cl.enqueue_nd_range_kernel
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
         self._uploads: list[cl.Event] = []
@@ -44,6 +47,7 @@ class Queue:
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
         self._enqueue(self.handle, kernel, global_size, local_size)
+        self.pending = True
         if self.synchronous:
             self.finish()
 
@@ -61,6 +65,7 @@ class Queue:
         """
         self._tell("an upload")
         event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
+        self.pending = True
         self._uploads.append(event)
         if len(self._uploads) > _MANY:
             done = cl.command_execution_status.COMPLETE
@@ -82,6 +87,7 @@ class Queue:
 
     def hold(self, event: "cl.Event", what: Any) -> None:
         """Keep what a command uses and the driver does not know of until the command has run."""
+        self.pending = True
         self._held.append((event, what))
         if len(self._held) > _MANY:
             done = cl.command_execution_status.COMPLETE
@@ -95,6 +101,7 @@ class Queue:
         cl.enqueue_copy(
             self.handle, target, source, byte_count=count, dst_offset=target_offset, src_offset=source_offset
         )
+        self.pending = True
 
     def flush(self) -> None:
         """Hand what was enqueued to the device; returns at once."""
@@ -105,10 +112,17 @@ class Queue:
         self._tell("a wait")
         borrowed, self._borrowed = self._borrowed, []
         held, self._held = self._held, []
+        self.pending = False  # what is enqueued meanwhile is
         self.handle.finish()
         self._uploads.clear()
         review()
         del borrowed, held
+
+    def settle(self) -> None:
+        """Let go of what commands needed that have run."""
+        self._borrowed = []
+        self._uploads.clear()
+        review()
 
     def _tell(self, what: str) -> None:
         if self.recorder is not None:

@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
+from pytensor_cl.runtime import dispatch
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.dispatch import Chain
 from pytensor_cl.runtime.recorder import Launch
@@ -163,3 +164,85 @@ def test_a_setting_switches_it_off(context):
     launch = launched(off, DOUBLE, (2,), x.buffer, np.int64(10))
     np.testing.assert_array_equal(off.download(x), np.full(10, 2, "f4"))
     assert launch.kernel.num_args == 2
+
+
+@pytest.mark.parametrize("workers", [0, None])
+def test_the_host_takes_part_in_what_it_waits_for(opened, monkeypatch, workers):
+    n, count = 5000, 6
+    x = opened.empty((n,), "float32")
+    fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
+    chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
+    most = min(61, opened.dispatcher.units) - 1
+    monkeypatch.setattr(chain._team, "workers", lambda: most if workers is None else workers)
+    for k in range(20):
+        first.set_bytes(1, np.float32(k))
+        chain.complete()
+        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
+        assert not opened.queue.pending
+
+
+def test_the_host_waits_for_what_was_enqueued_before(opened):
+    n = 1 << 16
+    x = opened.empty((n,), "float32")
+    fill = launched(opened, FILL, (16,), x.buffer, np.float32(1), plan(n))
+    double = launched(opened, DOUBLE, (16,), x.buffer, np.int64(n))
+    first, _ = chained(opened, [fill, double, double], [-1, 0, 1])
+    second, _ = chained(opened, [double], [-1])
+    opened.queue.finish()
+    for _ in range(20):
+        first.launch((), (x.buffer,))
+        assert opened.queue.pending
+        second.complete()
+        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_signal_leaves_no_counters(opened, monkeypatch, workers, is_late):
+    n = 100
+    x = opened.from_host(np.ones(n, "float32"))
+    double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
+    chain, _ = chained(opened, [double, double], [-1, 0])
+    workers = min(workers, opened.dispatcher.units - 1)
+    monkeypatch.setattr(chain._team, "workers", lambda: workers)
+    host = chain._host
+
+    def interrupted(*addresses):
+        if is_late:
+            host(*addresses)
+        raise KeyboardInterrupt
+
+    for _ in range(6):  # each table
+        monkeypatch.setattr(chain, "_host", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            chain.complete()
+        monkeypatch.setattr(chain, "_host", host)
+        before = opened.download(x)
+        chain.complete()
+        np.testing.assert_array_equal(opened.download(x), 4 * before)
+        assert not chain._counts.any()
+
+
+def test_help_is_taken_where_it_helps():
+    team = dispatch._Team(3)
+    for seconds in (100e-6, 90e-6, 120e-6, 95e-6):
+        assert team.workers() == 3
+        team.took(3, seconds)
+    for _ in range(4):
+        assert team.workers() == 0
+        team.took(0, 80e-6)
+    assert team.workers() == 0
+    team.took(0, 1.0)
+    assert team.workers() == 0  # once it is known
+
+
+def test_what_takes_long_is_not_tried_alone():
+    team = dispatch._Team(3)
+    for seconds in (1e-3, 2e-3):
+        assert team.workers() == 3
+        team.took(3, seconds)
+    assert not team._plan and team.workers() == 3
+    alone = dispatch._Team(0)
+    alone.took(0, 1.0)
+    assert alone.workers() == 0
