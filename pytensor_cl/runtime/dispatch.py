@@ -31,7 +31,8 @@ __all__ = ["Chain", "Dispatcher", "Stage", "has_entries"]
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
 _RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
-_TRIALS, _LONG = 4, 3e-4  # calls with and without help, and seconds from which there is always some
+_PLAN = True, False, False, False, False, True, True, True  # the first calls: which have help
+_LONG = 3e-3  # seconds of a call from which there is always some
 _SHARES = 16  # of the items of a stage at most
 _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, and of a counter, and bytes at whose multiples a value lies."""
@@ -347,23 +348,24 @@ class _Team:
     """
 
     def __init__(self, most: int) -> None:
-        self._times = {most: inf, 0: inf}
-        self._plan = [0] * _TRIALS + [most] * _TRIALS if most else []
         self._most = self._best = most
+        self._times = {most: inf, 0: inf}
+        self._plan: tuple[bool, ...] = _PLAN if most else ()
 
     def workers(self) -> int:
         """Return how many to take."""
-        return self._plan[-1] if self._plan else self._best
+        return (self._most if self._plan[0] else 0) if self._plan else self._best
 
     def took(self, workers: int, seconds: float) -> None:
         """Note how long it took."""
         if not self._plan:
             return
-        self._plan.pop()
-        self._times[workers] = min(self._times[workers], seconds)
-        if self._times[self._most] > _LONG and len(self._plan) == 2 * _TRIALS - 2:
-            self._plan = []
-        self._best = 0 if self._times[0] < self._times[self._most] else self._most
+        self._plan = self._plan[1:]
+        times = self._times
+        times[workers] = min(times[workers], seconds)
+        if min(times.values()) > _LONG or (not workers and seconds > 2 * times[self._most]):
+            self._plan = ()
+        self._best = 0 if times[0] < times[self._most] else self._most
 
 
 def _sizes(launches: Sequence[Sequence[Any]]) -> list[list[int]]:

@@ -224,24 +224,23 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, workers, is_late):
         assert not chain._counts.any()
 
 
-def test_help_is_taken_where_it_helps():
+@pytest.mark.parametrize(("alone", "best"), [(80e-6, 0), (130e-6, 3)])
+def test_help_is_taken_where_it_helps(alone, best):
     team = dispatch._Team(3)
-    for seconds in (100e-6, 90e-6, 120e-6, 95e-6):
-        assert team.workers() == 3
-        team.took(3, seconds)
-    for _ in range(4):
-        assert team.workers() == 0
-        team.took(0, 80e-6)
-    assert team.workers() == 0
-    team.took(0, 1.0)
-    assert team.workers() == 0  # once it is known
+    for wanted, seconds in ((3, 150e-6), *[(0, alone)] * 4, (3, 100e-6), (3, 90e-6), (3, 120e-6)):
+        assert team.workers() == wanted
+        team.took(wanted, seconds)
+    assert team.workers() == best
+    team.took(best, 1.0)
+    assert team.workers() == best  # once it is known
 
 
-def test_what_takes_long_is_not_tried_alone():
+@pytest.mark.parametrize("calls", [[(3, 5e-3)], [(3, 1e-3), (0, 3.5e-3)]])
+def test_what_takes_long_is_not_done_alone(calls):
     team = dispatch._Team(3)
-    for seconds in (1e-3, 2e-3):
-        assert team.workers() == 3
-        team.took(3, seconds)
+    for wanted, seconds in calls:
+        assert team.workers() == wanted
+        team.took(wanted, seconds)
     assert not team._plan and team.workers() == 3
     alone = dispatch._Team(0)
     alone.took(0, 1.0)
