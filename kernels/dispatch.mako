@@ -30,6 +30,7 @@ static __attribute__((noinline)) void ${name}_wait(volatile __global uint *done,
 // Items are taken only after all stages up to `after` are done; whoever waits for them has taken nothing, so that one
 // participant gets through all stages, however late the others come.
 // The work-items participate, and perhaps the host's thread: it comes with no size, and leaves when everything is done.
+// Whatever it has set (a library may flush subnormals to zero), it computes as PoCL's threads do: rounding to nearest.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(__global const uchar *table, const ulong begin, const uint count, const uint participants,
              volatile __global uint *all_counters, const ulong first_counter)
@@ -38,6 +39,8 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, c
     const ulong shares = min(participants, ${shares}u), own = get_global_id(0) % shares;
     const ulong line = 16, pitch = line * (shares + 1);
     volatile __global uint *counters = all_counters + first_counter;
+    const uint theirs = __builtin_ia32_stmxcsr();
+    if (get_global_size(0) == 0) __builtin_ia32_ldmxcsr(0x1f80);
     long known = 0;
     for (uint k = 0; k < count; ++k) {
         const ${name}_stage s = stages[k];
@@ -55,8 +58,10 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, c
             }
         }
     }
-    if (get_global_size(0) == 0)
+    if (get_global_size(0) == 0) {
         for (; known < count; ++known) ${name}_wait(counters + line + pitch * known, stages[known].items);
+        __builtin_ia32_ldmxcsr(theirs);
+    }
     if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == participants - 1) {
         for (ulong i = 1; i <= (shares + 1) * count; ++i) counters[line * i] = 0;
         __atomic_store_n(counters, 0u, __ATOMIC_RELEASE);

@@ -1,6 +1,7 @@
 """Which kernels of a recorded call must be over before another one begins, if one launch runs them all."""
 
 from collections.abc import Collection, Sequence
+from threading import active_count
 from typing import Any, NamedTuple
 
 from pytensor_cl.linker.slots import Block, Slot
@@ -82,10 +83,13 @@ class Dispatch:
         How many run it.
     is_waited_for
         Whether the call is to wait for it.
+    is_in_place
+        Whether it may write where a shared variable is: then another thread's kernels must come before or after it.
     """
 
     launches = 1
     is_waited_for = False
+    is_in_place = False
 
     def __init__(self, chain: Chain, slots: Sequence[Slot], keep: Sequence[Any]) -> None:
         self._chain, self._slots, self._keep = chain, slots, keep
@@ -94,10 +98,12 @@ class Dispatch:
         return len(self._chain)
 
     def __call__(self) -> None:
-        if self.is_waited_for:
+        if self.is_waited_for and not (self.is_in_place and active_count() > 1):
             self._chain.complete()
-        else:
-            self._chain.launch(self._keep, [slot.buffer for slot in self._slots])
+            return
+        self._chain.launch(self._keep, [slot.buffer for slot in self._slots])
+        if self.is_waited_for:
+            self._chain.finish()
 
     def waited_for(self) -> "Dispatch":
         """Let it be over when the next step begins."""

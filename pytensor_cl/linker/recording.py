@@ -226,7 +226,9 @@ class Tape:
         slots.update(dict.fromkeys(self._wholes[slot] for slot in list(slots) if slot in self._wholes))
         fresh = {slot for slot, _ in self._fresh}
         used = [accesses(s.entry.parameters, found, fresh) for s, found in zip(self._stages, memories, strict=True)]
-        return Dispatch(Chain(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)
+        dispatch = Dispatch(Chain(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)
+        dispatch.is_in_place = any(donation.slot in slots for donation in self._donations.values())
+        return dispatch
 
     def wait(self, at: int) -> None:
         """Wait for what was enqueued, if nobody has yet."""
@@ -367,9 +369,11 @@ class _Enqueue:
 
     def __call__(self) -> None:
         enqueue, queue = self._enqueue, self._context.queue.handle
-        for kernel, global_size, local_size in self._launches:
-            enqueue(queue, kernel, global_size, local_size)
-        self._context.queue.pending = True
+        try:
+            for kernel, global_size, local_size in self._launches:
+                enqueue(queue, kernel, global_size, local_size)
+        finally:
+            self._context.queue.enqueued()
 
 
 class Recording:

@@ -145,7 +145,7 @@ class GpuArray:
 
         offset = self.layout.offset * self.dtype.itemsize
         return Array(
-            self.context.queue.handle,
+            self.context.queue.share(),
             self.shape,
             self.dtype,
             strides=self.strides,

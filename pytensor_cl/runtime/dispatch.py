@@ -311,11 +311,17 @@ class Chain:
                 self._enqueue(turn, workers, workers + 1)
             self._host(address, address + 80)
         except BaseException:  # a signal, before this thread or after it took part
-            queue.handle.finish()
-            self._counts[turn] = 0
+            try:
+                queue.handle.finish()
+            finally:  # even if one more comes
+                self._counts[turn] = 0
             raise
         self._team.took(workers, perf_counter() - began)
         queue.settle()
+
+    def finish(self) -> None:
+        """Wait for what was enqueued."""
+        self._context.queue.finish()
 
     def _prepare(self) -> int:
         """Copy the table to one that no launch under way reads; return which."""

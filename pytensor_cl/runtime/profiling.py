@@ -106,6 +106,7 @@ class _ProfilingQueue(Queue):
 
     def _note(self, kind: str, kernel: Any, nbytes: int, before: int, event: Any) -> None:
         watch = self.watch
+        watch.context.queue.enqueued()
         if get_ident() == watch.thread:
             watch.pending.append(_Pending(kind, kernel, nbytes, watch.owner, before, perf_counter_ns(), event))
         if self.synchronous:

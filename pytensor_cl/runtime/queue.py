@@ -29,25 +29,41 @@ class Queue:
     ----------
     recorder
         Who listens to what is enqueued, if anybody does.
-    pending
-        Whether something was enqueued that nobody has waited for.
     """
 
     def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
         self.recorder: Recorder | None = None
-        self.pending = False
+        self._latest: object = None  # stands for what was enqueued last; and for the last that somebody has waited for
+        self._over: object = None
+        self._is_shared = False
         self._enqueue = cl.enqueue_nd_range_kernel
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
         self._uploads: list[cl.Event] = []
         self._borrowed: list[np.ndarray] = []
         self._held: list[tuple[cl.Event, Any]] = []
 
+    @property
+    def pending(self) -> bool:
+        """Whether something may have been enqueued that nobody has waited for."""
+        return self._is_shared or self._latest is not self._over
+
+    def enqueued(self) -> None:
+        """Note that something was enqueued; whoever does so himself says it, also if a signal came meanwhile."""
+        self._latest = object()
+
+    def share(self) -> "cl.CommandQueue":
+        """Return the driver's queue for others, who do not tell when they enqueue something."""
+        self._is_shared = True
+        return self.handle
+
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
-        self._enqueue(self.handle, kernel, global_size, local_size)
-        self.pending = True
+        try:
+            self._enqueue(self.handle, kernel, global_size, local_size)
+        finally:
+            self.enqueued()
         if self.synchronous:
             self.finish()
 
@@ -64,8 +80,10 @@ class Queue:
             First byte of the destination.
         """
         self._tell("an upload")
-        event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
-        self.pending = True
+        try:
+            event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
+        finally:
+            self.enqueued()
         self._uploads.append(event)
         if len(self._uploads) > _MANY:
             done = cl.command_execution_status.COMPLETE
@@ -87,7 +105,7 @@ class Queue:
 
     def hold(self, event: "cl.Event", what: Any) -> None:
         """Keep what a command uses and the driver does not know of until the command has run."""
-        self.pending = True
+        self.enqueued()
         self._held.append((event, what))
         if len(self._held) > _MANY:
             done = cl.command_execution_status.COMPLETE
@@ -98,10 +116,11 @@ class Queue:
     ) -> None:
         """Enqueue a copy of `count` bytes between two buffers of the context."""
         self._tell("a copy of a buffer")
-        cl.enqueue_copy(
-            self.handle, target, source, byte_count=count, dst_offset=target_offset, src_offset=source_offset
-        )
-        self.pending = True
+        offsets = {"dst_offset": target_offset, "src_offset": source_offset}
+        try:
+            cl.enqueue_copy(self.handle, target, source, byte_count=count, **offsets)
+        finally:
+            self.enqueued()
 
     def flush(self) -> None:
         """Hand what was enqueued to the device; returns at once."""
@@ -112,16 +131,18 @@ class Queue:
         self._tell("a wait")
         borrowed, self._borrowed = self._borrowed, []
         held, self._held = self._held, []
-        self.pending = False  # what is enqueued meanwhile is
+        latest = self._latest  # what is enqueued meanwhile is pending; this is, too, until the wait is over
         self.handle.finish()
+        self._over = latest
         self._uploads.clear()
         review()
         del borrowed, held
 
     def settle(self) -> None:
-        """Let go of what commands needed that have run."""
-        self._borrowed = []
-        self._uploads.clear()
+        """Let go of what commands needed that have run; other threads may have enqueued more."""
+        if not self.pending:
+            self._borrowed = []
+            self._uploads.clear()
         review()
 
     def _tell(self, what: str) -> None:

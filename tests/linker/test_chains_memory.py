@@ -8,7 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker import recording
+from pytensor_cl.linker import chains, recording
 from pytensor_cl.linker.chains import Dispatch
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.runtime import opencl as cl
@@ -149,3 +149,25 @@ def test_shared_variables_are_replaced_while_calls_are_under_way(context, rng):
         expected = np.tanh(expected) * value
     assert_joined(f)
     np.testing.assert_allclose(w.get_value(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_an_update_in_place_comes_before_or_after_what_other_threads_enqueue(context, monkeypatch):
+    """What the host computes itself is in no order with what another thread enqueues meanwhile."""
+    w = pytensor.shared(np.ones(1000, "float32"), "w")
+    v = pytensor.shared(np.ones(3, "float32"))
+    f = opencl([], (v * 2).sum(), updates={w: w + np.float32(1)})
+    for _ in range(CALLS):
+        f()
+    (made,) = recordings(f)
+    (dispatch,) = (step for _, step in made.steps if isinstance(step, Dispatch))
+    assert made.donations and dispatch.is_in_place and dispatch.is_waited_for
+    ways = []
+    for way in ("complete", "launch"):
+        function = getattr(dispatch._chain, way)
+        monkeypatch.setattr(dispatch._chain, way, lambda *a, way=way, do=function: (ways.append(way), do(*a)))
+    monkeypatch.setattr(chains, "active_count", lambda: 1)
+    assert f() == 6
+    monkeypatch.setattr(chains, "active_count", lambda: 2)
+    assert f() == 6
+    assert ways == ["complete", "launch"]
+    np.testing.assert_array_equal(w.get_value(), np.full(1000, CALLS + 3, "f4"))

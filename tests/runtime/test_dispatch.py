@@ -1,5 +1,6 @@
 """Kernels that are called by their entries, from one launch."""
 
+import ctypes
 import gc
 from math import prod
 
@@ -9,6 +10,7 @@ import pytest
 from pytensor_cl.runtime import dispatch
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.dispatch import Chain
+from pytensor_cl.runtime.profiling import timed
 from pytensor_cl.runtime.recorder import Launch
 from pytensor_cl.template import KernelSource
 
@@ -245,3 +247,65 @@ def test_what_takes_long_is_not_done_alone(calls):
     alone = dispatch._Team(0)
     alone.took(0, 1.0)
     assert alone.workers() == 0
+
+
+def test_what_is_being_waited_for_is_pending(opened, monkeypatch):
+    queue, seen = opened.queue, []
+
+    class Handle:
+        @staticmethod
+        def finish():
+            seen.append(queue.pending)  # as another thread would
+            queue.enqueued()
+
+    queue.finish()
+    assert not queue.pending
+    queue.enqueued()
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "handle", Handle)
+        queue.finish()
+    assert seen == [True] and queue.pending
+    queue.finish()
+    assert not queue.pending
+
+
+def test_a_signal_while_something_is_enqueued_leaves_it_pending(opened, monkeypatch):
+    queue = opened.queue
+    queue.finish()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "_enqueue", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queue.launch(None, (1,), (1,))
+    assert queue.pending
+
+
+def test_timed_launches_are_pending_for_others(opened):
+    array = opened.from_host(np.ones(10, "f4"))
+    with timed([opened]):
+        opened.queue.finish()
+        assert not opened.queue.pending
+        array.copy()
+        assert opened.queue.pending
+
+
+def test_the_host_computes_as_the_device_does(opened, monkeypatch):
+    """A library may have set the thread's flags so that subnormal numbers are zero, or are rounded elsewhere."""
+    libm, environment = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    x = opened.from_host(np.full(8, 1e-40, "f4"))
+    double = launched(opened, DOUBLE, (1,), x.buffer, np.int64(8))
+    chain, _ = chained(opened, [double], [-1])
+    libm.fegetenv(environment)
+    before = environment[7]
+    environment[7] = flushing = before | 0x8040  # to zero, what comes and what goes
+    libm.fesetenv(environment)
+    try:
+        chain.complete()
+        libm.fegetenv(environment)
+        after, environment[7] = environment[7], before
+    finally:
+        libm.fesetenv(environment)
+    assert after & 0xFFC0 == flushing & 0xFFC0
+    np.testing.assert_array_equal(opened.download(x), 4 * np.full(8, 1e-40, "f4"))  # launched once before
