@@ -199,15 +199,15 @@ def test_the_host_waits_for_what_was_enqueued_before(opened):
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("has_help", [False, True])
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_signal_leaves_no_counters(opened, monkeypatch, workers, is_late):
+def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
     n = 100
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
     chain, _ = chained(opened, [double, double], [-1, 0])
-    workers = min(workers, opened.dispatcher.units - 1)
-    monkeypatch.setattr(chain._team, "workers", lambda: workers)
+    most = min(3, opened.dispatcher.units) - 1
+    monkeypatch.setattr(chain._team, "workers", lambda: most if has_help else 0)
     host = chain._host
 
     def interrupted(*addresses):
