@@ -4,7 +4,6 @@ The prices are of one core with AVX-512. Nothing depends on them but which side 
 until they are tried: what is fastest is measured. They were fitted to the times of 120 functions of three sizes each.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from math import inf, prod
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from pytensor_cl.linker.extents import Extents
 from pytensor_cl.linker.tally import scalars_of, tally
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["Guess", "guess"]
@@ -127,7 +127,7 @@ def guess(
         What would run on the device and beside it.
     """
     amounts, results = tally(fgraph, given)
-    to, cores = _device(info), _cores()
+    to, cores = _device(info), granted_cores()
     apart = [sum(amounts.get(kind, 0.0) * price[side] for kind, price in _NODES.items()) for side in range(3)]
     along = [sum(amounts.get(kind, 0.0) * price[side] for kind, price in _ELEMENTS.items()) for side in range(3)]
     flops = [sum(amounts.get(kind, 0.0) * price[side] for kind, price in _FLOPS.items()) for side in range(3)]
@@ -172,7 +172,3 @@ def _device(info: DeviceInfo | None) -> _Device:
     if info.kind == "cpu":
         return _Device(2.6e-5, info.compute_units, inf)
     return _Device(4e-5, 8 * info.compute_units, inf if info.shares_host_memory else 1e10)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Thread
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.outline import moved
 
 __all__ = ["Crew"]
@@ -28,11 +29,6 @@ EACH = 4
 """Kernels for one helper at least."""
 MOST = 7
 """Helpers at once."""
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _can_help() -> bool:
@@ -55,7 +51,7 @@ class Crew:
     def __init__(self, device: "cl.Device", text: str) -> None:
         self._kernels = moved(text)
         count = len(self._kernels)
-        wanted = min(_cores() - 1, count // EACH, MOST) if count >= FEWEST and _can_help() else 0
+        wanted = min(granted_cores() - 1, count // EACH, MOST) if count >= FEWEST and _can_help() else 0
         self._helpers = _start(device, wanted)
 
     def send(self, text: str, options: Sequence[str]) -> None:

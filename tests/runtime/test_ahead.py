@@ -51,7 +51,7 @@ def fresh(context, monkeypatch):
     fresh = open_context(f"opencl:{context.name}", "fresh")
     monkeypatch.setattr(fresh.programs, "_ways", always_new)
     monkeypatch.setattr(fresh.programs, "_ahead", True)
-    monkeypatch.setattr(ahead, "_cores", lambda: 4)
+    monkeypatch.setattr(ahead, "granted_cores", lambda: 4)
     monkeypatch.setattr(ahead, "Thread", lambda target, args, daemon: Now(target, args))
     monkeypatch.setattr(ahead.subprocess, "Popen", FakeHelper)
     monkeypatch.setattr(FakeHelper, "made", [])
@@ -99,7 +99,7 @@ def test_without_what_it_takes_kernels_are_compiled_here(fresh, monkeypatch, mis
         raise OSError("no more processes")
 
     change = {
-        "cores": (ahead, "_cores", lambda: 1),
+        "cores": (ahead, "granted_cores", lambda: 1),
         "processes": (ahead.subprocess, "Popen", refuse),
         "interpreter": (ahead.sys, "executable", "/usr/bin/editor"),
     }
