@@ -47,13 +47,14 @@ UNLIKELY, DEAR = 3.0, 25.0
 SHORT, LIKELY = 5e-3, 4.0
 """Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
 no more than so many times as long as the first side."""
-SAMPLES = 3
-"""Calls that are timed when a side is tried."""
+SAMPLES, MANY, BRIEF = 3, 6, 3e-4
+"""Calls that are timed when a side is tried, and how many if they take less than so many seconds."""
 LONG, HOPELESS = 2e-3, 2.0
 """Seconds of a call on the chosen side, and how many times as long one on another takes that ends the trial at once:
 other programs take the core for less than that."""
-UNTIMED = {DEVICE: AFTER + 2, NUMBA: 1, C: 1}
-"""Calls before these: the first one compiles, and moves shared variables, and the device's last one is recorded."""
+UNTIMED = {DEVICE: AFTER + 2, NUMBA: 2, C: 2}
+"""Calls before these: the first one compiles, and moves shared variables; the device's last one is recorded, a host's
+brings the values into the caches."""
 CALL, NODE = 3e-6, 1e-6
 """Seconds that no device call, and no device node, is faster than."""
 SHARE = 0.02
@@ -96,7 +97,7 @@ class SizeClass:
 
     __slots__ = (
         *("barred", "bound", "done", "is_on_device", "left", "longest", "patience"),
-        *("rounds", "run", "seconds", "shapes", "side", "trials"),
+        *("rounds", "run", "seconds", "shapes", "side", "span", "tried", "trials", "waited"),
     )
 
     def __init__(self, shapes: tuple[Any, ...], side: str, sides: dict[str, Side]) -> None:
@@ -108,8 +109,11 @@ class SizeClass:
         self.longest = dict.fromkeys(sides, inf)
         self.barred: dict[str, str] = {}
         self.rounds = dict.fromkeys(sides, 0)
+        self.waited = dict.fromkeys(sides, 0.0)  # seconds of calls since a side was measured last
         self.left = 0  # calls until something is measured
-        self.trials = [side]  # what is to be measured
+        self.span = 0  # what that was at first
+        self.tried = [side]  # what is measured then
+        self.trials = [side]  # what of it is left
         self.done = 0  # calls of the first of these
 
     def move(self, side: str, run: Side) -> None:
@@ -130,7 +134,7 @@ class SizeClass:
             self.seconds[side] = min(seconds, FADE * self.seconds[side])
         elif timed > 1:
             self.seconds[side] = min(self.seconds[side], seconds)
-        if timed >= SAMPLES or self._is_hopeless(side, seconds, timed):
+        if timed >= (MANY if seconds < BRIEF else SAMPLES) or self._is_hopeless(side, seconds, timed):
             self.trials.pop(0)
             self.done = 0
             self.rounds[side] += 1
@@ -142,22 +146,37 @@ class SizeClass:
 
     def settle(self) -> None:
         """Choose, and say what to measure next and when."""
+        self._pass()
         best = min(self.seconds, key=lambda side: self.seconds[side])
         if self.seconds[best] < CLEAR * self.seconds[self.side]:
             self.side = best
-        waits = {side: self._wait(side) for side in self.seconds if side != self.side}
+        waits = {side: self._wait(side) - self.waited[side] for side in self.seconds if side != self.side}
         following = min(waits, key=lambda side: waits[side])
-        self.left, self.trials, self.done = waits[following], [self.side, following], 0
+        self.plan([self.side, following], int(min(max(waits[following], 0.0) / self._mine, NEVER)))
 
-    def _wait(self, side: str) -> int:
-        """Return after how many calls a side is to be tried."""
-        mine, others = max(self.seconds[self.side], 1e-9), self.seconds[side]
+    def plan(self, sides: list[str], calls: int) -> None:
+        """Measure sides after some calls."""
+        self.left, self.span, self.tried, self.trials, self.done = calls, calls, sides, list(sides), 0
+
+    def _pass(self) -> None:
+        """Each side has waited for the calls before the measurements, except for those that were measured."""
+        seconds = self.span * self._mine if self.seconds[self.side] < inf else 0.0
+        for side in self.waited:
+            self.waited[side] = 0.0 if side in self.tried else self.waited[side] + seconds
+
+    @property
+    def _mine(self) -> float:
+        return max(self.seconds[self.side], 1e-9)
+
+    def _wait(self, side: str) -> float:
+        """Return how many seconds the chosen side runs before another one is tried."""
+        mine, others = self._mine, self.seconds[side]
         if side in self.barred or mine <= self.bound[side]:
-            return NEVER
+            return inf
         if others == inf:
-            return int(self.patience[side] / mine) if mine < self.longest[side] else NEVER
+            return self.patience[side] if mine < self.longest[side] else inf
         lost = max(others - mine, SHARE * others) * (UNTIMED[side] + SAMPLES)
-        return int(min(2 ** min(self.rounds[side], 30) * lost / SHARE / mine, NEVER))
+        return 2 ** min(self.rounds[side], 30) * lost / SHARE
 
 
 class ChoosingVM(OpenCLVM):
@@ -411,7 +430,7 @@ class ChoosingVM(OpenCLVM):
         if size.seconds[instead] < inf:
             size.settle()
         else:
-            size.left, size.trials, size.done = 0, [instead], 0
+            size.plan([instead], 0)
         return results
 
 

@@ -143,8 +143,11 @@ def _picked(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes)
     yield "lookup", 1
     if any(v.type.dtype == "bool" for v in node.inputs[1:]):
         yield "masked", prod(inputs[0])
-    else:
-        yield "looked up", prod(outputs[0])
+        return
+    found, count = prod(outputs[0]), max(map(prod, inputs[1:]), default=1)
+    is_of_numbers = count >= found  # and not of rows
+    yield ("looked up" if is_of_numbers else "rows looked up"), count
+    yield "moved", 0 if is_of_numbers else 2 * found * _width(node.outputs[0])
 
 
 def _scattered(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes) -> Amounts:

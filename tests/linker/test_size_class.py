@@ -2,7 +2,20 @@
 
 import pytest
 
-from pytensor_cl.linker.choice import DEAR, DEVICE, FEW, NUMBA, SAMPLES, UNLIKELY, UNTIMED, C, SizeClass, _slower
+from pytensor_cl.linker.choice import (
+    DEAR,
+    DEVICE,
+    FEW,
+    MANY,
+    NEVER,
+    NUMBA,
+    SAMPLES,
+    UNLIKELY,
+    UNTIMED,
+    C,
+    SizeClass,
+    _slower,
+)
 
 
 @pytest.fixture
@@ -52,3 +65,42 @@ def test_who_seems_slower_waits_longer_where_compiling_takes_long():
     assert _slower(100.0, 1.0, FEW + 1) == DEAR
     assert _slower(0.5, 1.0, FEW + 1) == 1
     assert _slower(float("inf"), 1.0, FEW) == 1
+
+
+def test_a_side_waits_no_longer_because_another_one_is_measured(size):
+    """C is due after half a second of calls; the device, which is about as fast, has several turns until then."""
+    size.patience[C] = 0.5
+    size.seconds[DEVICE] = 3.1e-3
+    size.plan([NUMBA], 0)
+    waited, turns = 0.0, []
+    while size.seconds[C] == float("inf"):
+        size.settle()
+        waited += size.left * 3e-3
+        turns.append(size.tried[-1])
+        size.seconds[turns[-1]] = 3.1e-3
+        size.rounds[turns[-1]] += 1
+    assert turns.count(DEVICE) >= 2
+    assert waited == pytest.approx(0.5, abs=len(turns) * 3e-3)
+
+
+def test_who_was_measured_waits_from_then_on(size):
+    size.seconds.update({DEVICE: 4e-3, C: 4e-3})
+    size.rounds[C] = 3
+    size.plan([NUMBA], 0)
+    size.settle()
+    first = size.left
+    assert size.tried == [NUMBA, DEVICE]
+    size.settle()
+    assert size.left == pytest.approx(first, abs=1)
+
+
+def test_a_side_that_is_out_of_the_question_is_not_measured(size):
+    size.barred.update({DEVICE: "no", C: "no"})
+    size.plan([NUMBA], 0)
+    size.settle()
+    assert size.left == NEVER
+
+
+def test_brief_calls_are_timed_more_often(size):
+    size.seconds[NUMBA] = 1e-4
+    assert calls_of_a_trial(size, DEVICE, 2e-4) == UNTIMED[DEVICE] + MANY
