@@ -63,7 +63,7 @@ _NODES: dict[str, _Price] = {
     "loop": _Price(0.0, 1.4e-7, 5e-7),
     "number": _Price(0.0, 6e-9, 3e-8),
     "other": _Price(0.0, 2.8e-7, 1.1e-6),
-    "product": _Price(0.0, 2.4e-7, 4e-7),
+    "product": _Price(0.0, 2.4e-7, 4e-6),
     "product with a vector": _Price(0.0, 2.4e-7, 2.5e-6),
     "scan": _Price(0.0, 2e-6, 5e-5),
     "scatter": _Price(0.0, 2e-7, 2.8e-6),

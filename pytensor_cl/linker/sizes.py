@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pytensor_cl.linker.estimate import Guess
 from pytensor_cl.linker.host import Cell
@@ -37,7 +37,7 @@ def is_of_any_size(variable: Variable) -> bool:
 
 
 class _Groups(dict[Variable, Variable]):
-    """Variables of the same shape: each leads to another of its group, the last one to itself."""
+    """Variables of as many elements: each leads to another of its group, the last one to itself."""
 
     def of(self, variable: Variable) -> Variable:
         """Return what stands for the group of a variable."""
@@ -52,7 +52,7 @@ class _Groups(dict[Variable, Variable]):
 
 
 def telling(fgraph: FunctionGraph, last: set[Variable]) -> list[int]:
-    """Return the positions of the inputs that tell the sizes of all: one of those that must have the same shape.
+    """Return the positions of the inputs that tell the sizes of all: one of those that must have as many elements.
 
     Parameters
     ----------
@@ -69,6 +69,8 @@ def telling(fgraph: FunctionGraph, last: set[Variable]) -> list[int]:
                 alike.setdefault(variable.type.broadcastable, []).append(variable)
             for variables in alike.values():
                 groups.join(variables)
+        elif isinstance(node.op, DimShuffle):
+            groups.join([*node.inputs, *node.outputs])
     chosen: dict[Variable, Variable] = {}
     for variable in sorted(filter(is_of_any_size, fgraph.inputs), key=lambda v: v in last):
         chosen.setdefault(groups.of(variable), variable)

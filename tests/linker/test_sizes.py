@@ -24,6 +24,7 @@ fixed = pt.tensor("fixed", dtype="float32", shape=(4,))
         ([x, i], x[i], [0, 1]),
         ([m, n, row], m + n + row, [0, 2]),
         ([m, n], m @ n, [0, 1]),
+        ([m, n], m + n.T, [0]),
         ([x, m], x + m, [0, 1]),
         ([fixed, x], fixed.sum() + x, [1]),
     ],
