@@ -1,6 +1,15 @@
 ## All kernels of a repeated call in one launch: work-items share the items of stages, each of which is a kernel.
-<%page args="name, patience, shares"/>\
+<%page args="name, patience, looks, shares"/>\
 typedef struct { ulong entry, arguments, nx, ny, nz, items; long after, unused; } ${name}_stage;
+
+// What a participant needs of a call, and the place for it of one that stands by; CALLED and more: by which call.
+typedef struct {
+    const __global ${name}_stage *stages;
+    volatile __global uint *counters;
+    ulong shares, own, count;
+} ${name}_job;
+typedef struct { uint state, apart[31]; ${name}_job job __attribute__((aligned(128))); } ${name}_place;
+enum { AWAY, READY, CLAIMED, BUSY, CALLED };
 
 // Calls a function by its address, which OpenCL C has no words for, as the System V ABI of x86-64 wants it.
 static __attribute__((noinline)) void ${name}_call(ulong entry, ulong arguments, ulong numbers)
@@ -12,58 +21,127 @@ static __attribute__((noinline)) void ${name}_call(ulong entry, ulong arguments,
           "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
+static void ${name}_yield()
+{
+    ulong sched_yield = 24;
+    __asm__ volatile("syscall" : "+a"(sched_yield) : : "rcx", "r11", "memory");
+}
+
 // Somebody is at what we wait for. If it takes long, another program may need the core to get on.
 static __attribute__((noinline)) void ${name}_wait(volatile __global uint *done, uint items)
 {
     for (uint i = 0; __atomic_load_n(done, __ATOMIC_ACQUIRE) < items; ++i) {
         __builtin_ia32_pause();
-        if (i > ${patience}) {
-            ulong sched_yield = 24;
-            __asm__ volatile("syscall" : "+a"(sched_yield) : : "rcx", "r11", "memory");
-        }
+        if (i > ${patience}) ${name}_yield();
     }
 }
 
 // A stage's items are in shares, so that what a participant has written is still in its core's cache when it comes to the
-// same share of the next stage. Counters, 64 bytes apart: one of the participants that are through; for each stage one of
-// the items that are done, and one for each share of those that somebody has taken. They are zero between two launches.
+// same share of the next stage. Counters, 64 bytes apart: one of the participants that are through, beside it how many
+// there are; for each stage one of the items that are done, and one for each share of those that somebody has taken. They
+// are zero between two calls.
 // Items are taken only after all stages up to `after` are done; whoever waits for them has taken nothing, so that one
-// participant gets through all stages, however late the others come.
-// The work-items participate, and perhaps the host's thread: it comes with no size, and leaves when everything is done.
-// Whatever it has set (a library may flush subnormals to zero), it computes as PoCL's threads do: rounding to nearest.
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void ${name}(__global const uchar *table, const ulong begin, const uint count, const uint participants,
-             volatile __global uint *all_counters, const ulong first_counter)
+// participant gets through all stages, however late the others come. Returns up to which stage all is known to be done.
+static long ${name}_work(const ${name}_job j)
 {
-    const __global ${name}_stage *stages = (const __global ${name}_stage *)(table + begin);
-    const ulong shares = min(participants, ${shares}u), own = get_global_id(0) % shares;
-    const ulong line = 16, pitch = line * (shares + 1);
-    volatile __global uint *counters = all_counters + first_counter;
-    const uint theirs = __builtin_ia32_stmxcsr();
-    if (get_global_size(0) == 0) __builtin_ia32_ldmxcsr(0x1f80);
+    const ulong line = 16, pitch = line * (j.shares + 1);
     long known = 0;
-    for (uint k = 0; k < count; ++k) {
-        const ${name}_stage s = stages[k];
-        volatile __global uint *done = counters + line + pitch * k;
-        for (ulong turn = 0; turn < shares; ++turn) {
-            const ulong share = (own + turn) % shares, first = s.items * share / shares;
-            const ulong end = s.items * (share + 1) / shares;
+    for (ulong k = 0; k < j.count; ++k) {
+        const ${name}_stage s = j.stages[k];
+        volatile __global uint *done = j.counters + line + pitch * k;
+        for (ulong turn = 0; turn < j.shares; ++turn) {
+            const ulong share = (j.own + turn) % j.shares, first = s.items * share / j.shares;
+            const ulong end = s.items * (share + 1) / j.shares;
             volatile __global uint *taken = done + line * (share + 1);
             if (first + __atomic_load_n(taken, __ATOMIC_RELAXED) >= end) continue;
-            for (; known <= s.after; ++known) ${name}_wait(counters + line + pitch * known, stages[known].items);
+            for (; known <= s.after; ++known) ${name}_wait(j.counters + line + pitch * known, j.stages[known].items);
             for (ulong i; (i = first + __atomic_fetch_add(taken, 1u, __ATOMIC_RELAXED)) < end;) {
                 const size_t numbers[6] = {i % s.nx, i / s.nx % s.ny, i / s.nx / s.ny, s.nx, s.ny, s.nz};
-                ${name}_call(s.entry, (ulong)stages + s.arguments, (ulong)numbers);
+                ${name}_call(s.entry, (ulong)j.stages + s.arguments, (ulong)numbers);
                 __atomic_fetch_add(done, 1u, __ATOMIC_RELEASE);
             }
         }
     }
-    if (get_global_size(0) == 0) {
-        for (; known < count; ++known) ${name}_wait(counters + line + pitch * known, stages[known].items);
-        __builtin_ia32_ldmxcsr(theirs);
+    return known;
+}
+
+// The last participant that is through sets the counters to zero.
+static void ${name}_through(const ${name}_job j)
+{
+    if (__atomic_add_fetch(j.counters, 1u, __ATOMIC_ACQ_REL) != __atomic_load_n(j.counters + 1, __ATOMIC_RELAXED)) return;
+    j.counters[1] = 0;
+    for (ulong i = 1; i <= (j.shares + 1) * j.count; ++i) j.counters[16 * i] = 0;
+    __atomic_store_n(j.counters, 0u, __ATOMIC_RELEASE);
+}
+
+static bool ${name}_turn(volatile __global uint *state, uint from, uint to)
+{
+    return __atomic_compare_exchange_n(state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+// After its part a work-item stands by for some time: the next call needs no launch if it comes soon.
+static void ${name}_stand_by(volatile __global ${name}_place *place, volatile __global uint *latest, uint launch, ulong ticks)
+{
+    __atomic_store_n(&place->state, READY, __ATOMIC_RELEASE);
+    ulong since = __builtin_ia32_rdtsc();
+    for (uint looks = 1;; ++looks) {
+        const uint state = __atomic_load_n(&place->state, __ATOMIC_ACQUIRE);
+        if (state >= CALLED && ${name}_turn(&place->state, state, BUSY)) {
+            const ${name}_job job = *(__global ${name}_job *)&place->job;
+            ${name}_work(job);
+            ${name}_through(job);
+            __atomic_store_n(&place->state, READY, __ATOMIC_RELEASE);
+            since = __builtin_ia32_rdtsc();
+        } else if (state == READY) {
+            const bool is_sent_away = __atomic_load_n(latest, __ATOMIC_RELAXED) != launch;
+            if ((is_sent_away || __builtin_ia32_rdtsc() - since > ticks) && ${name}_turn(&place->state, READY, AWAY)) return;
+        }
+        __builtin_ia32_pause();
+        if (looks % ${looks} == 0) ${name}_yield();
     }
-    if (__atomic_fetch_add(counters, 1u, __ATOMIC_ACQ_REL) == participants - 1) {
-        for (ulong i = 1; i <= (shares + 1) * count; ++i) counters[line * i] = 0;
-        __atomic_store_n(counters, 0u, __ATOMIC_RELEASE);
+}
+
+// Call those that stand by; return how many do.
+static uint ${name}_call_all(const ${name}_job j, volatile __global ${name}_place *places, uint count, uint call)
+{
+    uint called = 0;
+    for (uint k = 0; k < count; ++k)
+        if (${name}_turn(&places[k].state, READY, CLAIMED)) {
+            ${name}_job job = j;
+            job.own = ++called;
+            *(__global ${name}_job *)&places[k].job = job;
+            __atomic_store_n(&places[k].state, CALLED + call, __ATOMIC_RELEASE);
+        }
+    return called;
+}
+
+// The work-items participate, and perhaps the host's thread: it comes with no size, and leaves when everything is done.
+// It may call those that stand by; who has not come by then is not needed any more.
+// Whatever it has set (a library may flush subnormals to zero), it computes as PoCL's threads do: rounding to nearest.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}(__global const uchar *table, const ulong begin, const uint count, uint participants,
+             volatile __global uint *all_counters, const ulong first_counter, __global uchar *all_places, const uint number,
+             const ulong ticks)
+{
+    const bool is_host = get_global_size(0) == 0;
+    const ulong shares = min(participants, ${shares}u);
+    volatile __global ${name}_place *latest = (volatile __global ${name}_place *)all_places, *places = latest + 1;
+    const ${name}_job j = {(const __global ${name}_stage *)(table + begin), all_counters + first_counter, shares,
+                           get_global_id(0) % shares, count};
+    if (!is_host) {
+        ${name}_work(j);
+        if (participants == get_global_size(0)) __atomic_store_n(j.counters + 1, participants, __ATOMIC_RELAXED);
+        ${name}_through(j);
+        if (ticks) ${name}_stand_by(places + get_global_id(0), &latest->state, number, ticks);
+        return;
     }
+    const uint theirs = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(0x1f80);
+    if (ticks) participants = 1 + ${name}_call_all(j, places, ticks, number);
+    for (long known = ${name}_work(j); known < count; ++known)
+        ${name}_wait(j.counters + 16 * (1 + (shares + 1) * known), j.stages[known].items);
+    for (ulong k = 0; k < ticks; ++k) participants -= ${name}_turn(&places[k].state, CALLED + number, READY);
+    __builtin_ia32_ldmxcsr(theirs);
+    __atomic_store_n(j.counters + 1, participants, __ATOMIC_RELAXED);
+    ${name}_through(j);
 }

@@ -61,7 +61,7 @@ class Arena:
     def free(self) -> None:
         """Give the buffers back to the device."""
         if self.buffers:
-            self._queue.handle.finish()
+            self._queue.drain()
         self.buffers = []
         self.version += 1
 

@@ -11,8 +11,8 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from math import inf, prod
-from time import perf_counter
+from math import prod
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.declarations import header
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch
+from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, TICKS, Standby, Team
 from pytensor_cl.template import kernel_source
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["Chain", "Dispatcher", "Stage", "has_entries"]
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
+_LOOKS = 128  # for a call, after which they are let in too
 _RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
-_PLAN = True, False, False, False, False, True, True, True  # the first calls: which have help
-_LONG = 3e-3  # seconds of a call from which there is always some
 _SHARES = 16  # of the items of a stage at most
 _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, and of a counter, and bytes at whose multiples a value lies."""
+_WHO = slice(12, 16)
+"""Among the arguments of the host: participants, number of the call, how many are called, and the host's own number."""
 
 
 def has_entries(version: str) -> bool:
@@ -89,10 +91,12 @@ class Dispatcher:
     def __init__(self, context: "Context") -> None:
         self.context = context
         self.units = min(context.info.compute_units, granted_cores())
-        self._source = kernel_source("dispatch", patience=_PATIENCE, shares=_SHARES)
+        self._source = kernel_source("dispatch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES)
         self._entries: dict[str, Entry | None] = {}
         self._held: list[Any] = []
         self._host: Any = None
+        self.standby = Standby(context.cl_context, context.views, self.units - 1)
+        context.queue.standby = self.standby
 
     def _entry(self, launch: Launch) -> Entry | None:
         """Return the entry of a kernel that was launched; None if it has none."""
@@ -125,13 +129,15 @@ class Dispatcher:
     def kernel(self) -> Any:
         """Return a new object of the kernel that calls entries."""
         kernel = self.context.kernel(self._source)
-        kernel.complete(6)
+        kernel.complete(9)
+        kernel.set_buffer(6, self.standby.places)
         return kernel
 
     def host(self) -> Any:
         """Return what lets the calling thread take part, with two addresses: of arguments and of six numbers."""
         if self._host is None:
-            arguments = None, np.uint64(0), np.uint32(0), np.uint32(0), None, np.uint64(0)
+            first, places = (None, np.uint64(0)), (None, np.uint32(0), np.uint64(0))
+            arguments = *first, np.uint32(0), np.uint32(0), None, np.uint64(0), *places
             entry = self._entry(Launch(self.kernel().handle, (1,), (1,), arguments))
             assert entry is not None
             self._host = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(entry.address)
@@ -216,7 +222,9 @@ class Chain:
     """
 
     def __init__(self, dispatcher: Dispatcher, stages: Sequence[Stage], after: Sequence[int]) -> None:
-        self._context = dispatcher.context
+        self._context, self._standby = dispatcher.context, dispatcher.standby
+        self._tables = self._counters = None
+        self._counts = np.empty((0, 0), np.uint32)
         self._views = self._context.views
         self._count = len(stages)
         self._last: tuple[Any, int] = None, 0
@@ -233,7 +241,7 @@ class Chain:
             stage.settle(self, first // _WORD, values)
         self._participants = min(max(map(prod, shapes)), dispatcher.units)
         self._make_ring(dispatcher)
-        self._team = _Team(self._participants - 1)
+        self._team = Team(self._participants - 1)
 
     def _make_ring(self, dispatcher: Dispatcher) -> None:
         """Allocate the tables that launches read, and the counters."""
@@ -249,6 +257,7 @@ class Chain:
         self._counts = self._views.memory_of(self._counters).view(np.uint32).reshape(_RING, -1)
         self._begins = [(np.uint64(r * nbytes), np.uint64(r * pitch // 4)) for r in range(_RING)]
         self._events: list[Any] = [None] * _RING
+        self._ways = [ALONE] * _RING
         self._turn = 0
         self._kernel = kernel = dispatcher.kernel()
         kernel.set_buffer(0, self._tables)
@@ -261,9 +270,13 @@ class Chain:
     def _arguments_of_host(self, begin: np.uint64, first_counter: np.uint64) -> np.ndarray:
         """Return the arguments of the kernel's own entry: two addresses, and where the values are, which follow."""
         tables, counters = (int(m.__array_interface__["data"][0]) for m in (self._ring[0], self._counts))
-        values = begin, np.uint64(self._count), np.uint64(0), first_counter
-        words = [tables, 48, 56, 64, counters, 72, *values, self._participants - 1, 0, 0, 0, 1, 1]
+        pointers = tables, 72, 80, 96, counters, 88, self._standby.address, 104, 112
+        words = [*pointers, begin, self._count, first_counter, 1, 0, 0, 0, 0, 0, 0, 1, 1]
         return np.array(words, np.uint64)
+
+    def __del__(self) -> None:
+        """Leave the tables to those who may still look at them."""
+        self._standby.leave(self._counts, (self._tables, self._counters))
 
     def address(self, buffer: Any) -> int:
         """Return where a buffer is; arguments of several kernels are often set to the same one."""
@@ -294,29 +307,37 @@ class Chain:
         try:
             queue.hold(self._enqueue(turn, self._participants, self._participants), used)
         except BaseException:  # a signal: what was enqueued must not outlive what it uses
-            queue.handle.finish()
+            queue.drain()
             raise
 
     def complete(self) -> None:
         """Run the kernels, and whatever was enqueued before, to the end; this thread takes part."""
-        queue = self._context.queue
+        queue, standby, team = self._context.queue, self._standby, self._team
         if queue.pending:
             queue.finish()
-        turn, workers = self._prepare(), self._team.workers()
+        turn = self._prepare()
         began = perf_counter()
+        is_soon = standby.begin(began)
+        way = team.choose(standby.is_ready(), is_soon) if team.most else ALONE
         arguments, address = self._host_arguments[turn], self._host_addresses[turn]
-        arguments[8], arguments[10] = workers + 1, workers
+        if way == CALLED or way != self._ways[turn]:
+            self._ways[turn], workers = way, 0 if way == ALONE else team.most
+            arguments[_WHO] = (workers + 1, *((standby.call, workers, 0) if way == CALLED else (0, 0, workers)))
         try:
-            if workers:
-                self._enqueue(turn, workers, workers + 1)
-            self._host(address, address + 80)
+            if way == LAUNCHED:
+                ticks = TICKS if team.keeps(is_soon) and not queue.pending else 0
+                self._enqueue(turn, team.most, team.most + 1, ticks)
+                self._events[turn] = None  # which comes when nobody stands by any more
+            self._host(address, address + 120)
         except BaseException:  # a signal, before this thread or after it took part
             try:
-                queue.handle.finish()
+                queue.drain()
             finally:  # even if one more comes
                 self._counts[turn] = 0
             raise
-        self._team.took(workers, perf_counter() - began)
+        ended = perf_counter()
+        standby.end(ended)
+        team.took(way, ended - began)
         queue.settle()
 
     def finish(self) -> None:
@@ -331,47 +352,23 @@ class Chain:
         event = self._events[turn]
         if event is not None and event.command_execution_status != cl.command_execution_status.COMPLETE:
             event.wait()
+        while self._counts[turn, 0]:  # who helped the host, and came late, is not through
+            sleep(0)
         self._ring[turn][:] = self.words
         return turn
 
-    def _enqueue(self, turn: int, size: int, participants: int) -> "cl.Event":
+    def _enqueue(self, turn: int, size: int, participants: int, ticks: int = 0) -> "cl.Event":
+        """Launch work-items, of which there may be more participants; they stand by afterwards for some ticks."""
         kernel, (begin, first_counter) = self._kernel, self._begins[turn]
         kernel.set_bytes(1, begin)
         kernel.set_bytes(3, np.uint32(participants))
         kernel.set_bytes(5, first_counter)
+        number, stay = self._standby.launch(ticks)
+        kernel.set_bytes(7, number)
+        kernel.set_bytes(8, stay)
         queue = self._context.queue.handle
         event = self._events[turn] = cl.enqueue_nd_range_kernel(queue, kernel.handle, (size,), (1,))
         return event
-
-
-class _Team:
-    """How many work-items help the host's thread: none where waking them takes longer than the work, as measured.
-
-    Parameters
-    ----------
-    most
-        As many as there is something to do for.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = self._best = most
-        self._times = {most: inf, 0: inf}
-        self._plan: tuple[bool, ...] = _PLAN if most else ()
-
-    def workers(self) -> int:
-        """Return how many to take."""
-        return (self._most if self._plan[0] else 0) if self._plan else self._best
-
-    def took(self, workers: int, seconds: float) -> None:
-        """Note how long it took."""
-        if not self._plan:
-            return
-        self._plan = self._plan[1:]
-        times = self._times
-        times[workers] = min(times[workers], seconds)
-        if min(times.values()) > _LONG or (not workers and seconds > 2 * times[self._most]):
-            self._plan = ()
-        self._best = 0 if times[0] < times[self._most] else self._most
 
 
 def _sizes(launches: Sequence[Sequence[Any]]) -> list[list[int]]:

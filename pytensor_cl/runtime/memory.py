@@ -124,7 +124,7 @@ class Memory:
 
     def give_back(self) -> None:
         """Give back to the device what is held for reuse: recordings need none of it."""
-        self._queue.handle.finish()
+        self._queue.drain()
         self._forget()
         self.buffers.free_idle()
 

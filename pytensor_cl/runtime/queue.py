@@ -7,6 +7,7 @@ import numpy as np
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cores import review
 from pytensor_cl.runtime.recorder import Recorder
+from pytensor_cl.runtime.standby import Standby
 
 __all__ = ["Queue"]
 
@@ -29,12 +30,15 @@ class Queue:
     ----------
     recorder
         Who listens to what is enqueued, if anybody does.
+    standby
+        Work-items that wait for more to do, if there may be any.
     """
 
     def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
         self.recorder: Recorder | None = None
+        self.standby: Standby | None = None
         self._latest: object = None  # stands for what was enqueued last; and for the last that somebody has waited for
         self._over: object = None
         self._is_shared = False
@@ -52,6 +56,7 @@ class Queue:
     def enqueued(self) -> None:
         """Note that something was enqueued; whoever does so himself says it, also if a signal came meanwhile."""
         self._latest = object()
+        self._dismiss()
 
     def share(self) -> "cl.CommandQueue":
         """Return the driver's queue for others, who do not tell when they enqueue something."""
@@ -92,6 +97,7 @@ class Queue:
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
         self._tell("a download")
+        self._dismiss()
         borrowed, self._borrowed = self._borrowed, []  # what is added meanwhile is not over yet
         held, self._held = self._held, []
         cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
@@ -132,11 +138,19 @@ class Queue:
         borrowed, self._borrowed = self._borrowed, []
         held, self._held = self._held, []
         latest = self._latest  # what is enqueued meanwhile is pending; this is, too, until the wait is over
-        self.handle.finish()
+        self.drain()
         self._over = latest
         self._uploads.clear()
         review()
         del borrowed, held
+
+    def drain(self) -> None:
+        """Wait until nothing runs, and leave it open what anybody may forget now."""
+        if self.standby is None:
+            self.handle.finish()
+            return
+        with self.standby.away():
+            self.handle.finish()
 
     def settle(self) -> None:
         """Let go of what commands needed that have run; other threads may have enqueued more."""
@@ -144,6 +158,10 @@ class Queue:
             self._borrowed = []
             self._uploads.clear()
         review()
+
+    def _dismiss(self) -> None:
+        if self.standby is not None:
+            self.standby.dismiss()
 
     def _tell(self, what: str) -> None:
         if self.recorder is not None:

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from pytensor_cl.runtime import dispatch
+from pytensor_cl.runtime import standby
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.dispatch import Chain
 from pytensor_cl.runtime.profiling import timed
@@ -176,7 +176,9 @@ def test_the_host_takes_part_in_what_it_waits_for(opened, monkeypatch, workers):
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
     chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
     most = min(61, opened.dispatcher.units) - 1
-    monkeypatch.setattr(chain._team, "workers", lambda: most if workers is None else workers)
+    monkeypatch.setattr(
+        chain._team, "choose", lambda *_: standby.LAUNCHED if most and workers is None else standby.ALONE
+    )
     for k in range(20):
         first.set_bytes(1, np.float32(k))
         chain.complete()
@@ -207,7 +209,7 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
     double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
     chain, _ = chained(opened, [double, double], [-1, 0])
     most = min(3, opened.dispatcher.units) - 1
-    monkeypatch.setattr(chain._team, "workers", lambda: most if has_help else 0)
+    monkeypatch.setattr(chain._team, "choose", lambda *_: standby.LAUNCHED if most and has_help else standby.ALONE)
     host = chain._host
 
     def interrupted(*addresses):
@@ -224,29 +226,6 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
         chain.complete()
         np.testing.assert_array_equal(opened.download(x), 4 * before)
         assert not chain._counts.any()
-
-
-@pytest.mark.parametrize(("alone", "best"), [(80e-6, 0), (130e-6, 3)])
-def test_help_is_taken_where_it_helps(alone, best):
-    team = dispatch._Team(3)
-    for wanted, seconds in ((3, 150e-6), *[(0, alone)] * 4, (3, 100e-6), (3, 90e-6), (3, 120e-6)):
-        assert team.workers() == wanted
-        team.took(wanted, seconds)
-    assert team.workers() == best
-    team.took(best, 1.0)
-    assert team.workers() == best  # once it is known
-
-
-@pytest.mark.parametrize("calls", [[(3, 5e-3)], [(3, 1e-3), (0, 3.5e-3)]])
-def test_what_takes_long_is_not_done_alone(calls):
-    team = dispatch._Team(3)
-    for wanted, seconds in calls:
-        assert team.workers() == wanted
-        team.took(wanted, seconds)
-    assert not team._plan and team.workers() == 3
-    alone = dispatch._Team(0)
-    alone.took(0, 1.0)
-    assert alone.workers() == 0
 
 
 def test_what_is_being_waited_for_is_pending(opened, monkeypatch):

@@ -1,0 +1,300 @@
+"""Work-items that stay for the next call, and who helps in a call."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from pytensor_cl.runtime.dispatch import Chain
+from pytensor_cl.runtime.recorder import Launch
+from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, Team
+from pytensor_cl.template import KernelSource
+
+ALONE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
+DOUBLE = f"""{ALONE_ITEMS} stood_double(__global float *x, const long n)
+{{
+    for (long i = get_global_id(0); i < n; i += get_global_size(0)) x[i] = 2 * x[i];
+}}
+"""
+STACKS = f"""{ALONE_ITEMS} stood_stacks(__global ulong *out)
+{{
+    ulong stack;
+    __asm__ volatile("movq %%rsp, %0" : "=r"(stack));
+    for (int i = 0; i < 300; ++i) __builtin_ia32_pause();
+    out[get_global_id(0)] = stack;
+}}
+"""
+READY, AWAY = 1, 0
+FOREVER = 1 << 62
+
+
+@pytest.fixture
+def opened(context):
+    if context.dispatcher is None:
+        pytest.skip("kernels have no entries with this driver")
+    if context.dispatcher.units < 2:
+        pytest.skip("nobody can help on one core")
+    context.queue.finish()
+    yield context
+    context.queue.finish()
+
+
+def launched(context, text, size, *arguments):
+    name = text.rpartition("void ")[2].partition("(")[0]
+    kernel = context.kernel(KernelSource(name, text))
+    kernel.launch(context.queue, size, (1,), *arguments)
+    return Launch(kernel.handle, size, (1,), arguments)
+
+
+def chained(context, launches, after):
+    assert context.dispatcher.can_call(launches)
+    stages = [context.dispatcher.stage(x) for x in launches]
+    for stage, launch in zip(stages, launches, strict=True):
+        stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
+    return Chain(context.dispatcher, stages, after)
+
+
+class Always:
+    """A team that calls whoever stands by, and launches those who stay if nobody does."""
+
+    def __init__(self, most):
+        self.most = most
+        self.ways = []
+
+    def choose(self, is_ready, is_soon):
+        self.ways.append(CALLED if is_ready else LAUNCHED)
+        return self.ways[-1]
+
+    def keeps(self, is_soon):
+        return True
+
+    def took(self, way, seconds):
+        pass
+
+
+def always(chain):
+    chain._team = Always(chain._team.most)
+    return chain._team.ways
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let work-items stand by until they are dismissed."""
+    monkeypatch.setattr("pytensor_cl.runtime.dispatch.TICKS", FOREVER)
+
+
+def states(context):
+    return list(context.dispatcher.standby._states)
+
+
+@pytest.mark.usefixtures("patient")
+def test_calls_in_a_row_need_one_launch(opened):
+    n, count = 5000, 30
+    x = opened.from_host(np.ones(n, "float32"))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
+    chain = chained(opened, [double] * count, [-1, *range(count - 1)])
+    opened.queue.finish()
+    ways = always(chain)
+    for _ in range(200):
+        view = opened.views.view(x)
+        view[...] = 1
+        chain.complete()
+        np.testing.assert_array_equal(view, np.full(n, 2.0**count, "f4"))
+        assert not opened.queue.pending
+    assert ways.count(CALLED) > ways.count(LAUNCHED)
+
+
+@pytest.mark.usefixtures("patient")
+def test_those_that_stand_by_do_their_share(opened):
+    out = opened.from_host(np.zeros(5000, "uint64"))
+    chain = chained(opened, [launched(opened, STACKS, (400,), out.buffer)], [-1])
+    opened.queue.finish()
+    ways, threads = always(chain), 0
+    while threads < 2 or ways[-1] != CALLED:
+        assert len(ways) < 20_000
+        chain.complete()
+        threads = len(np.unique(opened.views.view(out)[:400] >> np.uint64(20)))
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("command", ["write", "launch", "read", "finish"])
+def test_other_commands_send_them_away(opened, command):
+    x = opened.from_host(np.ones(5000, "float32"))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))
+    chain = chained(opened, [double], [-1])
+    opened.queue.finish()
+    always(chain)
+    expected = np.full(5000, 2.0, "f4")
+    for _ in range(30):
+        chain.complete()
+        expected = 2 * expected
+        if command == "write":
+            expected = np.ones(5000, "float32")
+            opened.queue.write(x.buffer, expected)
+        elif command == "launch":
+            chain.launch((), ())
+            expected = 2 * expected
+        elif command == "read":
+            found = np.empty(5000, "float32")
+            opened.queue.read(found, x.buffer)
+            np.testing.assert_array_equal(found, expected)
+        opened.queue.finish()
+        np.testing.assert_array_equal(opened.views.view(x), expected)
+        assert set(states(opened)) == {AWAY}
+        expected = expected / expected[0]
+        opened.views.view(x)[...] = expected
+
+
+def test_they_leave_by_themselves(opened):
+    x = opened.from_host(np.ones(5000, "float32"))
+    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    opened.queue.finish()
+    always(chain)
+    chain.complete()
+    opened.queue.handle.finish()  # behind the queue's back: nobody sends them away
+    assert set(states(opened)) == {AWAY}
+
+
+def test_who_does_not_come_is_not_waited_for(opened):
+    """The places say that all are ready, but nobody is there."""
+    x = opened.from_host(np.ones(5000, "float32"))
+    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 2, [-1, 0])
+    opened.queue.finish()
+    ways, standby = always(chain), opened.dispatcher.standby
+    before = opened.views.view(x).copy()
+    standby._may_be = True
+    for k in range(standby_count := len(states(opened))):
+        standby._states[k] = READY
+    try:
+        for _ in range(9):  # each table twice
+            chain.complete()
+            assert states(opened) == [READY] * standby_count
+            assert not chain._counts.any()
+    finally:
+        for k in range(standby_count):
+            standby._states[k] = AWAY
+        standby._may_be = False
+    assert ways == [CALLED] * 9
+    np.testing.assert_array_equal(opened.views.view(x), before * 4**9)
+
+
+@pytest.mark.usefixtures("patient")
+def test_chains_come_and_go(opened):
+    n = 5000
+    x = opened.from_host(np.ones(n, "float32"))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
+    opened.queue.finish()
+    for _ in range(100):
+        chain = chained(opened, [double] * 3, [-1, 0, 1])
+        always(chain)
+        opened.views.view(x)[...] = 1
+        chain.complete()
+        chain.complete()
+        del chain
+        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 64, "f4"))
+
+
+@pytest.mark.usefixtures("patient")
+def test_two_threads_call_the_same(opened):
+    n, wrong = 3000, []
+    chains, arrays = [], []
+    for _ in range(2):
+        x = opened.from_host(np.ones(n, "float32"))
+        double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
+        chains.append(chained(opened, [double] * 5, [-1, 0, 1, 2, 3]))
+        always(chains[-1])
+        arrays.append(x)
+    opened.queue.finish()
+
+    def work(chain, x):
+        view = opened.views.view(x)
+        for _ in range(300):
+            view[...] = 1
+            chain.complete()
+            if not (view == 32).all():
+                wrong.append(view.copy())
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(chains, arrays, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_wait_of_another_thread_comes_to_an_end(opened):
+    """The driver waits until nothing runs at all; calls of this thread would keep it from that for good."""
+    x = opened.from_host(np.ones(5000, "float32"))
+    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    opened.queue.finish()
+    always(chain)
+    ended = threading.Event()
+
+    def wait():
+        for _ in range(50):
+            opened.queue.finish()
+        ended.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not ended.is_set():
+        chain.complete()
+    thread.join()
+
+
+def answers(team, seconds, calls, is_soon, is_ready=None):
+    """Who is chosen in some calls of which each way takes so many seconds; those who are kept are ready."""
+    found, ready = [], False
+    for _ in range(calls):
+        way = team.choose(ready if is_ready is None else is_ready, is_soon)
+        ready = (way == LAUNCHED and team.keeps(is_soon)) or (ready and way == CALLED)
+        team.took(way, seconds[way])
+        found.append(way)
+    return found
+
+
+@pytest.mark.parametrize(("alone", "best"), [(80e-6, ALONE), (130e-6, LAUNCHED)])
+def test_help_is_taken_where_it_helps(alone, best):
+    team = Team(3)
+    seconds = {LAUNCHED: 100e-6, ALONE: alone, CALLED: 10e-6}
+    assert answers(team, seconds, 8, False) == [LAUNCHED, *[ALONE] * 4, *[LAUNCHED] * 3]
+    assert answers(team, seconds, 20, False) == [best] * 20
+
+
+def test_those_that_stand_by_are_called_where_calls_come_soon():
+    team = Team(3)
+    seconds = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
+    answers(team, seconds, 8, True)
+    assert answers(team, seconds, 50, True) == [LAUNCHED, *[CALLED] * 49]
+    assert answers(team, seconds, 3, False, is_ready=False) == [ALONE] * 3
+
+
+def test_those_that_stand_by_are_not_called_where_it_takes_longer():
+    team = Team(3)
+    seconds = {LAUNCHED: 100e-6, ALONE: 5e-6, CALLED: 6e-6}
+    answers(team, seconds, 8, True)
+    assert answers(team, seconds, 30, True) == [LAUNCHED, *[CALLED] * 4, *[ALONE] * 25]
+
+
+def test_it_is_looked_at_again(monkeypatch):
+    """Programs that keep the cores busy come and go."""
+    monkeypatch.setattr("pytensor_cl.runtime.standby._AGAIN", 100)
+    team = Team(3)
+    quiet = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
+    busy = {LAUNCHED: 900e-6, ALONE: 90e-6, CALLED: 300e-6}
+    assert answers(team, quiet, 60, True)[-1] == CALLED
+    assert answers(team, busy, 200, True)[-50:].count(ALONE) >= 45
+    assert answers(team, quiet, 200, True)[-50:].count(CALLED) >= 45
+
+
+@pytest.mark.parametrize("calls", [[(LAUNCHED, 5e-3)], [(LAUNCHED, 1e-3), (ALONE, 3.5e-3)]])
+def test_what_takes_long_is_not_done_alone(calls):
+    team = Team(3)
+    for wanted, seconds in calls:
+        assert team.choose(False, False) == wanted
+        team.took(wanted, seconds)
+    assert not team._plan and team.choose(False, False) == LAUNCHED
+    alone = Team(0)
+    alone.took(ALONE, 1.0)
+    assert alone.choose(False, True) == alone.choose(True, True) == ALONE
