@@ -120,6 +120,13 @@ FLAGS: tuple[Flag, ...] = (
         "With PoCL, on Linux and x86-64: run all kernels of a repeated call from one launch.",
         mutable=False,
     ),
+    Flag(
+        "opencl__stand_by",
+        "BoolParam",
+        True,
+        "With opencl__one_launch: let its threads wait 0.1 ms for the next call, if calls come in quick succession.",
+        mutable=False,
+    ),
 )
 
 

@@ -202,6 +202,7 @@ def _settings_of_flags() -> Settings:
         config.opencl__tuned,
         config.opencl__compile_ahead,
         config.opencl__one_launch,
+        config.opencl__stand_by,
     )
 
 

@@ -63,7 +63,7 @@ _NODES: dict[str, _Price] = {
     "loop": _Price(0.0, 1.4e-7, 5e-7),
     "number": _Price(0.0, 6e-9, 3e-8),
     "other": _Price(0.0, 2.8e-7, 1.1e-6),
-    "product": _Price(0.0, 2.4e-7, 4e-6),
+    "product": _Price(0.0, 2.4e-7, 4e-7),
     "product with a vector": _Price(0.0, 2.4e-7, 2.5e-6),
     "scan": _Price(0.0, 2e-6, 5e-5),
     "scatter": _Price(0.0, 2e-7, 2.8e-6),
@@ -101,7 +101,7 @@ _ELEMENTS: dict[str, _Price] = {
     "trigonometric": _Price(5.5e-10, 6.4e-9, 6.2e-9),
 }
 _FLOPS: dict[str, _Price] = {
-    "flops": _Price(1.4e-11, 1.4e-11, 1.4e-11),
+    "flops": _Price(1.4e-11, 1.4e-11, 1.6e-11),
     "thin flops": _Price(4.5e-11, 3.2e-11, 5e-11),
 }
 """Kinds of which all sides share the cores: products are those of a BLAS on the host."""

@@ -56,6 +56,8 @@ class Settings:
         Let helper processes compile new kernels on the other cores, with drivers that keep what they compile on disk.
     one_launch
         Launch one kernel that calls all those of a repeated call, where the driver is one with which that works.
+    stand_by
+        Let its work-items stay for the next call for a short while.
     """
 
     fast_math: bool = False
@@ -64,6 +66,7 @@ class Settings:
     tuned: bool = True
     compile_ahead: bool = True
     one_launch: bool = True
+    stand_by: bool = True
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
@@ -108,7 +111,7 @@ class Context:
         ways = pocl if is_pocl else for_nvidia if limits_registers else as_it_is
         ahead = is_pocl and settings.compile_ahead
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
-        self._enters = enters
+        self._enters, self._stands_by = enters, settings.stand_by
         self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, entry.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
@@ -119,7 +122,7 @@ class Context:
     @cached_property
     def dispatcher(self) -> Dispatcher | None:
         """What calls all kernels of a recording from one launch; None where they are launched one by one."""
-        return Dispatcher(self) if self._enters and self.views.works() else None
+        return Dispatcher(self, self._stands_by) if self._enters and self.views.works() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"

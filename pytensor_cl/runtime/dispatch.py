@@ -86,16 +86,18 @@ class Dispatcher:
     ----------
     context
         An open context.
+    stands_by
+        Whether work-items stay for the next call, if it comes soon.
     """
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: "Context", stands_by: bool) -> None:
         self.context = context
         self.units = min(context.info.compute_units, granted_cores())
         self._source = kernel_source("dispatch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES)
         self._entries: dict[str, Entry | None] = {}
         self._held: list[Any] = []
         self._host: Any = None
-        self.standby = Standby(context.cl_context, context.views, self.units - 1)
+        self.standby = Standby(context.cl_context, context.views, self.units - 1, TICKS if stands_by else 0)
         context.queue.standby = self.standby
 
     def _entry(self, launch: Launch) -> Entry | None:
@@ -325,7 +327,7 @@ class Chain:
             arguments[_WHO] = (workers + 1, *((standby.call, workers, 0) if way == CALLED else (0, 0, workers)))
         try:
             if way == LAUNCHED:
-                ticks = TICKS if team.keeps(is_soon) and not queue.pending else 0
+                ticks = standby.ticks if team.keeps(is_soon) and not queue.pending else 0
                 self._enqueue(turn, team.most, team.most + 1, ticks)
                 self._events[turn] = None  # which comes when nobody stands by any more
             self._host(address, address + 120)

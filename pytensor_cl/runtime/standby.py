@@ -42,6 +42,8 @@ class Standby:
         Where they run.
     count
         How many there may be.
+    ticks
+        How long they stay without a call.
 
     Attributes
     ----------
@@ -51,13 +53,14 @@ class Standby:
         Number of the latest one.
     """
 
-    def __init__(self, context: "cl.Context", views: "HostViews", count: int) -> None:
+    def __init__(self, context: "cl.Context", views: "HostViews", count: int, ticks: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.places = cl.Buffer(context, flags, hostbuf=np.zeros(_PLACE * (1 + count), np.uint8))
         memory = views.memory_of(self.places)
         self.address = int(memory.__array_interface__["data"][0])
         states = memoryview(memory.view(np.uint32))[:: _PLACE // 4]
         self._latest, self._states = states[:1], states[1:]
+        self.ticks = ticks
         self._launch = self.call = 0
         self._may_be = False
         self._waits: list[None] = []  # one for each thread that waits until nothing runs

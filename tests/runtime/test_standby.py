@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.dispatch import Chain
 from pytensor_cl.runtime.recorder import Launch
 from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, Team
@@ -78,9 +79,9 @@ def always(chain):
 
 
 @pytest.fixture
-def patient(monkeypatch):
+def patient(opened, monkeypatch):
     """Let work-items stand by until they are dismissed."""
-    monkeypatch.setattr("pytensor_cl.runtime.dispatch.TICKS", FOREVER)
+    monkeypatch.setattr(opened.dispatcher.standby, "ticks", FOREVER)
 
 
 def states(context):
@@ -143,6 +144,20 @@ def test_other_commands_send_them_away(opened, command):
         assert set(states(opened)) == {AWAY}
         expected = expected / expected[0]
         opened.views.view(x)[...] = expected
+
+
+def test_a_setting_sends_them_away_at_once(context):
+    off = open_context(f"opencl:{context.name}", "off", Settings(stand_by=False))
+    if off.dispatcher is None:
+        pytest.skip("kernels have no entries with this driver")
+    assert off.dispatcher.standby.ticks == 0
+    x = off.from_host(np.ones(5000, "float32"))
+    chain = chained(off, [launched(off, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    ways = always(chain)
+    for _ in range(20):
+        chain.complete()
+    assert set(ways) == {LAUNCHED}
+    np.testing.assert_array_equal(off.download(x), np.full(5000, 2.0**21, "f4"))
 
 
 def test_they_leave_by_themselves(opened):
