@@ -22,7 +22,7 @@ from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.declarations import header
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch
-from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, TICKS, Standby, Team
+from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, NUMBERS, TICKS, Standby, Team
 from pytensor_cl.template import kernel_source
 
 if TYPE_CHECKING:
@@ -323,8 +323,10 @@ class Chain:
         way = team.choose(standby.is_ready(), is_soon) if team.most else ALONE
         arguments, address = self._host_arguments[turn], self._host_addresses[turn]
         if way == CALLED or way != self._ways[turn]:
-            self._ways[turn], workers = way, 0 if way == ALONE else team.most
-            arguments[_WHO] = (workers + 1, *((standby.call, workers, 0) if way == CALLED else (0, 0, workers)))
+            self._ways[turn], workers = "", 0 if way == ALONE else team.most  # until it is done: a signal may come
+            called = (next(standby.numbers) % NUMBERS, workers, 0) if way == CALLED else (0, 0, workers)
+            arguments[_WHO] = workers + 1, *called
+            self._ways[turn] = way
         try:
             if way == LAUNCHED:
                 ticks = standby.ticks if team.keeps(is_soon) and not queue.pending else 0

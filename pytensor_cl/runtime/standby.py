@@ -6,6 +6,7 @@ of a call stay for a short while, so that the next one finds them ready if it co
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pytensor_cl.runtime import opencl as cl
 if TYPE_CHECKING:
     from pytensor_cl.runtime.host_view import HostViews
 
-__all__ = ["ALONE", "CALLED", "LAUNCHED", "TICKS", "Standby", "Team"]
+__all__ = ["ALONE", "CALLED", "LAUNCHED", "NUMBERS", "TICKS", "Standby", "Team"]
 
 ALONE, LAUNCHED, CALLED = "alone", "launched", "called"
 TICKS, SOON = 400_000, 1e-4
@@ -30,7 +31,8 @@ _LONG = 3e-3  # seconds of a call from which there is always help
 _CLEAR = 0.85  # how much less a call must take with those that stand by
 _PLACE = 256  # bytes
 _READY = 1  # see dispatch.mako
-_NUMBERS = 0x7FFFFFFF
+NUMBERS = 1 << 30
+"""Calls, and launches, after which their numbers begin again."""
 
 
 class Standby:
@@ -40,7 +42,7 @@ class Standby:
     ----------
     context, views
         Where they run.
-    count
+    most
         How many there may be.
     ticks
         How long they stay without a call.
@@ -49,19 +51,20 @@ class Standby:
     ----------
     places
         Where they look for calls; the first place says for which launch there may be any.
-    call
-        Number of the latest one.
+    numbers
+        Of the calls, each another one, whatever thread it comes from.
     """
 
-    def __init__(self, context: "cl.Context", views: "HostViews", count: int, ticks: int) -> None:
+    def __init__(self, context: "cl.Context", views: "HostViews", most: int, ticks: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        self.places = cl.Buffer(context, flags, hostbuf=np.zeros(_PLACE * (1 + count), np.uint8))
+        self.places = cl.Buffer(context, flags, hostbuf=np.zeros(_PLACE * (1 + most), np.uint8))
         memory = views.memory_of(self.places)
         self.address = int(memory.__array_interface__["data"][0])
         states = memoryview(memory.view(np.uint32))[:: _PLACE // 4]
         self._latest, self._states = states[:1], states[1:]
         self.ticks = ticks
-        self._launch = self.call = 0
+        self.numbers = count()
+        self._launch = 0
         self._may_be = False
         self._waits: list[None] = []  # one for each thread that waits until nothing runs
         self._ended, self._row = -inf, 0
@@ -90,8 +93,8 @@ class Standby:
         """Let them go, since others are launched; return the number of those, and how long they may stay."""
         stay = 0 if self._waits else ticks
         self._may_be = stay > 0
-        self._launch = self._latest[0] = (self._launch + 1) & _NUMBERS
-        return np.uint32(self._launch), np.uint64(stay)
+        number = self._launch = self._latest[0] = (self._launch + 1) % NUMBERS
+        return np.uint32(number), np.uint64(stay)
 
     def leave(self, counts: np.ndarray, memory: Any) -> None:
         """Keep memory until counters are zero: who comes late looks there whether there is something to do."""
@@ -99,7 +102,6 @@ class Standby:
 
     def begin(self, now: float) -> bool:
         """Begin a call; return whether calls are in quick succession."""
-        self.call = (self.call + 1) & _NUMBERS
         self._row = self._row + 1 if now - self._ended < SOON else 0
         return self._row >= _OFTEN
 
