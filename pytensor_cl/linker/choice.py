@@ -47,8 +47,9 @@ UNLIKELY, DEAR = 3.0, 25.0
 SHORT, LIKELY = 5e-3, 4.0
 """Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
 no more than so many times as long as the first side."""
-SAMPLES, MANY, BRIEF = 3, 6, 3e-4
-"""Calls that are timed when a side is tried, and how many if they take less than so many seconds."""
+SAMPLES, MANY, BRIEF = 3, {DEVICE: 12, NUMBA: 6, C: 6}, 3e-4
+"""Calls that are timed when a side is tried, and how many if they take less than so many seconds: a device tries itself
+who helps the host's thread."""
 LONG, HOPELESS = 2e-3, 2.0
 """Seconds of a call on the chosen side, and how many times as long one on another takes that ends the trial at once:
 other programs take the core for less than that."""
@@ -134,7 +135,7 @@ class SizeClass:
             self.seconds[side] = min(seconds, FADE * self.seconds[side])
         elif timed > 1:
             self.seconds[side] = min(self.seconds[side], seconds)
-        if timed >= (MANY if seconds < BRIEF else SAMPLES) or self._is_hopeless(side, seconds, timed):
+        if timed >= _samples(side, seconds) or self._is_hopeless(side, seconds, timed):
             self.trials.pop(0)
             self.done = 0
             self.rounds[side] += 1
@@ -175,7 +176,7 @@ class SizeClass:
             return inf
         if others == inf:
             return self.patience[side] if mine < self.longest[side] else inf
-        lost = max(others - mine, SHARE * others) * (UNTIMED[side] + SAMPLES)
+        lost = max(others - mine, SHARE * others) * (UNTIMED[side] + _samples(side, others))
         return 2 ** min(self.rounds[side], 30) * lost / SHARE
 
 
@@ -432,6 +433,11 @@ class ChoosingVM(OpenCLVM):
         else:
             size.plan([instead], 0)
         return results
+
+
+def _samples(side: str, seconds: float) -> int:
+    """Return how many calls of a trial are timed if one takes so long."""
+    return MANY[side] if seconds < BRIEF else SAMPLES
 
 
 def _slower(seconds: float, others: float, nodes: int) -> float:

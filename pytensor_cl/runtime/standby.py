@@ -24,7 +24,7 @@ TICKS, SOON = 400_000, 1e-4
 """How long work-items stand by, in ticks of the processor's clock (130 us at 3 GHz), and seconds between two calls that
 are in quick succession."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come
-_PLAN = LAUNCHED, ALONE, ALONE, ALONE, ALONE, LAUNCHED, LAUNCHED, LAUNCHED
+_PLAN = LAUNCHED, ALONE, ALONE, ALONE, LAUNCHED, LAUNCHED
 _PLAN_IF_SOON = CALLED, CALLED, CALLED, CALLED, CALLED
 _AGAIN, _PLAN_AGAIN = 2048, (CALLED, CALLED, CALLED, ALONE, ALONE)
 _LONG = 3e-3  # seconds of a call from which there is always help
