@@ -319,19 +319,16 @@ class Chain:
             queue.finish()
         turn = self._prepare()
         began = perf_counter()
-        is_soon = standby.begin(began)
-        way = team.choose(standby.is_ready(), is_soon) if team.most else ALONE
-        arguments, address = self._host_arguments[turn], self._host_addresses[turn]
-        if way == CALLED or way != self._ways[turn]:
-            self._ways[turn], workers = "", 0 if way == ALONE else team.most  # until it is done: a signal may come
-            called = (next(standby.numbers) % NUMBERS, workers, 0) if way == CALLED else (0, 0, workers)
-            arguments[_WHO] = workers + 1, *called
-            self._ways[turn] = way
         try:
+            is_soon = standby.begin(began)
+            way = team.choose(standby.are_ready(team.most), is_soon) if team.most else ALONE
+            if way == CALLED or way != self._ways[turn]:
+                self._tell_host(turn, way)
             if way == LAUNCHED:
                 ticks = standby.ticks if team.keeps(is_soon) and not queue.pending else 0
                 self._enqueue(turn, team.most, team.most + 1, ticks)
                 self._events[turn] = None  # which comes when nobody stands by any more
+            address = self._host_addresses[turn]
             self._host(address, address + 120)
         except BaseException:  # a signal, before this thread or after it took part
             try:
@@ -339,10 +336,18 @@ class Chain:
             finally:  # even if one more comes
                 self._counts[turn] = 0
             raise
-        ended = perf_counter()
-        standby.end(ended)
-        team.took(way, ended - began)
+        finally:
+            standby.end()
+        team.took(way, perf_counter() - began)
         queue.settle()
+
+    def _tell_host(self, turn: int, way: str) -> None:
+        """Set what differs between the ways in the arguments of the host's part."""
+        workers = 0 if way == ALONE else self._team.most
+        called = (next(self._standby.numbers) % NUMBERS, workers, 0) if way == CALLED else (0, 0, workers)
+        self._ways[turn] = ""  # until it is done: a signal may come
+        self._host_arguments[turn][_WHO] = workers + 1, *called
+        self._ways[turn] = way
 
     def finish(self) -> None:
         """Wait for what was enqueued."""
@@ -368,10 +373,11 @@ class Chain:
         kernel.set_bytes(3, np.uint32(participants))
         kernel.set_bytes(5, first_counter)
         number, stay = self._standby.launch(ticks)
-        kernel.set_bytes(7, number)
-        kernel.set_bytes(8, stay)
+        kernel.set_bytes(7, np.uint32(number))
+        kernel.set_bytes(8, np.uint64(stay))
         queue = self._context.queue.handle
         event = self._events[turn] = cl.enqueue_nd_range_kernel(queue, kernel.handle, (size,), (1,))
+        self._standby.launched(number)
         return event
 
 

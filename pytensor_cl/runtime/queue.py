@@ -1,5 +1,6 @@
 """The in-order queue of a context, and what must stay alive until its commands have run."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -97,10 +98,10 @@ class Queue:
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
         self._tell("a download")
-        self._dismiss()
         borrowed, self._borrowed = self._borrowed, []  # what is added meanwhile is not over yet
         held, self._held = self._held, []
-        cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
+        with self._away():
+            cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._uploads.clear()  # in order: everything before the read has run
         review()
         del borrowed, held
@@ -146,10 +147,7 @@ class Queue:
 
     def drain(self) -> None:
         """Wait until nothing runs, and leave it open what anybody may forget now."""
-        if self.standby is None:
-            self.handle.finish()
-            return
-        with self.standby.away():
+        with self._away():
             self.handle.finish()
 
     def settle(self) -> None:
@@ -158,6 +156,9 @@ class Queue:
             self._borrowed = []
             self._uploads.clear()
         review()
+
+    def _away(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.standby is None else self.standby.away()
 
     def _dismiss(self) -> None:
         if self.standby is not None:

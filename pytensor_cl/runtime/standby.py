@@ -4,10 +4,13 @@ To launch work-items takes 60 to 90 us until the first one begins, and an interr
 of a call stay for a short while, so that the next one finds them ready if it comes soon, as in a loop of a sampler.
 """
 
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from math import inf
+from statistics import median
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +29,7 @@ are in quick succession."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come
 _PLAN = LAUNCHED, ALONE, ALONE, ALONE, LAUNCHED, LAUNCHED
 _PLAN_IF_SOON = CALLED, CALLED, CALLED, CALLED, CALLED
-_AGAIN, _PLAN_AGAIN = 2048, (CALLED, CALLED, CALLED, ALONE, ALONE)
+_AGAIN = 2048  # calls after which all are tried again
 _LONG = 3e-3  # seconds of a call from which there is always help
 _CLEAR = 0.85  # how much less a call must take with those that stand by
 _PLACE = 256  # bytes
@@ -66,13 +69,14 @@ class Standby:
         self.numbers = count()
         self._launch = 0
         self._may_be = False
-        self._waits: list[None] = []  # one for each thread that waits until nothing runs
+        self._waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
+        self._inside: list[None] = []  # one for each thread in a call
         self._ended, self._row = -inf, 0
-        self._left: list[tuple[np.ndarray, Any]] = []
+        self._left: deque[tuple[np.ndarray, Any]] = deque()
 
-    def is_ready(self) -> bool:
-        """Whether one of them stands by."""
-        return self._may_be and _READY in self._states
+    def are_ready(self, count: int) -> bool:
+        """Whether so many of them stand by; they take the first places."""
+        return self._may_be and self._states[count - 1] == _READY
 
     def dismiss(self) -> None:
         """Let them go: the queue has other commands."""
@@ -82,32 +86,46 @@ class Standby:
     @contextmanager
     def away(self) -> Iterator[None]:
         """Let them go, and let no others come: the driver waits until nothing runs, whoever has launched it."""
-        self._waits.append(None)
-        self.dismiss()
+        key = object()
         try:
+            self._waits[key] = None
+            self.dismiss()
             yield
         finally:
-            self._waits.pop()
+            self._waits.pop(key, None)
 
-    def launch(self, ticks: int) -> tuple[np.uint32, np.uint64]:
+    def launch(self, ticks: int) -> tuple[int, int]:
         """Let them go, since others are launched; return the number of those, and how long they may stay."""
         stay = 0 if self._waits else ticks
         self._may_be = stay > 0
         number = self._launch = self._latest[0] = (self._launch + 1) % NUMBERS
-        return np.uint32(number), np.uint64(stay)
+        return number, stay
+
+    def launched(self, number: int) -> None:
+        """Say that they are enqueued: those of another thread that was faster are before them in the queue."""
+        if number != self._launch:
+            self.dismiss()
 
     def leave(self, counts: np.ndarray, memory: Any) -> None:
         """Keep memory until counters are zero: who comes late looks there whether there is something to do."""
-        self._left = [pair for pair in (*self._left, (counts, memory)) if pair[0].any()]
+        self._left.append((counts, memory))
+        with suppress(IndexError):  # another thread, or the garbage collector, may be here too
+            for _ in range(len(self._left)):
+                pair = self._left.popleft()
+                if pair[0].any():
+                    self._left.append(pair)
 
     def begin(self, now: float) -> bool:
-        """Begin a call; return whether calls are in quick succession."""
-        self._row = self._row + 1 if now - self._ended < SOON else 0
+        """Begin a call; return whether calls are in quick succession, one at a time."""
+        self._inside.append(None)
+        self._row = self._row + 1 if now - self._ended < SOON and len(self._inside) == 1 else 0
         return self._row >= _OFTEN
 
-    def end(self, now: float) -> None:
+    def end(self) -> None:
         """End a call."""
-        self._ended = now
+        if self._inside:
+            self._inside.pop()
+        self._ended = perf_counter()
 
 
 class Team:
@@ -122,56 +140,60 @@ class Team:
     def __init__(self, most: int) -> None:
         self.most = most
         self._best = LAUNCHED if most else ALONE
-        self._times = dict.fromkeys((LAUNCHED, ALONE, CALLED), inf)
-        self._plan: tuple[str, ...] = _PLAN if most else ()
-        self._is_tried = not most  # whether it is known what those are worth that stand by
+        self._is_worth_it = False  # to call those that stand by
+        self._plan: list[str] = list(_PLAN) if most else []
+        self._taken: dict[str, list[float]] = {LAUNCHED: [], ALONE: [], CALLED: []}
+        self._is_tried = False  # whether it is known what those are worth that stand by
         self._calls = 0
 
-    def choose(self, is_ready: bool, is_soon: bool) -> str:
+    def choose(self, are_ready: bool, is_soon: bool) -> str:
         """Return who helps.
 
         Parameters
         ----------
-        is_ready
-            Whether work-items stand by.
+        are_ready
+            Whether as many work-items stand by as there is something to do for.
         is_soon
             Whether calls are in quick succession.
         """
-        if not self._plan:
+        if not self._plan and is_soon and self.most:
             self._calls += 1
-            if is_soon and self.most and (not self._is_tried or self._calls > _AGAIN):
+            if not self._is_tried or self._calls > _AGAIN:
                 self._try()
         if self._plan:
             wanted = self._plan[0]
-            return LAUNCHED if wanted == CALLED and not is_ready else wanted
-        if is_ready:
-            return CALLED if self._is_worth_it else ALONE
-        return LAUNCHED if is_soon and self._is_worth_it else self._best
+            return LAUNCHED if wanted == CALLED and not are_ready else wanted
+        if self._is_worth_it and (are_ready or is_soon):
+            return CALLED if are_ready else LAUNCHED
+        return self._best
 
     def keeps(self, is_soon: bool) -> bool:
         """Whether those that are launched now stay for the next calls."""
         return self._plan[0] == CALLED if self._plan else is_soon and self._is_worth_it
 
-    @property
-    def _is_worth_it(self) -> bool:
-        times = self._times
-        return times[CALLED] < _CLEAR * min(times[ALONE], times[LAUNCHED])
-
     def _try(self) -> None:
-        """Look what those are worth that stand by, in the next calls; other programs may have come, or have gone."""
-        self._plan = _PLAN_AGAIN if self._is_tried else _PLAN_IF_SOON
-        self._times[CALLED] = inf
-        if self._is_tried:
-            self._times[ALONE] = inf
+        """Look what those are worth that stand by, in the next calls; and all again, as other programs come and go."""
+        self._plan = [*(_PLAN if self._is_tried else ()), *_PLAN_IF_SOON]
+        for way in self._plan:
+            self._taken[way] = []
         self._is_tried, self._calls = True, 0
 
     def took(self, way: str, seconds: float) -> None:
         """Note how long it took."""
         if not self._plan:
             return
-        self._plan = self._plan[1:]
-        times = self._times
-        times[way] = min(times[way], seconds)
-        if min(times.values()) > _LONG or (way == ALONE and seconds > 2 * times[LAUNCHED]):
-            self._plan = ()
-        self._best = ALONE if times[ALONE] < times[LAUNCHED] else LAUNCHED
+        wanted, taken = self._plan.pop(0), self._taken
+        if way == wanted:
+            taken[way].append(seconds)
+        if way == ALONE and seconds > 2 * _usual(taken[LAUNCHED]):
+            self._plan = [way for way in self._plan if way != ALONE]
+        if min(map(_usual, taken.values())) > _LONG:
+            self._plan = []
+        if not self._plan:
+            self._best = ALONE if _usual(taken[ALONE]) < _usual(taken[LAUNCHED]) else LAUNCHED
+            self._is_worth_it = _usual(taken[CALLED]) < _CLEAR * min(_usual(taken[ALONE]), _usual(taken[LAUNCHED]))
+
+
+def _usual(seconds: list[float]) -> float:
+    """Return the median: wakes take as long as it happens, and the best of a few tells little."""
+    return median(seconds) if seconds else inf

@@ -62,8 +62,8 @@ class Always:
         self.most = most
         self.ways = []
 
-    def choose(self, is_ready, is_soon):
-        self.ways.append(CALLED if is_ready else LAUNCHED)
+    def choose(self, are_ready, is_soon):
+        self.ways.append(CALLED if are_ready else LAUNCHED)
         return self.ways[-1]
 
     def keeps(self, is_soon):
@@ -238,17 +238,19 @@ def test_two_threads_call_the_same(opened):
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_wait_of_another_thread_comes_to_an_end(opened):
+@pytest.mark.parametrize("command", ["finish", "read"])
+def test_a_wait_of_another_thread_comes_to_an_end(opened, command):
     """The driver waits until nothing runs at all; calls of this thread would keep it from that for good."""
     x = opened.from_host(np.ones(5000, "float32"))
     chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
     opened.queue.finish()
     always(chain)
-    ended = threading.Event()
+    ended, found = threading.Event(), np.empty(5000, "float32")
+    wait_once = {"finish": opened.queue.finish, "read": lambda: opened.queue.read(found, x.buffer)}[command]
 
     def wait():
         for _ in range(50):
-            opened.queue.finish()
+            wait_once()
         ended.set()
 
     thread = threading.Thread(target=wait)
@@ -256,6 +258,27 @@ def test_a_wait_of_another_thread_comes_to_an_end(opened):
     while not ended.is_set():
         chain.complete()
     thread.join()
+
+
+def test_numbers_of_calls_are_never_the_same(opened):
+    standby = opened.dispatcher.standby
+    assert next(standby.numbers) != next(standby.numbers)
+
+
+def test_help_that_others_have_launched_is_no_reason_to_do_without():
+    """Those of a small function stand by; they are not worth it here, or are too few."""
+    team = Team(3)
+    seconds = {LAUNCHED: 1e-3, ALONE: 3.5e-3, CALLED: 3.5e-3}
+    answers(team, seconds, 11, True)
+    assert answers(team, seconds, 50, True, is_ready=True) == [LAUNCHED] * 50
+
+
+def test_a_lucky_launch_changes_nothing():
+    team = Team(3)
+    quiet = {LAUNCHED: 500e-6, ALONE: 130e-6, CALLED: 200e-6}
+    answers(team, quiet, 6, True)
+    answers(team, quiet | {LAUNCHED: 90e-6}, 1, True)  # for those that are to stand by
+    assert answers(team, quiet, 60, True)[-50:] == [ALONE] * 50
 
 
 def answers(team, seconds, calls, is_soon, is_ready=None):
@@ -299,8 +322,8 @@ def test_it_is_looked_at_again(monkeypatch):
     quiet = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
     busy = {LAUNCHED: 900e-6, ALONE: 90e-6, CALLED: 300e-6}
     assert answers(team, quiet, 60, True)[-1] == CALLED
-    assert answers(team, busy, 200, True)[-50:].count(ALONE) >= 45
-    assert answers(team, quiet, 200, True)[-50:].count(CALLED) >= 45
+    assert answers(team, busy, 200, True)[-50:].count(ALONE) >= 35
+    assert answers(team, quiet, 200, True)[-50:].count(CALLED) >= 35
 
 
 @pytest.mark.parametrize("calls", [[(LAUNCHED, 5e-3)], [(LAUNCHED, 1e-3), (ALONE, 3.5e-3)]])
@@ -309,7 +332,7 @@ def test_what_takes_long_is_not_done_alone(calls):
     for wanted, seconds in calls:
         assert team.choose(False, False) == wanted
         team.took(wanted, seconds)
-    assert not team._plan and team.choose(False, False) == LAUNCHED
+    assert answers(team, {LAUNCHED: calls[0][1]}, 9, False) == [LAUNCHED] * 9
     alone = Team(0)
     alone.took(ALONE, 1.0)
     assert alone.choose(False, True) == alone.choose(True, True) == ALONE
