@@ -226,7 +226,7 @@ class Chain:
     def __init__(self, dispatcher: Dispatcher, stages: Sequence[Stage], after: Sequence[int]) -> None:
         self._context, self._standby = dispatcher.context, dispatcher.standby
         self._tables = self._counters = None
-        self._counts = np.empty((0, 0), np.uint32)
+        self._counts = np.empty((0, 1), np.uint32)
         self._views = self._context.views
         self._count = len(stages)
         self._last: tuple[Any, int] = None, 0
@@ -321,7 +321,9 @@ class Chain:
         began = perf_counter()
         try:
             is_soon = standby.begin(began)
-            way = team.choose(standby.are_ready(team.most), is_soon) if team.most else ALONE
+            way = ALONE
+            if team.most:
+                way = team.choose(standby.are_ready(team.most), is_soon, standby.is_crowded())
             if way == CALLED or way != self._ways[turn]:
                 self._tell_host(turn, way)
             if way == LAUNCHED:

@@ -29,7 +29,9 @@ are in quick succession."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come
 _PLAN = LAUNCHED, ALONE, ALONE, ALONE, LAUNCHED, LAUNCHED
 _PLAN_IF_SOON = CALLED, CALLED, CALLED, CALLED, CALLED
-_AGAIN = 2048  # calls after which all are tried again
+_AGAIN, _ENOUGH = 2048, 32  # calls after which all are tried again, and after which it is known what one takes in use
+_CROWD = 2.0  # how much longer a call may take alone where other threads want the cores as well
+_FADE = 0.8  # of what calls took before is counted when all are tried again
 _LONG = 3e-3  # seconds of a call from which there is always help
 _CLEAR = 0.85  # how much less a call must take with those that stand by
 _PLACE = 256  # bytes
@@ -112,8 +114,12 @@ class Standby:
         with suppress(IndexError):  # another thread, or the garbage collector, may be here too
             for _ in range(len(self._left)):
                 pair = self._left.popleft()
-                if pair[0].any():
+                if any(pair[0][:, 0].tolist()):  # works while the interpreter ends, too
                     self._left.append(pair)
+
+    def is_crowded(self) -> bool:
+        """Whether several threads are in calls."""
+        return len(self._inside) > 1
 
     def begin(self, now: float) -> bool:
         """Begin a call; return whether calls are in quick succession, one at a time."""
@@ -139,14 +145,16 @@ class Team:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._best = LAUNCHED if most else ALONE
-        self._is_worth_it = False  # to call those that stand by
+        self._best = self._way = LAUNCHED if most else ALONE  # without those that stand by, and in quick succession
         self._plan: list[str] = list(_PLAN) if most else []
         self._taken: dict[str, list[float]] = {LAUNCHED: [], ALONE: [], CALLED: []}
+        self._seen: dict[str, float] = {}  # what calls took in use
+        self._before: dict[str, float] = {}  # the same, before all were tried again
+        self._recent: list[float] = []
         self._is_tried = False  # whether it is known what those are worth that stand by
         self._calls = 0
 
-    def choose(self, are_ready: bool, is_soon: bool) -> str:
+    def choose(self, are_ready: bool, is_soon: bool, is_crowded: bool = False) -> str:
         """Return who helps.
 
         Parameters
@@ -155,6 +163,8 @@ class Team:
             Whether as many work-items stand by as there is something to do for.
         is_soon
             Whether calls are in quick succession.
+        is_crowded
+            Whether other threads are in calls, which want the cores as well.
         """
         if not self._plan and is_soon and self.most:
             self._calls += 1
@@ -163,25 +173,36 @@ class Team:
         if self._plan:
             wanted = self._plan[0]
             return LAUNCHED if wanted == CALLED and not are_ready else wanted
-        if self._is_worth_it and (are_ready or is_soon):
+        if is_crowded and self._known(ALONE) < _CROWD * self._known(LAUNCHED):
+            return ALONE
+        if self._way == CALLED and (are_ready or is_soon):
             return CALLED if are_ready else LAUNCHED
         return self._best
 
     def keeps(self, is_soon: bool) -> bool:
         """Whether those that are launched now stay for the next calls."""
-        return self._plan[0] == CALLED if self._plan else is_soon and self._is_worth_it
+        return self._plan[0] == CALLED if self._plan else is_soon and self._way == CALLED
 
     def _try(self) -> None:
         """Look what those are worth that stand by, in the next calls; and all again, as other programs come and go."""
         self._plan = [*(_PLAN if self._is_tried else ()), *_PLAN_IF_SOON]
         for way in self._plan:
             self._taken[way] = []
+        self._before, self._seen, self._recent = self._seen, {}, []
         self._is_tried, self._calls = True, 0
 
     def took(self, way: str, seconds: float) -> None:
         """Note how long it took."""
-        if not self._plan:
-            return
+        if self._plan:
+            self._note(way, seconds)
+        elif way == self._way and way not in self._seen and self.most:
+            self._recent.append(seconds)
+            if len(self._recent) == _ENOUGH:
+                self._seen[way] = median(self._recent)
+                self._decide()
+
+    def _note(self, way: str, seconds: float) -> None:
+        """Note how long a call of the plan took."""
         wanted, taken = self._plan.pop(0), self._taken
         if way == wanted:
             taken[way].append(seconds)
@@ -190,8 +211,19 @@ class Team:
         if min(map(_usual, taken.values())) > _LONG:
             self._plan = []
         if not self._plan:
-            self._best = ALONE if _usual(taken[ALONE]) < _usual(taken[LAUNCHED]) else LAUNCHED
-            self._is_worth_it = _usual(taken[CALLED]) < _CLEAR * min(_usual(taken[ALONE]), _usual(taken[LAUNCHED]))
+            self._decide()
+
+    def _decide(self) -> None:
+        """Choose; what was chosen is looked at again in use, where a launch may take longer than in a few tries."""
+        alone, launched, called = map(self._known, (ALONE, LAUNCHED, CALLED))
+        self._best = ALONE if alone < launched else LAUNCHED
+        self._way = CALLED if called < _CLEAR * min(alone, launched) else self._best
+        self._recent = []
+
+    def _known(self, way: str) -> float:
+        """Return how long a call takes: in use, or in the tries, but not much less than it took in use before."""
+        tried = max(_usual(self._taken[way]), _FADE * self._before.get(way, 0.0))
+        return self._seen.get(way, tried)
 
 
 def _usual(seconds: list[float]) -> float:

@@ -62,7 +62,7 @@ class Always:
         self.most = most
         self.ways = []
 
-    def choose(self, are_ready, is_soon):
+    def choose(self, are_ready, is_soon, is_crowded):
         self.ways.append(CALLED if are_ready else LAUNCHED)
         return self.ways[-1]
 
@@ -279,6 +279,25 @@ def test_a_lucky_launch_changes_nothing():
     answers(team, quiet, 6, True)
     answers(team, quiet | {LAUNCHED: 90e-6}, 1, True)  # for those that are to stand by
     assert answers(team, quiet, 60, True)[-50:] == [ALONE] * 50
+
+
+def test_what_takes_longer_in_use_than_in_tries_is_given_up():
+    team = Team(3)
+    tries = {LAUNCHED: 44e-6, ALONE: 45e-6, CALLED: 43e-6}
+    answers(team, tries, 11, False)
+    in_use = {LAUNCHED: 150e-6, ALONE: 45e-6, CALLED: 43e-6}
+    found = answers(team, in_use, 200, False)
+    assert found[0] == LAUNCHED and found[-150:] == [ALONE] * 150
+
+
+def test_where_other_threads_want_the_cores_a_call_is_done_alone():
+    team = Team(3)
+    answers(team, {LAUNCHED: 100e-6, ALONE: 150e-6, CALLED: 120e-6}, 40, False)
+    assert team.choose(False, False, False) == LAUNCHED
+    assert team.choose(False, False, True) == ALONE
+    long = Team(3)
+    answers(long, {LAUNCHED: 100e-6, ALONE: 250e-6, CALLED: 120e-6}, 40, False)
+    assert long.choose(False, False, True) == LAUNCHED
 
 
 def answers(team, seconds, calls, is_soon, is_ready=None):
