@@ -374,7 +374,7 @@ class Chain:
         kernel.set_bytes(1, begin)
         kernel.set_bytes(3, np.uint32(participants))
         kernel.set_bytes(5, first_counter)
-        number, stay = self._standby.launch(ticks)
+        number, stay = self._standby.launch(ticks, size)
         kernel.set_bytes(7, np.uint32(number))
         kernel.set_bytes(8, np.uint64(stay))
         queue = self._context.queue.handle

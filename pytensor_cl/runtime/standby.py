@@ -26,6 +26,8 @@ ALONE, LAUNCHED, CALLED = "alone", "launched", "called"
 TICKS, SOON = 400_000, 1e-4
 """How long work-items stand by, in ticks of the processor's clock (130 us at 3 GHz), and seconds between two calls that
 are in quick succession."""
+LATE = 2e-4
+"""Seconds until those that were launched are all there, or will not come."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come
 _PLAN = LAUNCHED, ALONE, ALONE, ALONE, LAUNCHED, LAUNCHED
 _PLAN_IF_SOON = CALLED, CALLED, CALLED, CALLED, CALLED
@@ -35,7 +37,6 @@ _FADE = 0.8  # of what calls took before is counted when all are tried again
 _LONG = 3e-3  # seconds of a call from which there is always help
 _CLEAR = 0.85  # how much less a call must take with those that stand by
 _PLACE = 256  # bytes
-_READY = 1  # see dispatch.mako
 NUMBERS = 1 << 30
 """Calls, and launches, after which their numbers begin again."""
 
@@ -70,15 +71,18 @@ class Standby:
         self.ticks = ticks
         self.numbers = count()
         self._launch = 0
-        self._may_be = False
+        self._may_be, self._size = False, 0
+        self._now = self._since = 0.0  # when the last call began, and the last one that launched them
         self._waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self._inside: list[None] = []  # one for each thread in a call
         self._ended, self._row = -inf, 0
         self._left: deque[tuple[np.ndarray, Any]] = deque()
 
     def are_ready(self, count: int) -> bool:
-        """Whether so many of them stand by; they take the first places."""
-        return self._may_be and self._states[count - 1] == _READY
+        """Whether so many were launched, and one at least stands by, or is not through yet, or has hardly begun."""
+        if not self._may_be or self._size < count:
+            return False
+        return any(self._states) or self._now - self._since < LATE
 
     def dismiss(self) -> None:
         """Let them go: the queue has other commands."""
@@ -96,10 +100,10 @@ class Standby:
         finally:
             self._waits.pop(key, None)
 
-    def launch(self, ticks: int) -> tuple[int, int]:
+    def launch(self, ticks: int, size: int = 0) -> tuple[int, int]:
         """Let them go, since others are launched; return the number of those, and how long they may stay."""
         stay = 0 if self._waits else ticks
-        self._may_be = stay > 0
+        self._may_be, self._size, self._since = stay > 0, size, self._now
         number = self._launch = self._latest[0] = (self._launch + 1) % NUMBERS
         return number, stay
 
@@ -124,6 +128,7 @@ class Standby:
     def begin(self, now: float) -> bool:
         """Begin a call; return whether calls are in quick succession, one at a time."""
         self._inside.append(None)
+        self._now = now
         self._row = self._row + 1 if now - self._ended < SOON and len(self._inside) == 1 else 0
         return self._row >= _OFTEN
 
@@ -160,7 +165,7 @@ class Team:
         Parameters
         ----------
         are_ready
-            Whether as many work-items stand by as there is something to do for.
+            Whether work-items stand by.
         is_soon
             Whether calls are in quick succession.
         is_crowded

@@ -177,7 +177,7 @@ def test_who_does_not_come_is_not_waited_for(opened):
     opened.queue.finish()
     ways, standby = always(chain), opened.dispatcher.standby
     before = opened.views.view(x).copy()
-    standby._may_be = True
+    standby._may_be, standby._size = True, len(states(opened))
     for k in range(standby_count := len(states(opened))):
         standby._states[k] = READY
     try:
