@@ -327,7 +327,7 @@ class Chain:
             if way == CALLED or way != self._ways[turn]:
                 self._tell_host(turn, way)
             if way == LAUNCHED:
-                ticks = standby.ticks if team.keeps(is_soon) and not queue.pending else 0
+                ticks = standby.stay() if team.keeps(is_soon) and not queue.pending else 0
                 self._enqueue(turn, team.most, team.most + 1, ticks)
                 self._events[turn] = None  # which comes when nobody stands by any more
             address = self._host_addresses[turn]

@@ -25,13 +25,15 @@ __all__ = ["ALONE", "CALLED", "LAUNCHED", "NUMBERS", "TICKS", "Standby", "Team"]
 ALONE, LAUNCHED, CALLED = "alone", "launched", "called"
 TICKS, SOON = 400_000, 1e-4
 """How long work-items stand by, in ticks of the processor's clock (130 us at 3 GHz), and seconds between two calls that
-are in quick succession."""
+are in quick succession. After long calls both are longer: their data displaced what the interpreter needs in caches."""
+_SHARE, _LONGEST = 0.25, 3.0  # of a call is between it and the next one, and how much longer both get at most
 LATE = 2e-4
 """Seconds until those that were launched are all there, or will not come."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come
 _PLAN = LAUNCHED, ALONE, ALONE, ALONE, LAUNCHED, LAUNCHED
 _PLAN_IF_SOON = CALLED, CALLED, CALLED, CALLED, CALLED
-_AGAIN, _ENOUGH = 2048, 32  # calls after which all are tried again, and after which it is known what one takes in use
+_ENOUGH = 32  # calls after which it is known what one takes in use
+_AGAIN = 32, 128, 512, 2048  # calls after which all are tried again, the last one for good
 _CROWD = 2.0  # how much longer a call may take alone where other threads want the cores as well
 _FADE = 0.8  # of what calls took before is counted when all are tried again
 _LONG = 3e-3  # seconds of a call from which there is always help
@@ -75,7 +77,7 @@ class Standby:
         self._now = self._since = 0.0  # when the last call began, and the last one that launched them
         self._waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self._inside: list[None] = []  # one for each thread in a call
-        self._ended, self._row = -inf, 0
+        self._ended, self._row, self._patience = -inf, 0, 1.0
         self._left: deque[tuple[np.ndarray, Any]] = deque()
 
     def are_ready(self, count: int) -> bool:
@@ -129,7 +131,8 @@ class Standby:
         """Begin a call; return whether calls are in quick succession, one at a time."""
         self._inside.append(None)
         self._now = now
-        self._row = self._row + 1 if now - self._ended < SOON and len(self._inside) == 1 else 0
+        is_next = now - self._ended < SOON * self._patience and len(self._inside) == 1
+        self._row = self._row + 1 if is_next else 0
         return self._row >= _OFTEN
 
     def end(self) -> None:
@@ -137,6 +140,11 @@ class Standby:
         if self._inside:
             self._inside.pop()
         self._ended = perf_counter()
+        self._patience = min(max(1.0, _SHARE * (self._ended - self._now) / SOON), _LONGEST)
+
+    def stay(self) -> int:
+        """Return how many ticks those stay that are launched now."""
+        return int(self.ticks * self._patience)
 
 
 class Team:
@@ -153,11 +161,12 @@ class Team:
         self._best = self._way = LAUNCHED if most else ALONE  # without those that stand by, and in quick succession
         self._plan: list[str] = list(_PLAN) if most else []
         self._taken: dict[str, list[float]] = {LAUNCHED: [], ALONE: [], CALLED: []}
+        self._tried: dict[str, float] = {}  # what the tries before these took
+        self._recent: dict[str, list[float]] = {LAUNCHED: [], ALONE: [], CALLED: []}
         self._seen: dict[str, float] = {}  # what calls took in use
         self._before: dict[str, float] = {}  # the same, before all were tried again
-        self._recent: list[float] = []
-        self._is_tried = False  # whether it is known what those are worth that stand by
-        self._calls = 0
+        self._has_called = False  # whether it is known what those are worth that stand by
+        self._calls, self._rounds = 0, 0
 
     def choose(self, are_ready: bool, is_soon: bool, is_crowded: bool = False) -> str:
         """Return who helps.
@@ -171,10 +180,10 @@ class Team:
         is_crowded
             Whether other threads are in calls, which want the cores as well.
         """
-        if not self._plan and is_soon and self.most:
+        if not self._plan and self.most:
             self._calls += 1
-            if not self._is_tried or self._calls > _AGAIN:
-                self._try()
+            if (is_soon and not self._has_called) or self._calls > _AGAIN[min(self._rounds, len(_AGAIN) - 1)]:
+                self._try(is_soon)
         if self._plan:
             wanted = self._plan[0]
             return LAUNCHED if wanted == CALLED and not are_ready else wanted
@@ -188,22 +197,27 @@ class Team:
         """Whether those that are launched now stay for the next calls."""
         return self._plan[0] == CALLED if self._plan else is_soon and self._way == CALLED
 
-    def _try(self) -> None:
-        """Look what those are worth that stand by, in the next calls; and all again, as other programs come and go."""
-        self._plan = [*(_PLAN if self._is_tried else ()), *_PLAN_IF_SOON]
-        for way in self._plan:
+    def _try(self, is_soon: bool) -> None:
+        """Look what those are worth that stand by, in the next calls; or all again, as other programs come and go."""
+        is_again = self._has_called or not is_soon
+        self._plan = [*(_PLAN if is_again else ()), *(_PLAN_IF_SOON if is_soon else ())]
+        for way in set(self._plan):
+            self._tried[way] = _usual(self._taken[way])
             self._taken[way] = []
-        self._before, self._seen, self._recent = self._seen, {}, []
-        self._is_tried, self._calls = True, 0
+        self._before, self._seen = self._seen, {}
+        self._recent = {LAUNCHED: [], ALONE: [], CALLED: []}
+        self._has_called |= is_soon
+        self._calls, self._rounds = 0, self._rounds + is_again
 
     def took(self, way: str, seconds: float) -> None:
         """Note how long it took."""
         if self._plan:
             self._note(way, seconds)
-        elif way == self._way and way not in self._seen and self.most:
-            self._recent.append(seconds)
-            if len(self._recent) == _ENOUGH:
-                self._seen[way] = median(self._recent)
+        elif self.most and way not in self._seen:
+            recent = self._recent[way]
+            recent.append(seconds)
+            if len(recent) == _ENOUGH:
+                self._seen[way] = median(recent)
                 self._decide()
 
     def _note(self, way: str, seconds: float) -> None:
@@ -223,12 +237,14 @@ class Team:
         alone, launched, called = map(self._known, (ALONE, LAUNCHED, CALLED))
         self._best = ALONE if alone < launched else LAUNCHED
         self._way = CALLED if called < _CLEAR * min(alone, launched) else self._best
-        self._recent = []
 
     def _known(self, way: str) -> float:
-        """Return how long a call takes: in use, or in the tries, but not much less than it took in use before."""
-        tried = max(_usual(self._taken[way]), _FADE * self._before.get(way, 0.0))
-        return self._seen.get(way, tried)
+        """Return how long a call takes: in use, or in the luckier of two tries, but not much less than in use before.
+
+        Whoever is taken by mistake is soon seen in use; who is not taken by mistake is not.
+        """
+        tried = min(_usual(self._taken[way]), self._tried.get(way, inf))
+        return self._seen.get(way, max(tried, _FADE * self._before.get(way, 0.0)))
 
 
 def _usual(seconds: list[float]) -> float:

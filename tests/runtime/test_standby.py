@@ -1,6 +1,7 @@
 """Work-items that stay for the next call, and who helps in a call."""
 
 import threading
+from math import inf
 
 import numpy as np
 import pytest
@@ -265,6 +266,13 @@ def test_numbers_of_calls_are_never_the_same(opened):
     assert next(standby.numbers) != next(standby.numbers)
 
 
+@pytest.fixture
+def undisturbed(monkeypatch):
+    """Look at all again only after many calls."""
+    monkeypatch.setattr("pytensor_cl.runtime.standby._AGAIN", (2048,))
+
+
+@pytest.mark.usefixtures("undisturbed")
 def test_help_that_others_have_launched_is_no_reason_to_do_without():
     """Those of a small function stand by; they are not worth it here, or are too few."""
     team = Team(3)
@@ -273,6 +281,7 @@ def test_help_that_others_have_launched_is_no_reason_to_do_without():
     assert answers(team, seconds, 50, True, is_ready=True) == [LAUNCHED] * 50
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_a_lucky_launch_changes_nothing():
     team = Team(3)
     quiet = {LAUNCHED: 500e-6, ALONE: 130e-6, CALLED: 200e-6}
@@ -281,6 +290,7 @@ def test_a_lucky_launch_changes_nothing():
     assert answers(team, quiet, 60, True)[-50:] == [ALONE] * 50
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_what_takes_longer_in_use_than_in_tries_is_given_up():
     team = Team(3)
     tries = {LAUNCHED: 44e-6, ALONE: 45e-6, CALLED: 43e-6}
@@ -290,6 +300,7 @@ def test_what_takes_longer_in_use_than_in_tries_is_given_up():
     assert found[0] == LAUNCHED and found[-150:] == [ALONE] * 150
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_where_other_threads_want_the_cores_a_call_is_done_alone():
     team = Team(3)
     answers(team, {LAUNCHED: 100e-6, ALONE: 150e-6, CALLED: 120e-6}, 40, False)
@@ -319,6 +330,7 @@ def test_help_is_taken_where_it_helps(alone, best):
     assert answers(team, seconds, 20, False) == [best] * 20
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_those_that_stand_by_are_called_where_calls_come_soon():
     team = Team(3)
     seconds = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
@@ -336,13 +348,30 @@ def test_those_that_stand_by_are_not_called_where_it_takes_longer():
 
 def test_it_is_looked_at_again(monkeypatch):
     """Programs that keep the cores busy come and go."""
-    monkeypatch.setattr("pytensor_cl.runtime.standby._AGAIN", 100)
+    monkeypatch.setattr("pytensor_cl.runtime.standby._AGAIN", (100,))
     team = Team(3)
     quiet = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
     busy = {LAUNCHED: 900e-6, ALONE: 90e-6, CALLED: 300e-6}
     assert answers(team, quiet, 60, True)[-1] == CALLED
     assert answers(team, busy, 200, True)[-50:].count(ALONE) >= 35
     assert answers(team, quiet, 200, True)[-50:].count(CALLED) >= 35
+
+
+def test_an_unlucky_try_is_soon_made_good():
+    """Of the first launches each wakes threads, and touches memory for the first time."""
+    team = Team(3)
+    answers(team, {LAUNCHED: 1900e-6, ALONE: 1800e-6, CALLED: inf}, 6, False)
+    settled = {LAUNCHED: 700e-6, ALONE: 1500e-6, CALLED: inf}
+    assert answers(team, settled, 32, False) == [ALONE] * 32
+    assert answers(team, settled, 50, False)[6:] == [LAUNCHED] * 44
+
+
+@pytest.mark.usefixtures("undisturbed")
+def test_what_is_taken_where_nobody_stands_by_is_looked_at_in_use_too():
+    team = Team(3)
+    answers(team, {LAUNCHED: 90e-6, ALONE: 80e-6, CALLED: 20e-6}, 12, True)
+    apart = answers(team, {LAUNCHED: 90e-6, ALONE: 200e-6, CALLED: 20e-6}, 40, False, is_ready=False)
+    assert apart[0] == ALONE and apart[-1] == LAUNCHED
 
 
 @pytest.mark.parametrize("calls", [[(LAUNCHED, 5e-3)], [(LAUNCHED, 1e-3), (ALONE, 3.5e-3)]])
