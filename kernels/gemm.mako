@@ -4,7 +4,7 @@
 <%namespace name="epilogue" file="gemm_epilogue.mako"/>
 <%namespace name="each" file="epilogue.mako"/>
 <%
-    cols, line = lanes * vectors, 64 // itemsize
+    cols, line, high = lanes * vectors, 64 // itemsize, (rows + 3) // 4 * 4  # panels of A are packed four rows at a time
     low, half = min(sizes)[0], lanes // 2 if (rows, 1) in sizes else 0
     full_width = f"GEMM_VECTORS({8 * itemsize * lanes})"
     scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_c else [])
@@ -56,7 +56,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
         __global const ${ctype} *const c = ${"C + s.c + gemm_start(&p.c, p.shape, batch) + ic * p.c.row" if has_c else "C"};
         __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch) + ic * p.o.row;
         for (long i = 0; p.pack_a && i < mb; i += ${rows})
-            ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + i * kb, ${rows});
+            ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + i / ${rows} * kb * ${high}, ${high});
         for (long panel = 0; panel < panels; panel++) {
             const int is_half = panel == wide_panels;
             const long jc = is_half ? n0 + full : n0 + gemm_panel(full, ${lanes}, panel, wide_panels);
@@ -72,8 +72,8 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
                 const int there = min(${rows}L, mb - i), height = there > ${low} || is_half ? ${rows} : ${low};
                 const int whole = direct && there == height && before + width == across
                                   && (!before || (kb == k1 - k0 && jc - before >= n0));
-                __global const ${ctype} *const a_panel = p.pack_a ? packed_a + i * kb : a + i * p.a.row;
-                const long a_row = p.pack_a ? 1 : p.a.row, a_col = p.pack_a ? ${rows} : p.a.col;
+                __global const ${ctype} *const a_panel = p.pack_a ? packed_a + i / ${rows} * kb * ${high} : a + i * p.a.row;
+                const long a_row = p.pack_a ? 1 : p.a.row, a_col = p.pack_a ? ${high} : p.a.col;
                 __global const ${ctype} *const b_panel = packed ? panel_b : b + (jc - before) * p.b.col;
                 __global ${ctype} *const to = o + i * p.o.row + jc * p.o.col, *const sums = whole ? to - before : tile;
                 const long next = whole ? p.o.row : ${cols};

@@ -1,14 +1,17 @@
 ## Panels of a matrix product, schedule cpu.
-<%page args="name, ctype, lanes, full_width"/>
+<%page args="name, ctype, lanes, vectors, full_width"/>
 // Copy `count` rows (of A; columns of B) of `depth` elements to a panel of `width` (in fours), which is filled up with zeros.
 static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, long along, long count, long depth,
                                        __global ${ctype} *to, long width)
 {
     long i = 0;
-    % for step, vec in ((lanes, "vec"), (4, "vec4")):
+    % for step, vec, parts in ((lanes * vectors, "vec", vectors), (lanes, "vec", 1), (4, "vec4", 1)):
     for (; across == 1 && i + ${step} <= count; i += ${step})
-        for (long k = 0; k < depth; k++)
-            *(__global ${name}_${vec} *)(to + k * width + i) = *(__global const ${name}_${vec} *)(x + k * along + i);
+        for (long k = 0; k < depth; k++) {
+            __global ${name}_${vec} *const out = (__global ${name}_${vec} *)(to + k * width + i);
+            __global const ${name}_${vec} *const in = (__global const ${name}_${vec} *)(x + k * along + i);
+            ${" ".join(f"out[{j}] = in[{j}];" for j in range(parts))}
+        }
     % endfor
     for (; i + 4 <= count; i += 4) {
         __global const ${ctype} *y = x + i * across;

@@ -10,7 +10,7 @@ typedef ${ctype}${lanes} ${tiles}_vec __attribute__((aligned(${itemsize})));
 typedef ${ctype}${lanes // 2} ${tiles}_half __attribute__((aligned(${itemsize})));
 typedef ${ctype}4 ${tiles}_vec4 __attribute__((aligned(${itemsize})));
 
-<%include file="gemm_pack.mako" args="name=tiles, ctype=ctype, lanes=lanes, full_width=full_width"/>
+<%include file="gemm_pack.mako" args="name=tiles, ctype=ctype, lanes=lanes, vectors=max(halves for _, halves in sizes) // 2, full_width=full_width"/>
 % for height, halves, fetches in [(*size, False) for size in sizes] + [(*size, True) for size in ahead]:
 <%
     J = range((halves + 1) // 2)

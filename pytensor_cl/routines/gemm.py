@@ -10,7 +10,7 @@ import numpy as np
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.epilogue import Epilogue
-from pytensor_cl.routines.gemm_plan import PACKING, Product, Tile, Way, balanced, encode, grid, merge, splits, turned
+from pytensor_cl.routines.gemm_plan import Product, Tile, Way, balanced, encode, grid, merge, splits, turned
 from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
@@ -27,7 +27,7 @@ _INT32 = 2**31 - 1
 
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
 # must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
-# ways (8): rows whose distance is a multiple of 4096 bytes share a set. Panels are packed four rows at a time.
+# ways (8): rows whose distance is a multiple of 4096 bytes share a set.
 # By bytes of the vector registers: rows and vectors of the register tile, and bytes along k of a block (with few
 # registers a multiply-add needs more of B: the panel that a tile walks along should be near).
 _FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
@@ -40,7 +40,7 @@ _REUSE_A = 256  # columns for which rows or columns of A that share sets of a ca
 _SHORT, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
 _KEPT_BYTES = 1 << 20  # panels of B that a work-item keeps
 _FETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep, so it is fetched ahead
-_SHORT_PIECE = 128  # bytes of a row of B in a tile: less than two lines
+_SHORT_PIECE = 128  # bytes of a row of B in a tile: where they are fewer, two lines are read for one and a half
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
 
 
@@ -199,21 +199,21 @@ class Gemm(BlasRoutine):
         if self.epilogue is None:  # which tells rows from columns
             p = turned(p, tile)
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
-        gathered = p.b[-1] != 1
+        gathered, is_scattered = p.b[-1] != 1, self._is_scattered(p.b[-2], tile)
         items = min(
             tuning["gemm.items_per_unit"] * units, work // tuning["gemm.grain"] + 1 + self._items_of_epilogue(p)
         )
         parts = splits(p, items)
-        x, y, z = (1, 1, 1) if parts > 1 else grid(p, tile, items, units, PACKING * gathered)
+        x, y, z = (1, 1, 1) if parts > 1 else grid(p, tile, items, units, tile.packing * (gathered or is_scattered))
         high, wide = -(-p.m // y), -(-p.n // x)
         # Whole cache lines along k keep the panels aligned.
         kb = balanced(-(-p.k // parts), self._depth(p), 16)
         mb = balanced(high, tuning["gemm.block_rows"], tile.rows)
-        pack_b = gathered or (high >= _REUSE_B and self._is_scattered(p.b[-2], tile))
+        pack_b = gathered or (high >= _REUSE_B and is_scattered)
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
         across = -(-wide // tile.lanes) * tile.lanes if pack_b and high > mb else 0  # all panels are kept for more rows
         packed_b = kb * max(tile.cols, across if kb * across * self.dtype.itemsize <= _KEPT_BYTES else 0)
-        scratch = packed_b + kb * (mb if pack_a else tile.rows)
+        scratch = packed_b + kb * (mb // tile.rows if pack_a else 1) * -(-tile.rows // 4) * 4
         partial = scratch * x * y * z * parts
         ahead = not pack_a and p.m * p.k * prod(p.batch) * self.dtype.itemsize >= _FETCHED_BYTES
         way = Way(mb, kb, pack_a, pack_b, packed_b, scratch, ahead, parts, partial)
@@ -248,9 +248,8 @@ class Gemm(BlasRoutine):
         return (self.context.tuning["gemm.depth_bytes"] or by_width) // self.dtype.itemsize
 
     def _is_scattered(self, stride: int, tile: Tile) -> bool:
-        """Whether rows of B cross cache lines, or short pieces of them share sets of the cache."""
-        is_short = tile.cols * self.dtype.itemsize < _SHORT_PIECE
-        return stride % tile.lanes != 0 or (is_short and self._shares_sets(stride))
+        """Whether rows of B cross cache lines, or pieces of them are so short that panels use the cache better."""
+        return stride % tile.lanes != 0 or tile.cols * self.dtype.itemsize < _SHORT_PIECE
 
     def _shares_sets(self, stride: int) -> bool:
         return stride * self.dtype.itemsize % _WAY_BYTES == 0

@@ -16,7 +16,7 @@ _OPERAND = struct.Struct("7q")  # gemm_operand
 _HALVED = 8  # rows of a tile that has one of half as many beside it
 
 # Schedule cpu; what the device decides is in runtime/tuning.py.
-PACKING = 0.8  # cost of packing a vector of B, relative to multiplying it by a tile's rows
+_PACKING = 6.4  # rows of A by which a vector of B is multiplied in the time in which it is packed
 _SCATTERED = 0.2  # cost of storing an element of a column, relative to a step along k of a vector times a tile's rows
 _GAIN = 0.9  # time for which a product is turned
 _LONG = 16  # how many times longer than m and n k must be to be split
@@ -42,6 +42,11 @@ class Tile(NamedTuple):
     def cols(self) -> int:
         """Width in elements."""
         return self.vectors * self.lanes
+
+    @property
+    def packing(self) -> float:
+        """Cost of packing a vector of B, relative to multiplying it by the tile's rows."""
+        return _PACKING / self.rows
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
@@ -170,7 +175,7 @@ def _cost(p: Product, tile: Tile) -> float:
     low = tile.rows // 2
     high = -(-p.m // low) / 2
     gathered, scattered = p.b[-1] != 1, p.o[-1] != 1
-    return vectors * (high + PACKING * gathered) + _SCATTERED * scattered * p.m * p.n / max(1, p.k)
+    return vectors * (high + tile.packing * gathered) + _SCATTERED * scattered * p.m * p.n / max(1, p.k)
 
 
 def turned(p: Product, tile: Tile) -> Product:

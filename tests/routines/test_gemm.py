@@ -12,6 +12,7 @@ from pytensor_cl.routines import gemm_simt
 from pytensor_cl.routines.gemm import BatchedGemm, Gemm
 from pytensor_cl.routines.gemm_plan import Tile
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.tuning import PARAMETERS
 
 FLOATS = ("float32", "float64")
 SIZES = [
@@ -173,6 +174,21 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
     for m, k, n in ((16, 20, 48), (17, 3, 64), (31, 33, 97)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
         for place in ("rows", "columns", "scattered"):
+            check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
+
+
+@pytest.mark.parametrize("tile", PARAMETERS["gemm.tile"].candidates)
+def test_every_tile_of_the_tuner(context, rng, tile, monkeypatch):
+    """Panels are packed four rows at a time, tiles have as many as they have."""
+    monkeypatch.setitem(context.tuning, "gemm.tile", tile)
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    for name in ("_REUSE_A", "_REUSE_B"):
+        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(module, "_WAY_BYTES", 8)
+    routine = Gemm(context, "float32", schedule="cpu")
+    for m, k, n in ((31, 40, 97), (50, 7, 33), (64, 33, 130)):
+        a, b = draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+        for place in ("rows", "columns"):
             check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
 
 
