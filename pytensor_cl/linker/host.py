@@ -37,11 +37,20 @@ FIRST_COPIES = 3
 """Copies of large arrays before a device makes them: its kernel takes a tenth of a second to build."""
 
 
+def _function_of(node: Apply) -> Callable[..., Any]:
+    """Return what computes a scalar Op: NumPy's function, of floats, since `impl` looks for integers by their names."""
+    scalar_op = node.op.scalar_op
+    name, *counts = scalar_op.nfunc_spec or ("", 0, 0)
+    is_float = all(v.type.numpy_dtype.char in "fd" for v in (*node.inputs, *node.outputs))
+    function = getattr(np, name, None) if is_float and counts == [len(node.inputs), 1] else None
+    return function or scalar_op.impl
+
+
 def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
     """Call the scalar Op on NumPy scalars: 1 us where Elemwise.perform takes 26."""
     scalar_op = node.op.scalar_op
     dtypes = [v.type.numpy_dtype for v in node.outputs]
-    impl = scalar_op.impl
+    impl = _function_of(node)
     scalar_op.prepare_node(scalar_op.make_node(*(v.type.to_scalar_type()() for v in node.inputs)), None, None, "py")
     cell, dtype = outputs[0], dtypes[0]
 

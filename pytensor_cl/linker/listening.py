@@ -11,6 +11,7 @@ from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Lives, make_plan
 from pytensor_cl.linker.recording import Recording, Tape
 from pytensor_cl.linker.repeated import (
+    Upload,
     alias_step,
     constant_step,
     frozen,
@@ -23,7 +24,7 @@ from pytensor_cl.linker.repeated import (
     value_step,
 )
 from pytensor_cl.linker.roles import Roles, takes_values, values_of
-from pytensor_cl.linker.slots import Donation, Slot
+from pytensor_cl.linker.slots import Donation, Place, Slot
 from pytensor_cl.linker.steps import Arrival, read_only
 from pytensor_cl.linker.windows import Moving, Variation, Window, move_step, part_of, split
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
@@ -394,7 +395,16 @@ class Listener:
                 tape.step(at, thunk)
                 tape.step(at, alias_step(cell, memory))
             else:
-                tape.step(at, make(thunk, cell, memory, layout, donation))
+                step = make(thunk, cell, memory, layout, donation)
+                tape.step(at, self._direct(node, step, tape.places[variable]) if lends else step)
+
+    def _direct(self, node: Apply, step: Thunk, place: Place) -> Thunk:
+        """Return an upload that may do without a buffer, where the value is the caller's."""
+        source, arrival = self._parts.storage[node.inputs[0]], self._parts.arrivals.get(node.inputs[0])
+        if isinstance(source, DeviceCell) or node.inputs[0].owner is not None:
+            return step
+        is_in_place = arrival is not None and arrival.slack(source[0]) is not None
+        return Upload(step, source, place, self._context, is_in_place)
 
     def _add_host(self, heard: "Heard", at: int, node: Apply) -> None:
         parts = self._parts

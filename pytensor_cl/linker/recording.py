@@ -16,6 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor_cl.linker.chains import Dispatch, accesses, orders
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Plan
+from pytensor_cl.linker.repeated import Upload
 from pytensor_cl.linker.slots import Block, Donation, Place, Slot
 from pytensor_cl.linker.windows import Variant, Variation
 from pytensor_cl.ops.transfer import download
@@ -50,6 +51,7 @@ class Tape:
         self.plan = Plan()
         self._slots: dict[int, Slot] = {}
         self._wholes: dict[Slot, Slot] = {}  # of parts
+        self._looked_at: set[Slot] = set()  # as arrays, not by kernels alone
         self._scratch: dict[int, Slot] = {}  # number of the allocation to what stands for it
         self._blocks: list[Block] = []
         self._constant: dict[int, int] = {}  # buffers that stay, and their sizes
@@ -133,6 +135,7 @@ class Tape:
         memory, dtype, layout = self.places[variable]
         context, found = self.context, self._found(memory)
         if isinstance(found, Slot):
+            self._looked_at.add(found)
             return lambda: GpuArray(context, found.buffer, dtype, layout)
         return lambda: GpuArray(context, found, dtype, layout)
 
@@ -271,13 +274,22 @@ class Tape:
         view = None if isinstance(found, Slot) else self.context.views.view(self.array(variable)())
         return None if view is None else lambda: view
 
+    def _settled(self, step: Thunk) -> Thunk:
+        """Return a step, now that it is known who uses what it brings."""
+        if not isinstance(step, Upload):
+            return step
+        slot = step.place.memory
+        is_array = slot in self._looked_at or slot in self._wholes or slot in self._wholes.values()
+        return step.thunk if is_array else step.direct()
+
     def end(self, results: Sequence[tuple[Cell, Variable]], clear: Sequence[Cell]) -> "Recording":
         """Return the recording."""
         self.flush()
         donated = self._donations
         arrays = [(c, donated[v].take if v in donated else self.array(v)) for c, v in results]
         slots = self._fresh, self._transient, self._blocks, list(self._donations.values())
-        found = Recording(self.context, self._steps, *slots, arrays, list(clear))
+        steps = [(at, self._settled(step)) for at, step in self._steps]
+        found = Recording(self.context, steps, *slots, arrays, list(clear))
         found.waits = self._pauses
         given = {h: a.buffer.size for h, a in self._alive.items() if self._slots[h] not in self._wholes}
         self._alive.clear()

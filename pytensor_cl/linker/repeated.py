@@ -1,19 +1,22 @@
 """What is done in a repeated call besides enqueueing kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.host import Cell, Thunk
-from pytensor_cl.linker.slots import Donation, Slot
+from pytensor_cl.linker.slots import Donation, Place, Slot
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.host_view import address_of
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.sharedvar import DeviceCell, is_held_elsewhere
 
 __all__ = [
     "Mismatch",
+    "Upload",
     "alias_step",
     "constant_step",
     "frozen",
@@ -100,6 +103,81 @@ def lending(context: Context, node: Apply, source: Cell, out: Cell, thunk: Thunk
             out[0] = lent
 
     return shared if isinstance(source, DeviceCell) else argument
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An upload to a slot, which need not be one where kernels ask for the address alone.
+
+    Attributes
+    ----------
+    thunk
+        Brings the value as an array of the device, and binds it; whatever value it is.
+    source
+        Where the value is.
+    place
+        Where it is in a recorded call, as an array of the device.
+    context
+        Where to.
+    is_in_place
+        Whether it is read where it is, if it is contiguous.
+    """
+
+    thunk: Thunk
+    source: Cell
+    place: Place
+    context: Context
+    is_in_place: bool
+
+    def __call__(self) -> None:
+        """Bring the value."""
+        self.thunk()
+
+    def direct(self) -> Thunk:
+        """Return what tells kernels the address of the value, or of its copy if it is small; there is no buffer."""
+        slot, dtype, layout = self.place
+        pointers = slot.pointers()
+        if pointers is None:
+            return self.thunk
+        if self.context.is_small(layout.size * dtype.itemsize):
+            return _copying(self, pointers)
+        return _in_place(self, pointers) if self.is_in_place else self.thunk
+
+
+def _copying(upload: Upload, pointers: Sequence[tuple[np.ndarray, int]]) -> Thunk:
+    thunk, source, (slot, dtype, layout) = upload.thunk, upload.source, upload.place
+    shape = layout.shape
+
+    def run() -> None:
+        value = source[0]
+        if value.dtype != dtype or value.shape != shape:
+            thunk()
+            return
+        copied = np.array(value, order="C")
+        address = address_of(copied)
+        for words, index in pointers:
+            words[index] = address
+        slot.keep(copied)
+
+    return run
+
+
+def _in_place(upload: Upload, pointers: Sequence[tuple[np.ndarray, int]]) -> Thunk:
+    thunk, source, (slot, dtype, layout), context = upload.thunk, upload.source, upload.place, upload.context
+    before, keep, alignment = layout.offset * dtype.itemsize, context.queue.keep, context.info.host_alignment
+
+    def run() -> None:
+        value = source[0]
+        address = address_of(value) if value.dtype == dtype and value.flags.c_contiguous else 0
+        if not address or address % alignment != before:
+            thunk()
+            return
+        for words, index in pointers:
+            words[index] = address - before
+        keep(value)  # the caller may let go of it
+        slot.keep(value)
+
+    return run
 
 
 def resident_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, donation: Donation | None) -> Thunk:

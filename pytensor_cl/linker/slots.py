@@ -12,6 +12,7 @@ from pytensor_cl.linker.plan import Region
 from pytensor_cl.runtime.arena import Arena
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.dispatch import Stage
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Block", "Donation", "Place", "Slot"]
@@ -48,6 +49,17 @@ class Slot:
             set_argument(index, buffer)
         self.buffer = buffer
         self._array = _nobody
+
+    def keep(self, array: np.ndarray) -> None:
+        """Keep an array of the host whose address the kernels were told."""
+        self.buffer = array
+        self._array = _nobody
+
+    def pointers(self) -> list[tuple[np.ndarray, int]] | None:
+        """Return what the kernels read its address from; None where they want a buffer."""
+        users = [(getattr(set_argument, "__self__", None), index) for set_argument, index in self.uses]
+        found = [stage.pointer(index) for stage, index in users if isinstance(stage, Stage)]
+        return found if len(found) == len(users) else None
 
     def hold(self, array: GpuArray) -> None:
         """Make the kernels use the buffer of an array that may come again: only its life is watched, nothing kept."""

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
-from ctypes import addressof, c_char
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from threading import Lock
@@ -18,7 +17,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.dispatch import Dispatcher, has_entries
-from pytensor_cl.runtime.host_view import HostViews, memory_before, wrapped
+from pytensor_cl.runtime.host_view import HostViews, address_of, memory_before, wrapped
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
 from pytensor_cl.runtime.pocl import name_the_cpu
@@ -177,7 +176,7 @@ class Context:
         """
         array = np.asarray(array)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        if self._is_small(array):
+        if self.is_small(array.nbytes):
             buffer = cl.Buffer(self.cl_context, self._copy_flags, hostbuf=np.ascontiguousarray(array))
             return GpuArray(self, buffer, dtype, _contiguous(array.shape))
         result = self.empty(array.shape, dtype)
@@ -195,7 +194,7 @@ class Context:
         if slack is None:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        address = array.__array_interface__["data"][0] - slack
+        address = address_of(array) - slack
         buffer = wrapped(self.cl_context, memory_before(array, slack) if slack else array, address)
         self.queue.keep(array)  # the caller may let go of it, and of the buffer, as soon as kernels are enqueued
         layout = _contiguous(array.shape)
@@ -206,24 +205,24 @@ class Context:
 
         Whoever enqueues kernels that read it keeps it until they have run.
         """
-        if not self._is_small(array):
+        if not self.is_small(array.nbytes):
             return None
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         copied = np.array(array, order="C")
-        buffer = wrapped(self.cl_context, copied, addressof(c_char.from_buffer(copied)))
+        buffer = wrapped(self.cl_context, copied, address_of(copied))
         return GpuArray(self, buffer, dtype, _contiguous(array.shape))
 
     def slack(self, array: np.ndarray) -> int | None:
         """Return how many bytes before an array the next address is that the device can use; None to upload it."""
         alignment = self.info.host_alignment
-        if not alignment or self._is_small(array) or not array.size or not array.flags.c_contiguous:
+        if not alignment or self.is_small(array.nbytes) or not array.size or not array.flags.c_contiguous:
             return None
-        slack = array.__array_interface__["data"][0] % alignment
+        slack = address_of(array) % alignment
         return None if slack % array.itemsize else slack
 
-    def _is_small(self, array: np.ndarray) -> bool:
+    def is_small(self, nbytes: int) -> bool:
         """Whether the upload is best made part of the allocation: on CPUs a command of its own costs 10 us more."""
-        return 0 < array.nbytes <= SMALL_UPLOAD and self.info.kind == "cpu"
+        return 0 < nbytes <= SMALL_UPLOAD and self.info.kind == "cpu"
 
     def download(self, array: GpuArray) -> np.ndarray:
         """Copy an array of this context into a new NumPy array; waits for it."""

@@ -197,6 +197,10 @@ class Stage:
         """Set a pointer."""
         self._chain.words[self._first + index] = self._chain.address(buffer)
 
+    def pointer(self, index: int) -> tuple[np.ndarray, int]:
+        """Return the words of which one is a pointer, and which one."""
+        return self._chain.words, self._first + index
+
     def set_bytes(self, index: int, value: Any) -> None:
         """Set a value."""
         self._values[index][:] = value if type(value) is bytes else value.tobytes()

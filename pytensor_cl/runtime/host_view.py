@@ -1,7 +1,7 @@
 """NumPy arrays over the buffers of drivers that compute in the host's memory: no copy, where a read would make one."""
 
-import ctypes
 import sys
+from ctypes import addressof, c_char
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["HostViews", "memory_before", "pays", "wrapped"]
+__all__ = ["HostViews", "address_of", "memory_before", "pays", "wrapped"]
 
 _HANDED = 1 << 16
 """Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
@@ -28,9 +28,17 @@ def pays(layout: Layout, dtype: np.dtype, nbytes: int) -> bool:
     return used >= _HANDED and layout.is_contiguous and 2 * used >= nbytes
 
 
+def address_of(array: np.ndarray) -> int:
+    """Return where the elements of a contiguous array begin."""
+    try:
+        return addressof(c_char.from_buffer(array))  # takes half as long
+    except (TypeError, ValueError, BufferError):  # it is read-only, or empty
+        return int(array.__array_interface__["data"][0])
+
+
 def memory_before(array: np.ndarray, nbytes: int) -> np.ndarray:
     """Return the bytes of a contiguous array and some before it, which must lie in the same page."""
-    address, _ = array.__array_interface__["data"]
+    address = address_of(array)
     data = {"data": (address - nbytes, True), "shape": (nbytes + array.nbytes,), "typestr": "|u1", "version": 3}
     return np.asarray(_Held(array, data))
 
@@ -61,6 +69,18 @@ class _Held:
     def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
         self._owner = owner
         self.__array_interface__ = interface
+
+
+class _Owned:
+    """Memory that is there as long as its owner; NumPy makes arrays of it."""
+
+    __slots__ = ("_memory", "_owner")
+
+    def __init__(self, memory: np.ndarray, owner: Any) -> None:
+        self._memory, self._owner = memory, owner
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        return memoryview(self._memory)
 
 
 class HostViews:
@@ -112,9 +132,9 @@ class HostViews:
 
     def own(self, array: GpuArray) -> np.ndarray:
         """Return the memory of an array that is its caller's alone, and that the device has finished with."""
-        view = self.view(array)
-        assert view is not None
-        return np.asarray(_Held(array.buffer, view.__array_interface__))
+        memory, (shape, _, offset), dtype = self._memory(array.buffer), array.layout, array.dtype
+        assert memory is not None
+        return np.ndarray(shape, dtype, _Owned(memory, array.buffer), offset * dtype.itemsize)
 
     def address(self, buffer: "cl.MemoryObjectHolder") -> int:
         """Return where a buffer is, which may be a part of another one. Of others than the pool's it is asked anew."""
@@ -144,9 +164,9 @@ class HostViews:
         assert memory is not None
         return int(memory.__array_interface__["data"][0])
 
-    def keeper(self, buffer: "cl.MemoryObjectHolder") -> "cl.Buffer":
+    def keeper(self, buffer: "cl.MemoryObjectHolder | np.ndarray") -> "cl.Buffer | np.ndarray":
         """Return what keeps the memory of a buffer, as the driver keeps that of arguments: the pool may reuse it."""
-        if isinstance(buffer, cl.Buffer):
+        if isinstance(buffer, cl.Buffer | np.ndarray):
             return buffer
         known = self._known.get(buffer.int_ptr)
         return cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True) if known is None else known[0]
@@ -218,4 +238,4 @@ def _seen(memory: np.ndarray, dtype: np.dtype, layout: Layout) -> np.ndarray:
 
 
 def _at(address: int, nbytes: int) -> np.ndarray:
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)
+    return np.frombuffer((c_char * nbytes).from_address(address), np.uint8)

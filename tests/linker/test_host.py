@@ -80,3 +80,19 @@ def test_copies_keep_the_order_of_their_source(context, rng):
     result = f(value)
     np.testing.assert_array_equal(result, value.T)
     assert not np.shares_memory(result, value) and result.flags.f_contiguous
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("name", ["exp", "log1p", "sqrt", "sign", "neg", "tanh", "true_div", "maximum", "pow", "lt"])
+def test_arithmetic_of_numbers(name, dtype):
+    """NumPy's functions do it where PyTensor's `impl` would; results are those of `perform`, and of its dtype."""
+    op = getattr(pt, name)
+    x, y = pt.scalar("x", dtype=dtype), pt.scalar("y", dtype=dtype)
+    node = (op(x, y) if name in ("true_div", "maximum", "pow", "lt") else op(x)).owner
+    for pair in ((3, 2), (0, 1), (1, 5)):
+        cells = [[np.asarray(v, dtype)] for v in pair][: len(node.inputs)]
+        out, wanted = [None], [[None]]
+        host.host_thunk(node, cells, [out])()
+        node.op.perform(node, [c[0] for c in cells], wanted)
+        assert out[0].dtype == wanted[0][0].dtype and out[0].shape == ()
+        np.testing.assert_allclose(out[0], wanted[0][0], rtol=1e-6)
