@@ -40,7 +40,7 @@ FIRST_COPIES = 3
 def _function_of(node: Apply) -> Callable[..., Any]:
     """Return what computes a scalar Op: NumPy's function, of floats, since `impl` looks for integers by their names."""
     scalar_op = node.op.scalar_op
-    name, *counts = scalar_op.nfunc_spec or ("", 0, 0)
+    name, *counts = getattr(scalar_op, "nfunc_spec", None) or ("", 0, 0)
     is_float = all(v.type.numpy_dtype.char in "fd" for v in (*node.inputs, *node.outputs))
     function = getattr(np, name, None) if is_float and counts == [len(node.inputs), 1] else None
     return function or scalar_op.impl
