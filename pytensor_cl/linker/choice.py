@@ -9,6 +9,7 @@ one's share of it is small, each time later.
 import sys
 from collections.abc import Callable, Sequence
 from math import inf
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -47,20 +48,20 @@ UNLIKELY, DEAR = 3.0, 25.0
 SHORT, LIKELY = 5e-3, 4.0
 """Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
 no more than so many times as long as the first side."""
-SAMPLES, MANY, BRIEF = 3, {DEVICE: 12, NUMBA: 6, C: 6}, 3e-4
-"""Calls that are timed when a side is tried, and how many if they take less than so many seconds: a device tries itself
-who helps the host's thread."""
+SAMPLES, SEVERAL, MANY, BRIEF = 3, 9, {DEVICE: 12, NUMBA: 6, C: 6}, 3e-4
+"""Calls that are timed when a side is tried, how many if they are `SHORT`, and if they take less than so many seconds:
+a device tries itself who helps the host's thread."""
 LONG, HOPELESS = 2e-3, 2.0
 """Seconds of a call on the chosen side, and how many times as long one on another takes that ends the trial at once:
 other programs take the core for less than that."""
-UNTIMED = {DEVICE: AFTER + 2, NUMBA: 2, C: 2}
-"""Calls before these: the first one compiles, and moves shared variables; the device's last one is recorded, a host's
-brings the values into the caches."""
+UNTIMED = {DEVICE: AFTER + 8, NUMBA: 2, C: 2}
+"""Calls before these: the first one compiles, and moves shared variables; a device's third one is recorded, and in
+those that follow it tries who helps; a host's last one brings the values into the caches."""
 CALL, NODE = 3e-6, 1e-6
 """Seconds that no device call, and no device node, is faster than."""
 SHARE = 0.02
 """Part of the time that may be lost by trying again, at first."""
-FADE = 1.1
+FADE = 1.3
 """By how much a measured time grows until the next trial."""
 CLEAR = 0.95
 """How much faster than the chosen side the other one must be to replace it."""
@@ -98,7 +99,7 @@ class SizeClass:
 
     __slots__ = (
         *("barred", "bound", "done", "is_on_device", "left", "longest", "patience"),
-        *("rounds", "run", "seconds", "shapes", "side", "span", "tried", "trials", "waited"),
+        *("rounds", "run", "seconds", "shapes", "side", "span", "taken", "tried", "trials", "waited"),
     )
 
     def __init__(self, shapes: tuple[Any, ...], side: str, sides: dict[str, Side]) -> None:
@@ -116,6 +117,7 @@ class SizeClass:
         self.tried = [side]  # what is measured then
         self.trials = [side]  # what of it is left
         self.done = 0  # calls of the first of these
+        self.taken: list[float] = []  # what those took that are timed
 
     def move(self, side: str, run: Side) -> None:
         """Run the calls elsewhere."""
@@ -130,12 +132,13 @@ class SizeClass:
         """Take in the time of a call."""
         self.done += 1
         timed = self.done - UNTIMED[side]
-        if timed == 1:
-            # The best of earlier trials counts, but less each time: other programs only ever make a call slower.
-            self.seconds[side] = min(seconds, FADE * self.seconds[side])
-        elif timed > 1:
-            self.seconds[side] = min(self.seconds[side], seconds)
+        if timed > 0:
+            self.taken.append(seconds)
         if timed >= _samples(side, seconds) or self._is_hopeless(side, seconds, timed):
+            # The median, as several threads of a busy machine do without being disturbed more seldom than one. The
+            # least of earlier trials counts, but less each time.
+            self.seconds[side] = min(median(self.taken), FADE * self.seconds[side])
+            self.taken.clear()
             self.trials.pop(0)
             self.done = 0
             self.rounds[side] += 1
@@ -158,6 +161,7 @@ class SizeClass:
     def plan(self, sides: list[str], calls: int) -> None:
         """Measure sides after some calls."""
         self.left, self.span, self.tried, self.trials, self.done = calls, calls, sides, list(sides), 0
+        self.taken.clear()
 
     def _pass(self) -> None:
         """Each side has waited for the calls before the measurements, except for those that were measured."""
@@ -437,7 +441,7 @@ class ChoosingVM(OpenCLVM):
 
 def _samples(side: str, seconds: float) -> int:
     """Return how many calls of a trial are timed if one takes so long."""
-    return MANY[side] if seconds < BRIEF else SAMPLES
+    return MANY[side] if seconds < BRIEF else SEVERAL if seconds < SHORT else SAMPLES
 
 
 def _slower(seconds: float, others: float, nodes: int) -> float:

@@ -79,7 +79,7 @@ def fast(f, side, monkeypatch):
     monkeypatch.setattr(choice, "perf_counter", lambda: clock[0])
 
 
-CALLS = 4 * (sum(choice.UNTIMED.values()) + 3 * choice.SAMPLES)
+CALLS = 4 * (sum(choice.UNTIMED.values()) + 3 * choice.SEVERAL)
 """So many that all sides have been tried."""
 
 x = pt.fvector("x")

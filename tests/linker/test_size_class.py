@@ -101,6 +101,29 @@ def test_a_side_that_is_out_of_the_question_is_not_measured(size):
     assert size.left == NEVER
 
 
+def test_the_median_of_a_trial_counts(size):
+    """Several threads do without being disturbed more seldom than one does: their best call says little."""
+    for seconds in [9.0] * UNTIMED[DEVICE] + [2e-3, 4e-3, 4.5e-3, 4e-3, 4.2e-3, 1e-3, 4e-3, 4.9e-3]:
+        size.note(DEVICE, seconds)
+    assert size.trials[0] == DEVICE
+    size.note(DEVICE, 4.1e-3)
+    assert size.trials == [C]
+    assert size.seconds[DEVICE] == 4e-3
+
+
+def test_a_side_that_has_become_slower_is_given_up(size):
+    size.seconds.update({DEVICE: 4e-3, C: 9e-3})
+    rounds = 0
+    while size.side == NUMBA:
+        size.plan([NUMBA, DEVICE], 0)
+        calls_of_a_trial(size, NUMBA, 5.5e-3)
+        while size.trials:
+            size.note(DEVICE, 4.4e-3)
+        size.settle()
+        rounds += 1
+    assert rounds <= 3
+
+
 def test_brief_calls_are_timed_more_often(size):
     size.seconds[NUMBA] = 1e-4
     assert calls_of_a_trial(size, DEVICE, 2e-4) == UNTIMED[DEVICE] + MANY[DEVICE]
