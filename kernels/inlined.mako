@@ -44,6 +44,18 @@ INLINED ${V} inlined_${name}(const ${V} a, const ${scalar} b) { return __builtin
 % endfor
 % endfor
 % endfor
+% for name, sign in (("max", ">"), ("min", "<")):
+% if name in used:
+% for scalar in CHOSEN:
+% for lanes in vectors:
+INLINED ${scalar}${lanes} inlined_${name}(const ${scalar}${lanes} a, const ${scalar}${lanes} b) { return b ${sign} a ? b : a; }
+% if lanes:
+INLINED ${scalar}${lanes} inlined_${name}(const ${scalar}${lanes} a, const ${scalar} s) { const ${scalar}${lanes} b = s; return b ${sign} a ? b : a; }
+% endif
+% endfor
+% endfor
+% endif
+% endfor
 % if "select" in used:
 % for scalar, masks in CHOSEN.items():
 % for lanes in vectors:

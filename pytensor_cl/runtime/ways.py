@@ -15,7 +15,7 @@ from pytensor_cl.template import render
 __all__ = ["Way", "Ways", "as_it_is", "for_nvidia", "for_pocl"]
 
 
-_INLINED = ("ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "rint", "select", "trunc")
+_INLINED = ("ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "max", "min", "rint", "select", "trunc")
 _CALL = re.compile(rf"\b({'|'.join(_INLINED)})\(")
 _REGISTERS = re.compile(r"at most (\d+) registers")
 

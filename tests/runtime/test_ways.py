@@ -131,3 +131,26 @@ def test_nvidia_is_told_how_many_registers_a_kernel_may_take():
     assert [way.options for way in ways.for_nvidia(few)] == [("-cl-nv-maxrregcount=128",), ()]
     assert [way.options for way in ways.for_nvidia(plain)] == [()]
     assert next(ways.for_nvidia(few.replace("128", "64") + few)).options == ("-cl-nv-maxrregcount=64",)
+
+
+@pytest.mark.parametrize("lanes", ["", "2", "8"])
+@pytest.mark.parametrize("kind", ["char", "uchar", "short", "int", "uint", "long", "ulong", "float"])
+def test_least_and_largest_of_the_program_itself(fresh, kind, lanes):
+    if "Portable" not in fresh.info.platform:
+        pytest.skip("PoCL's")
+    fresh.programs._ways = ways.for_pocl(fresh.info.driver, inlines=True)
+    calls = ["min(a, b)", "max(a, b)", "max(b, a)", f"min(a, ({kind})3)"]
+    body = " ".join(f"y[{k}] = {call};" for k, call in enumerate(calls))
+    vector = kind + lanes
+    text = (
+        f"__kernel void f(__global {vector} *x, __global {vector} *y) {{ const {vector} a = x[0], b = x[1]; {body} }}"
+    )
+    (way, *_) = fresh.programs._ways(text)
+    assert all(f"define {name} inlined_{name}" in way.text for name in ("min", "max"))
+    names = {"char": "i1", "uchar": "u1", "short": "i2", "int": "i4", "uint": "u4", "long": "i8", "ulong": "u8"}
+    dtype, count = np.dtype(names.get(kind, "f4")), int(lanes or 1)
+    a, b = (np.array(values)[:count].astype(dtype) for values in ([5, 1, -2, 0, 127, 3, -128, 9], [4, 2, -3, 7] * 2))
+    x, y = fresh.from_host(np.stack([a, b])), fresh.from_host(np.zeros((len(calls), count), dtype))
+    fresh.kernel(KernelSource("f", text)).launch(fresh.queue, (1,), (1,), x.buffer, y.buffer)
+    expected = [np.minimum(a, b), np.maximum(a, b), np.maximum(a, b), np.minimum(a, dtype.type(3))]
+    np.testing.assert_array_equal(fresh.download(y), np.stack(expected))
