@@ -104,12 +104,15 @@ class Stretch:
             return False
         context = self._context
         assert context is not None
-        if context.queue.recorder is not None or not context.replays.acquire(blocking=False):
-            return False  # another thread repeats a call, or a node of this very call calls a function
+        mine, waiting = object(), context.replays
         try:
+            waiting.append(mine)
+            if waiting[0] is not mine or context.queue.recorder is not None:
+                return False  # another thread repeats a call, or a node of this very call calls a function
             return self._record(vm, key) if found is None else self._repeat(vm, *found)
-        finally:
-            context.replays.release()
+        finally:  # unlike a lock, right wherever a signal interrupts: what is in the list is known, not remembered
+            if mine in waiting:
+                waiting.remove(mine)
 
     # Keys
 
@@ -182,7 +185,7 @@ class Stretch:
 
     def _refresh(self, recording: Recording) -> None:
         """Make a recording the last one that goes: the oldest is the first."""
-        self._recordings[recording.key] = self._recordings.pop(recording.key)
+        self._recordings[recording.key] = self._recordings.pop(recording.key, recording)
 
     def _found(self, key: Any) -> tuple[Recording, Variant | None] | None:
         """Look for a recording of the key, or one that serves a call whose slices begin elsewhere."""

@@ -111,7 +111,7 @@ class Context:
         ahead = is_pocl and settings.compile_ahead
         self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
         self._enters, self._stands_by = enters, settings.stand_by
-        self.replays = Lock()  # held while recorded commands are enqueued: their memory is everybody's
+        self.replays: list[object] = []  # the first enqueues recorded commands: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, entry.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
         self._dtypes: set[np.dtype] = set()  # that were checked already

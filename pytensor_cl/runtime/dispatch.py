@@ -282,7 +282,8 @@ class Chain:
 
     def __del__(self) -> None:
         """Leave the tables to those who may still look at them."""
-        self._standby.leave(self._counts, (self._tables, self._counters))
+        if hasattr(self, "_counts"):  # not where a signal interrupts the very first steps
+            self._standby.leave(self._counts, (self._tables, self._counters))
 
     def address(self, buffer: Any) -> int:
         """Return where a buffer is; arguments of several kernels are often set to the same one."""

@@ -1,0 +1,131 @@
+"""Calls that the user interrupts, wherever: the next one is right, and repeated as before."""
+
+from pathlib import Path
+from sys import monitoring
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pytensor_cl
+from pytensor_cl.linker.replay import AFTER
+from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.ops.gemm import GpuDot22
+from pytensor_cl.runtime.context import get_context
+from tests.helpers import assert_on_device, normal, opencl
+
+pytestmark = [
+    pytest.mark.usefixtures("on_device"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
+
+HOME = str(Path(pytensor_cl.__file__).parent)
+TOOL = 4
+CALLS = AFTER + 3
+EVENTS = monitoring.events
+LISTENS = (EVENTS.PY_START, EVENTS.PY_RETURN, EVENTS.C_RETURN)
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt at one of the places of a call where Python would handle a signal.
+
+    Parameters
+    ----------
+    after : int
+        How many such places are passed before.
+
+    """
+
+    def __init__(self, after):
+        self._left, self.where = after, ""
+
+    def __enter__(self):
+        monitoring.use_tool_id(TOOL, "interrupts")
+        for event in LISTENS:
+            monitoring.register_callback(TOOL, event, self._step)
+        monitoring.set_events(TOOL, EVENTS.PY_START | EVENTS.PY_RETURN | EVENTS.CALL)  # and so of C_RETURN
+        return self
+
+    def __exit__(self, kind, error, trace):
+        monitoring.set_events(TOOL, 0)
+        for event in LISTENS:
+            monitoring.register_callback(TOOL, event, None)
+        monitoring.free_tool_id(TOOL)
+        return kind is KeyboardInterrupt
+
+    def _step(self, code, offset, *_):
+        if self.where or not code.co_filename.startswith(HOME):
+            return
+        self._left -= 1
+        if self._left < 0:
+            self.where = f"{code.co_qualname} {offset}"
+            raise KeyboardInterrupt
+
+
+def as_it_is(f, value):
+    """Let the next call be repeated."""
+
+
+def again(f, value):
+    """Let the next call be recorded."""
+    get_context().memory.trim()  # forgets recordings
+    assert not f.vm.replays.recordings
+
+
+phases = pytest.mark.parametrize(("prepare", "step"), [(as_it_is, 1), (again, 7)], ids=["repeated", "recorded"])
+
+
+def interrupted(f, value, prepare, step):
+    """Interrupt calls at every ``step``-th place in turn; yield where, after each call."""
+    for _ in range(CALLS):
+        f(value)
+    at = 0
+    while True:
+        prepare(f, value)
+        with Interrupts(at) as interrupts:
+            f(value)
+        if not interrupts.where:
+            break
+        yield interrupts.where
+        at += step
+    assert at > 20
+    assert not f.vm.replays.refusal
+
+
+@phases
+def test_calls_with_arguments(context, rng, prepare, step):
+    x = pt.matrix("x", dtype="float32")
+    f = opencl([x], pt.tanh(x @ x.T).sum(0) + 1)
+    assert_on_device(f, GpuElemwise, GpuDot22)
+    value = normal(rng, 6, 5)
+    wanted = np.tanh(value @ value.T).sum(0) + 1
+    for where in interrupted(f, value, prepare, step):
+        repeated = f.vm.replays.calls
+        for _ in range(CALLS):
+            np.testing.assert_allclose(f(value), wanted, 1e-4, 1e-5, err_msg=where)
+        assert f.vm.replays.calls > repeated, where
+
+
+@phases
+def test_calls_that_update(context, rng, prepare, step):
+    x = pt.vector("x", dtype="float32")
+    start = normal(rng, 5)
+    w = pytensor.shared(start)
+    f = opencl([x], (w * x).sum(), updates={w: w / 2 + x})
+    assert_on_device(f, GpuElemwise)
+    value = normal(rng, 5)
+
+    def starts(f, value):
+        prepare(f, value)
+        w.set_value(start)
+
+    for where in interrupted(f, value, starts, step):
+        now = w.get_value()  # after this call if it came that far
+        assert any(np.allclose(now, kept, 1e-4, 1e-5) for kept in (start, start / 2 + value)), where
+        repeated = f.vm.replays.calls
+        for _ in range(CALLS):
+            old = w.get_value()
+            np.testing.assert_allclose(f(value), (old * value).sum(), 1e-4, 1e-5, err_msg=where)
+            np.testing.assert_allclose(w.get_value(), old / 2 + value, 1e-4, 1e-5, err_msg=where)
+        assert f.vm.replays.calls > repeated, where
