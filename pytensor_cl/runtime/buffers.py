@@ -67,6 +67,8 @@ class Buffers:
         Bytes of the device.
     forget
         Makes others let go of buffers that nobody uses.
+    fresh
+        Is told of large buffers that the device has just allocated.
 
     Attributes
     ----------
@@ -74,9 +76,11 @@ class Buffers:
         Windows through which large buffers may be idle; the share grows with it.
     """
 
-    def __init__(self, queue: Queue, memory: int, forget: Callable[[], None]) -> None:
+    def __init__(
+        self, queue: Queue, memory: int, forget: Callable[[], None], fresh: Callable[[Any], object] = id
+    ) -> None:
         self._queue = queue
-        self._forget = forget
+        self._forget, self._fresh = forget, fresh
         self._small = self._new_pool()
         self._allocate_small = self._small.allocate
         self._shelves: dict[int, _Shelf] = {}
@@ -112,7 +116,10 @@ class Buffers:
             self._grow(shelf)
         elif held <= shelf.spare:
             shelf.spare = held - 1
-        return shelf.pool.allocate(nbytes)
+        buffer = shelf.pool.allocate(nbytes)
+        if not held:
+            self._fresh(buffer)
+        return buffer
 
     def _grow(self, shelf: _Shelf) -> None:
         """Prepare for asking the device for one more buffer."""

@@ -101,7 +101,7 @@ class Context:
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
         self.views = HostViews(self.queue, entry.info)
-        self.memory = Memory(self.queue, entry.info, self.views.forget)
+        self.memory = Memory(self.queue, entry.info, self.views.forget, self.views.enlarge)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
         is_narrow = entry.handle.native_vector_width_float < 16  # vectors of 64 bytes are passed in memory

@@ -11,6 +11,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.pages import PAGE, ask_for_large_pages
 from pytensor_cl.runtime.queue import Queue
 
 __all__ = ["HostViews", "address_of", "memory_before", "pays", "wrapped"]
@@ -19,6 +20,7 @@ _HANDED = 1 << 16
 """Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
 _SOLE = 2
 """References to a buffer that one array alone holds, while they are counted."""
+_MANY = 2 * PAGE  # bytes from which a buffer has a large page in it wherever it begins
 _PROBE = 64
 
 
@@ -180,6 +182,11 @@ class HostViews:
         if self._works is None:
             self._works = self._may_work and self._probe()
         return self._works
+
+    def enlarge(self, buffer: "cl.MemoryObjectHolder") -> None:
+        """Have a new buffer in large pages, if it is many of them and its memory the host's."""
+        if self._may_work and buffer.size >= _MANY:
+            ask_for_large_pages(self._address(buffer), buffer.size)
 
     def forget(self) -> None:
         """Let go of all buffers, so that they can be freed."""

@@ -49,15 +49,23 @@ class Memory:
         Facts of the device.
     forget
         Makes others let go of buffers that nobody uses.
+    fresh
+        Is told of large buffers that the device has just allocated.
     """
 
-    def __init__(self, queue: Queue, info: DeviceInfo, forget: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        info: DeviceInfo,
+        forget: Callable[[], None] = lambda: None,
+        fresh: Callable[[Any], object] = id,
+    ) -> None:
         from pyopencl.tools import ImmediateAllocator  # loading drivers waits until a context opens
 
         self._info = info
         self._queue = queue
-        self._forget = forget
-        self.buffers = Buffers(queue, info.global_memory, forget)
+        self._forget, self._fresh = forget, fresh
+        self.buffers = Buffers(queue, info.global_memory, forget, fresh)
         self._allocate = self.buffers.allocate
         self._immediate = ImmediateAllocator(queue.handle)
         self.arena = Arena(queue, info.max_allocation)
@@ -120,7 +128,9 @@ class Memory:
 
     def _whole(self, nbytes: int) -> "cl.Buffer":
         held = self._immediate(nbytes)
-        return cl.Buffer.from_int_ptr(held.int_ptr, retain=True)  # has parts, which the pool's type has not
+        whole = cl.Buffer.from_int_ptr(held.int_ptr, retain=True)  # has parts, which the pool's type has not
+        self._fresh(whole)
+        return whole
 
     def give_back(self) -> None:
         """Give back to the device what is held for reuse: recordings need none of it."""
