@@ -145,6 +145,13 @@ class Queue:
         review()
         del borrowed, held
 
+    def wait(self) -> None:
+        """Wait until every command has run; where all have by now, those that stand by for the next call may stay."""
+        if self.pending:
+            self.finish()
+        else:
+            self._tell("a wait")
+
     def drain(self) -> None:
         """Wait until nothing runs, and leave it open what anybody may forget now."""
         with self._away():

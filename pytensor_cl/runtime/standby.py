@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["ALONE", "CALLED", "LAUNCHED", "NUMBERS", "TICKS", "Standby", "Team"]
 
 ALONE, LAUNCHED, CALLED = "alone", "launched", "called"
-TICKS, SOON = 400_000, 1e-4
-"""How long work-items stand by, in ticks of the processor's clock (130 us at 3 GHz), and seconds between two calls that
+TICKS, SOON = 800_000, 2.5e-4
+"""How long work-items stand by, in ticks of the processor's clock (270 us at 3 GHz), and seconds between two calls that
 are in quick succession. After long calls both are longer: their data displaced what the interpreter needs in caches."""
-_SHARE, _LONGEST = 0.25, 3.0  # of a call is between it and the next one, and how much longer both get at most
+_SHARE, _LONGEST = 0.25, 1.5  # of a call is between it and the next one, and how much longer both get at most
 LATE = 2e-4
 """Seconds until those that were launched are all there, or will not come."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come

@@ -12,6 +12,8 @@ from pytensor_cl.linker.plan import Region
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.linker.slots import Block, Slot
 from pytensor_cl.ops.gemm import GpuDot22
+from pytensor_cl.ops.rowwise import GpuRowwise
+from pytensor_cl.runtime.queue import Queue
 from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
@@ -137,3 +139,24 @@ def test_shared_variables_that_are_set_between_calls(context, x, rng):
         value, weights = normal(rng, 5, 8), w.get_value()
         np.testing.assert_allclose(f(value), np.tanh(np.tanh(value @ weights) @ weights.T), 1e-4, 1e-5)
     dispatched(context, f)
+
+
+def test_checked_indices_do_not_send_away_those_that_stand_by(context, x, rng, monkeypatch):
+    indices = pt.lvector("indices")
+    f = opencl([x, indices], pt.tanh(x[indices]).sum(0) * 2)
+    assert_on_device(f, GpuRowwise)
+    value, which = normal(rng, 50, 4), rng.integers(-50, 50, 300)
+    for _ in range(CALLS):
+        f(value, which)
+    waits = []
+    finish = Queue.finish
+    monkeypatch.setattr(Queue, "finish", lambda queue: waits.append(queue) or finish(queue))
+    repeated = f.vm.replays.calls
+    for _ in range(5):
+        which = rng.integers(-50, 50, 300)
+        np.testing.assert_allclose(f(value, which), np.tanh(value[which]).sum(0) * 2, 1e-4, 1e-4)
+    assert f.vm.replays.calls == repeated + 5
+    assert not (waits and context.dispatcher)
+    with pytest.raises(IndexError):
+        f(value, which + 50)
+    np.testing.assert_allclose(f(value, which), np.tanh(value[which]).sum(0) * 2, 1e-4, 1e-4)
