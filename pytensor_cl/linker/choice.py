@@ -89,8 +89,10 @@ class SizeClass:
         Measured time of a call on each side; inf where it has not been measured.
     bound
         Less than which it cannot take there.
+    guessed, nodes
+        Seconds that a call on each side seems to take, and what of the graph must be built there.
     patience
-        Seconds that another side may take before this one is tried.
+        Seconds that another side may take before this one is tried, if it seems to be no slower.
     longest
         Seconds of a call from which on it is not tried.
     barred
@@ -98,7 +100,7 @@ class SizeClass:
     """
 
     __slots__ = (
-        *("barred", "bound", "done", "is_on_device", "left", "longest", "patience"),
+        *("barred", "bound", "done", "guessed", "is_on_device", "left", "longest", "nodes", "patience"),
         *("rounds", "run", "seconds", "shapes", "side", "span", "taken", "tried", "trials", "waited"),
     )
 
@@ -107,6 +109,7 @@ class SizeClass:
         self.move(side, sides[side])
         self.seconds = dict.fromkeys(sides, inf)
         self.bound = dict.fromkeys(sides, 0.0)
+        self.guessed, self.nodes = dict.fromkeys(sides, inf), 1
         self.patience = dict.fromkeys(sides, LEAST_PATIENCE)
         self.longest = dict.fromkeys(sides, inf)
         self.barred: dict[str, str] = {}
@@ -179,7 +182,8 @@ class SizeClass:
         if side in self.barred or mine <= self.bound[side]:
             return inf
         if others == inf:
-            return self.patience[side] if mine < self.longest[side] else inf
+            slower = _slower(self.guessed[side], mine, self.nodes)  # than measured: a guess of the first side is past
+            return self.patience[side] * slower if mine < self.longest[side] else inf
         lost = max(others - mine, SHARE * others) * (UNTIMED[side] + _samples(side, others))
         return 2 ** min(self.rounds[side], 30) * lost / SHARE
 
@@ -343,8 +347,8 @@ class ChoosingVM(OpenCLVM):
             first = DEVICE  # which takes the least time to try
         size = SizeClass(shapes, first, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
-        slower = {s: _slower(likely[s], likely[first], guessed.nodes) for s in self._sides}
-        size.patience = {s: self._patience(s, guessed.nodes) * slower[s] for s in self._sides}
+        size.guessed, size.nodes = {s: likely[s] for s in self._sides}, guessed.nodes
+        size.patience = {s: self._patience(s, guessed.nodes) for s in self._sides}
         size.longest[C] = inf if likely[C] < LIKELY * likely[first] else SHORT
         size.barred.update(barred)
         return size

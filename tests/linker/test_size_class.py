@@ -67,6 +67,17 @@ def test_who_seems_slower_waits_longer_where_compiling_takes_long():
     assert _slower(float("inf"), 1.0, FEW) == 1
 
 
+@pytest.mark.parametrize(("seconds", "slower"), [(1e-3, 4), (2e-3, 1), (4e-3, 1)])
+def test_who_seemed_slower_than_the_first_side_was_thought_to_be_waits_by_what_that_takes(seconds, slower):
+    size = SizeClass(((3,),), DEVICE, dict.fromkeys((DEVICE, NUMBA), lambda: []))
+    size.guessed, size.nodes, size.patience[NUMBA] = {DEVICE: 1e-3, NUMBA: 2e-3}, FEW + 1, 0.5
+    size.seconds[DEVICE] = seconds
+    size.plan([DEVICE], 0)
+    size.settle()
+    assert size.tried == [DEVICE, NUMBA]
+    assert size.left * seconds == pytest.approx(0.5 * slower, abs=seconds)
+
+
 def test_a_side_waits_no_longer_because_another_one_is_measured(size):
     """C is due after half a second of calls; the device, which is about as fast, has several turns until then."""
     size.patience[C] = 0.5
