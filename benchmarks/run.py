@@ -100,8 +100,8 @@ def measure(name: str, workers: list[Worker], scale: float) -> dict[str, Any]:
         found[w.label]["settled"] = w.ask(do="settle", seconds=WARM, calls=1)
     times: dict[str, list[float]] = {w.label: [] for w in ready}
     for turn in range(ROUNDS):
-        first = turn % max(1, len(ready))  # each comes after each other one: a machine that was busy may be slower
-        for w in ready[first:] + ready[:first]:
+        first = turn % max(1, len(ready))  # after others each time: a machine that was just busy may be slower
+        for w in (ready[first:] + ready[:first])[:: -1 if turn % 2 else 1]:
             times[w.label] += w.ask(do="time", seconds=SECONDS).get("times", [])
             w.rest()
     for w in workers:

@@ -124,7 +124,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__stand_by",
         "BoolParam",
         True,
-        "With opencl__one_launch: let its threads wait 0.2 to 0.5 ms for the next call, if calls come quickly.",
+        "With opencl__one_launch: let its threads wait part of a millisecond for the next call, if calls come quickly.",
         mutable=False,
     ),
 )

@@ -323,8 +323,9 @@ class Chain:
         if queue.pending:
             queue.finish()
         turn = self._prepare()
-        began = perf_counter()
+        mine, inside, began = object(), standby.inside, perf_counter()
         try:
+            inside.append(mine)
             is_soon = standby.begin(began)
             way = ALONE
             if team.most:
@@ -343,7 +344,9 @@ class Chain:
             finally:  # even if one more comes
                 self._counts[turn] = 0
             raise
-        finally:
+        finally:  # a signal may come at the end, too
+            if mine in inside:
+                inside.remove(mine)
             standby.end()
         team.took(way, perf_counter() - began)
         queue.settle()

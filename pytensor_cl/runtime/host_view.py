@@ -1,6 +1,7 @@
 """NumPy arrays over the buffers of drivers that compute in the host's memory: no copy, where a read would make one."""
 
 import sys
+from contextlib import suppress
 from ctypes import addressof, c_char
 from functools import cache
 from typing import Any
@@ -186,7 +187,8 @@ class HostViews:
     def enlarge(self, buffer: "cl.MemoryObjectHolder") -> None:
         """Have a new buffer in large pages, if it is many of them and its memory the host's."""
         if self._may_work and buffer.size >= _MANY:
-            ask_for_large_pages(self._address(buffer), buffer.size)
+            with suppress(cl.Error):  # it is no more than advice
+                ask_for_large_pages(self._address(buffer), buffer.size)
 
     def forget(self) -> None:
         """Let go of all buffers, so that they can be freed."""

@@ -61,6 +61,8 @@ class Standby:
         Where they look for calls; the first place says for which launch there may be any.
     numbers
         Of the calls, each another one, whatever thread it comes from.
+    inside
+        One object for each thread in a call, which removes it.
     """
 
     def __init__(self, context: "cl.Context", views: "HostViews", most: int, ticks: int) -> None:
@@ -76,7 +78,7 @@ class Standby:
         self._may_be, self._size = False, 0
         self._now = self._since = 0.0  # when the last call began, and the last one that launched them
         self._waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
-        self._inside: list[None] = []  # one for each thread in a call
+        self.inside: list[object] = []
         self._ended, self._row, self._patience = -inf, 0, 1.0
         self._left: deque[tuple[np.ndarray, Any]] = deque()
 
@@ -125,20 +127,17 @@ class Standby:
 
     def is_crowded(self) -> bool:
         """Whether several threads are in calls."""
-        return len(self._inside) > 1
+        return len(self.inside) > 1
 
     def begin(self, now: float) -> bool:
         """Begin a call; return whether calls are in quick succession, one at a time."""
-        self._inside.append(None)
         self._now = now
-        is_next = now - self._ended < SOON * self._patience and len(self._inside) == 1
+        is_next = now - self._ended < SOON * self._patience and len(self.inside) == 1
         self._row = self._row + 1 if is_next else 0
         return self._row >= _OFTEN
 
     def end(self) -> None:
         """End a call."""
-        if self._inside:
-            self._inside.pop()
         self._ended = perf_counter()
         self._patience = min(max(1.0, _SHARE * (self._ended - self._now) / SOON), _LONGEST)
 

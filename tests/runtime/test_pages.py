@@ -23,6 +23,9 @@ def test_large_buffers_ask_for_large_pages(context, monkeypatch):
     for _ in range(2):  # the second one is the first again
         array = fresh.empty((SIZE,), "uint8")
         fresh.empty((100,), "uint8")
+        if context.info.kind != "cpu":
+            assert not asked
+            return
         where = fresh.views.address(array.buffer)
         del array
     (((address, nbytes), large),) = asked
