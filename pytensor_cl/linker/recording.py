@@ -380,12 +380,13 @@ class _Enqueue:
         return len(self._launches)
 
     def __call__(self) -> None:
-        enqueue, queue = self._enqueue, self._context.queue.handle
+        enqueue, queue = self._enqueue, self._context.queue
+        queue.enqueued()
         try:
             for kernel, global_size, local_size in self._launches:
-                enqueue(queue, kernel, global_size, local_size)
+                enqueue(queue.handle, kernel, global_size, local_size)
         finally:
-            self._context.queue.enqueued()
+            queue.enqueued()
 
 
 class Recording:

@@ -76,9 +76,7 @@ class Buffers:
         Windows through which large buffers may be idle; the share grows with it.
     """
 
-    def __init__(
-        self, queue: Queue, memory: int, forget: Callable[[], None], fresh: Callable[[Any], object] = id
-    ) -> None:
+    def __init__(self, queue: Queue, memory: int, forget: Callable[[], None], fresh: Callable[[Any], object]) -> None:
         self._queue = queue
         self._forget, self._fresh = forget, fresh
         self._small = self._new_pool()

@@ -55,7 +55,10 @@ class Queue:
         return self._is_shared or self._latest is not self._over
 
     def enqueued(self) -> None:
-        """Note that something was enqueued; whoever does so himself says it, also if a signal came meanwhile."""
+        """Note that something was enqueued; whoever does so himself says it.
+
+        Before, as a signal may come between the command and the note, and after, as another thread may have waited.
+        """
         self._latest = object()
         self._dismiss()
 
@@ -66,6 +69,7 @@ class Queue:
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
+        self.enqueued()
         try:
             self._enqueue(self.handle, kernel, global_size, local_size)
         finally:
@@ -86,6 +90,7 @@ class Queue:
             First byte of the destination.
         """
         self._tell("an upload")
+        self.enqueued()
         try:
             event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
         finally:
@@ -124,6 +129,7 @@ class Queue:
         """Enqueue a copy of `count` bytes between two buffers of the context."""
         self._tell("a copy of a buffer")
         offsets = {"dst_offset": target_offset, "src_offset": source_offset}
+        self.enqueued()
         try:
             cl.enqueue_copy(self.handle, target, source, byte_count=count, **offsets)
         finally:

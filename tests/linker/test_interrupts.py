@@ -13,6 +13,7 @@ from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.queue import Queue
 from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = [
@@ -130,3 +131,26 @@ def test_calls_that_update(context, rng, prepare, step):
             np.testing.assert_allclose(f(value), (old * value).sum(), 1e-4, 1e-5, err_msg=where)
             np.testing.assert_allclose(w.get_value(), old / 2 + value, 1e-4, 1e-5, err_msg=where)
         assert f.vm.replays.calls > repeated, where
+
+
+@pytest.mark.parametrize("kind", ["write", "copy"])
+def test_a_command_is_noted_wherever_a_signal_comes(context, kind, monkeypatch):
+    first, second = (context.from_host(np.full(50, k, "float32")) for k in (1, 2))
+    context.queue.finish()
+    noted, calls = Queue.enqueued, []
+
+    def interrupted(queue):
+        calls.append(queue)
+        if len(calls) == 2:  # the command is under way
+            raise KeyboardInterrupt
+        noted(queue)
+
+    command = {
+        "write": lambda: context.queue.write(first.buffer, np.full(50, 2, "float32")),
+        "copy": lambda: context.queue.copy(first.buffer, second.buffer, 200),
+    }[kind]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Queue, "enqueued", interrupted)
+        command()
+    assert context.queue.pending
+    np.testing.assert_array_equal(first.to_host(), 2)
