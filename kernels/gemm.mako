@@ -1,6 +1,7 @@
 ## Matrix product, schedule cpu: each work-item computes a part of the output, tile by tile, in registers. The operands are
-## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first.
-<%page args="name, tiles, store, ctype, wide, itemsize, lanes, rows, vectors, sizes, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
+## read where they lie; only what a tile cannot read (B without contiguous columns, and the edges) is packed into panels first:
+## by each work-item, or by another kernel before, once for all of them.
+<%page args="name, tiles, store, ctype, wide, itemsize, lanes, rows, vectors, sizes, packed_rows, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
 <%namespace name="epilogue" file="gemm_epilogue.mako"/>
 <%namespace name="each" file="epilogue.mako"/>
 <%
@@ -22,13 +23,15 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
     const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2) / p.splits, part = get_global_id(2) % p.splits;
     const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2) / p.splits;
     const long m0 = gemm_share(p.m, ${rows}, y, ny), m1 = gemm_share(p.m, ${rows}, y + 1, ny);
-    const long n0 = gemm_share(p.n, ${lanes}, x, nx), n1 = gemm_share(p.n, ${lanes}, x + 1, nx);
+    // A work-item has columns, which it divides into panels, or some of the panels that all share
+    const long n0 = p.shared ? 0 : gemm_share(p.n, ${lanes}, x, nx), n1 = p.shared ? p.n : gemm_share(p.n, ${lanes}, x + 1, nx);
     const long k0 = gemm_share(p.k, 16, part, p.splits), k1 = gemm_share(p.k, 16, part + 1, p.splits);
     // Columns of whole vectors, the last of which may not be full, and a panel of half of one for what is left over
     const long odd = (n1 - n0) % ${lanes}, full = n1 - n0 - (odd <= ${half} ? odd : 0);
     const long wide_panels = (full + ${cols - 1}) / ${cols}, panels = wide_panels + (full < n1 - n0);
-    __global ${ctype} *const packed_b = scratch + p.scratch * ((get_global_id(2) * ny + y) * nx + x);
-    __global ${ctype} *const packed_a = packed_b + p.packed_b;
+    const long first = p.shared ? gemm_share(panels, 1, x, nx) : 0, last = p.shared ? gemm_share(panels, 1, x + 1, nx) : panels;
+    __global ${ctype} *const packed_b = scratch + p.shared + p.scratch * ((get_global_id(2) * ny + y) * nx + x);
+    __global ${ctype} *const packed_a = packed_b + (p.shared ? 0 : p.packed_b);
     ${ctype} space[${rows * cols + lanes}] __attribute__((aligned(64)));
     __global ${ctype} *const tile = (__global ${ctype} *)(ulong)space;  // devices of this schedule have one memory
     % for x in scalars:
@@ -57,16 +60,17 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
         __global ${ctype} *const o = O + s.o + gemm_start(&p.o, p.shape, batch) + ic * p.o.row;
         for (long i = 0; p.pack_a && i < mb; i += ${rows})
             ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + i / ${rows} * kb * ${high}, ${high});
-        for (long panel = 0; panel < panels; panel++) {
+        for (long panel = first; panel < last; panel++) {
             const int is_half = panel == wide_panels;
             const long jc = is_half ? n0 + full : n0 + gemm_panel(full, ${lanes}, panel, wide_panels);
             const long width = is_half ? odd : n0 + gemm_panel(full, ${lanes}, panel + 1, wide_panels) - jc;
             const long across = is_half ? ${half} : (width + ${lanes - 1}) / ${lanes} * ${lanes};
             // The last tile of a row begins sooner, and computes again what another one has stored; if there is none, B is packed.
-            const int packed = p.pack_b || across > jc + width, before = packed ? 0 : across - width;
-            __global ${ctype} *const panel_b = packed_b + (is_kept ? (jc - n0) * p.k_block : 0);
+            const int packed = p.shared || p.pack_b || across > jc + width, before = packed ? 0 : across - width;
+            __global ${ctype} *const panel_b = p.shared ? scratch + kc * p.packed_b + jc * kb
+                                                        : packed_b + (is_kept ? (jc - n0) * p.k_block : 0);
             const long b_row = packed ? across : p.b.row;
-            if (packed && !(is_kept && ic > m0))
+            if (packed && !p.shared && !(is_kept && ic > m0))
                 ${tiles}_pack(b + jc * p.b.col, p.b.col, p.b.row, width, kb, panel_b, b_row);
             for (long i = 0; i < mb; i += ${rows}) {
                 const int there = min(${rows}L, mb - i), height = there > ${low} || is_half ? ${rows} : ${low};
@@ -85,10 +89,10 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
                 % endfor
                 // Fetched meanwhile: A for the next tiles; in the second panel the next product's B, contiguous rows or columns of it.
                 const long from = i / ${rows} * ${line};
-                if (p.ahead && across == ${cols} && height == ${rows} && (panel == 0 || (panel == 1 && from < soon_count)))
+                if (p.ahead && across == ${cols} && height == ${rows} && (panel == first || (panel == first + 1 && from < soon_count)))
                     ${tiles}_multiply${rows}x${2 * vectors}_ahead(
                         a_panel, a_row, a_col, there - 1, b_panel, b_row, kb, sums, next, more,
-                        panel ? soon + from * soon_row : a_panel + ${rows} * a_row, panel ? soon_row : a_col == 1 ? a_row : a_col, panel ? 1 : a_col);
+                        panel > first ? soon + from * soon_row : a_panel + ${rows} * a_row, panel > first ? soon_row : a_col == 1 ? a_row : a_col, panel > first ? 1 : a_col);
                 else switch (8 * height + 2 * across / ${lanes}) {
                 % for height, halves in sizes:
                 case ${8 * height + halves}:
@@ -105,6 +109,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
     }
     }
 }
+<%include file="gemm_panels.mako" args="name=name, tiles=tiles, store=store, ctype=ctype, lanes=lanes, cols=cols, half=half, rows=packed_rows"/>
 ## The epilogue of a split product is a kernel of its own.
 % if not outputs:
 <%include file="gemm_finish.mako" args="name=name, store=store, ctype=ctype, cols=cols, scalars=scalars, has_c=has_c"/>

@@ -10,6 +10,7 @@ typedef struct {
     long m_block, k_block;           // what one work-item goes through at a time (schedule cpu)
     long pack_a, pack_b;             // whether all panels are packed, or just those at the edges (schedule cpu)
     long packed_b, scratch;          // elements of a work-item's space for panels of B, and of all its space (schedule cpu)
+    long shared;                     // elements of the panels that another kernel packs; then packed_b is their row (schedule cpu)
     long ahead;                      // whether what later tiles read is fetched (schedule cpu)
     long splits, partial;            // parts of k, and where in the scratch space their sums lie if there are several (schedule cpu)
     long batches, shape[4];          // number of products, and how it factors

@@ -10,7 +10,18 @@ import numpy as np
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.epilogue import Epilogue
-from pytensor_cl.routines.gemm_plan import Product, Tile, Way, balanced, encode, grid, merge, splits, turned
+from pytensor_cl.routines.gemm_plan import (
+    Product,
+    Tile,
+    Way,
+    balanced,
+    encode,
+    grid,
+    merge,
+    shared_grid,
+    splits,
+    turned,
+)
 from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
 from pytensor_cl.runtime.array import GpuArray
@@ -39,6 +50,13 @@ _REUSE_B = 64  # rows for which unaligned rows of B are worth packing
 _REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
 _SHORT, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
 _KEPT_BYTES = 1 << 20  # panels of B that a work-item keeps
+_SHARED_WORK, _SHARED_BYTES = (
+    1 << 22,
+    1 << 24,
+)  # multiply-adds, panels of B: where they are packed once for all work-items
+_SHARED_ROWS = 64, 512  # rows of A, and rows of a work-item, that make it worth while
+_FINER, _PACKERS = 2, 4  # work-items then, times as many as otherwise, and those that pack, for each core
+_PACKED_ROWS = 8  # of B that are packed at a time
 _FETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep, so it is fetched ahead
 _SHORT_PIECE = 128  # bytes of a row of B in a tile: where they are fewer, two lines are read for one and a half
 _WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
@@ -52,6 +70,8 @@ class _Plan(NamedTuple):
     global_size: tuple[int, ...] = ()
     local_size: tuple[int, ...] = ()
     scratch: int = 0  # elements
+    packing: Kernel | None = None  # packs B before, if that is done once for all
+    packing_size: tuple[int, ...] = ()
     finish: Kernel | None = None  # adds up the parts of k, if it was split
     finish_size: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of the NDRange and its work-groups
     vector: Product | None = None  # a product with one row or one column, left to Gemv
@@ -137,11 +157,12 @@ class Gemm(BlasRoutine):
         store = f"{tiles}_{'c' if self.has_c else 'alpha' if self.has_alpha else 'plain'}"
         whole = ((tile.rows, 2 * tile.vectors),)
         multiply = {"lanes": tile.lanes, "sizes": tile.sizes, "itemsize": self.dtype.itemsize, "ahead": whole}
+        further = {"sizes": tile.sizes, "packed_rows": _PACKED_ROWS}
         functions = (
             render("gemm_tile", tiles=tiles, ctype=types["ctype"], **multiply),
             render("gemm_store", store=store, **types, **flags, **shared),
         )
-        return self._render("gemm", *functions, store=store, sizes=tile.sizes, **shared)
+        return self._render("gemm", *functions, store=store, **further, **shared)
 
     def _simt(self, blocks: Blocks, index: str) -> KernelSource:
         return self._render(blocks.template, index=index, **blocks.parameters)
@@ -199,28 +220,68 @@ class Gemm(BlasRoutine):
         if self.epilogue is None:  # which tells rows from columns
             p = turned(p, tile)
         work = p.m * p.n * max(1, p.k) * prod(p.batch)
-        gathered, is_scattered = p.b[-1] != 1, self._is_scattered(p.b[-2], tile)
+        packs = p.b[-1] != 1 or self._is_scattered(p.b[-2], tile)
         items = min(
             tuning["gemm.items_per_unit"] * units, work // tuning["gemm.grain"] + 1 + self._items_of_epilogue(p)
         )
         parts = splits(p, items)
-        x, y, z = (1, 1, 1) if parts > 1 else grid(p, tile, items, units, tile.packing * (gathered or is_scattered))
-        high, wide = -(-p.m // y), -(-p.n // x)
+        size = (1, 1, 1) if parts > 1 else grid(p, tile, items, units, tile.packing * packs)
+        is_shared = packs and parts == 1 and self._shares_panels(p, -(-p.m // size[1]))
+        if is_shared:
+            size = shared_grid(p, tile, _FINER * tuning["gemm.items_per_unit"] * units, units)
+        x, y, z = size
+        way = self._shared_way(p, x, y) if is_shared else self._way(p, x, y, z, parts)
+        source, heads = self._source(None), encode(p, way, self.epilogue is not None)
+        plan = _Plan(self._kernel(source), heads, (x, y, z * parts), (1, 1, 1), way.partial, is_turned=p is not given)
+        if is_shared:
+            return plan._replace(packing=self._kernel(source, "_panels"), packing_size=self._packing_size(p))
+        return plan if parts == 1 else self._finished(plan, source, p, parts, ((min(units, p.m),), (1,)))
+
+    def _shares_panels(self, p: Product, high: int) -> bool:
+        """Whether B, which has to be packed, is packed once for all work-items, which had `high` rows each.
+
+        That is a kernel more, which costs little where one launch runs all kernels of a call.
+        """
+        few, many = _SHARED_ROWS
+        is_worth_it = not p.batch and p.m >= few and high <= many and p.m * p.n * p.k >= _SHARED_WORK
+        fits = p.k * p.n * self.dtype.itemsize <= _SHARED_BYTES
+        return is_worth_it and fits and self.context.dispatcher is not None and self.context.info.compute_units > 1
+
+    def _packing_size(self, p: Product) -> tuple[int, int]:
+        """Work-items that pack B, along n and k: whole rows, or whole columns if these are contiguous."""
+        many = _PACKERS * self.context.info.compute_units
+        rows, panels = -(-p.k // _PACKED_ROWS), -(-p.n // self.tile.cols)
+        return (1, min(many, rows)) if p.b[-1] == 1 else (min(many, panels), 1)
+
+    def _common_way(self, p: Product, high: int, wide: int, parts: int) -> Way:
+        """Return how work-items of so many rows and columns go through a product, but for what they pack."""
         # Whole cache lines along k keep the panels aligned.
         kb = balanced(-(-p.k // parts), self._depth(p), 16)
-        mb = balanced(high, tuning["gemm.block_rows"], tile.rows)
-        pack_b = gathered or (high >= _REUSE_B and is_scattered)
+        mb = balanced(high, self.context.tuning["gemm.block_rows"], self.tile.rows)
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
+        ahead = not pack_a and p.m * p.k * prod(p.batch) * self.dtype.itemsize >= _FETCHED_BYTES
+        return Way(mb, kb, pack_a, ahead=ahead, splits=parts)
+
+    def _way(self, p: Product, x: int, y: int, z: int, parts: int) -> Way:
+        tile, high, wide = self.tile, -(-p.m // y), -(-p.n // x)
+        way = self._common_way(p, high, wide, parts)
+        mb, kb = way.m_block, way.k_block
+        pack_b = p.b[-1] != 1 or (high >= _REUSE_B and self._is_scattered(p.b[-2], tile))
         across = -(-wide // tile.lanes) * tile.lanes if pack_b and high > mb else 0  # all panels are kept for more rows
         packed_b = kb * max(tile.cols, across if kb * across * self.dtype.itemsize <= _KEPT_BYTES else 0)
-        scratch = packed_b + kb * (mb // tile.rows if pack_a else 1) * -(-tile.rows // 4) * 4
+        scratch = packed_b + kb * (mb // tile.rows if way.pack_a else 1) * -(-tile.rows // 4) * 4
         partial = scratch * x * y * z * parts
-        ahead = not pack_a and p.m * p.k * prod(p.batch) * self.dtype.itemsize >= _FETCHED_BYTES
-        way = Way(mb, kb, pack_a, pack_b, packed_b, scratch, ahead, parts, partial)
-        heads = encode(p, way, self.epilogue is not None)
-        source, size = self._source(None), (x, y, z * parts)
-        plan = _Plan(self._kernel(source), heads, size, (1, 1, 1), partial, is_turned=p is not given)
-        return plan if parts == 1 else self._finished(plan, source, p, parts, ((min(units, p.m),), (1,)))
+        return way._replace(pack_b=pack_b, packed_b=packed_b, scratch=scratch, partial=partial)
+
+    def _shared_way(self, p: Product, x: int, y: int) -> Way:
+        """Return the way where B is packed once for all work-items: `packed_b` columns, filled up."""
+        tile = self.tile
+        way = self._common_way(p, -(-p.m // y), -(-p.n // x), 1)
+        packed_b = -(-p.n // tile.lanes) * tile.lanes
+        panels_a = way.m_block // tile.rows if way.pack_a else 0
+        scratch = way.k_block * panels_a * -(-tile.rows // 4) * 4
+        shared = p.k * packed_b
+        return way._replace(packed_b=packed_b, scratch=scratch, shared=shared, partial=shared + scratch * x * y)
 
     def _finished(
         self, plan: _Plan, source: KernelSource, p: Product, parts: int, size: tuple[tuple[int, ...], tuple[int, ...]]
@@ -303,6 +364,8 @@ class Gemm(BlasRoutine):
         rest = (addend, sums, self._workspace(plan.scratch), *self._scalars((alpha_buffer, beta_buffer)))
         queue = self.context.queue
         for head in plan.heads:
+            if plan.packing is not None:
+                plan.packing.launch(queue, plan.packing_size, (1, 1), head[0], call, b.buffer, rest[2])
             plan.kernel.launch(queue, plan.global_size, plan.local_size, *head, call, a.buffer, b.buffer, *rest, *bound)
         if plan.finish is not None:
             plan.finish.launch(queue, *plan.finish_size, *plan.heads[0], call, *rest, *bound)

@@ -11,7 +11,7 @@ from pytensor_cl.runtime.layout import Layout, collapse
 __all__ = ["Product", "Tile", "Way", "balanced", "encode", "grid", "merge", "sizes_of", "splits", "turned"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_HEAD = struct.Struct("17q")  # gemm_plan before its operands
+_HEAD = struct.Struct("18q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
 _HALVED = 8  # rows of a tile that has one of half as many beside it
 
@@ -22,6 +22,7 @@ _GAIN = 0.9  # time for which a product is turned
 _LONG = 16  # how many times longer than m and n k must be to be split
 _PART = 512  # elements along k that are worth another work-item where k is split
 _PANEL = 0.15  # cost of a panel beside that of its vectors, relative likewise
+_READING = 1.0  # cost of a vector that a work-item reads from far caches, relative likewise
 _TOLERANCE = 1.03  # plans that take this much longer are as good as the best
 
 
@@ -107,6 +108,7 @@ class Way(NamedTuple):
     pack_b: bool = False
     packed_b: int = 0
     scratch: int = 0
+    shared: int = 0
     ahead: bool = False
     splits: int = 1
     partial: int = 0
@@ -166,6 +168,27 @@ def grid(p: Product, tile: Tile, items: int, units: int, packing: float = 0) -> 
     good = [g for g in grids if seconds(g) <= best]
     x, y = min(good, key=lambda g: (-g[0] * g[1], p.m / g[1] + p.n / g[0]))
     return x, y, z
+
+
+def shared_grid(p: Product, tile: Tile, items: int, units: int) -> tuple[int, int, int]:
+    """Split a product among at most `items` work-items along n and m, if B is packed before they begin.
+
+    What counts is how much of A and of B they all read, and how much is left for some when others are through.
+
+    Parameters
+    ----------
+    p, tile, items, units
+        As those of `grid`.
+    """
+    rows, panels = -(-p.m // tile.rows), -(-p.n // tile.cols)
+
+    def seconds(grid: tuple[int, int]) -> float:
+        x, y = grid
+        largest = -(-panels // x) * tile.vectors * -(-rows // y)
+        return _READING * (y * p.n + x * p.m) / tile.lanes / units + largest / 2
+
+    grids = ((x, y) for x in range(1, min(panels, items) + 1) for y in range(1, min(rows, items // x) + 1))
+    return *min(grids, key=seconds), 1
 
 
 def _cost(p: Product, tile: Tile) -> float:

@@ -12,6 +12,7 @@ from pytensor_cl.routines import gemm_simt
 from pytensor_cl.routines.gemm import BatchedGemm, Gemm
 from pytensor_cl.routines.gemm_plan import Tile
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.tuning import PARAMETERS
 
 FLOATS = ("float32", "float64")
@@ -190,6 +191,47 @@ def test_every_tile_of_the_tuner(context, rng, tile, monkeypatch):
         a, b = draw(rng, "float32", m, k), draw(rng, "float32", k, n)
         for place in ("rows", "columns"):
             check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
+
+
+@pytest.fixture
+def sharing(context, monkeypatch):
+    """Pack B of every product once for all work-items; tell the launches."""
+    monkeypatch.setattr(Gemm, "_shares_panels", lambda self, p, high: not p.batch)
+    monkeypatch.setattr(module, "_WAY_BYTES", 8)  # A is packed where there are many columns
+    monkeypatch.setattr(module, "_REUSE_A", 100)
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    launched, launch = [], Kernel.launch
+
+    def note(kernel, *arguments):
+        launched.append(kernel.handle.function_name.rpartition("_")[2])
+        launch(kernel, *arguments)
+
+    monkeypatch.setattr(Kernel, "launch", note)
+    return launched
+
+
+@pytest.mark.parametrize("depth", [4096, 128])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_panels_that_all_work_items_share(context, rng, dtype, depth, sharing, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)
+    monkeypatch.setattr(Gemm, "_is_scattered", lambda self, stride, tile: True)
+    routine = Gemm(context, dtype, schedule="cpu")
+    for m, k, n in ((64, 64, 64), (70, 101, 203), (9, 33, 5), (31, 7, 400), (1000, 50, 26), (2, 3, 2)):
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        for place in ("rows", "columns", "scattered", "reversed columns"):
+            sharing.clear()
+            check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
+            assert [name == "panels" for name in sharing] == [True, False]
+
+
+@pytest.mark.usefixtures("sharing")
+def test_shared_panels_with_all_scalars_and_an_addend(context, rng, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", 128)
+    routine = Gemm(context, "float32", has_c=True, schedule="cpu")
+    c, a, b = draw(rng, "float32", 70, 203), draw(rng, "float32", 70, 101), draw(rng, "float32", 101, 203)
+    turned = context.from_host(np.ascontiguousarray(b.T)).T
+    inputs = (context.from_host(c), np.float32(2), context.from_host(a), turned, np.float32(3))
+    check(routine(*inputs)[0], 2, a, b, 3, c)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -399,3 +441,17 @@ def test_grid_covers_the_work_items_and_no_more(items):
         assert 1 <= x <= -(-n // 16)
         assert 1 <= y <= -(-m // 8)
         assert z == min(items, int(np.prod(batch, dtype=int)))
+
+
+@pytest.mark.parametrize("items", [1, 2, 7, 64])
+def test_grid_of_shared_panels_reads_little_and_leaves_nobody_idle(items):
+    strides = (1, 1)
+    for m, n in ((256, 512), (1000, 24), (8, 5000), (3, 3)):
+        x, y, z = planning.shared_grid(
+            planning.Product(m, n, 10, (), strides, strides, strides, strides), Tile(4, 3, 8), items, 4
+        )
+        assert 1 <= x <= -(-n // 24)
+        assert 1 <= y <= -(-m // 4)
+        assert x * y <= items
+        assert z == 1
+        assert items < 16 or m * n < 10_000 or x * y >= 16
