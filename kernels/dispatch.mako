@@ -1,5 +1,5 @@
 ## All kernels of a repeated call in one launch: work-items share the items of stages, each of which is a kernel.
-<%page args="name, patience, looks, shares"/>\
+<%page args="name, patience, looks, shares, cores"/>\
 typedef struct { ulong entry, arguments, nx, ny, nz, items; long after, unused; } ${name}_stage;
 
 // What a participant needs of a call, and the place for it of one that stands by; CALLED and more: by which call.
@@ -9,6 +9,9 @@ typedef struct {
     ulong shares, own, count;
 } ${name}_job;
 typedef struct { uint state, apart[31]; ${name}_job job __attribute__((aligned(128))); } ${name}_place;
+// The first place is for what all look at: the number of the last launch and of the last call, the core of the host's
+// thread, and the cores that threads may use, if they are tied to one each.
+typedef struct { uint launch, call, host, are_tied, apart[28]; ulong cores[${cores // 64}]; } ${name}_news;
 enum { AWAY, READY, CLAIMED, BUSY, CALLED };
 
 // Calls a function by its address, which OpenCL C has no words for, as the System V ABI of x86-64 wants it.
@@ -21,12 +24,7 @@ static __attribute__((noinline)) void ${name}_call(ulong entry, ulong arguments,
           "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
-static void ${name}_yield()
-{
-    ulong sched_yield = 24;
-    __asm__ volatile("syscall" : "+a"(sched_yield) : : "rcx", "r11", "memory");
-}
-
+<%include file="dispatch_cores.mako" args="name=name, cores=cores"/>
 // Somebody is at what we wait for. If it takes long, another program may need the core to get on.
 static __attribute__((noinline)) void ${name}_wait(volatile __global uint *done, uint items)
 {
@@ -74,47 +72,7 @@ static void ${name}_through(const ${name}_job j)
     __atomic_store_n(j.counters, 0u, __ATOMIC_RELEASE);
 }
 
-static bool ${name}_turn(volatile __global uint *state, uint from, uint to)
-{
-    return __atomic_compare_exchange_n(state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-}
-
-// After its part a work-item stands by for some time: the next call needs no launch if it comes soon.
-static void ${name}_stand_by(volatile __global ${name}_place *place, volatile __global uint *latest, uint launch, ulong ticks)
-{
-    __atomic_store_n(&place->state, READY, __ATOMIC_RELEASE);
-    ulong since = __builtin_ia32_rdtsc();
-    for (uint looks = 1;; ++looks) {
-        const uint state = __atomic_load_n(&place->state, __ATOMIC_ACQUIRE);
-        if (state >= CALLED && ${name}_turn(&place->state, state, BUSY)) {
-            const ${name}_job job = *(__global ${name}_job *)&place->job;
-            ${name}_work(job);
-            ${name}_through(job);
-            __atomic_store_n(&place->state, READY, __ATOMIC_RELEASE);
-            since = __builtin_ia32_rdtsc();
-        } else if (state == READY) {
-            const bool is_sent_away = __atomic_load_n(latest, __ATOMIC_RELAXED) != launch;
-            if ((is_sent_away || __builtin_ia32_rdtsc() - since > ticks) && ${name}_turn(&place->state, READY, AWAY)) return;
-        }
-        __builtin_ia32_pause();
-        if (looks % ${looks} == 0) ${name}_yield();
-    }
-}
-
-// Call those that stand by; return how many do.
-static uint ${name}_call_all(const ${name}_job j, volatile __global ${name}_place *places, uint count, uint call)
-{
-    uint called = 0;
-    for (uint k = 0; k < count; ++k)
-        if (${name}_turn(&places[k].state, READY, CLAIMED)) {
-            ${name}_job job = j;
-            job.own = ++called;
-            *(__global ${name}_job *)&places[k].job = job;
-            __atomic_store_n(&places[k].state, CALLED + call, __ATOMIC_RELEASE);
-        }
-    return called;
-}
-
+<%include file="dispatch_standby.mako" args="name=name, looks=looks"/>
 // The work-items participate, and perhaps the host's thread: it comes with no size, and leaves when everything is done.
 // It may call those that stand by; who has not come by then is not needed any more.
 // Whatever it has set (a library may flush subnormals to zero), it computes as PoCL's threads do: rounding to nearest.
@@ -125,19 +83,25 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, u
 {
     const bool is_host = get_global_size(0) == 0;
     const ulong shares = min(participants, ${shares}u);
-    volatile __global ${name}_place *latest = (volatile __global ${name}_place *)all_places, *places = latest + 1;
+    volatile __global ${name}_news *news = (volatile __global ${name}_news *)all_places;
+    volatile __global ${name}_place *places = (volatile __global ${name}_place *)(news + 1);
     const ${name}_job j = {(const __global ${name}_stage *)(table + begin), all_counters + first_counter, shares,
                            get_global_id(0) % shares, count};
     if (!is_host) {
+        ulong home[${cores // 64}];
+        const long tied = participants > get_global_size(0) ? ${name}_untie(news, home, ticks) : 0;
         ${name}_work(j);
         if (participants == get_global_size(0)) __atomic_store_n(j.counters + 1, participants, __ATOMIC_RELAXED);
         ${name}_through(j);
-        if (ticks) ${name}_stand_by(places + get_global_id(0), &latest->state, number, ticks);
+        if (ticks) ${name}_stand_by(places + get_global_id(0), news, number, ticks);
+        ${name}_tie(home, tied);
         return;
     }
     const uint theirs = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(0x1f80);
+    if (participants > 1) ${name}_tell_core(news);
     if (ticks) participants = 1 + ${name}_call_all(j, places, ticks, number);
+    if (ticks) __atomic_store_n(&news->call, number, __ATOMIC_RELAXED);
     for (long known = ${name}_work(j); known < count; ++known)
         ${name}_wait(j.counters + 16 * (1 + (shares + 1) * known), j.stages[known].items);
     for (ulong k = 0; k < ticks; ++k) participants -= ${name}_turn(&places[k].state, CALLED + number, READY);

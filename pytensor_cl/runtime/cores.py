@@ -12,7 +12,7 @@ from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
-__all__ = ["Cores", "granted_cores", "review", "spread_threads", "thread_ids"]
+__all__ = ["Cores", "granted_cores", "review", "spread_cores", "spread_threads", "thread_ids"]
 
 _INTERVAL = 0.3  # seconds between two looks
 _ENOUGH = 10_000_000  # nanoseconds that threads ran or waited, from which their ratio tells something
@@ -62,12 +62,14 @@ class Cores:
 
     Attributes
     ----------
+    cores
+        Those of this process.
     count
         How many each may use now: its own, and the next ones.
     """
 
     def __init__(self, threads: Sequence[int], cores: Sequence[int]) -> None:
-        self._threads, self._cores = threads, cores
+        self._threads, self.cores = threads, tuple(cores)
         self._next, self._retry, self._pause = 0.0, 0.0, _PAUSES[0]
         self.count = 0
         try:
@@ -79,7 +81,7 @@ class Cores:
             self._tie(2)
 
     def _tie(self, count: int) -> None:
-        cores = self._cores
+        cores = self.cores
         for i, thread in enumerate(self._threads):
             os.sched_setaffinity(thread, {cores[(i + k) % len(cores)] for k in range(count)})
         self.count = count
@@ -135,6 +137,11 @@ def spread_threads(threads: frozenset[int]) -> bool:
         return False
     _spread[:] = [Cores(sorted(threads), cores)]
     return True
+
+
+def spread_cores() -> tuple[int, ...]:
+    """Return the cores over which PoCL's threads are spread; none if they are not."""
+    return tuple(core for cores in _spread for core in cores.cores)
 
 
 def review() -> None:

@@ -22,7 +22,7 @@ from pytensor_cl.runtime.cores import granted_cores
 from pytensor_cl.runtime.declarations import header
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.recorder import Launch
-from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, NUMBERS, TICKS, Standby, Team
+from pytensor_cl.runtime.standby import ALONE, CALLED, CORES, LAUNCHED, NUMBERS, TICKS, Standby, Team
 from pytensor_cl.template import kernel_source
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Dispatcher:
     def __init__(self, context: "Context", stands_by: bool) -> None:
         self.context = context
         self.units = min(context.info.compute_units, granted_cores())
-        self._source = kernel_source("dispatch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES)
+        self._source = kernel_source("dispatch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES, cores=CORES)
         self._entries: dict[str, Entry | None] = {}
         self._held: list[Any] = []
         self._host: Any = None
@@ -348,7 +348,7 @@ class Chain:
             if mine in inside:
                 inside.remove(mine)
             standby.end()
-        team.took(way, perf_counter() - began)
+        team.took(way, perf_counter() - began + standby.gap)
         queue.settle()
 
     def _tell_host(self, turn: int, way: str) -> None:

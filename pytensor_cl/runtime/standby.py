@@ -5,7 +5,7 @@ of a call stay for a short while, so that the next one finds them ready if it co
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from math import inf
@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cores import spread_cores
 
 if TYPE_CHECKING:
     from pytensor_cl.runtime.host_view import HostViews
 
-__all__ = ["ALONE", "CALLED", "LAUNCHED", "NUMBERS", "TICKS", "Standby", "Team"]
+__all__ = ["ALONE", "CALLED", "CORES", "LAUNCHED", "NUMBERS", "TICKS", "Standby", "Team"]
 
 ALONE, LAUNCHED, CALLED = "alone", "launched", "called"
 TICKS, SOON = 800_000, 2.5e-4
 """How long work-items stand by, in ticks of the processor's clock (270 us at 3 GHz), and seconds between two calls that
 are in quick succession. After long calls both are longer: their data displaced what the interpreter needs in caches."""
-_SHARE, _LONGEST = 0.25, 1.5  # of a call is between it and the next one, and how much longer both get at most
+_SHARE, _LONGEST = 0.25, 4.0  # of a call is between it and the next one, and how much longer both get at most
 LATE = 2e-4
 """Seconds until those that were launched are all there, or will not come."""
 _OFTEN = 3  # calls in quick succession after which help is launched for those to come
@@ -37,8 +38,11 @@ _AGAIN = 32, 128, 512, 2048  # calls after which all are tried again, the last o
 _CROWD = 2.0  # how much longer a call may take alone where other threads want the cores as well
 _FADE = 0.8  # of what calls took before is counted when all are tried again
 _LONG = 3e-3  # seconds of a call from which there is always help
-_CLEAR = 0.85  # how much less a call must take with those that stand by
-_PLACE = 256  # bytes
+_GAIN, _ENOUGH_GAINED = 0.1, 3e-5  # how much less a call must take with those that stand by: a share, or seconds
+_MOST = 0.75  # share of those that could help without which others are launched
+_PLACE, _TIED = 256, 12  # bytes of a place, and where the first one says that threads are tied
+CORES = 1024
+"""How many cores a system may have for those that stand by to be set free."""
 NUMBERS = 1 << 30
 """Calls, and launches, after which their numbers begin again."""
 
@@ -63,12 +67,15 @@ class Standby:
         Of the calls, each another one, whatever thread it comes from.
     inside
         One object for each thread in a call, which removes it.
+    gap
+        Seconds between the last two calls, which those who stand by may lengthen; no more than they stay.
     """
 
     def __init__(self, context: "cl.Context", views: "HostViews", most: int, ticks: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.places = cl.Buffer(context, flags, hostbuf=np.zeros(_PLACE * (1 + most), np.uint8))
         memory = views.memory_of(self.places)
+        _tell_cores(memory, spread_cores())
         self.address = int(memory.__array_interface__["data"][0])
         states = memoryview(memory.view(np.uint32))[:: _PLACE // 4]
         self._latest, self._states = states[:1], states[1:]
@@ -80,13 +87,15 @@ class Standby:
         self._waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self.inside: list[object] = []
         self._ended, self._row, self._patience = -inf, 0, 1.0
+        self.gap = 0.0
         self._left: deque[tuple[np.ndarray, Any]] = deque()
 
     def are_ready(self, count: int) -> bool:
-        """Whether so many were launched, and one at least stands by, or is not through yet, or has hardly begun."""
+        """Whether so many were launched, and most of them stand by, or are not through yet, or have hardly begun."""
         if not self._may_be or self._size < count:
             return False
-        return any(self._states) or self._now - self._since < LATE
+        there = len(self._states) - self._states.tolist().count(0)
+        return there >= _MOST * count or self._now - self._since < LATE
 
     def dismiss(self) -> None:
         """Let them go: the queue has other commands."""
@@ -132,6 +141,7 @@ class Standby:
     def begin(self, now: float) -> bool:
         """Begin a call; return whether calls are in quick succession, one at a time."""
         self._now = now
+        self.gap = min(now - self._ended, SOON * self._patience)
         is_next = now - self._ended < SOON * self._patience and len(self.inside) == 1
         self._row = self._row + 1 if is_next else 0
         return self._row >= _OFTEN
@@ -144,6 +154,15 @@ class Standby:
     def stay(self) -> int:
         """Return how many ticks those stay that are launched now."""
         return int(self.ticks * self._patience)
+
+
+def _tell_cores(news: np.ndarray, cores: Sequence[int]) -> None:
+    """Say which cores threads may use while they help, if they are tied to one each."""
+    if cores and max(cores) < CORES:
+        bits = np.zeros(CORES, bool)
+        bits[list(cores)] = True
+        news[_PLACE - CORES // 8 : _PLACE] = np.packbits(bits, bitorder="little")
+        news[_TIED] = 1
 
 
 class Team:
@@ -227,7 +246,7 @@ class Team:
         if way == ALONE and seconds > 2 * _usual(taken[LAUNCHED]):
             self._plan = [way for way in self._plan if way != ALONE]
         if min(map(_usual, taken.values())) > _LONG:
-            self._plan = []
+            self._plan = [way for way in self._plan if way == CALLED]
         if not self._plan:
             self._decide()
 
@@ -235,7 +254,8 @@ class Team:
         """Choose; what was chosen is looked at again in use, where a launch may take longer than in a few tries."""
         alone, launched, called = map(self._known, (ALONE, LAUNCHED, CALLED))
         self._best = ALONE if alone < launched else LAUNCHED
-        self._way = CALLED if called < _CLEAR * min(alone, launched) else self._best
+        least = min(alone, launched)
+        self._way = CALLED if called < least - min(_GAIN * least, _ENOUGH_GAINED) else self._best
 
     def _known(self, way: str) -> float:
         """Return how long a call takes: in use, or in the luckier of two tries, but not much less than in use before.

@@ -1,5 +1,6 @@
 """Work-items that stay for the next call, and who helps in a call."""
 
+import os
 import threading
 from math import inf
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.runtime.context import Settings, open_context
+from pytensor_cl.runtime.cores import spread_cores, thread_ids
 from pytensor_cl.runtime.dispatch import Chain
 from pytensor_cl.runtime.recorder import Launch
 from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, Team
@@ -27,7 +29,7 @@ STACKS = f"""{ALONE_ITEMS} stood_stacks(__global ulong *out)
 }}
 """
 READY, AWAY = 1, 0
-FOREVER = 1 << 62
+FOREVER = 1 << 60
 
 
 @pytest.fixture
@@ -169,6 +171,45 @@ def test_they_leave_by_themselves(opened):
     chain.complete()
     opened.queue.handle.finish()  # behind the queue's back: nobody sends them away
     assert set(states(opened)) == {AWAY}
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_has_left_is_replaced(opened):
+    """With only some of those that could help each call would take longer for good."""
+    standby, count = opened.dispatcher.standby, len(states(opened))
+    x = opened.from_host(np.ones(5000, "float32"))
+    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    opened.queue.finish()
+    always(chain)
+    chain.complete()
+    opened.queue.finish()
+    standby._may_be, standby._size, standby._since = True, count, -inf  # they were launched long ago
+    for there in range(count + 1):
+        standby._states[:count] = memoryview(np.array([READY] * there + [AWAY] * (count - there), np.uint32))
+        assert standby.are_ready(count) == (4 * there >= 3 * count)
+        assert standby.are_ready(1) == (there >= 1)
+        assert not standby.are_ready(count + 1)
+    standby._states[:count] = memoryview(np.zeros(count, np.uint32))
+    standby._may_be = False
+
+
+@pytest.mark.usefixtures("patient")
+def test_those_that_stand_by_may_use_all_cores_until_they_leave(opened):
+    own = thread_ids()
+    if not spread_cores():
+        pytest.skip("threads are not tied to cores")
+    tied = {thread: os.sched_getaffinity(thread) for thread in own}
+    assert any(len(cores) < len(spread_cores()) for cores in tied.values())
+    x = opened.from_host(np.ones(5000, "float32"))
+    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 3, [-1, 0, 1])
+    opened.queue.finish()
+    ways, free = always(chain), 0
+    while not free or ways[-1] != CALLED:
+        assert len(ways) < 20_000
+        chain.complete()
+        free = sum(os.sched_getaffinity(thread) == set(spread_cores()) != tied[thread] for thread in own)
+    opened.queue.finish()
+    assert {len(os.sched_getaffinity(thread)) for thread in own} == {len(cores) for cores in tied.values()}
 
 
 def test_who_does_not_come_is_not_waited_for(opened):
@@ -372,6 +413,15 @@ def test_what_is_taken_where_nobody_stands_by_is_looked_at_in_use_too():
     answers(team, {LAUNCHED: 90e-6, ALONE: 80e-6, CALLED: 20e-6}, 12, True)
     apart = answers(team, {LAUNCHED: 90e-6, ALONE: 200e-6, CALLED: 20e-6}, 40, False, is_ready=False)
     assert apart[0] == ALONE and apart[-1] == LAUNCHED
+
+
+def test_those_that_stand_by_are_tried_in_long_calls_too():
+    """They need not be better by a tenth then: what they gain is more than what they cost others."""
+    team = Team(3)
+    seconds = {LAUNCHED: 4e-3, ALONE: 14e-3, CALLED: 3.9e-3}
+    assert answers(team, seconds, 30, True)[-20:] == [CALLED] * 20
+    team = Team(3)
+    assert answers(team, seconds | {CALLED: 3.99e-3}, 30, True)[-20:] == [LAUNCHED] * 20
 
 
 @pytest.mark.parametrize("calls", [[(LAUNCHED, 5e-3)], [(LAUNCHED, 1e-3), (ALONE, 3.5e-3)]])
