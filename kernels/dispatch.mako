@@ -10,8 +10,8 @@ typedef struct {
 } ${name}_job;
 typedef struct { uint state, apart[31]; ${name}_job job __attribute__((aligned(128))); } ${name}_place;
 // The first place is for what all look at: the number of the last launch and of the last call, the core of the host's
-// thread, and the cores that threads may use, if they are tied to one each.
-typedef struct { uint launch, call, host, are_tied, apart[28]; ulong cores[${cores // 64}]; } ${name}_news;
+// thread, how many the last call wanted, and the cores that threads may use, if they are tied to one each.
+typedef struct { uint launch, call, host, are_tied, wanted, apart[27]; ulong cores[${cores // 64}]; } ${name}_news;
 enum { AWAY, READY, CLAIMED, BUSY, CALLED };
 
 // Calls a function by its address, which OpenCL C has no words for, as the System V ABI of x86-64 wants it.
@@ -88,20 +88,23 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, u
     const ${name}_job j = {(const __global ${name}_stage *)(table + begin), all_counters + first_counter, shares,
                            get_global_id(0) % shares, count};
     if (!is_host) {
-        ulong home[${cores // 64}];
-        const long tied = participants > get_global_size(0) ? ${name}_untie(news, home, ticks) : 0;
+        ulong home[${cores // 64}], free[${cores // 64}];
+        const long tied = participants > get_global_size(0) ? ${name}_untie(news, home, free, ticks) : 0;
         ${name}_work(j);
         if (participants == get_global_size(0)) __atomic_store_n(j.counters + 1, participants, __ATOMIC_RELAXED);
         ${name}_through(j);
-        if (ticks) ${name}_stand_by(places + get_global_id(0), news, number, ticks);
-        ${name}_tie(home, tied);
+        if (ticks) ${name}_stand_by(places, get_global_id(0), news, number, ticks);
+        ${name}_tie(home, free, tied);
         return;
     }
     const uint theirs = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(0x1f80);
     if (participants > 1) ${name}_tell_core(news);
     if (ticks) participants = 1 + ${name}_call_all(j, places, ticks, number);
-    if (ticks) __atomic_store_n(&news->call, number, __ATOMIC_RELAXED);
+    if (ticks) {
+        __atomic_store_n(&news->wanted, (uint)ticks, __ATOMIC_RELAXED);
+        __atomic_store_n(&news->call, number, __ATOMIC_RELEASE);
+    }
     for (long known = ${name}_work(j); known < count; ++known)
         ${name}_wait(j.counters + 16 * (1 + (shares + 1) * known), j.stages[known].items);
     for (ulong k = 0; k < ticks; ++k) participants -= ${name}_turn(&places[k].state, CALLED + number, READY);

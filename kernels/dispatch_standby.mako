@@ -6,9 +6,10 @@ static bool ${name}_turn(volatile __global uint *state, uint from, uint to)
 }
 
 // After its part a work-item stands by for some time: the next call needs no launch if it comes soon.
-static void ${name}_stand_by(volatile __global ${name}_place *place, volatile __global ${name}_news *news, uint launch,
-                              ulong ticks)
+static void ${name}_stand_by(volatile __global ${name}_place *places, uint own, volatile __global ${name}_news *news,
+                              uint launch, ulong ticks)
 {
+    volatile __global ${name}_place *const place = places + own;
     __atomic_store_n(&place->state, READY, __ATOMIC_RELEASE);
     ulong since = __builtin_ia32_rdtsc();
     uint last = __atomic_load_n(&news->call, __ATOMIC_RELAXED);
@@ -23,8 +24,10 @@ static void ${name}_stand_by(volatile __global ${name}_place *place, volatile __
             since = __builtin_ia32_rdtsc();
         } else if (state == READY) {
             const bool is_sent_away = __atomic_load_n(&news->launch, __ATOMIC_RELAXED) != launch;
-            const uint call = __atomic_load_n(&news->call, __ATOMIC_RELAXED);
-            if (call != last) last = call, since = __builtin_ia32_rdtsc();  // others were faster
+            const uint call = __atomic_load_n(&news->call, __ATOMIC_ACQUIRE);
+            if (call != last && own < __atomic_load_n(&news->wanted, __ATOMIC_RELAXED))
+                since = __builtin_ia32_rdtsc();  // others were faster
+            last = call;
             if ((is_sent_away || __builtin_ia32_rdtsc() - since > ticks) && ${name}_turn(&place->state, READY, AWAY)) return;
         }
         __builtin_ia32_pause();

@@ -50,10 +50,8 @@ _REUSE_B = 64  # rows for which unaligned rows of B are worth packing
 _REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
 _SHORT, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
 _KEPT_BYTES = 1 << 20  # panels of B that a work-item keeps
-_SHARED_WORK, _SHARED_BYTES = (
-    1 << 22,
-    1 << 24,
-)  # multiply-adds, panels of B: where they are packed once for all work-items
+_SHARED_WORK = 1 << 22  # multiply-adds from which panels of B are packed once for all work-items,
+_SHARED_BYTES = 1 << 24  # up to so many bytes
 _SHARED_ROWS = 64, 512  # rows of A, and rows of a work-item, that make it worth while
 _FINER, _PACKERS = 2, 4  # work-items then, times as many as otherwise, and those that pack, for each core
 _PACKED_ROWS = 8  # of B that are packed at a time
@@ -228,7 +226,7 @@ class Gemm(BlasRoutine):
         size = (1, 1, 1) if parts > 1 else grid(p, tile, items, units, tile.packing * packs)
         is_shared = packs and parts == 1 and self._shares_panels(p, -(-p.m // size[1]))
         if is_shared:
-            size = shared_grid(p, tile, _FINER * tuning["gemm.items_per_unit"] * units, units)
+            size = shared_grid(p, tile, _FINER * items, units)
         x, y, z = size
         way = self._shared_way(p, x, y) if is_shared else self._way(p, x, y, z, parts)
         source, heads = self._source(None), encode(p, way, self.epilogue is not None)

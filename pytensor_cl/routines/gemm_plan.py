@@ -8,12 +8,25 @@ from typing import NamedTuple
 
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = ["Product", "Tile", "Way", "balanced", "encode", "grid", "merge", "sizes_of", "splits", "turned"]
+__all__ = [
+    "Product",
+    "Tile",
+    "Way",
+    "balanced",
+    "encode",
+    "grid",
+    "merge",
+    "shared_grid",
+    "sizes_of",
+    "splits",
+    "turned",
+]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
 _HEAD = struct.Struct("18q")  # gemm_plan before its operands
 _OPERAND = struct.Struct("7q")  # gemm_operand
 _HALVED = 8  # rows of a tile that has one of half as many beside it
+_PACKED = 4  # columns that panels are packed by at least: half a vector of as many has no function of its own
 
 # Schedule cpu; what the device decides is in runtime/tuning.py.
 _PACKING = 6.4  # rows of A by which a vector of B is multiplied in the time in which it is packed
@@ -53,7 +66,7 @@ class Tile(NamedTuple):
     def sizes(self) -> tuple[tuple[int, int], ...]:
         """Rows and half vectors of the functions that multiply: the whole tile, and smaller ones for edges."""
         full = sizes_of(self.rows, self.vectors)
-        return (*full, (self.rows, 1)) if self.rows >= _HALVED else full
+        return (*full, (self.rows, 1)) if self.rows >= _HALVED and self.lanes > _PACKED else full
 
 
 class Product(NamedTuple):

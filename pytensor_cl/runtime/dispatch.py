@@ -348,7 +348,7 @@ class Chain:
             if mine in inside:
                 inside.remove(mine)
             standby.end()
-        team.took(way, perf_counter() - began + standby.gap)
+        team.took(way, perf_counter() - began)
         queue.settle()
 
     def _tell_host(self, turn: int, way: str) -> None:

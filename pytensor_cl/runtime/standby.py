@@ -62,13 +62,11 @@ class Standby:
     Attributes
     ----------
     places
-        Where they look for calls; the first place says for which launch there may be any.
+        Where they look for calls; the first place is for what all look at, as which launch there may be any of.
     numbers
         Of the calls, each another one, whatever thread it comes from.
     inside
         One object for each thread in a call, which removes it.
-    gap
-        Seconds between the last two calls, which those who stand by may lengthen; no more than they stay.
     """
 
     def __init__(self, context: "cl.Context", views: "HostViews", most: int, ticks: int) -> None:
@@ -87,14 +85,13 @@ class Standby:
         self._waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self.inside: list[object] = []
         self._ended, self._row, self._patience = -inf, 0, 1.0
-        self.gap = 0.0
         self._left: deque[tuple[np.ndarray, Any]] = deque()
 
     def are_ready(self, count: int) -> bool:
         """Whether so many were launched, and most of them stand by, or are not through yet, or have hardly begun."""
         if not self._may_be or self._size < count:
             return False
-        there = len(self._states) - self._states.tolist().count(0)
+        there = count - self._states[:count].tolist().count(0)
         return there >= _MOST * count or self._now - self._since < LATE
 
     def dismiss(self) -> None:
@@ -141,7 +138,6 @@ class Standby:
     def begin(self, now: float) -> bool:
         """Begin a call; return whether calls are in quick succession, one at a time."""
         self._now = now
-        self.gap = min(now - self._ended, SOON * self._patience)
         is_next = now - self._ended < SOON * self._patience and len(self.inside) == 1
         self._row = self._row + 1 if is_next else 0
         return self._row >= _OFTEN
@@ -185,6 +181,7 @@ class Team:
         self._before: dict[str, float] = {}  # the same, before all were tried again
         self._has_called = False  # whether it is known what those are worth that stand by
         self._calls, self._rounds = 0, 0
+        self._absent = 0  # calls in a row whose helpers had left
 
     def choose(self, are_ready: bool, is_soon: bool, is_crowded: bool = False) -> str:
         """Return who helps.
@@ -208,8 +205,18 @@ class Team:
         if is_crowded and self._known(ALONE) < _CROWD * self._known(LAUNCHED):
             return ALONE
         if self._way == CALLED and (are_ready or is_soon):
+            self._absent = 0 if are_ready else self._absent + 1
+            if self._absent > _ENOUGH:
+                self._give_up()
             return CALLED if are_ready else LAUNCHED
         return self._best
+
+    def _give_up(self) -> None:
+        """Do without those that stand by, until all are tried again: again and again some have left."""
+        self._absent = 0
+        self._taken[CALLED], self._tried[CALLED] = [], inf
+        self._seen.pop(CALLED, None)
+        self._decide()
 
     def keeps(self, is_soon: bool) -> bool:
         """Whether those that are launched now stay for the next calls."""

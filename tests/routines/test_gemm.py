@@ -178,17 +178,18 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
             check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("tile", PARAMETERS["gemm.tile"].candidates)
-def test_every_tile_of_the_tuner(context, rng, tile, monkeypatch):
+def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
     """Panels are packed four rows at a time, tiles have as many as they have."""
     monkeypatch.setitem(context.tuning, "gemm.tile", tile)
     monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
     for name in ("_REUSE_A", "_REUSE_B"):
         monkeypatch.setattr(module, name, 1)
     monkeypatch.setattr(module, "_WAY_BYTES", 8)
-    routine = Gemm(context, "float32", schedule="cpu")
-    for m, k, n in ((31, 40, 97), (50, 7, 33), (64, 33, 130)):
-        a, b = draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+    routine = Gemm(context, dtype, schedule="cpu")
+    for m, k, n in ((31, 40, 97), (50, 7, 33), (64, 33, 130), (31, 20, 50)):
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
         for place in ("rows", "columns"):
             check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
 
@@ -232,6 +233,15 @@ def test_shared_panels_with_all_scalars_and_an_addend(context, rng, monkeypatch)
     turned = context.from_host(np.ascontiguousarray(b.T)).T
     inputs = (context.from_host(c), np.float32(2), context.from_host(a), turned, np.float32(3))
     check(routine(*inputs)[0], 2, a, b, 3, c)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int64"])
+def test_shared_panels_of_integers(context, rng, dtype, sharing):
+    routine = Gemm(context, dtype, schedule="cpu")
+    a, b = draw(rng, dtype, 70, 33), draw(rng, dtype, 101, 33)
+    found = routine(context.from_host(a), context.from_host(b).T)[0]
+    np.testing.assert_array_equal(np.asarray(found), a @ b.T)
+    assert [name == "panels" for name in sharing] == [True, False]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

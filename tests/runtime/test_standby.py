@@ -7,8 +7,9 @@ from math import inf
 import numpy as np
 import pytest
 
+from pytensor_cl.runtime import cores as module
 from pytensor_cl.runtime.context import Settings, open_context
-from pytensor_cl.runtime.cores import spread_cores, thread_ids
+from pytensor_cl.runtime.cores import spread_cores
 from pytensor_cl.runtime.dispatch import Chain
 from pytensor_cl.runtime.recorder import Launch
 from pytensor_cl.runtime.standby import ALONE, CALLED, LAUNCHED, Team
@@ -173,43 +174,105 @@ def test_they_leave_by_themselves(opened):
     assert set(states(opened)) == {AWAY}
 
 
-@pytest.mark.usefixtures("patient")
-def test_who_has_left_is_replaced(opened):
-    """With only some of those that could help each call would take longer for good."""
-    standby, count = opened.dispatcher.standby, len(states(opened))
-    x = opened.from_host(np.ones(5000, "float32"))
-    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+@pytest.fixture
+def placed(opened):
+    """Say who stands by, though nobody is there."""
+    standby, count = opened.dispatcher.standby, opened.dispatcher.units - 1
     opened.queue.finish()
-    always(chain)
-    chain.complete()
-    opened.queue.finish()
-    standby._may_be, standby._size, standby._since = True, count, -inf  # they were launched long ago
-    for there in range(count + 1):
-        standby._states[:count] = memoryview(np.array([READY] * there + [AWAY] * (count - there), np.uint32))
-        assert standby.are_ready(count) == (4 * there >= 3 * count)
-        assert standby.are_ready(1) == (there >= 1)
-        assert not standby.are_ready(count + 1)
-    standby._states[:count] = memoryview(np.zeros(count, np.uint32))
+
+    def place(*there):
+        standby._may_be, standby._size, standby._since = True, count, -inf  # they were launched long ago
+        standby._states[:count] = memoryview(np.array([READY if k in there else AWAY for k in range(count)], np.uint32))
+
+    yield place
+    place()
     standby._may_be = False
 
 
-@pytest.mark.usefixtures("patient")
-def test_those_that_stand_by_may_use_all_cores_until_they_leave(opened):
-    own = thread_ids()
-    if not spread_cores():
+def test_who_has_left_is_replaced(opened, placed):
+    """With only some of those that could help each call would take longer for good."""
+    standby, count = opened.dispatcher.standby, opened.dispatcher.units - 1
+    for there in range(count + 1):
+        placed(*range(there))
+        assert standby.are_ready(count) == (4 * there >= 3 * count)
+        assert standby.are_ready(1) == (there >= 1)
+        assert not standby.are_ready(count + 1)
+    placed(*range(1, count))  # only those are called that come first
+    assert not standby.are_ready(1)
+
+
+@pytest.fixture
+def tied(opened):
+    """Threads that are tied to a core each, and the cores."""
+    if not spread_cores() or len(spread_cores()) < 2:
         pytest.skip("threads are not tied to cores")
-    tied = {thread: os.sched_getaffinity(thread) for thread in own}
-    assert any(len(cores) < len(spread_cores()) for cores in tied.values())
-    x = opened.from_host(np.ones(5000, "float32"))
-    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 3, [-1, 0, 1])
+    (cores,) = module._spread
+    after, cores._next = cores._next, inf  # nobody reviews them
+    cores._tie(1)
+    yield cores
+    cores._tie(1)
+    cores._next = after
+
+
+def where(cores):
+    return {thread: os.sched_getaffinity(thread) for thread in cores._threads}
+
+
+def stand_by_freely(opened, cores):
+    """Call until some stand by on all cores."""
+    before, x = where(cores), opened.from_host(np.ones(5000, "float32"))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))
+    chain = chained(opened, [double] * 3, [-1, 0, 1])
     opened.queue.finish()
     ways, free = always(chain), 0
     while not free or ways[-1] != CALLED:
         assert len(ways) < 20_000
         chain.complete()
-        free = sum(os.sched_getaffinity(thread) == set(spread_cores()) != tied[thread] for thread in own)
+        free = sum(now == set(spread_cores()) != before[thread] for thread, now in where(cores).items())
+
+
+@pytest.mark.usefixtures("patient")
+def test_those_that_stand_by_may_use_all_cores_until_they_leave(opened, tied):
+    before = where(tied)
+    stand_by_freely(opened, tied)
     opened.queue.finish()
-    assert {len(os.sched_getaffinity(thread)) for thread in own} == {len(cores) for cores in tied.values()}
+    assert where(tied) == before
+    assert {len(cores) for cores in before.values()} == {1}
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_is_tied_while_it_stands_by_stays_so(opened, tied):
+    if len(spread_cores()) < 3:
+        pytest.skip("two cores are all")
+    stand_by_freely(opened, tied)
+    tied._tie(2)
+    expected = where(tied)
+    opened.queue.finish()
+    assert where(tied) == expected
+    assert {len(cores) for cores in expected.values()} == {2}
+
+
+def test_who_is_not_wanted_any_more_leaves(opened, monkeypatch):
+    """Calls of a small function, for one helper, do not keep those of a large one."""
+    if opened.dispatcher.units < 4:
+        pytest.skip("too few can help")
+    monkeypatch.setattr(opened.dispatcher.standby, "ticks", 30_000_000)  # 10 ms
+    x = opened.from_host(np.ones(5000, "float32"))
+    large = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    small = chained(opened, [launched(opened, DOUBLE, (2,), x.buffer, np.int64(5000))], [-1])
+    opened.queue.finish()
+    for chain in (large, small):
+        always(chain)
+    for _ in range(1_000_000):
+        if sum(state != AWAY for state in states(opened)) != len(states(opened)):
+            large.complete()
+            continue
+        break
+    for _ in range(10_000_000):
+        small.complete()
+        if not any(states(opened)[1:]):
+            break
+    assert not any(states(opened)[1:])
 
 
 def test_who_does_not_come_is_not_waited_for(opened):
@@ -422,6 +485,16 @@ def test_those_that_stand_by_are_tried_in_long_calls_too():
     assert answers(team, seconds, 30, True)[-20:] == [CALLED] * 20
     team = Team(3)
     assert answers(team, seconds | {CALLED: 3.99e-3}, 30, True)[-20:] == [LAUNCHED] * 20
+
+
+@pytest.mark.usefixtures("undisturbed")
+def test_those_who_leave_again_and_again_are_done_without():
+    """Another program keeps a core from one of them: each call would launch others."""
+    team = Team(3)
+    seconds = {LAUNCHED: 200e-6, ALONE: 100e-6, CALLED: 50e-6}
+    assert answers(team, seconds, 20, True)[-1] == CALLED
+    assert answers(team, seconds, 60, True, is_ready=False)[-20:] == [ALONE] * 20
+    assert answers(team, seconds, 20, True)[-1] == ALONE
 
 
 @pytest.mark.parametrize("calls", [[(LAUNCHED, 5e-3)], [(LAUNCHED, 1e-3), (ALONE, 3.5e-3)]])
