@@ -100,8 +100,8 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, u
     const uint theirs = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(0x1f80);
     if (participants > 1) ${name}_tell_core(news);
-    if (ticks) participants = 1 + ${name}_call_all(j, places, ticks, number);
     if (ticks) {
+        participants = 1 + ${name}_call_all(j, places, ticks, number);
         __atomic_store_n(&news->wanted, (uint)ticks, __ATOMIC_RELAXED);
         __atomic_store_n(&news->call, number, __ATOMIC_RELEASE);
     }
