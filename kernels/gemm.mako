@@ -4,6 +4,7 @@
 <%page args="name, tiles, store, ctype, wide, itemsize, lanes, rows, vectors, sizes, packed_rows, has_alpha, has_c, inputs=(), repeated=(), outputs=(), statements=''"/>
 <%namespace name="epilogue" file="gemm_epilogue.mako"/>
 <%namespace name="each" file="epilogue.mako"/>
+<%namespace name="divided" file="gemm_panels.mako"/>
 <%
     cols, line, high = lanes * vectors, 64 // itemsize, (rows + 3) // 4 * 4  # panels of A are packed four rows at a time
     low, half = min(sizes)[0], lanes // 2 if (rows, 1) in sizes else 0
@@ -26,9 +27,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
     // A work-item has columns, which it divides into panels, or some of the panels that all share
     const long n0 = p.shared ? 0 : gemm_share(p.n, ${lanes}, x, nx), n1 = p.shared ? p.n : gemm_share(p.n, ${lanes}, x + 1, nx);
     const long k0 = gemm_share(p.k, 16, part, p.splits), k1 = gemm_share(p.k, 16, part + 1, p.splits);
-    // Columns of whole vectors, the last of which may not be full, and a panel of half of one for what is left over
-    const long odd = (n1 - n0) % ${lanes}, full = n1 - n0 - (odd <= ${half} ? odd : 0);
-    const long wide_panels = (full + ${cols - 1}) / ${cols}, panels = wide_panels + (full < n1 - n0);
+    ${divided.panels("n1 - n0", lanes, cols, half)}
     const long first = p.shared ? gemm_share(panels, 1, x, nx) : 0, last = p.shared ? gemm_share(panels, 1, x + 1, nx) : panels;
     __global ${ctype} *const packed_b = scratch + p.shared + p.scratch * ((get_global_id(2) * ny + y) * nx + x);
     __global ${ctype} *const packed_a = packed_b + (p.shared ? 0 : p.packed_b);
@@ -61,10 +60,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
         for (long i = 0; p.pack_a && i < mb; i += ${rows})
             ${tiles}_pack(a + i * p.a.row, p.a.row, p.a.col, min(${rows}L, mb - i), kb, packed_a + i / ${rows} * kb * ${high}, ${high});
         for (long panel = first; panel < last; panel++) {
-            const int is_half = panel == wide_panels;
-            const long jc = is_half ? n0 + full : n0 + gemm_panel(full, ${lanes}, panel, wide_panels);
-            const long width = is_half ? odd : n0 + gemm_panel(full, ${lanes}, panel + 1, wide_panels) - jc;
-            const long across = is_half ? ${half} : (width + ${lanes - 1}) / ${lanes} * ${lanes};
+            ${divided.columns("n0", lanes, half)}
             // The last tile of a row begins sooner, and computes again what another one has stored; if there is none, B is packed.
             const int packed = p.shared || p.pack_b || across > jc + width, before = packed ? 0 : across - width;
             __global ${ctype} *const panel_b = p.shared ? scratch + kc * p.packed_b + jc * kb

@@ -155,12 +155,11 @@ class Gemm(BlasRoutine):
         store = f"{tiles}_{'c' if self.has_c else 'alpha' if self.has_alpha else 'plain'}"
         whole = ((tile.rows, 2 * tile.vectors),)
         multiply = {"lanes": tile.lanes, "sizes": tile.sizes, "itemsize": self.dtype.itemsize, "ahead": whole}
-        further = {"sizes": tile.sizes, "packed_rows": _PACKED_ROWS}
         functions = (
             render("gemm_tile", tiles=tiles, ctype=types["ctype"], **multiply),
             render("gemm_store", store=store, **types, **flags, **shared),
         )
-        return self._render("gemm", *functions, store=store, **further, **shared)
+        return self._render("gemm", *functions, store=store, sizes=tile.sizes, packed_rows=_PACKED_ROWS, **shared)
 
     def _simt(self, blocks: Blocks, index: str) -> KernelSource:
         return self._render(blocks.template, index=index, **blocks.parameters)
