@@ -88,13 +88,13 @@ void ${name}(__global const uchar *table, const ulong begin, const uint count, u
     const ${name}_job j = {(const __global ${name}_stage *)(table + begin), all_counters + first_counter, shares,
                            get_global_id(0) % shares, count};
     if (!is_host) {
-        ulong home[${cores // 64}], free[${cores // 64}];
-        const long tied = participants > get_global_size(0) ? ${name}_untie(news, home, free, ticks) : 0;
+        ulong home[${cores // 64}];
+        const long tied = participants > get_global_size(0) ? ${name}_untie(news, home, ticks) : 0;
         ${name}_work(j);
         if (participants == get_global_size(0)) __atomic_store_n(j.counters + 1, participants, __ATOMIC_RELAXED);
         ${name}_through(j);
         if (ticks) ${name}_stand_by(places, get_global_id(0), news, number, ticks);
-        ${name}_tie(home, free, tied);
+        ${name}_tie(news, home, tied);
         return;
     }
     const uint theirs = __builtin_ia32_stmxcsr();

@@ -30,34 +30,49 @@ static void ${name}_tell_core(volatile __global ${name}_news *news)
     if (core != news->host) __atomic_store_n(&news->host, core, __ATOMIC_RELAXED);
 }
 
+// Whether these are the cores of this thread, or somebody has said meanwhile that it belongs elsewhere.
+static bool ${name}_may_use(const ulong *cores)
+{
+    ulong now[${cores // 64}];
+    const long bytes = ${name}_system(SCHED_GETAFFINITY, 0, sizeof now, (ulong)now);
+    for (long i = 0; i < bytes / 8; ++i)
+        if (now[i] != cores[i]) return false;
+    return bytes > 0;
+}
+
+// All cores, and whether they are those of this thread.
+static bool ${name}_is_free(volatile __global ${name}_news *news, ulong *all)
+{
+    for (int i = 0; i < ${cores // 64}; ++i) all[i] = news->cores[i];
+    return ${name}_may_use(all);
+}
+
 // Leave the core of the host's thread to it. Where there is no other one, the system refuses.
 static void ${name}_make_way(volatile __global ${name}_news *news)
 {
     const uint host = __atomic_load_n(&news->host, __ATOMIC_RELAXED);
-    if (!news->are_tied || ${name}_core() != host) return;
-    ulong others[${cores // 64}];
-    for (int i = 0; i < ${cores // 64}; ++i) others[i] = news->cores[i] & ~((ulong)(host / 64 == i) << host % 64);
-    ${name}_system(SCHED_SETAFFINITY, 0, sizeof others, (ulong)others);
-    ${name}_system(SCHED_SETAFFINITY, 0, sizeof news->cores, (ulong)news->cores);
+    ulong all[${cores // 64}], others[${cores // 64}];
+    if (!news->are_tied || ${name}_core() != host || !${name}_is_free(news, all)) return;
+    for (int i = 0; i < ${cores // 64}; ++i) others[i] = all[i] & ~((ulong)(host / 64 == i) << host % 64);
+    if (${name}_system(SCHED_SETAFFINITY, 0, sizeof others, (ulong)others) < 0 || !${name}_may_use(others)) return;
+    ${name}_system(SCHED_SETAFFINITY, 0, sizeof all, (ulong)all);
 }
 
 // Lets a thread leave its core if it stays for more calls, or if the host's thread is there; returns how many bytes tell
-// where it was and where it may be, 0 if it is tied still.
-static long ${name}_untie(volatile __global ${name}_news *news, ulong *home, ulong *free, bool stays)
+// where it was, 0 if it is tied still.
+static long ${name}_untie(volatile __global ${name}_news *news, ulong *home, bool stays)
 {
     if (!news->are_tied || !(stays || ${name}_core() == __atomic_load_n(&news->host, __ATOMIC_RELAXED))) return 0;
     const long bytes = ${name}_system(SCHED_GETAFFINITY, 0, ${cores // 8}, (ulong)home);
     if (bytes <= 0) return 0;
+    ulong all[${cores // 64}];
     ${name}_system(SCHED_SETAFFINITY, 0, sizeof news->cores, (ulong)news->cores);
     ${name}_make_way(news);
-    return ${name}_system(SCHED_GETAFFINITY, 0, ${cores // 8}, (ulong)free) == bytes ? bytes : 0;
+    return ${name}_is_free(news, all) ? bytes : 0;
 }
 
-static void ${name}_tie(const ulong *home, const ulong *free, long bytes)
+static void ${name}_tie(volatile __global ${name}_news *news, const ulong *home, long bytes)
 {
-    ulong now[${cores // 64}];
-    if (bytes <= 0 || ${name}_system(SCHED_GETAFFINITY, 0, ${cores // 8}, (ulong)now) != bytes) return;
-    for (long i = 0; i < bytes / 8; ++i)
-        if (now[i] != free[i]) return;
-    ${name}_system(SCHED_SETAFFINITY, 0, bytes, (ulong)home);
+    ulong all[${cores // 64}];
+    if (bytes > 0 && ${name}_is_free(news, all)) ${name}_system(SCHED_SETAFFINITY, 0, bytes, (ulong)home);
 }

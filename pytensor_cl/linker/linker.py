@@ -186,7 +186,7 @@ class _Link:
     def finish(self) -> None:
         """Wait for every device of the function."""
         for name in self.contexts:
-            get_context(name).queue.finish()
+            get_context(name).queue.wait()
 
 
 def _only_reads(node: Apply) -> bool:

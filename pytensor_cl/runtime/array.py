@@ -94,7 +94,7 @@ class GpuArray:
 
     def sync(self) -> None:
         """Wait until the device has computed the array (and all that was enqueued before it)."""
-        self.context.queue.finish()
+        self.context.queue.wait()
 
     def to_host(self) -> np.ndarray:
         """Copy the array into a new NumPy array; waits until it is there."""

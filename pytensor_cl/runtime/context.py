@@ -228,11 +228,11 @@ class Context:
         """Copy an array of this context into a new NumPy array; waits for it."""
         layout, dtype = array.layout, array.dtype
         if not layout.size:
-            self.queue.finish()  # callers rely on the wait
+            self.queue.wait()  # callers rely on the wait
             return np.empty(layout.shape, dtype)
         view = self.views.view(array)
         if view is not None:
-            self.queue.finish()
+            self.queue.wait()
             return view.copy()
         low, high = layout.span
         dense = layout.is_contiguous
@@ -410,7 +410,7 @@ def _open(name: str) -> Context:
 def sync() -> None:
     """Wait until every queue of every context has finished."""
     for context in _opened:
-        context.queue.finish()
+        context.queue.wait()
 
 
 def _forked() -> ForkedProcessError:

@@ -130,7 +130,7 @@ class HostViews:
             return None
         if not pays(array.layout, array.dtype, array.buffer.size) or self._memory(array.buffer) is None:
             return None
-        self._queue.finish()
+        self._queue.wait()
         return self.own(array)
 
     def own(self, array: GpuArray) -> np.ndarray:

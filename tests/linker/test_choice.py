@@ -552,6 +552,24 @@ def test_a_function_without_inputs_or_with_fixed_shapes(context):
 SIDES = {DEVICE: list, NUMBA: list}
 
 
+def test_a_trial_leaves_those_who_stand_by(context, rng, monkeypatch):
+    """Without them a call takes longer than in use, and another side seems to be faster."""
+    if context.dispatcher is None or context.dispatcher.units < 2:
+        pytest.skip("nobody stands by")
+    f = opencl([x], pt.exp(x).sum())
+    value = rng.normal(size=100_000).astype("float32")
+    f(value)
+    standby, dismissed = context.dispatcher.standby, []
+    monkeypatch.setattr(standby, "dismiss", lambda: dismissed.append(1))
+    for call in range(40):
+        (size,) = f.vm.size_classes
+        size.plan([DEVICE], 0)
+        if call == 20:  # it has been recorded, and waits for nothing
+            dismissed.clear()
+        assert_close(f(value), np.exp(value).sum())
+    assert not dismissed
+
+
 def test_settling_waits_longer_each_time():
     size = SizeClass(((1,),), NUMBA, SIDES)
     size.seconds = {NUMBA: 1e-6, DEVICE: 1e-3}
