@@ -121,7 +121,7 @@ class OpenCLVM:
             cell[0] = None
         return results
 
-    def _first(self) -> None:
+    def build(self) -> None:
         """Build the kernels, if that was left to the first call."""
         if self._prepare is not None:
             self._prepare()
@@ -136,7 +136,7 @@ class OpenCLVM:
     ) -> None:
         """Run step by step; `before` and `after` are told of each, while the values that it reads are there."""
         if self._prepare is not None:
-            self._first()
+            self.build()
         at = start
         try:
             for at, (thunk, dead) in enumerate(self._steps[start:stop], start):
@@ -158,7 +158,7 @@ class OpenCLVM:
 
     def _timed(self) -> list[Any]:
         """Run and note what takes how long; the device's times come from its own clock."""
-        self._first()
+        self.build()
         if self._timer is None:
             self._timer = Timer(self.nodes, self.storage_map)
         self._last, results = self._timer(lambda note: self.run(after=note), self._results)

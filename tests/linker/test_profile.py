@@ -131,6 +131,18 @@ def test_it_leaves_nothing_behind(context, value):
     assert p.calls == 1 and not f.vm.watchers and not f.vm.time_thunks and state_of(context.queue) == queue
 
 
+@pytest.mark.usefixtures("c_compiler")
+def test_kernels_are_built_before_the_calls(context, value):
+    """Calls that a host runs need none."""
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__adapt=True):
+        f = opencl([x], pt.exp(x))
+    assert f.vm._prepare is not None
+    with pytensor_cl.profile(f) as p:
+        assert f.vm._prepare is None
+        assert_close(f(value), np.exp(value))
+    assert p.calls == 1 and sum(node.launches for node in p.nodes) == 1
+
+
 def test_it_ends_where_the_block_raises(context, value):
     f = opencl([x], x @ x)
     queue = state_of(context.queue)
