@@ -30,7 +30,7 @@ static void ${name}_tell_core(volatile __global ${name}_news *news)
     if (core != news->host) __atomic_store_n(&news->host, core, __ATOMIC_RELAXED);
 }
 
-// Whether these are the cores of this thread, or somebody has said meanwhile that it belongs elsewhere.
+// Whether these are the cores of this thread; if not, somebody has said meanwhile that it belongs elsewhere.
 static bool ${name}_may_use(const ulong *cores)
 {
     ulong now[${cores // 64}];
@@ -40,7 +40,7 @@ static bool ${name}_may_use(const ulong *cores)
     return bytes > 0;
 }
 
-// All cores, and whether they are those of this thread.
+// Copies which cores there are; returns whether this thread may use all of them.
 static bool ${name}_is_free(volatile __global ${name}_news *news, ulong *all)
 {
     for (int i = 0; i < ${cores // 64}; ++i) all[i] = news->cores[i];
