@@ -6,4 +6,3 @@ ruff check .
 ruff format --check .
 mypy
 lint-imports --no-cache --no-logo
-python ci/budget.py
