@@ -3,4 +3,5 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 export PYTENSOR_CL_REQUIRE_DRIVERS=pocl,intel
+export PYTENSOR_CL_STRICT_COVERAGE=1   # every Op of the pinned PyTensor has a probe and a row
 pytest "$@"

@@ -2,21 +2,30 @@
 
 A run takes the first probe of each Op, on one driver; PYTENSOR_CL_PROBES=all takes all of them.
 `tools/op_coverage.py` runs all on every driver.
+
+A release of PyTensor may bring new Ops. They run on the host, so a missing probe or row is no defect of an installation:
+these tests are skipped with the list of them. With PYTENSOR_CL_STRICT_COVERAGE=1, as in CI, they fail, if the installed
+PyTensor is the one that ci/constraints.txt pins.
 """
 
 import os
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
+import pytensor
 import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 
+from pytensor_cl import explain
 from tests.conftest import DRIVERS, context_of
+from tests.helpers import ROOT, opencl
 from tests.probes.census import ops, title
 from tests.probes.survey import BATCH, DEVICE, FAMILIES, PROBES, run_all
 
-PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
+PAGE = ROOT / "docs" / "coverage.md"
+CONSTRAINTS = ROOT / "ci" / "constraints.txt"
 ROW = re.compile(r"^\| `([\w.]+)` \| device \|", re.MULTILINE)
 
 
@@ -37,7 +46,7 @@ def _parts():
 
 
 @pytest.mark.filterwarnings("ignore")  # of Ops that run in Python
-@pytest.mark.parametrize(("family", "probes"), _parts())
+@pytest.mark.parametrize(("family", "probes"), list(_parts()))
 def test_probes(family, probes, monkeypatch):
     context = context_of(DRIVERS[0])
     if family == "scalar":  # the kernels of GPUs build sooner than vectors, which tests/test_scalar.py has
@@ -49,10 +58,85 @@ def test_probes(family, probes, monkeypatch):
     assert {o.probe.name: o.reason for o in outcomes if title(o.probe.op) in promised and o.probe.op not in there} == {}
 
 
+def _pinned():
+    """The version of PyTensor that CI pins; empty where the file is not there, as in an installed package."""
+    text = CONSTRAINTS.read_text() if CONSTRAINTS.exists() else ""
+    return "".join(re.findall(r"^pytensor==(\S+)$", text, re.MULTILINE))
+
+
+def _report(names, lack):
+    """Fail in CI with the pinned PyTensor if there are names; skip with the list anywhere else."""
+    if not names:
+        return
+    text = f"PyTensor {pytensor.__version__} has Ops without {lack}, which may run on the host: {', '.join(names)}"
+    is_strict = os.environ.get("PYTENSOR_CL_STRICT_COVERAGE") == "1" and pytensor.__version__ == _pinned()
+    (pytest.fail if is_strict else pytest.skip)(text)
+
+
+def _without_probe():
+    return sorted(title(op) for op in set(ops()) - {probe.op for probe in PROBES})
+
+
+def _without_row():
+    text = PAGE.read_text()
+    return [title(op) for op in ops() if f"| `{title(op).removeprefix('pytensor.')}` |" not in text]
+
+
 def test_every_op_has_a_probe():
-    assert sorted(title(op) for op in set(ops()) - {probe.op for probe in PROBES}) == []
+    _report(_without_probe(), "a probe")
 
 
 def test_the_page_has_every_op():
-    text = PAGE.read_text()
-    assert [title(op) for op in ops() if f"| `{title(op).removeprefix('pytensor.')}` |" not in text] == []
+    _report(_without_row(), "a row in docs/coverage.md")
+
+
+def test_the_page_is_of_the_pinned_version():
+    assert f"Which Ops of PyTensor {_pinned()} run" in PAGE.read_text()
+
+
+class Invented(Op):
+    """Stands for an Op of a later PyTensor."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = inputs[0] * 3
+
+
+@pytest.fixture
+def invented(monkeypatch):
+    """An Op of PyTensor that this project has never seen."""
+    monkeypatch.setattr(Invented, "__module__", "pytensor.tensor.invented")
+    return Invented()
+
+
+@pytest.mark.usefixtures("invented")
+@pytest.mark.parametrize(
+    ("strict", "version", "outcome"),
+    [
+        pytest.param("1", "3.3.8", pytest.fail.Exception, id="CI"),
+        pytest.param("1", "3.3.99", pytest.skip.Exception, id="newer PyTensor in CI"),
+        pytest.param("", "3.3.8", pytest.skip.Exception, id="user"),
+    ],
+)
+@pytest.mark.parametrize(("found", "lack"), [(_without_probe, "probe"), (_without_row, "row")])
+def test_a_new_op_is_reported(strict, version, outcome, found, lack, monkeypatch, tmp_path):
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("pytensor==3.3.8\n")
+    monkeypatch.setattr("tests.test_coverage.CONSTRAINTS", constraints)
+    monkeypatch.setenv("PYTENSOR_CL_STRICT_COVERAGE", strict)
+    monkeypatch.setattr(pytensor, "__version__", version)
+    with pytest.raises(outcome, match=rf"{lack}.*pytensor\.tensor\.invented\.Invented"):
+        _report(found(), f"a {lack}")
+
+
+@pytest.mark.usefixtures("on_device")
+def test_a_new_op_runs_on_the_host_with_a_reason(context, invented):
+    x = pytensor.tensor.fvector("x")
+    f = opencl([x], pytensor.tensor.exp(invented(x * 2)))
+    assert {str(n.op): n.reason for n in explain(f).host_nodes} == {"Invented": "no OpenCL kernel for Invented yet"}
+    assert [str(n.op) for n in explain(f).device_nodes] == ["GpuMul", "GpuExp"]
+    assert f([0.5, 0]) == pytest.approx([20.0855, 1], rel=1e-4)

@@ -14,7 +14,7 @@ from pytensor.conditional.op import IfElse, LazyIfElse, ifelse
 from pytensor.printing import Print
 from pytensor.raise_op import Assert, CheckAndRaise
 from pytensor.scan.op import Scan
-from pytensor.tensor import optimize
+from pytensor.tensor import optimize, symbolic
 
 from tests.probes.probe import Probe, probe
 
@@ -62,6 +62,14 @@ def _lazy(condition, x):
     return LazyIfElse(*branches, [pt.fvector])(condition, x)
 
 
+def _derivatives() -> Iterator[Probe]:
+    """Probe Ops that only gradients of symbolic Ops make. The class is in PyTensor since 3.3.8."""
+    kind = getattr(symbolic, "FusibleSymbolicOpDerivative", None)
+    if kind is not None:
+        yield probe(kind, lambda x: pt.grad(pt.logsumexp(x * 2), x), X)
+        yield probe(kind, lambda x: pt.grad(pt.logaddexp(x, x * 3).sum(), x), X, variant="logaddexp")
+
+
 def _scans() -> Iterator[Probe]:
     for dtype in ("float32", "float64"):
         # No map: PyTensor moves all of it out of the loop.
@@ -85,4 +93,4 @@ def _searches() -> Iterator[Probe]:
     yield probe(optimize.RootOp, lambda x, c: optimize.root(x**3 - c, x)[0], vector, target)
 
 
-PROBES = (*_views(), *_graphs(), *_scans(), *_searches())
+PROBES = (*_views(), *_graphs(), *_derivatives(), *_scans(), *_searches())
