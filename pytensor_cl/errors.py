@@ -1,5 +1,7 @@
 """Exceptions of the package. Misuse raises what PyTensor's CPU backends raise; these are for the rest."""
 
+import re
+
 __all__ = [
     "BroadcastError",
     "CompilationError",
@@ -12,6 +14,7 @@ __all__ = [
     "OutOfDeviceMemory",
     "TemplateError",
     "UnsupportedDtype",
+    "UnsupportedIndex",
 ]
 
 
@@ -23,15 +26,61 @@ class TemplateError(OpenCLError):
     """A kernel template is missing, or was rendered with the wrong arguments."""
 
 
+# How drivers name a place of the source: Mesa "input.cl:63:15: error: ...", Intel "1:63:15: error: ...",
+# NVIDIA "<kernel>:63:15: error: ...", PoCL "error: /path/tempfile.cl:63:15: ...", AMD's old compiler
+# '"/tmp/OCL1.cl", line 63: error: ...'.
+_KIND = r"(?P<{}>fatal error|error|warning|note)"
+_PLACE = re.compile(
+    rf"^[ \t]*(?:{_KIND.format('before')}: )?"
+    r"(?:\"(?P<quoted>[^\"\n]+)\", line (?P<row>\d+)|(?P<file>(?:[A-Za-z]:\\)?[^:\n]*):(?P<line>\d+):\d+):"
+    rf"(?: {_KIND.format('after')}\b)?",
+    re.MULTILINE,
+)
+_AROUND = 3
+"""Lines of the source that are shown before and after one that the log names."""
+_PLACES = 6
+"""Places of the source that are shown: the first errors cause the others."""
+_SHORT = 40
+"""Lines of a source that is shown whole where the log names none of them."""
+
+
+def _named_lines(log: str, count: int) -> list[int]:
+    """Return the numbers of the lines that the errors in a build log name, else those that anything in it names."""
+    places = []
+    for found in _PLACE.finditer(log):
+        if (found["quoted"] or found["file"] or "").endswith(".h"):
+            continue  # a header of the driver's
+        number = int(found["row"] or found["line"])
+        if 1 <= number <= count:
+            kind = found["before"] or found["after"] or ""
+            places.append((number, kind.endswith("error")))
+    errors = [number for number, is_error in places if is_error]
+    return list(dict.fromkeys(errors or [number for number, _ in places]))
+
+
+def _excerpt(lines: list[str], named: list[int]) -> str:
+    """Return the named lines and those around them, with numbers; named ones are marked, gaps are dots."""
+    around = {i for n in named for i in range(n - _AROUND, n + _AROUND + 1) if 1 <= i <= len(lines)}
+    width, shown, previous = len(str(len(lines))), [], None
+    for i in sorted(around):
+        if previous is not None and i > previous + 1:
+            shown.append(f"  {'...':>{width}}")
+        shown.append(f"{'>' if i in named else ' '} {i:{width}d} | {lines[i - 1]}")
+        previous = i
+    return "\n".join(shown)
+
+
 class CompilationError(OpenCLError):
     """The driver rejected an OpenCL program.
+
+    The message has the log, and the lines of the source that its errors name with those around them.
 
     Parameters
     ----------
     log
         The driver's build log.
     source
-        The OpenCL C source; the message shows it with line numbers.
+        The OpenCL C source, whole.
     """
 
     def __init__(self, log: str, source: str) -> None:
@@ -40,8 +89,18 @@ class CompilationError(OpenCLError):
         super().__init__(log, source)
 
     def __str__(self) -> str:
-        numbered = "\n".join(f"{i:5d} | {line}" for i, line in enumerate(self.source.splitlines(), 1))
-        return f"the OpenCL driver could not build a program:\n{self.log.strip()}\n\nThe source was:\n{numbered}"
+        lines = self.source.splitlines()
+        named = _named_lines(self.log, len(lines))
+        if named:
+            part = f"The lines that it names:\n{_excerpt(lines, named[:_PLACES])}"
+        elif len(lines) <= _SHORT:
+            part = "The source:\n" + "\n".join(f"{i:5d} | {line}" for i, line in enumerate(lines, 1))
+        else:
+            part = "The log names no line of the source."
+        return (
+            f"the OpenCL driver could not build a program:\n{self.log.strip()}\n\n{part}\n"
+            f"The source has {len(lines)} lines; it is this error's attribute `.source`."
+        )
 
 
 class DeviceNotFound(OpenCLError):
@@ -62,6 +121,13 @@ class BroadcastError(OpenCLError, ValueError, AssertionError):
 
 class UnsupportedDtype(OpenCLError, TypeError):
     """The dtype cannot be stored or computed on this device."""
+
+
+class UnsupportedIndex(OpenCLError, IndexError, TypeError):
+    """A `GpuArray` has no such index: it has integers, slices, None and ``...``, which make views.
+
+    NumPy raises an IndexError for what it cannot index by, JAX a TypeError.
+    """
 
 
 class OutOfDeviceMemory(OpenCLError, MemoryError):

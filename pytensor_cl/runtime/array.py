@@ -1,9 +1,12 @@
 """Arrays on a device: a buffer, a layout and the context that both belong to."""
 
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pytensor_cl.errors import UnsupportedIndex
 from pytensor_cl.runtime.layout import Layout
 
 if TYPE_CHECKING:
@@ -12,9 +15,60 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuArray"]
 
+_PLAIN = (bool, int, float, complex, np.generic, list, tuple)
+
+
+def _host_operand(other: Any) -> Any:
+    """Return what NumPy compares with a device array; NotImplemented for what defines the comparison itself."""
+    if isinstance(other, GpuArray):
+        return other.to_host()
+    if isinstance(other, _PLAIN):
+        return other
+    is_array = hasattr(type(other), "__array__") and getattr(type(other), "__array_ufunc__", True) is not None
+    return np.asarray(other) if is_array else NotImplemented
+
+
+def _basic_index(item: Any) -> Any:
+    """Return an item of a basic index, integers as Python's.
+
+    Raises
+    ------
+    UnsupportedIndex
+        It is an array, a list, a boolean, or nothing that NumPy takes either.
+    """
+    if item is None or isinstance(item, slice):
+        return item
+    is_integer = hasattr(type(item), "__index__") and getattr(item, "ndim", 0) == 0
+    if is_integer and not isinstance(item, bool | np.bool_):
+        dtype = getattr(item, "dtype", None)
+        if dtype is None or dtype.kind in "iu":
+            return operator.index(item)
+    raise UnsupportedIndex(
+        f"a GpuArray takes integers, slices, None and one ... as indices, not {item!r}: index in the graph of a "
+        "function, or a copy on the host, np.asarray(r)[...]"
+    )
+
+
+def _refusal(symbol: str) -> Callable[..., Any]:
+    """Return the method of an operator that device arrays do not have: an error that says what to write."""
+
+    def refuse(self: "GpuArray", other: Any = 0) -> Any:
+        if _host_operand(other) is NotImplemented:
+            return NotImplemented
+        raise TypeError(
+            f"a GpuArray has no operator {symbol}: compute in a function, "
+            "pytensor.function(..., mode='OPENCL'), or on the host with np.asarray(r)"
+        )
+
+    return refuse
+
 
 class GpuArray:
     """An n-dimensional array in device memory.
+
+    It has views, conversions and comparisons by value, but no arithmetic: that is what functions are for. What needs
+    the values in Python (``==``, ``!=``, ``in``, `item`, `tolist`, conversion to a number, ``repr`` of a 0-d array)
+    waits for the device and copies the array to the host.
 
     Parameters
     ----------
@@ -77,20 +131,65 @@ class GpuArray:
         return GpuArray(self.context, self.buffer, self.dtype, layout)
 
     def __getitem__(self, items: Any) -> "GpuArray":
-        """Apply basic indexing (integers, slices, ``...``); a view."""
+        """Apply basic indexing (integers, slices, ``None``, ``...``); a view.
+
+        Raises
+        ------
+        UnsupportedIndex
+            There is another kind of index among them, or more than one ``...``.
+        IndexError
+            An integer is out of bounds, or there are too many.
+        """
         items = items if isinstance(items, tuple) else (items,)
-        at = next((i for i, item in enumerate(items) if item is Ellipsis), None)
-        if at is not None:
-            fill = (slice(None),) * (self.ndim - len(items) + 1)
-            items = items[:at] + fill + items[at + 1 :]
-        if not all(isinstance(item, (int, np.integer, slice)) for item in items):
-            raise IndexError("device arrays take integers, slices and ... as indices; more in PyTensor graphs")
-        return self.view(self.layout.subscript(items))
+        ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
+        if ellipses:
+            at, taken = ellipses[0], sum(item is not None for item in items) - 1
+            fill = (slice(None),) * (self.ndim - taken)
+            items = (*items[:at], *fill, *items[at + 1 :])
+        items = tuple(map(_basic_index, items))
+        view = self.layout.subscript([item for item in items if item is not None])
+        if None in items:
+            # An integer drops its dimension; every other one is still there, in the same order.
+            kept = iter(range(view.ndim))
+            order: list[int | str] = ["x" if i is None else next(kept) for i in items if not isinstance(i, int)]
+            view = view.dimshuffle((*order, *kept))
+        return self.view(view)
+
+    def __setitem__(self, items: Any, value: Any) -> NoReturn:
+        raise TypeError(
+            "a GpuArray does not change: make a new one in a function, with x[...].set(value) or "
+            "pytensor.tensor.set_subtensor(x[...], value)"
+        )
 
     def __len__(self) -> int:
         if not self.layout.shape:
             raise TypeError("len() of a 0-d array")
         return self.layout.shape[0]
+
+    def __iter__(self) -> Iterator["GpuArray"]:
+        if not self.layout.shape:
+            raise TypeError("iteration over a 0-d array: its value is r.item()")
+        return map(self.__getitem__, range(self.layout.shape[0]))
+
+    def __contains__(self, item: Any) -> bool:
+        host = _host_operand(item)
+        return host is not NotImplemented and host in self.to_host()
+
+    def __eq__(self, other: Any) -> Any:
+        """Compare elements, as NumPy does, on the host; return a NumPy array of booleans.
+
+        What is neither a number nor an array is not equal, as None.
+        """
+        host = _host_operand(other)
+        return NotImplemented if host is NotImplemented else np.equal(self.to_host(), host)
+
+    def __ne__(self, other: Any) -> Any:
+        """Compare elements, as ``==`` does."""
+        host = _host_operand(other)
+        return NotImplemented if host is NotImplemented else np.not_equal(self.to_host(), host)
+
+    # Arrays that are equal would need the same hash; NumPy's have none either.
+    __hash__ = None  # type: ignore[assignment]
 
     def sync(self) -> None:
         """Wait until the device has computed the array (and all that was enqueued before it)."""
@@ -99,6 +198,20 @@ class GpuArray:
     def to_host(self) -> np.ndarray:
         """Copy the array into a new NumPy array; waits until it is there."""
         return self.context.download(self)
+
+    def item(self, *index: Any) -> Any:
+        """Return one element as a Python number; waits for it.
+
+        Parameters
+        ----------
+        index
+            As of ``numpy.ndarray.item``: none for an array of one element, a flat index, or one per dimension.
+        """
+        return self.to_host().item(*index)
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers; waits for them."""
+        return self.to_host().tolist()
 
     def copy(self) -> "GpuArray":
         """Return a copy on the same device; does not wait."""
@@ -112,12 +225,20 @@ class GpuArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("an array on a device cannot be seen by NumPy without a copy")
+            raise ValueError("an array on a device cannot be seen by NumPy without a copy: write np.asarray(r)")
         host = self.to_host()
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Export a copy on the host: OpenCL buffers have no address that other libraries could use."""
+        """Export a copy on the host: OpenCL buffers have no address that other libraries could use.
+
+        Raises
+        ------
+        BufferError
+            ``copy=False`` was asked for.
+        """
+        if options.get("copy") is False:
+            raise BufferError("an array on a device cannot be exported without a copy: write np.asarray(r)")
         return self.to_host().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -132,12 +253,53 @@ class GpuArray:
     def __int__(self) -> int:
         return int(self.to_host())
 
+    def __complex__(self) -> complex:
+        return complex(self.to_host())
+
+    def __index__(self) -> int:
+        return operator.index(self.to_host())
+
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of an array of {self.size} elements is ambiguous: use np.asarray(r).any(), "
+                "np.asarray(r).all() or r.size > 0"
+            )
         return bool(self.to_host())
 
     def __repr__(self) -> str:
-        # Never reads the device: a failing device must still be able to print its arrays.
-        return f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
+        rest = f"dtype={self.dtype}, context={self.context.name!r})"
+        if not self.layout.shape:
+            try:
+                return f"GpuArray({self.item()}, {rest}"
+            except Exception:
+                pass  # a failing device must still be able to print its arrays
+        return f"GpuArray(shape={self.shape}, {rest}"
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        if self.layout.shape:
+            raise TypeError(
+                f"the format {spec!r} is for one number, this array has shape {self.shape}: use np.asarray(r)"
+            )
+        return format(self.item(), spec)
+
+    __add__ = __radd__ = _refusal("+")
+    __sub__ = __rsub__ = _refusal("-")
+    __mul__ = __rmul__ = _refusal("*")
+    __truediv__ = __rtruediv__ = _refusal("/")
+    __floordiv__ = __rfloordiv__ = _refusal("//")
+    __mod__ = __rmod__ = _refusal("%")
+    __pow__ = __rpow__ = _refusal("**")
+    __matmul__ = __rmatmul__ = _refusal("@")
+    __and__ = __rand__ = _refusal("&")
+    __or__ = __ror__ = _refusal("|")
+    __xor__ = __rxor__ = _refusal("^")
+    __lshift__ = __rlshift__ = _refusal("<<")
+    __rshift__ = __rrshift__ = _refusal(">>")
+    __lt__, __le__, __gt__, __ge__ = map(_refusal, ("<", "<=", ">", ">="))
+    __neg__, __pos__, __invert__, __abs__ = map(_refusal, ("-", "+", "~", "abs()"))
 
     def to_pyopencl(self) -> Any:
         """Return a ``pyopencl.array.Array`` over the same buffer."""
