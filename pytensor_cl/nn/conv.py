@@ -8,12 +8,12 @@ from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar import upcast
-from pytensor.tensor import as_tensor_variable
-from pytensor.tensor.type import integer_dtypes, tensor
+from pytensor.tensor import as_tensor_variable, cast
+from pytensor.tensor.type import discrete_dtypes, integer_dtypes, tensor, uint_dtypes
 
 import pytensor_cl.nn.conv_host as conv_host
 from pytensor_cl.nn.conv_host import Geometry
-from pytensor_cl.nn.windows import Pads, Window, as_ints, as_pads, known, positions, resolve
+from pytensor_cl.nn.windows import Pads, Window, as_flag, as_ints, as_pads, as_variable, known, positions, resolve
 
 __all__ = [
     "Conv",
@@ -220,6 +220,8 @@ class ConvGradWeight(_Convolution):
 
 
 def _parameters(ndim: int, strides: Any, dilation: Any, groups: int, border_mode: Any, flip: bool) -> tuple[Any, ...]:
+    if isinstance(groups, Sequence | np.ndarray):
+        raise TypeError(f"groups must be a positive integer, not {groups!r}")
     (count,) = as_ints(groups, 1, "groups")
     return (
         ndim,
@@ -227,8 +229,50 @@ def _parameters(ndim: int, strides: Any, dilation: Any, groups: int, border_mode
         as_ints(dilation, ndim, "dilation"),
         count,
         as_pads(border_mode, ndim),
-        bool(flip),
+        as_flag(flip, "filter_flip"),
     )
+
+
+def _operands(name: str, ndim: int, x: Any, w: Any) -> tuple[Variable, Variable]:
+    """Return both arrays as variables; integers as wide as those that their sum is computed with.
+
+    Raises
+    ------
+    TypeError
+        One is no tensor, or has another number of dimensions.
+    """
+    variables = []
+    for argument, value in (("x", x), ("w", w)):
+        variable = as_variable(value, f"{name}: {argument}")
+        if variable.type.ndim != ndim + 2:
+            layout = "batch, channels" if argument == "x" else "output channels, input channels"
+            raise TypeError(
+                f"{name}: {argument} must be a {ndim + 2}-d array ({layout} and {ndim} of space), not {variable.type}"
+            )
+        variables.append(variable)
+    dtypes = [v.type.dtype for v in variables]
+    if upcast(*dtypes) in discrete_dtypes:
+        wide = "uint64" if all(d in uint_dtypes for d in dtypes) else "int64"
+        variables = [cast(v, wide) for v in variables]
+    return variables[0], variables[1]
+
+
+def _check_channels(name: str, channels: int | None, expected: int | None, groups: int, source: str) -> None:
+    """Refuse channels of x that do not divide into the groups, or that are not those of w.
+
+    Parameters
+    ----------
+    channels
+        Of x, if they are known.
+    expected
+        What w has of them, if it is known.
+    source
+        How `expected` follows from the shape of w.
+    """
+    if channels is not None and channels % groups:
+        raise ValueError(f"{name}: the {channels} channels of x do not divide into groups={groups}")
+    if known(channels, expected) and channels != expected:
+        raise ValueError(f"{name}: x has {channels} channels, but w has kernels for {expected} ({source})")
 
 
 _DOC = """Convolve in {ndim} dimension{s}.
@@ -241,12 +285,13 @@ w
     Shape (O, C / groups, {dims}): kernels of O features.
 border_mode
     ``"valid"``: only where a kernel lies inside the input. ``"half"``: half a kernel of zeros at each side, so that
-    kernels of odd lengths keep the input's shape. ``"full"``: wherever they overlap. Or zeros at each side: an
-    integer, or per dimension an integer or a pair (before, after).
+    kernels of odd lengths keep the input's shape. ``"full"``: wherever they overlap. Or zeros at each side, an
+    integer. Or a sequence with one of these, or a pair (before, after), for each dimension.
 strides, dilation
     An integer, or one per dimension: from place to place of the kernels, and from tap to tap inside them.
 groups
-    Channels and features fall into so many groups, which are convolved apart; C of them are a depthwise convolution.
+    Channels and features fall into this many groups, which are convolved separately; C of them are a depthwise
+    convolution.
 filter_flip
     Whether the kernels are flipped, as mathematics has it (and Theano's ``conv2d``); with False this is the
     cross-correlation that most frameworks call convolution.
@@ -254,12 +299,15 @@ filter_flip
 Returns
 -------
 TensorVariable
-    Shape (N, O, {dims}); zero long where the kernels do not fit in.
+    Shape (N, O, {dims}); of length zero where the kernels do not fit in. Of the dtype that PyTensor gives a product of
+    both; integers and booleans are summed, as by ``sum``, in int64, or uint64 if both arrays are unsigned.
 
 Raises
 ------
+TypeError
+    An array has another number of dimensions, or a parameter is not of its type.
 ValueError
-    The shapes or parameters do not fit together; what PyTensor does not know yet is found when the function is called.
+    The shapes or parameters do not fit together; what static shapes do not show is found when the function is called.
 """
 
 _TRANSPOSED_DOC = """Convolve with transposed kernels in {ndim} dimension{s}: what the gradient of ``conv{ndim}d`` does.
@@ -279,12 +327,16 @@ output_padding
 Returns
 -------
 TensorVariable
-    Shape (N, O, {dims}), of length ``(n - 1) * stride - padding + dilation * (k - 1) + 1 + output_padding``.
+    Shape (N, O, {dims}), of length ``(n - 1) * stride - padding + dilation * (k - 1) + 1 + output_padding``. The dtype
+    is as of ``conv{ndim}d``.
 
 Raises
 ------
+TypeError
+    An array has another number of dimensions, or a parameter is not of its type.
 ValueError
-    The shapes or parameters do not fit together.
+    The shapes or parameters do not fit together, or the padding is longer than the result; what static shapes do not
+    show is found when the function is called.
 """
 
 
@@ -299,14 +351,23 @@ def _make_conv(ndim: int) -> Any:
     def conv(
         x: Any,
         w: Any,
-        *,
         border_mode: Any = "valid",
+        *,
         strides: int | Sequence[int] = 1,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
         filter_flip: bool = True,
     ) -> Variable:
-        return Conv(*_parameters(ndim, strides, dilation, groups, border_mode, filter_flip))(x, w)
+        name = f"conv{ndim}d"
+        x, w = _operands(name, ndim, x, w)
+        op = Conv(*_parameters(ndim, strides, dilation, groups, border_mode, filter_flip))
+        features, per_group = w.type.shape[:2]
+        expected = None if per_group is None else per_group * op.groups
+        source = f"{per_group} in each of {op.groups} group(s), from w.shape[1]"
+        _check_channels(name, x.type.shape[1], expected, op.groups, source)
+        if features is not None and features % op.groups:
+            raise ValueError(f"{name}: the {features} features of w do not divide into groups={op.groups}")
+        return op(x, w)
 
     return _documented(conv, ndim, "conv", _DOC)
 
@@ -315,20 +376,26 @@ def _make_transposed(ndim: int) -> Any:
     def conv_transpose(
         x: Any,
         w: Any,
-        *,
         border_mode: Any = "valid",
+        *,
         strides: int | Sequence[int] = 1,
         output_padding: int | Sequence[int] = 0,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
         filter_flip: bool = True,
     ) -> Variable:
-        x, w = as_tensor_variable(x), as_tensor_variable(w)
-        extra = (output_padding,) * ndim if isinstance(output_padding, int | np.integer) else tuple(output_padding)
+        name = f"conv_transpose{ndim}d"
+        x, w = _operands(name, ndim, x, w)
         op = ConvGradInput(*_parameters(ndim, strides, dilation, groups, border_mode, filter_flip))
-        if len(extra) != ndim or any(not 0 <= e < s for e, s in zip(extra, op.strides, strict=True)):
-            raise ValueError(f"output_padding {output_padding!r} must be less than the strides {op.strides}")
-        return op(w, x, *(_grown(op, i, x, w, extra[i]) for i in range(ndim)))
+        extra = as_ints(output_padding, ndim, "output_padding", least=0)
+        if any(e >= s for e, s in zip(extra, op.strides, strict=True)):
+            raise ValueError(f"output_padding must be less than the strides {op.strides}, not {output_padding!r}")
+        _check_channels(name, x.type.shape[1], w.type.shape[0], op.groups, "w.shape[0]")
+        if w.type.shape[0] is not None and w.type.shape[0] % op.groups:
+            raise ValueError(f"{name}: the {w.type.shape[0]} channels of w do not divide into groups={op.groups}")
+        lengths = [_grown(op, i, x, w, extra[i]) for i in range(ndim)]
+        _check_lengths(name, op, w, lengths, border_mode)
+        return op(w, x, *lengths)
 
     return _documented(conv_transpose, ndim, "conv_transpose", _TRANSPOSED_DOC)
 
@@ -338,6 +405,17 @@ def _grown(op: ConvGradInput, i: int, x: Variable, w: Variable, extra: int) -> A
     (n, k) = (v.type.shape[2 + i] if v.type.shape[2 + i] is not None else v.shape[2 + i] for v in (x, w))
     before, after = resolve(op.padding[i], k, op.dilation[i])
     return (n - 1) * op.strides[i] - before - after + (k - 1) * op.dilation[i] + 1 + extra
+
+
+def _check_lengths(name: str, op: ConvGradInput, w: Variable, lengths: Sequence[Any], border_mode: Any) -> None:
+    """Refuse padding that is longer than the result, as far as static shapes show it."""
+    for i, length in enumerate(lengths):
+        if isinstance(length, int) and length < 0:
+            removed = sum(resolve(op.padding[i], w.type.shape[2 + i], op.dilation[i]))
+            raise ValueError(
+                f"{name}: border_mode={border_mode!r} takes {removed} elements from a result of length "
+                f"{length + removed} in dimension {2 + i}"
+            )
 
 
 conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))

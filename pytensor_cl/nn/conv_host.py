@@ -43,6 +43,8 @@ class Geometry(NamedTuple):
         ValueError
             They do not.
         """
+        if any(n < 0 for n in x):
+            raise ValueError(f"the padding of a transposed convolution is longer than its result, of shape {tuple(x)}")
         if len(x) != len(w) or x[1] != w[1] * self.groups or w[0] % self.groups:
             raise ValueError(
                 f"Shape mismatch: input of shape {tuple(x)}, kernels of shape {tuple(w)}, {self.groups} group(s)"

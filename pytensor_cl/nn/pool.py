@@ -9,11 +9,11 @@ from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable, cast
-from pytensor.tensor.type import discrete_dtypes, tensor
+from pytensor.tensor.type import complex_dtypes, discrete_dtypes, tensor
 
 import pytensor_cl.nn.pool_host as pool_host
 from pytensor_cl.nn.pool_host import Geometry
-from pytensor_cl.nn.windows import Window, as_ints, as_pads, known, pool_positions
+from pytensor_cl.nn.windows import Window, as_flag, as_ints, as_pads, as_variable, known, pool_positions
 
 __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "avg_pool", "max_pool"]
 
@@ -88,6 +88,8 @@ class MaxPool(_Pooling):
     def make_node(self, x: Any) -> Apply:
         """Make a node."""
         (x,) = self._variables(x)
+        if x.type.dtype in complex_dtypes:
+            raise TypeError(f"max_pool: complex numbers have no order, and x is {x.type}")
         return Apply(self, [x], [tensor(dtype=x.type.dtype, shape=self._pooled(x.type.shape))])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
@@ -250,14 +252,25 @@ class AvgPoolGrad(_Averaging):
 
 
 def _parameters(x: Variable, window: Any, strides: Any, padding: Any, ignore_border: bool) -> tuple[Any, ...]:
-    ndim = x.type.ndim - 2 if isinstance(window, int | np.integer) else len(window)
+    is_for_all = not isinstance(window, Sequence | np.ndarray)
+    ndim = x.type.ndim - 2 if is_for_all else len(window)
+    if is_for_all:
+        as_ints(window, 1, "window")  # a wrong type is a clearer message than a wrong number of dimensions
+        if ndim < 1:
+            raise ValueError(
+                f"an integer window is for all dimensions but the first two, and x has {x.type.ndim}: give window one "
+                f"for each dimension that is pooled, such as {(window,) * max(1, x.type.ndim)}"
+            )
     if not 1 <= ndim <= 3:
-        raise ValueError(f"pooling is in 1 to 3 dimensions, not {ndim}")
+        raise ValueError(f"window must be for 1 to 3 dimensions, not {ndim}: {window!r}")
     windows = as_ints(window, ndim, "window")
-    pads = as_pads(padding, ndim)
-    if any(isinstance(p, str) or max(p) >= k for p, k in zip(pads, windows, strict=True)):
-        raise ValueError(f"padding {padding!r} must be less than the window {window!r}")
-    return windows, windows if strides is None else as_ints(strides, ndim, "strides"), pads, not ignore_border
+    if x.type.ndim < ndim:
+        raise TypeError(f"x has {x.type.ndim} dimension(s), fewer than window={window!r} is for")
+    pads = as_pads(padding, ndim, "padding", modes=())
+    if any(max(map(int, p)) >= k for p, k in zip(pads, windows, strict=True)):
+        raise ValueError(f"padding must be less than window={window!r} in each dimension, not {padding!r}")
+    steps = windows if strides is None else as_ints(strides, ndim, "strides")
+    return windows, steps, pads, not as_flag(ignore_border, "ignore_border")
 
 
 def max_pool(
@@ -275,7 +288,8 @@ def max_pool(
     x
         Shape (..., n1, n2...): the last dimensions are pooled.
     window
-        Lengths of the window, one for each dimension that is pooled (1 to 3); an integer is for all but the first two.
+        Lengths of the window, one for each dimension that is pooled, which are the last 1 to 3 of `x`. An integer is
+        for all dimensions but the first two, which are the batch and the channels.
     strides
         From window to window; None: as long as the window.
     padding
@@ -292,10 +306,12 @@ def max_pool(
 
     Raises
     ------
+    TypeError
+        A parameter is not of its type, or `x` is complex.
     ValueError
-        A parameter makes no sense.
+        A parameter has no meaning for `x`.
     """
-    x = as_tensor_variable(x)
+    x = as_variable(x, "max_pool: x")
     return MaxPool(*_parameters(x, window, strides, padding, ignore_border))(x)
 
 
@@ -324,10 +340,13 @@ def avg_pool(
 
     Raises
     ------
+    TypeError
+        A parameter is not of its type.
     ValueError
-        A parameter makes no sense.
+        A parameter has no meaning for `x`.
     """
-    x = as_tensor_variable(x)
+    x = as_variable(x, "avg_pool: x")
+    inc_pad = as_flag(inc_pad, "inc_pad")
     if x.type.dtype in discrete_dtypes:
         x = cast(x, pytensor.config.floatX)
     windows, steps, pads, ceil = _parameters(x, window, strides, padding, ignore_border)

@@ -6,13 +6,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from pytensor.tensor import as_tensor_variable
 
-__all__ = ["Pads", "Window", "as_ints", "as_pads", "known", "padded", "pool_positions", "positions", "resolve", "views"]
+__all__ = [
+    "Pads",
+    "Window",
+    "as_flag",
+    "as_ints",
+    "as_pads",
+    "as_variable",
+    "known",
+    "padded",
+    "pool_positions",
+    "positions",
+    "resolve",
+    "views",
+]
 
 Pad = tuple[int, int] | str
 Pads = tuple[Pad, ...]
 
-BORDER_MODES = ("half", "full")
+BORDER_MODES = ("valid", "half", "full")
 
 
 class Window(NamedTuple):
@@ -30,44 +44,123 @@ class Window(NamedTuple):
         return (self.extent - 1) * self.dilation + 1
 
 
-def as_ints(value: int | Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
-    """Return one positive integer per dimension.
+def _is_integer(value: Any) -> bool:
+    """Whether a value is a number of Python or NumPy that is an integer by its type."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _items(value: Any) -> tuple[Any, ...] | None:
+    """Return the elements of a list, a tuple or a NumPy array; None of anything else."""
+    if isinstance(value, np.ndarray):
+        return tuple(value) if value.ndim else None
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else None
+
+
+def as_ints(value: Any, ndim: int, name: str, least: int = 1) -> tuple[int, ...]:
+    """Return one integer per dimension.
+
+    Parameters
+    ----------
+    value
+        An integer for all dimensions, or one for each.
+    ndim
+        Number of dimensions.
+    name
+        The argument, for messages.
+    least
+        The smallest that makes sense.
 
     Raises
     ------
+    TypeError
+        One is no integer, or symbolic.
     ValueError
-        There are not so many, or one is not positive.
+        There are not so many, or one is too small.
     """
-    values = (value,) * ndim if isinstance(value, int | np.integer) else tuple(value)
-    if len(values) != ndim or any(int(v) != v or v < 1 for v in values):
-        raise ValueError(f"{name} must be a positive integer, or {ndim} of them, not {value!r}")
-    return tuple(int(v) for v in values)
+    values = (value,) * ndim if _is_integer(value) else _items(value)
+    kind = "a positive integer" if least == 1 else f"an integer from {least}"
+    each = f", or {ndim} of them, one for each dimension" if ndim > 1 else ""
+    message = f"{name} must be {kind}{each}, not {value!r}"
+    if values is None or not all(map(_is_integer, values)):
+        hint = ": it has to be known when the graph is built" if isinstance(value, Variable) else ""
+        raise TypeError(message + hint)
+    if len(values) != ndim or any(v < least for v in values):
+        raise ValueError(message)
+    return tuple(map(int, values))
 
 
-def _as_pad(value: Any) -> Pad:
-    if isinstance(value, str):
-        return value
-    pad = (value, value) if isinstance(value, int | np.integer) else tuple(value)
-    if len(pad) != 2 or any(int(p) != p or p < 0 for p in pad):
-        raise ValueError(f"padding must be an integer from 0, or one before and one after, not {value!r}")
+def as_flag(value: Any, name: str) -> bool:
+    """Return a boolean.
+
+    Raises
+    ------
+    TypeError
+        It is neither True nor False, nor 1 or 0.
+    """
+    if not isinstance(value, bool | np.bool_) and not (_is_integer(value) and value in (0, 1)):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def as_variable(value: Any, name: str) -> Variable:
+    """Return an array as a tensor variable.
+
+    Raises
+    ------
+    TypeError
+        PyTensor makes no tensor of it.
+    """
+    try:
+        return as_tensor_variable(value)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a tensor or an array, not {value!r}") from error
+
+
+def _as_pad(value: Any, ndim: int, name: str, modes: Sequence[str], whole: Any) -> Pad:
+    """Return the padding of one dimension; `whole` is the argument that it is from."""
+    plain = f"{', '.join(map(repr, modes))} or an integer from 0" if modes else "an integer from 0"
+    each = f"for each of the {ndim} dimensions" if ndim > 1 else "a sequence of one entry that is"
+    message = f"{name} must be {plain}, or {each} one of these or a pair (before, after), not {whole!r}"
+    if isinstance(value, str) and modes:
+        if value not in modes:
+            raise ValueError(message)
+        return (0, 0) if value == "valid" else value
+    pad = (value, value) if _is_integer(value) else _items(value)
+    if pad is None or not all(map(_is_integer, pad)):
+        hint = ": it has to be known when the graph is built" if isinstance(value, Variable) else ""
+        raise TypeError(message + hint)
+    if len(pad) != 2 or min(pad) < 0:
+        raise ValueError(message)
     return int(pad[0]), int(pad[1])
 
 
-def as_pads(value: Any, ndim: int) -> Pads:
+def as_pads(value: Any, ndim: int, name: str = "border_mode", modes: Sequence[str] = BORDER_MODES) -> Pads:
     """Return per dimension the padding before and after, or the name of a border mode that tells when it is known.
+
+    Parameters
+    ----------
+    value
+        An integer or a name for all dimensions, or an integer, a pair or a name for each.
+    ndim
+        Number of dimensions.
+    name
+        The argument, for messages.
+    modes
+        The names that it may be.
 
     Raises
     ------
+    TypeError
+        One is no integer, or symbolic.
     ValueError
         There are not so many, one is negative, or there is no such border mode.
     """
-    if isinstance(value, str) and value not in (*BORDER_MODES, "valid"):
-        raise ValueError(f"border_mode must be valid, half, full, or paddings, not {value!r}")
-    if isinstance(value, str | int | np.integer):
-        value = (0 if value == "valid" else value,) * ndim
-    if len(value) != ndim:
-        raise ValueError(f"border_mode {value!r} is not for {ndim} dimensions")
-    return tuple(map(_as_pad, value))
+    values = _items(value)
+    if values is None:
+        return (_as_pad(value, ndim, name, modes, value),) * ndim
+    if len(values) != ndim:
+        raise ValueError(f"{name} must have {ndim} entries, one for each dimension, not {value!r}")
+    return tuple(_as_pad(v, ndim, name, modes, value) for v in values)
 
 
 def resolve(pad: Pad, extent: Any, dilation: int) -> tuple[Any, Any]:

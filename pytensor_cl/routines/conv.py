@@ -84,6 +84,8 @@ class _Convolution(Routine):
     def _check(self, x: Sequence[int], w: Sequence[int]) -> None:
         """Refuse channels that do not fit together."""
         groups = self.geometry.groups
+        if any(n < 0 for n in x):
+            raise ValueError(f"the padding of a transposed convolution is longer than its result, of shape {tuple(x)}")
         if len(x) != len(w) or len(x) != len(self.geometry.windows) + 2:
             raise ValueError(f"Shape mismatch: a convolution of shape {tuple(x)} with kernels of shape {tuple(w)}")
         if x[1] != w[1] * groups or w[0] % groups:

@@ -186,7 +186,7 @@ def test_what_makes_no_sense_is_refused():
     ):
         with pytest.raises(ValueError):
             nn.conv1d(x, w, **options)
-    with pytest.raises(TypeError, match="4-d arrays"):
+    with pytest.raises(TypeError, match="4-d array"):
         nn.conv2d(x, w)
     with pytest.raises(ValueError, match="output_padding"):
         nn.conv_transpose1d(x, w, output_padding=1)

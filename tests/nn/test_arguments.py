@@ -1,0 +1,297 @@
+"""Wrong arguments of every public function: the class of the error, and that it names the argument."""
+
+import inspect
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.signal import convolve
+
+import pytensor_cl
+from pytensor_cl import nn
+from tests.helpers import ROOT
+
+CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+
+
+def tensor(*shape, dtype="float32"):
+    return pt.tensor("x", shape=shape, dtype=dtype)
+
+
+def pair(ndim, is_transposed, channels=(3, 3), features=(4, 4)):
+    """x and w that fit: 3 channels, 4 features."""
+    rows = (channels[1], features[1]) if is_transposed else (features[1], channels[1])
+    return tensor(2, channels[0], *(8,) * ndim), tensor(*rows, *(3,) * ndim)
+
+
+FUNCTIONS = [(f, n, is_t) for is_t, table in ((False, CONVS), (True, TRANSPOSED)) for n, f in table.items()]
+every_convolution = pytest.mark.parametrize(
+    ("function", "ndim", "is_transposed"), FUNCTIONS, ids=lambda v: getattr(v, "__name__", "")
+)
+every_pool = pytest.mark.parametrize("function", [nn.max_pool, nn.avg_pool])
+
+X = pt.iscalar("n")
+WRONG_INTS = [
+    (1.5, TypeError),
+    (2.0, TypeError),
+    (True, TypeError),
+    ("2", TypeError),
+    (X, TypeError),
+    (np.float32(2), TypeError),
+    ({2}, TypeError),
+    (0, ValueError),
+    (-1, ValueError),
+    ((1,) * 4, ValueError),
+    ((), ValueError),
+]
+"""Of arguments that are positive integers, one or one for each dimension."""
+
+
+@every_convolution
+@pytest.mark.parametrize("name", ["strides", "dilation"])
+def test_integers_of_convolutions(function, ndim, is_transposed, name):
+    x, w = pair(ndim, is_transposed)
+    for value, error in [
+        *WRONG_INTS,
+        (None, TypeError),
+        ((1.5,) * ndim, TypeError),
+        ((None,) * ndim, TypeError),
+        ((0,) * ndim, ValueError),
+    ]:
+        with pytest.raises(error, match=f"{name} must be"):
+            function(x, w, **{name: value})
+    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8")):
+        assert function(x, w, **{name: value}).type.ndim == ndim + 2
+
+
+@every_convolution
+def test_groups(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed)
+    for value, error in [
+        (None, TypeError),
+        (1.0, TypeError),
+        ("1", TypeError),
+        ((1, 1), TypeError),
+        (True, TypeError),
+        (X, TypeError),
+        (0, ValueError),
+        (-2, ValueError),
+    ]:
+        with pytest.raises(error, match="groups must be"):
+            function(x, w, groups=value)
+    with pytest.raises(ValueError, match=r"3 channels of x.*groups=2"):
+        function(x, w, groups=2)
+    if not is_transposed:
+        with pytest.raises(ValueError, match=r"x has 3 channels, but w has kernels for 9"):
+            function(x, w, groups=3)
+
+
+@every_convolution
+def test_static_channels_and_features(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed, channels=(3, 2))
+    with pytest.raises(ValueError, match=rf"{function.__name__}: x has 3 channels.*w"):
+        function(x, w)
+    if not is_transposed:
+        x, w = pair(ndim, False, channels=(4, 2), features=(3, 3))
+        with pytest.raises(ValueError, match=r"3 features of w.*groups=2"):
+            function(x, w, groups=2)
+        x, w = pair(ndim, False, channels=(None, 2), features=(3, 3))
+        with pytest.raises(ValueError, match=r"3 features of w.*groups=2"):
+            function(x, w, groups=2)
+    x, w = pair(ndim, is_transposed, channels=(3, None))
+    with pytest.raises(ValueError, match=r"3 channels of x.*groups=2"):
+        function(x, w, groups=2)
+
+
+@every_convolution
+def test_border_modes(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed)
+    for value, error in [
+        (None, TypeError),
+        (1.5, TypeError),
+        (1.0, TypeError),
+        (True, TypeError),
+        ({1: 2}, TypeError),
+        (X, TypeError),
+        ((1.5,) * ndim, TypeError),
+        ((None,) * ndim, TypeError),
+        (((1, "half"),) * ndim, TypeError),
+        ("same", ValueError),
+        ("HALF", ValueError),
+        (("halff",) * ndim, ValueError),
+        (("half",) * (ndim - 1) + ("valdi",), ValueError),
+        ((1,) * 4, ValueError),
+        (((1, 1, 1),) * ndim, ValueError),
+        (-1, ValueError),
+        (((0, -1),) * ndim, ValueError),
+    ]:
+        with pytest.raises(error, match="border_mode"):
+            function(x, w, border_mode=value)
+
+
+@every_convolution
+def test_border_modes_by_name_in_a_tuple_and_by_position(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed)
+    for mode in ("valid", "half", "full"):
+        shape = function(x, w, border_mode=mode).type.shape
+        assert function(x, w, border_mode=(mode,) * ndim).type.shape == shape
+        assert function(x, w, mode).type.shape == shape
+    assert function(x, w, ("valid",) * ndim).type.shape == function(x, w, 0).type.shape
+
+
+@every_convolution
+def test_arrays_of_convolutions(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed)
+    for value in (None, "a", object(), tensor(8, 8), tensor(*(3,) * (ndim + 1)), tensor(*(3,) * (ndim + 3))):
+        with pytest.raises(TypeError, match=rf"{function.__name__}: x must"):
+            function(value, w)
+        with pytest.raises(TypeError, match=rf"{function.__name__}: w must"):
+            function(x, value)
+
+
+@every_convolution
+def test_flags_of_convolutions(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed)
+    for value in ("no", None, 2, 0.0):
+        with pytest.raises(TypeError, match="filter_flip must be True or False"):
+            function(x, w, filter_flip=value)
+    for value in (True, False, 0, 1, np.True_):
+        assert function(x, w, filter_flip=value).owner.op.flip == bool(value)
+
+
+@pytest.mark.parametrize("ndim", TRANSPOSED)
+def test_output_padding(ndim):
+    function, (x, w) = TRANSPOSED[ndim], pair(ndim, True)
+    for value, error in [
+        (1.0, TypeError),
+        (None, TypeError),
+        ("a", TypeError),
+        (True, TypeError),
+        (X, TypeError),
+        (-1, ValueError),
+        (2, ValueError),
+        ((1,) * 4, ValueError),
+    ]:
+        with pytest.raises(error, match="output_padding must be"):
+            function(x, w, strides=2, output_padding=value)
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "OPENCL"])
+@pytest.mark.parametrize("ndim", TRANSPOSED)
+def test_padding_that_leaves_nothing_of_a_transposed_convolution(context, ndim, mode):
+    function, (x, w) = TRANSPOSED[ndim], pair(ndim, True)
+    with pytest.raises(ValueError, match=r"border_mode.*20 elements.*length 10"):
+        function(x, w, border_mode=10)
+    assert 0 in function(x, w, border_mode=5).type.shape
+    x, w = tensor(*(None,) * (ndim + 2)), tensor(*(None,) * (ndim + 2))
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = pytensor.function([x, w], function(x, w, border_mode=10), mode=mode)
+    with pytest.raises(ValueError, match="padding"):
+        f(np.ones((2, 3, *(8,) * ndim), "float32"), np.ones((3, 4, *(3,) * ndim), "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "bool", "int64"])
+def test_integers_do_not_wrap(context, rng, dtype):
+    """They accumulate as NumPy's and PyTensor's sums of integers do."""
+    x, w = tensor(1, 2, 9, dtype=dtype), tensor(1, 2, 4, dtype=dtype)
+    high = 2 if dtype == "bool" else np.iinfo(dtype).max if dtype != "int64" else 1000
+    a, b = (rng.integers(high // 2, high, v.type.shape, endpoint=dtype != "bool").astype(dtype) for v in (x, w))
+    y = nn.conv1d(x, w)
+    assert y.dtype == np.sum(np.zeros(1, dtype)).dtype
+    wanted = sum(convolve(a[0, c].astype("int64"), b[0, c].astype("int64"), "valid") for c in range(2))
+    big = nn.conv_transpose1d(x, w.dimshuffle(1, 0, 2))
+    assert big.dtype == y.dtype
+    full = sum(convolve(a[0, c].astype("int64"), b[0, c].astype("int64"), "full") for c in range(2))
+    for mode in ("FAST_COMPILE", "OPENCL"):
+        with pytensor.config.change_flags(opencl__placement="device"):
+            f = pytensor.function([x, w], [y, big], mode=mode)
+        got = f(a, b)
+        np.testing.assert_array_equal(got[0], wanted[None, None])
+    used = {type(node.op).__name__ for node in pytensor_cl.explain(f).device_nodes}
+    assert "GpuConv" in used
+    # A transposed convolution with flipped kernels is a correlation.
+    np.testing.assert_array_equal(got[1].sum(), full.sum())
+
+
+def test_mixed_integers_and_floats():
+    assert nn.conv1d(tensor(1, 2, 9, dtype="uint8"), tensor(1, 2, 4, dtype="int8")).dtype == "int64"
+    assert nn.conv1d(tensor(1, 2, 9, dtype="uint8"), tensor(1, 2, 4, dtype="uint16")).dtype == "uint64"
+    assert nn.conv1d(tensor(1, 2, 9, dtype="uint8"), tensor(1, 2, 4)).dtype == "float32"
+    assert nn.conv1d(tensor(1, 2, 9, dtype="float16"), tensor(1, 2, 4, dtype="float16")).dtype == "float16"
+
+
+@every_pool
+def test_windows(function):
+    x = tensor(2, 3, 8, 8)
+    for name in ("window", "strides"):
+        more = {} if name == "window" else {"window": 2}
+        for value, error in [*WRONG_INTS, ((2, 2.5), TypeError), ((2, None), TypeError), ((2, 0), ValueError)]:
+            with pytest.raises(error, match=f"{name}.* must be"):
+                function(x, **more, **{name: value})
+    with pytest.raises(TypeError, match="window must be"):
+        function(x, None)
+
+
+@every_pool
+def test_an_integer_window_needs_batch_and_channels(function):
+    for x in (tensor(8, 8), tensor(8), tensor()):
+        with pytest.raises(ValueError, match=r"integer window.*first two.*one for each dimension"):
+            function(x, 2)
+    assert function(tensor(8, 8), (2, 2)).type.shape == (4, 4)
+    with pytest.raises(TypeError, match=r"x has 1 dimension.*window"):
+        function(tensor(8), (2, 2))
+    with pytest.raises(ValueError, match=r"window.*6"):
+        function(tensor(2, 2, 4, 4, 4, 4, 4, 4), 2)
+
+
+@every_pool
+def test_paddings(function):
+    x = tensor(2, 3, 8, 8)
+    for value, error in [
+        (None, TypeError),
+        (0.5, TypeError),
+        (True, TypeError),
+        (X, TypeError),
+        ((None, 0), TypeError),
+        ("half", TypeError),
+        ("valid", TypeError),
+        (("half", 0), TypeError),
+        (2, ValueError),
+        (-1, ValueError),
+        ((1,), ValueError),
+        ((1, 1, 1), ValueError),
+        (((0, 2), 0), ValueError),
+    ]:
+        with pytest.raises(error, match="padding"):
+            function(x, 2, padding=value)
+    assert function(x, 3, padding=((1, 2), 0)).type.shape == (2, 3, 3, 2)
+
+
+@every_pool
+def test_flags_of_pools(function):
+    names = [n for n in ("ignore_border", "inc_pad") if n in inspect.signature(function).parameters]
+    for name in names:
+        for value in ("no", None, 2, 0.0):
+            with pytest.raises(TypeError, match=f"{name} must be True or False"):
+                function(tensor(2, 3, 8, 8), 2, **{name: value})
+
+
+@every_pool
+def test_arrays_of_pools(function):
+    for value in (None, "a", object()):
+        with pytest.raises(TypeError, match=f"{function.__name__}: x must"):
+            function(value, 2)
+
+
+def test_complex_numbers_have_no_largest():
+    with pytest.raises(TypeError, match="complex"):
+        nn.max_pool(tensor(2, 3, 8, 8, dtype="complex64"), 2)
+
+
+def test_the_page_has_every_public_name():
+    text = (ROOT / "docs" / "nn.md").read_text()
+    for name in nn.__all__:
+        assert f".. autofunction:: pytensor_cl.nn.{name}\n" in text
+        assert inspect.getdoc(getattr(nn, name)).count("Raises") == 1
