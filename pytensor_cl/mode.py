@@ -13,7 +13,9 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
+from pytensor_cl.linker.call_lock import give_lock
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.rewriting.alternative import consider, remember
 from pytensor_cl.rewriting.bag import fuse_bags
 from pytensor_cl.rewriting.conv_parts import split_convolutions
@@ -263,6 +265,7 @@ def _register() -> None:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
     _compat.register("OPENCL", OPENCL)
     _compat.bake_inner_graphs_as_numba(OpenCLLinker)
+    _compat.serialise_calls(OpenCLVM, give_lock)
     sharedvar.install()
 
 

@@ -399,7 +399,7 @@ class ChoosingVM(OpenCLVM):
 
     def _noted(self, size: SizeClass) -> list[Any]:
         """Run on the device, and note the bounds of the other sides."""
-        before = states_of(self._generators)
+        before = states_of(self.generators)
         try:
             size.bound.update(dict.fromkeys(self._hosts, self._noting() or sys.float_info.min))
             return self._results()

@@ -57,6 +57,12 @@ class OpenCLVM:
         ``profile=True``.
     watchers
         What gets each timed call.
+    generators
+        Cells of the random generators that a call changes in place.
+    call_lock
+        What a call of the function takes; `call_lock.give_lock` sets it.
+    copy_for_nested_calls
+        Copy of the function for calls within a call, once there has been one.
     """
 
     need_update_inputs = True
@@ -87,12 +93,14 @@ class OpenCLVM:
         self.allow_gc = allow_gc
         self.time_thunks = False
         self.watchers: list[Callable[[Call], None]] = []
+        self.call_lock: Any = None
+        self.copy_for_nested_calls: Any = None
         self._last: Call | None = None
         self._timer: Timer | None = None
         self._finish = finish
         self._checks = checks or None
         self.replays = replays
-        self._generators = list(generators)
+        self.generators = list(generators)
         self._prepare = prepare
         self._programs = programs  # as long as the function may create kernels
         outputs = [storage_map[v] for v in fgraph.outputs]
@@ -101,7 +109,7 @@ class OpenCLVM:
         self._steps = list(zip(self.thunks, dead, strict=True))
 
     def __call__(self) -> list[Any]:
-        before = states_of(self._generators) if self._generators else ()
+        before = states_of(self.generators) if self.generators else ()
         try:
             if self.time_thunks:
                 return self._timed()
