@@ -81,7 +81,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
                 % for k in (k for k, one in enumerate(repeated, 1) if not one):
                 for (int r = 0; r < there; r++)
                     for (int j = 0; j < across; j += ${lanes})
-                        GEMM_FETCH(at->i${k} + (ic + i + r) * at->row${k} + (jc + j) * at->col${k});
+                        prefetch_line(at->i${k} + (ic + i + r) * at->row${k} + (jc + j) * at->col${k});
                 % endfor
                 // Fetched meanwhile: A for the next tiles; in the second panel the next product's B, contiguous rows or columns of it.
                 const long from = i / ${rows} * ${line};

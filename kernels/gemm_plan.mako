@@ -55,14 +55,4 @@ static long gemm_panel(long total, long unit, long index, long count)
 #endif
 // What several kernels of a program call is compiled once, and comes out the same whatever else calls it.
 #define GEMM_APART __attribute__((noinline))
-// Have a cache line fetched that will be needed soon; or later, into the second-level cache.
-#if defined(__has_builtin) && !defined(WITHOUT_PREFETCH)  // Oclgrind does not know it
-#if __has_builtin(__builtin_prefetch)
-#define GEMM_FETCH(p) __builtin_prefetch((const void *)(ulong)(p))
-#define GEMM_FETCH_LATER(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)
-#endif
-#endif
-#ifndef GEMM_FETCH
-#define GEMM_FETCH(p)
-#define GEMM_FETCH_LATER(p)
-#endif
+<%include file="prefetch.mako"/>\

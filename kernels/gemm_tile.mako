@@ -36,7 +36,7 @@ static ${full_width} void ${tiles}_multiply${height}x${halves}${"_ahead" if fetc
     long along = 0;
     for (long k = 0; k < depth; k++, along += col, b += step) {
         % if fetches:
-        GEMM_FETCH_LATER(soon + (k & ${line - 1}) * soon_row + (k & -${line}) * soon_col);
+        prefetch_later(soon + (k & ${line - 1}) * soon_row + (k & -${line}) * soon_col);
         % endif
         % for j in J:
         const ${type} b${j} = *(__global const ${tiles}_${vec} *)(b + ${j * lanes});

@@ -62,7 +62,7 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
             % for a in ahead:
             if (g.reduced[0] * sizeof(*${arrays[a].name}) <= ${SHORT}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
                 for (long i = 0; i < g.reduced[0]; i += 64 / sizeof(*${arrays[a].name}))
-                    ahead(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
+                    prefetch_line(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
             % endfor
 % endif
 </%def>

@@ -15,6 +15,7 @@ __all__ = [
     "TemplateError",
     "UnsupportedDtype",
     "UnsupportedIndex",
+    "UnusableDevice",
 ]
 
 
@@ -105,6 +106,10 @@ class CompilationError(OpenCLError):
 
 class DeviceNotFound(OpenCLError):
     """No OpenCL device answers to the name; the message lists those that exist."""
+
+
+class UnusableDevice(OpenCLError, RuntimeError):
+    """The device failed a self-check that has no substitute; the message names the driver and the check."""
 
 
 class ContextNotDefined(OpenCLError, ValueError):

@@ -198,7 +198,7 @@ class Tape:
         return stage
 
     def _bound(self, launch: Launch) -> Kernel:
-        kernel = Kernel.twin(launch.kernel)
+        kernel = self.context.programs.twin(launch.kernel)
         kernel.complete(len(launch.arguments))
         for index, argument in enumerate(launch.arguments):
             if isinstance(argument, bytes | np.generic):

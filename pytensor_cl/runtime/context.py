@@ -17,12 +17,14 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.dispatch import Dispatcher, has_entries
+from pytensor_cl.runtime.features import Features
 from pytensor_cl.runtime.host_view import HostViews, address_of, memory_before, wrapped
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory import Memory
 from pytensor_cl.runtime.pocl import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.runtime.self_check import adapt, features_of, refuse
 from pytensor_cl.runtime.tuning import load_tuning
 from pytensor_cl.runtime.ways import as_it_is, for_nvidia, for_pocl
 from pytensor_cl.template import KernelSource
@@ -57,6 +59,8 @@ class Settings:
         Launch one kernel that calls all those of a repeated call, where the driver is one with which that works.
     stand_by
         Let its work-items stay for the next call for a short while.
+    features
+        What the driver can do; None asks it.
     """
 
     fast_math: bool = False
@@ -66,6 +70,7 @@ class Settings:
     compile_ahead: bool = True
     one_launch: bool = True
     stand_by: bool = True
+    features: Features | None = None
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
@@ -93,26 +98,29 @@ class Context:
     def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
         settings = settings or Settings()
         cpu = name_the_cpu(entry.handle)
-        options = [*settings.options(entry), *([f"-DCPU_{cpu.replace('-', '_')}"] if cpu else [])]
+        features = settings.features or features_of(entry, settings.cache_dir)
+        refuse(entry, features)
+        options = [*settings.options(entry), *([f"-DCPU_{cpu.replace('-', '_')}"] if cpu else []), *features.options()]
         self.name = name
         self.entry = entry
-        self.info = entry.info
+        self.info = adapt(entry.info, features)
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
-        self.views = HostViews(self.queue, entry.info)
-        self.memory = Memory(self.queue, entry.info, self.views.forget, self.views.enlarge)
+        self.views = HostViews(self.queue, self.info)
+        self.memory = Memory(self.queue, self.info, self.views.forget, self.views.enlarge)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
         is_narrow = entry.handle.native_vector_width_float < 16  # vectors of 64 bytes are passed in memory
-        enters = is_pocl and settings.one_launch and has_entries(entry.info.driver)
+        by_reference = not features.struct_arguments
+        enters = is_pocl and settings.one_launch and has_entries(entry.info.driver) and not by_reference
         pocl = for_pocl(entry.info.driver, is_narrow, enters)
         ways = pocl if is_pocl else for_nvidia if limits_registers else as_it_is
         ahead = is_pocl and settings.compile_ahead
-        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead)
+        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead, by_reference)
         self._enters, self._stands_by = enters, settings.stand_by
         self.replays: list[object] = []  # the first enqueues recorded commands: their memory is everybody's
-        self._copies = Copies(self.queue, self.programs, entry.info)
+        self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

@@ -2,13 +2,16 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cores import spread_threads, thread_ids
+from pytensor_cl.runtime.features import Features
 
 __all__ = ["DeviceEntry", "DeviceInfo", "discover", "resolve"]
 
@@ -51,7 +54,9 @@ class DeviceInfo:
     shares_host_memory
         Whether buffers lie in the host's memory.
     host_alignment
-        Bytes at whose multiples host memory must begin to be used where it is; 0 if it cannot be.
+        Bytes at whose multiples host memory must begin to be used where it is; 0 if it cannot be, or is not known.
+    features
+        What the driver can do; that it can do everything until it was asked (`self_check`).
     """
 
     name: str
@@ -71,15 +76,16 @@ class DeviceInfo:
     shares_host_memory: bool
     correctly_rounded_divide_sqrt: bool
     host_alignment: int = 0
+    features: Features = Features()
 
     @property
     def schedule(self) -> str:
         """Which schedule of a kernel suits the device: ``"cpu"`` or ``"simt"``."""
-        return "cpu" if self.kind == "cpu" else "simt"
+        return "cpu" if self.kind == "cpu" and self.features.has_cpu_schedule else "simt"
 
     def as_dict(self) -> dict[str, object]:
         """Return the facts as plain values, for JSON."""
-        return {**asdict(self), "schedule": self.schedule}
+        return {**asdict(self), "schedule": self.schedule, "features": self.features.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -104,40 +110,42 @@ class DeviceEntry:
     handle: "cl.Device"
 
 
+def _ask(fact: Callable[[], Any], otherwise: Any) -> Any:
+    """Return a fact; what is known without it if the driver has an error for an answer."""
+    try:
+        return fact()
+    except cl.Error:
+        return otherwise
+
+
 def _kind(device: "cl.Device") -> str:
     kinds = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"))
     return next((name for bit, name in kinds if device.type & bit), "accelerator")
 
 
 def _describe(device: "cl.Device") -> DeviceInfo:
-    extensions = device.extensions.split()
-    rounding = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    """Return the facts of a device. Old and broken drivers do not know them all, which must not hide other devices."""
+    extensions = _ask(lambda: device.extensions.split(), [])
+    rounding = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    memory = _ask(lambda: device.global_mem_size, 0)
     return DeviceInfo(
-        name=device.name.strip(),
-        platform=device.platform.name.strip(),
-        vendor=device.vendor.strip(),
-        version=device.version.strip(),
-        driver=device.driver_version.strip(),
-        kind=_kind(device),
-        compute_units=device.max_compute_units,
-        global_memory=device.global_mem_size,
-        local_memory=device.local_mem_size,
-        max_allocation=device.max_mem_alloc_size,
-        max_work_group_size=device.max_work_group_size,
-        max_parameter_size=device.max_parameter_size,
-        has_fp64="cl_khr_fp64" in extensions or bool(device.double_fp_config),
+        name=_ask(lambda: device.name.strip(), "a device without a name"),
+        platform=_ask(lambda: device.platform.name.strip(), ""),
+        vendor=_ask(lambda: device.vendor.strip(), ""),
+        version=_ask(lambda: device.version.strip(), ""),
+        driver=_ask(lambda: device.driver_version.strip(), ""),
+        kind=_ask(lambda: _kind(device), "accelerator"),
+        compute_units=_ask(lambda: device.max_compute_units, 1),
+        global_memory=memory,
+        local_memory=_ask(lambda: device.local_mem_size, 0),
+        max_allocation=_ask(lambda: device.max_mem_alloc_size, memory // 4),
+        max_work_group_size=_ask(lambda: device.max_work_group_size, 1),
+        max_parameter_size=_ask(lambda: device.max_parameter_size, 256),
+        has_fp64="cl_khr_fp64" in extensions or bool(_ask(lambda: device.double_fp_config, 0)),
         has_fp16="cl_khr_fp16" in extensions,
-        shares_host_memory=bool(device.host_unified_memory),
-        correctly_rounded_divide_sqrt=bool(rounding),
-        host_alignment=_host_alignment(device),
+        shares_host_memory=bool(_ask(lambda: device.host_unified_memory, False)),
+        correctly_rounded_divide_sqrt=bool(_ask(lambda: device.single_fp_config & rounding, False)),
     )
-
-
-def _host_alignment(device: "cl.Device") -> int:
-    """PoCL takes any address; Intel's runtime copies if it does not suit: 50 ms for 64 MiB, not 3."""
-    if _kind(device) != "cpu":
-        return 0
-    return 1 if "Portable Computing" in device.platform.name else device.mem_base_addr_align // 8
 
 
 def _short_name(platform: "cl.Platform") -> str:

@@ -102,7 +102,7 @@ class HostViews:
 
     def __init__(self, queue: Queue, info: DeviceInfo) -> None:
         self._queue = queue
-        self._may_work = info.kind == "cpu" and info.shares_host_memory
+        self._may_work = info.kind == "cpu" and info.shares_host_memory and info.features.maps
         self._works: bool | None = None
         # By handle. A driver may use the handle of a buffer that is gone for a new one: these are kept.
         self._known: dict[int, tuple[cl.Buffer, np.ndarray]] = {}

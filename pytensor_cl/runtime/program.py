@@ -3,8 +3,8 @@
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.ahead import Crew
+from pytensor_cl.runtime.by_reference import StructBuffers, by_reference, setter
 from pytensor_cl.runtime.outline import parameters_of
 from pytensor_cl.runtime.stale_lock import drop_stale_locks
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
@@ -34,6 +35,10 @@ def assemble(sources: Sequence[KernelSource]) -> str:
     return "\n".join((*preambles, *(source.source for source in sources)))
 
 
+def _set_bytes_of(handle: "cl.Kernel") -> Callable[[int, Any], None]:
+    return getattr(handle, "_set_arg_buf", handle.set_arg)
+
+
 class Kernel:
     """A kernel with arguments of its own.
 
@@ -43,17 +48,24 @@ class Kernel:
         The pyopencl kernel.
     program
         What it is from, which is kept as long as the kernel.
+    set_bytes
+        Sets an argument that is passed by value; None asks the driver to.
     """
 
     __slots__ = ("_is_complete", "_program", "handle", "set_buffer", "set_bytes")
 
-    def __init__(self, handle: "cl.Kernel", program: "cl.Program | None" = None) -> None:
+    def __init__(
+        self,
+        handle: "cl.Kernel",
+        program: "cl.Program | None" = None,
+        set_bytes: Callable[[int, Any], None] | None = None,
+    ) -> None:
         self.handle = handle
         self._program = program
         self._is_complete = False
         # pyopencl's public set_arg tries buffers first and pays 5 us for every by-value argument.
         self.set_buffer = handle.set_arg
-        self.set_bytes = getattr(handle, "_set_arg_buf", handle.set_arg)
+        self.set_bytes = set_bytes or _set_bytes_of(handle)
 
     def launch(
         self, queue: "Queue", global_size: tuple[int, ...], local_size: tuple[int, ...] | None, *args: object
@@ -113,6 +125,8 @@ class ProgramCache:
         How programs are built.
     ahead
         Whether helper processes may compile kernels of new programs before they are launched.
+    structs_by_reference
+        Whether kernels read structs from buffers: the driver takes none as arguments.
 
     Attributes
     ----------
@@ -127,6 +141,7 @@ class ProgramCache:
         cache_dir: str | None,
         ways: Ways = as_it_is,
         ahead: bool = False,
+        structs_by_reference: bool = False,
     ) -> None:
         self._context = context
         self._ways = ways
@@ -136,6 +151,8 @@ class ProgramCache:
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self.parameters: dict[str, str] = {}
+        self._structs = StructBuffers(context) if structs_by_reference else None
+        self._struct_places: dict[str, frozenset[int]] = {}  # by the kernel function's name
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
         """Build all kernels that are not there yet as one program: a build costs the same for one kernel as for many.
@@ -163,6 +180,9 @@ class ProgramCache:
     def _compile(self, text: str) -> "cl.Program":
         """Build a text the first way that works."""
         failed = None
+        if self._structs is not None:
+            text, places = by_reference(text)
+            self._struct_places.update(places)
         for way in self._ways(text):
             try:
                 return self._build(way)
@@ -214,4 +234,16 @@ class ProgramCache:
             Name of the kernel function if it is not the source's own.
         """
         (program,) = self.build((source,))
-        return Kernel(cl.Kernel(program, function or source.name), program)
+        return self._kernel_of(program, function or source.name)
+
+    def twin(self, handle: "cl.Kernel") -> Kernel:
+        """Return a kernel of the same function that shares no arguments with `handle`, which a `kernel` has."""
+        program = handle.get_info(cl.kernel_info.PROGRAM)
+        return self._kernel_of(program, handle.get_info(cl.kernel_info.FUNCTION_NAME))
+
+    def _kernel_of(self, program: "cl.Program", function: str) -> Kernel:
+        handle = cl.Kernel(program, function)
+        places = self._struct_places.get(function)
+        if self._structs is None or not places:
+            return Kernel(handle, program)
+        return Kernel(handle, program, setter(handle, _set_bytes_of(handle), places, self._structs))
