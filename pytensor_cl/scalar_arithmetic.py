@@ -185,7 +185,7 @@ def sign(lanes: Lanes, x: Value) -> Value:
     if not is_signed(x) and not is_float(x):
         return lanes.select(x > 0, one, zero)
     # NaN is neither above, below nor equal to zero, and stays itself.
-    at_zero = lanes.let(lanes.select(x.equals(0), zero, x))
+    at_zero = lanes.let(lanes.select(x.equals(0), zero, x)) if is_float(x) else zero
     negative = lanes.let(lanes.select(x < 0, lanes.literal(-1, x.dtype), at_zero))
     return lanes.select(x > 0, one, negative)
 

@@ -470,6 +470,11 @@ class Lanes:
 
     def _select(self, mask: Mask, if_true: Value, if_false: Value) -> Value:
         dtype = if_true.dtype
+        if self.count == 1 and np.dtype(dtype).itemsize == 1:
+            # LLVM 15 for x86 crashes where one byte is chosen by ?: and the other one is a constant (docs/drivers.md).
+            kind = self.type(dtype)
+            chosen = f"bitselect(({kind})({if_false.text}), ({kind})({if_true.text}), ({kind})-({mask.text}))"
+            return Value(chosen, dtype, self)
         if self.count == 1:
             return Value(f"({mask.text} ? {if_true.text} : {if_false.text})", dtype, self)
         mask = mask.resize(np.dtype(dtype).itemsize)
