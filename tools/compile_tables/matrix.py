@@ -1,0 +1,101 @@
+"""What is compiled how: programs, dialects of OpenCL C and targets."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tools.compile_tables.compilers import AMD, NVIDIA, Compiler, Kernel
+from tools.compile_tables.programs import Program
+
+__all__ = ["DIALECTS", "Failure", "Results", "compile_all"]
+
+_WITHOUT = {
+    "full": (),
+    "no-fp16": ("cl_khr_fp16",),
+    "small": ("cl_khr_fp64", "__opencl_c_fp64", "cl_khr_fp16"),
+}
+DIALECTS = ("CL1.2", "CL3.0")
+
+
+def _options(dialect: str, device: str) -> tuple[str, ...]:
+    """Return clang's options for the language that a device has."""
+    lacks = [f"-{name}" for name in _WITHOUT[device] if dialect != "CL1.2" or not name.startswith("__opencl_c")]
+    return (f"-cl-std={dialect}", *([f"-cl-ext={','.join(lacks)}"] if lacks else []))
+
+
+class Failure(NamedTuple):
+    """A text that a compiler rejects."""
+
+    program: Program
+    target: str
+    options: tuple[str, ...]
+    message: str
+
+
+@dataclass
+class Results:
+    """Of all compilations.
+
+    Attributes
+    ----------
+    kernels
+        By target and name of the kernel.
+    failures
+        What did not compile.
+    count
+        Number of compilations.
+    """
+
+    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    count: int = 0
+
+    def spilled(self) -> list[tuple[str, str]]:
+        """Return target and name of the kernels that keep registers in memory."""
+        return sorted(key for key, kernel in self.kernels.items() if kernel.spills)
+
+
+class _Job(NamedTuple):
+    program: Program
+    target: str
+    options: tuple[str, ...]
+
+
+def _jobs(program: Program, targets: Sequence[str]) -> Iterator[_Job]:
+    """Yield how a program is compiled.
+
+    The front end reads it in each dialect that each device has which gets it. Machine code is made once, as OpenCL C 1.2
+    for the device with the most extensions; for others only of texts that look at the extensions.
+    """
+    devices = sorted(program.devices, key=list(_WITHOUT).index)
+    if "front-end" in targets:
+        for device in devices:
+            for dialect in DIALECTS:
+                yield _Job(program, "front-end", _options(dialect, device))
+    looks = "cl_khr_fp" in program.text
+    for target in targets:
+        if target in (*NVIDIA, *AMD, "spirv"):
+            for device in devices if looks else devices[:1]:
+                yield _Job(program, target, _options("CL1.2", device))
+
+
+def compile_all(programs: Iterable[Program], targets: Sequence[str], compiler: Compiler, jobs: int) -> Results:
+    """Compile programs for targets, several at a time."""
+    results = Results()
+    todo = [job for program in programs for job in _jobs(program, targets)]
+    with ThreadPoolExecutor(jobs) as pool:
+        outcomes = pool.map(lambda job: compiler(job.program.text, job.target, job.options), todo)
+        for job, outcome in zip(todo, outcomes, strict=True):
+            results.count += 1
+            if outcome.error:
+                results.failures.append(Failure(*job, outcome.error))
+            for name, kernel in outcome.kernels.items():
+                known = results.kernels.get((job.target, name))
+                if known is None or _worse(kernel, known):
+                    results.kernels[job.target, name] = kernel
+    return results
+
+
+def _worse(kernel: Kernel, known: Kernel) -> bool:
+    return (kernel.spills, kernel.stack, kernel.registers) > (known.spills, known.stack, known.registers)

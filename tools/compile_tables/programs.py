@@ -1,0 +1,120 @@
+"""The kernels that `record` has collected: their texts, where they come from, and their work-groups."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+from tools.compile_tables.record import ROOT
+
+__all__ = ["Program", "collect", "read"]
+
+_REQUIRED = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)[^;{]*?\bvoid\s+(\w+)\s*\(")
+_DIGEST = re.compile(r"_[0-9a-f]{12}")
+TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "test_special.py", "test_scalar.py",
+         "test_scalar_complex.py", "test_scalar_loop.py", "test_coverage.py", "test_sharedvar.py")  # fmt: skip
+"""The rest of the tests launches no kernels of GPUs that these do not."""
+
+
+@dataclass
+class Program:
+    """A distinct text.
+
+    Attributes
+    ----------
+    name
+        Of the `KernelSource`.
+    text
+        OpenCL C.
+    devices
+        Names of `record.DEVICES` whose programs have it.
+    origins
+        Tests and benchmarks that launch it.
+    """
+
+    name: str
+    text: str
+    devices: set[str] = field(default_factory=set)
+    origins: set[str] = field(default_factory=set)
+
+    @property
+    def family(self) -> str:
+        """The template's name."""
+        return _DIGEST.split(self.name)[0]
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Those of the origins that are benchmarks."""
+        return sorted(o.removeprefix("benchmark: ") for o in self.origins if o.startswith("benchmark: "))
+
+    def required_groups(self) -> dict[str, int]:
+        """Return the size of the work-groups of those kernels that ask for one."""
+        return {name: int(x) * int(y) * int(z) for x, y, z, name in _REQUIRED.findall(self.text)}
+
+
+def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
+    """Return all programs in the order of their names, and the size of each kernel's work-groups, the largest seen."""
+    programs: dict[str, Program] = {}
+    groups: dict[str, int] = {}
+    for path in sorted(folder.glob("*/*.json")):
+        found = json.loads(path.read_text())
+        if path.name.startswith("launches."):
+            for kernel, sizes in found.items():
+                groups[kernel] = max(groups.get(kernel, 0), *(prod(size) if size else 0 for size in sizes))
+            continue
+        text = "\n".join((*found["preambles"], found["source"]))
+        program = programs.setdefault(found["name"], Program(found["name"], text))
+        assert program.text == text, f"two texts are called {program.name}"
+        program.devices.add(path.parent.name)
+        program.origins.update(found["origins"])
+    for program in programs.values():
+        groups.update(program.required_groups())
+    return sorted(programs.values(), key=lambda p: p.name), groups
+
+
+def _commands(share: int, tests: Sequence[str]) -> Iterator[list[str]]:
+    yield ["-m", "tools.compile_tables.record"]
+    if tests:
+        plugin = ["-p", "tools.compile_tables.record", "--assert=plain", "--tb=no", "-q", "-n", "0"]
+        yield ["-O", "-W", "ignore", "-m", "pytest", *plugin, *tests]
+
+
+def collect(folder: Path, device: str, share: int = 1, tests: Sequence[str] | None = None) -> None:
+    """Record the benchmarks and the tests for one kind of device.
+
+    Parameters
+    ----------
+    folder
+        Gets what is recorded.
+    device
+        A name of `record.DEVICES`.
+    share
+        One in so many tests is run.
+    tests
+        Files and folders; None is all that launch kernels.
+
+    Raises
+    ------
+    RuntimeError
+        Nothing could be recorded.
+    """
+    tests = [f"tests/{name}" for name in TESTS] if tests is None else tests
+    environment = {
+        **os.environ,
+        "PYTENSOR_CL_RECORD": str(folder),
+        "PYTENSOR_CL_RECORD_DEVICE": device,
+        "PYTENSOR_CL_RECORD_SHARE": str(share),
+        "PYTENSOR_CL_TEST_DRIVERS": os.environ.get("PYTENSOR_CL_TEST_DRIVERS", "pocl"),
+    }
+    for command in _commands(share, tests):
+        done = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        # Tests fail, as no kernel computes anything; pytest's 1 says so. More is an error of another kind.
+        if done.returncode > ("pytest" in command) or "no tests ran" in done.stdout:
+            raise RuntimeError(f"{' '.join(command)}:\n{(done.stdout + done.stderr)[-4000:]}")
