@@ -315,6 +315,7 @@ def __call__(self, *args, **kwargs):
         run = call_lock.wait(self)
         if run is not None:
             return run(*args, **kwargs)
+        call_lock = self.vm.call_lock
     call_lock.held = True
     try:
         ...
@@ -385,6 +386,7 @@ class SerialFunction(Function):
             if run is not None:
                 run()
                 return
+            call_lock = self.vm.call_lock
         call_lock.held = True
         try:
             super().free()

@@ -13,7 +13,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
-from pytensor_cl.linker.call_lock import give_lock
+from pytensor_cl.linker.call_lock import give_lock, in_turn
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.linker.vm import OpenCLVM
 from pytensor_cl.rewriting.alternative import consider, remember
@@ -266,7 +266,7 @@ def _register() -> None:
     _compat.register("OPENCL", OPENCL)
     _compat.bake_inner_graphs_as_numba(OpenCLLinker)
     _compat.serialise_calls(OpenCLVM, give_lock)
-    sharedvar.install()
+    sharedvar.install(in_turn)
 
 
 _register()

@@ -5,7 +5,10 @@ one-element list that it always was, to functions of mode OPENCL the value on th
 """
 
 import copy
+import os
 import sys
+from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,16 @@ class _OnDevice:
 
 
 ON_DEVICE = _OnDevice()
+_state = RLock()
+"""Held while a cell's host copy and its device copies change together; for microseconds, so one serves all cells."""
+
+
+def _after_fork() -> None:
+    global _state
+    _state = RLock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class DeviceCell(list):
@@ -66,11 +79,19 @@ class DeviceCell(list):
         value = list.__getitem__(self, index)
         if value is not ON_DEVICE:
             return value
-        value = self.peek()
-        self[0] = value
+        value, devices = self._host_copy()
+        with _state:
+            if self.devices is devices:  # else another thread has stored a value meanwhile
+                self._store(value)
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self._used and not isinstance(value, np.ndarray | GpuArray):
+            value = np.array(value, self._dtype)  # JAX leaves arrays of its own, which NUMBA cannot read
+        with _state:
+            self._store(value)
+
+    def _store(self, value: Any) -> None:
         # Values that functions compute are nobody else's; who stores one that he keeps says so with lend().
         held = list.__getitem__(self, 0)
         self._lent = self._lent and value is (self._host if held is ON_DEVICE else held)
@@ -80,36 +101,52 @@ class DeviceCell(list):
             value = ON_DEVICE
         else:
             self.devices = {}
-            if self._used and not isinstance(value, np.ndarray):
-                value = np.array(value, self._dtype)  # JAX leaves arrays of its own, which NUMBA cannot read
-        list.__setitem__(self, index, value)
+        list.__setitem__(self, 0, value)
 
     def __iter__(self) -> Any:
         yield self[0]
 
+    def _host_copy(self) -> tuple[Any, dict[str, GpuArray]]:
+        """Return the value on the host, and the device copies that have it."""
+        with _state:
+            value, devices = list.__getitem__(self, 0), self.devices
+            if value is not ON_DEVICE:
+                return value, devices
+            if self._host is not None:
+                return self._host, devices
+            array = next(iter(devices.values()))
+        value = array.to_host()
+        with _state:
+            if self.devices is devices:
+                self._host = value
+        return value, devices
+
     def peek(self) -> Any:
         """Return the host value for reading only; device copies stay valid."""
         value = list.__getitem__(self, 0)
-        if value is not ON_DEVICE:
-            return value
-        if self._host is None:
-            self._host = next(iter(self.devices.values())).to_host()
-        return self._host
+        return self._host_copy()[0] if value is ON_DEVICE else value
 
     def anywhere(self) -> Any:
         """Return the value where it is, on the host or on a device: for who wants the shape only."""
-        value = list.__getitem__(self, 0)
-        return next(iter(self.devices.values())) if value is ON_DEVICE else value
+        with _state:
+            value = list.__getitem__(self, 0)
+            return next(iter(self.devices.values())) if value is ON_DEVICE else value
 
     def expose(self) -> Any:
         """Put the host value where C code reads it; return what `conceal` needs, after which device copies count."""
-        held = list.__getitem__(self, 0)
-        list.__setitem__(self, 0, np.asarray(self.peek()))
-        return held
+        value, devices = self._host_copy()
+        with _state:
+            held = list.__getitem__(self, 0)
+            if self.devices is devices:
+                list.__setitem__(self, 0, np.asarray(value))
+        return held, devices
 
     def conceal(self, held: Any) -> None:
         """Put back what `expose` found."""
-        list.__setitem__(self, 0, held)
+        value, devices = held
+        with _state:
+            if self.devices is devices:
+                list.__setitem__(self, 0, value)
 
     def device(self, context_name: str) -> GpuArray:
         """Return the value on a context's device, uploaded if it is not there.
@@ -121,12 +158,14 @@ class DeviceCell(list):
             return array
         self._used = True
         keep = not is_held_elsewhere(self)
-        value = self.peek()
+        value, devices = self._host_copy()
         array = get_context(context_name).from_host(np.asarray(value, self._dtype))
         if keep:
-            self._host = value
-            self.devices[context_name] = array
-            list.__setitem__(self, 0, ON_DEVICE)
+            with _state:
+                if self.devices is devices:  # else another thread has stored a value meanwhile
+                    self._host = value
+                    devices[context_name] = array
+                    list.__setitem__(self, 0, ON_DEVICE)
         return array
 
     def use(self) -> None:
@@ -191,20 +230,25 @@ def _init(self: TensorSharedVariable, *args: Any, **kwargs: Any) -> None:
     adopt(self)
 
 
+_in_turn: list[Callable[[Any, Callable[[], Any]], Any]] = [lambda _, action: action()]
+"""What runs an action on a cell while no function that updates it runs; `install` sets it."""
+
+
 def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal_type: bool = False) -> Any:
     cell = self.container.storage
     if not isinstance(cell, DeviceCell):
         return SharedVariable.get_value(self, borrow, return_internal_type)
     if not borrow:
-        return copy.deepcopy(cell.peek())
+        return _in_turn[0](cell, lambda: copy.deepcopy(cell.peek()))
     cell.lend()
-    return cell[0]
+    return _in_turn[0](cell, lambda: cell[0])
 
 
 def _set_value(self: TensorSharedVariable, new_value: Any, borrow: bool = False) -> None:
-    SharedVariable.set_value(self, new_value, borrow)
-    if borrow and isinstance(self.container.storage, DeviceCell):
-        self.container.storage.lend()
+    cell = self.container.storage
+    _in_turn[0](cell, lambda: SharedVariable.set_value(self, new_value, borrow))
+    if borrow and isinstance(cell, DeviceCell):
+        cell.lend()
 
 
 _get_value.__doc__ = SharedVariable.get_value.__doc__
@@ -212,8 +256,15 @@ _set_value.__doc__ = SharedVariable.set_value.__doc__
 _METHODS = {"__init__": _init, "get_value": _get_value, "set_value": _set_value}
 
 
-def install() -> None:
-    """Make every `TensorSharedVariable` that is created from now on use a `DeviceCell`."""
+def install(in_turn: Callable[[Any, Callable[[], Any]], Any]) -> None:
+    """Make every `TensorSharedVariable` that is created from now on use a `DeviceCell`.
+
+    Parameters
+    ----------
+    in_turn
+        Takes a cell and a function, and calls the function while no other one that updates the cell runs.
+    """
+    _in_turn[0] = in_turn
     for name, method in _METHODS.items():
         setattr(TensorSharedVariable, name, method)
 
@@ -231,10 +282,26 @@ class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
         return_internal_type
             Return the `GpuArray` instead of a NumPy array.
         """
-        value = self.container.value
-        if return_internal_type:
-            return value if borrow else value.copy()
-        return value.to_host()
+
+        def read() -> Any:
+            value = self.container.value
+            if return_internal_type:
+                return value if borrow else value.copy()
+            return value.to_host()
+
+        return _in_turn[0](self.container.storage, read)
+
+    def set_value(self, new_value: Any, borrow: bool = False) -> None:
+        """Store a value.
+
+        Parameters
+        ----------
+        new_value
+            A `GpuArray`.
+        borrow
+            Keep the array itself, not a copy.
+        """
+        _in_turn[0](self.container.storage, lambda: SharedVariable.set_value(self, new_value, borrow))
 
 
 @shared_constructor.register(GpuArray)

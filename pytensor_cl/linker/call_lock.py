@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from threading import Lock
+from threading import Lock, RLock
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -19,7 +19,7 @@ from weakref import WeakSet, WeakValueDictionary
 from pytensor_cl._compat import SerialFunction
 from pytensor_cl.linker.host import Cell
 
-__all__ = ["CallLock", "CallLocks", "give_lock"]
+__all__ = ["CallLock", "CallLocks", "give_lock", "in_turn"]
 
 POLL = 0.05
 """Seconds after which a thread that waits looks again: a signal may have interrupted the thread that was to wake it."""
@@ -75,6 +75,11 @@ class CallLock:
         self.waiting: deque[_Waiter] = deque()
         _locks.add(self)
 
+    @property
+    def locks(self) -> "tuple[CallLock, ...]":
+        """This lock alone; see `CallLocks`."""
+        return (self,)
+
     def wait(self, function: SerialFunction, action: Run | None = None) -> Run | None:
         """Wait until the lock may be free.
 
@@ -124,7 +129,7 @@ class CallLock:
 
 
 class CallLocks:
-    """The locks of a function that updates shared variables of several others, which have different locks.
+    """The locks of a function of several shared variables, which others update that have different locks.
 
     Parameters
     ----------
@@ -136,11 +141,11 @@ class CallLocks:
     waiting = ()
 
     def __init__(self, locks: Sequence[CallLock]) -> None:
-        self._locks = tuple(locks)
+        self.locks = tuple(locks)
 
     def wait(self, function: SerialFunction, action: Run | None = None) -> Run:
         """Return what takes the locks and runs a call of the function, or an action instead."""
-        return partial(_call_under, self._locks, action or _nested(function, sys._getframe(1).f_back))
+        return partial(_call_under, self.locks, action or _nested(function, sys._getframe(1).f_back))
 
     def notify(self) -> None:
         """Do nothing: each of the locks wakes its own threads."""
@@ -196,35 +201,85 @@ def _nested(function: SerialFunction, frame: FrameType | None) -> Run:
     return function.vm.copy_for_nested_calls
 
 
+class _Use:
+    """What is known of a shared variable's storage cell; the virtual machines that use it keep it.
+
+    Attributes
+    ----------
+    lock
+        Of the functions that update it; None if there is none.
+    machines
+        The virtual machines of all functions that have it.
+    """
+
+    __slots__ = ("__weakref__", "lock", "machines")
+
+    def __init__(self) -> None:
+        self.lock: CallLock | None = None
+        self.machines: WeakSet[Any] = WeakSet()
+
+
 _locks: WeakSet[CallLock] = WeakSet()
-_of_cells: WeakValueDictionary[int, CallLock] = WeakValueDictionary()  # by the cells' ids: functions keep both
-_creation = Lock()
+_uses: WeakValueDictionary[int, _Use] = WeakValueDictionary()  # by the cells' ids: virtual machines keep both
+_creation = RLock()
 
 
 def give_lock(function: SerialFunction) -> None:
     """Give the virtual machine of a new function its lock.
 
-    Functions that update the same shared variable get the same one, or several, so that no update is lost.
+    Functions of a variable that one of them updates get the same one, or several. So no update is lost, and none is
+    written where another thread still reads the old value.
     """
-    pairs = zip(function.input_storage, function.maker.expanded_inputs, strict=True)
-    updated = [container.storage for container, given in pairs if given.update is not None]
-    function.vm.call_lock = _lock_for([*updated, *function.vm.generators])
-
-
-def _lock_for(cells: Sequence[Cell]) -> CallLock | CallLocks:
-    """Return the lock of a function whose calls change these cells."""
+    machine = function.vm
+    pairs = [(c.storage, i) for c, i in zip(function.input_storage, function.maker.expanded_inputs, strict=True)]
+    shared = [cell for cell, given in pairs if given.shared]
+    updated = [cell for cell, given in pairs if given.update is not None]
     with _creation:
-        found = {id(lock): lock for cell in cells if (lock := _of_cells.get(id(cell))) is not None}
-        locks = [found[key] for key in sorted(found)] or [CallLock()]
-        for cell in cells:
-            _of_cells.setdefault(id(cell), locks[0])
-    return locks[0] if len(locks) == 1 else CallLocks(locks)
+        uses = {id(cell): _uses.setdefault(id(cell), _Use()) for cell in (*shared, *updated, *machine.generators)}
+        machine.uses = list(uses.values())
+        machine.call_lock = CallLock()
+        new = [uses[id(c)] for c in (*updated, *machine.generators) if uses[id(c)].lock is None]
+        lock = next((use.lock for use in machine.uses if use.lock is not None), machine.call_lock)
+        for use in new:
+            use.lock = lock
+        for use in machine.uses:
+            use.machines.add(machine)
+        for other in {machine, *(m for use in new for m in use.machines)}:
+            _choose_lock(other)
+
+
+def _choose_lock(machine: Any) -> None:
+    """Give a virtual machine the locks of the variables that it uses."""
+    locks = {id(use.lock): use.lock for use in machine.uses if use.lock is not None}
+    mine = machine.call_lock
+    if not locks:
+        return
+    for lock in mine.locks:
+        if lock.held:  # by a call, which others still have to wait for
+            locks[id(lock)] = lock
+    chosen = [locks[key] for key in sorted(locks)]
+    if list(mine.locks) != chosen:
+        machine.call_lock = chosen[0] if len(chosen) == 1 else CallLocks(chosen)
+
+
+def in_turn(cell: Cell, action: Run) -> Any:
+    """Run something that reads or sets a shared variable while no function that updates it runs.
+
+    Parameters
+    ----------
+    cell
+        The variable's storage.
+    action
+        What to do, without arguments.
+    """
+    use = _uses.get(id(cell))
+    return action() if use is None or use.lock is None else _call_under((use.lock,), action)
 
 
 def _after_fork() -> None:
     """Free the locks that threads of the parent process had: they do not run here."""
     global _creation
-    _creation = Lock()
+    _creation = RLock()
     frame = sys._getframe()
     for lock in list(_locks):
         lock.waiting.clear()

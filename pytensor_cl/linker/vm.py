@@ -61,6 +61,8 @@ class OpenCLVM:
         Cells of the random generators that a call changes in place.
     call_lock
         What a call of the function takes; `call_lock.give_lock` sets it.
+    uses
+        What `call_lock` knows of its shared variables.
     copy_for_nested_calls
         Copy of the function for calls within a call, once there has been one.
     """
@@ -94,6 +96,7 @@ class OpenCLVM:
         self.time_thunks = False
         self.watchers: list[Callable[[Call], None]] = []
         self.call_lock: Any = None
+        self.uses: list[Any] = []
         self.copy_for_nested_calls: Any = None
         self._last: Call | None = None
         self._timer: Timer | None = None

@@ -19,6 +19,7 @@ from pytensor_cl import _compat
 from pytensor_cl.linker import call_lock, choice
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.runtime.context import Context
 from tests.helpers import assert_on_device, host_ops, normal, opencl, run_script
 
 THREADS, CALLS = 4, 40
@@ -222,6 +223,82 @@ def test_a_function_is_copied_and_pickled_while_it_is_called(placement, rng):
                 np.testing.assert_allclose(g(*value)[0], wanted(*value)[0], rtol=1e-5)
 
     in_threads(work)
+
+
+def test_a_value_that_is_set_while_the_variable_moves_to_the_device_is_kept(context, on_device, monkeypatch):
+    w = pytensor.shared(np.zeros(4, "float32"))
+    total = opencl([], pt.exp(w).sum())
+    upload = Context.from_host
+
+    def set_meanwhile(self, array, **options):
+        moved = upload(self, array, **options)
+        monkeypatch.setattr(Context, "from_host", upload)
+        w.set_value(np.ones(4, "float32"))  # as another thread may
+        return moved
+
+    monkeypatch.setattr(Context, "from_host", set_meanwhile)
+    total()
+    np.testing.assert_array_equal(w.get_value(), 1)
+    np.testing.assert_allclose(total(), 4 * np.e, rtol=1e-5)
+
+
+def test_a_value_that_is_set_while_the_variable_moves_to_the_host_is_kept(context, on_device, monkeypatch):
+    w = pytensor.shared(np.zeros(4, "float32"))
+    total = opencl([], pt.exp(w).sum())
+    opencl([], [], updates={w: w - 1})()  # the new value is on the device alone
+    download = Context.download
+
+    def set_meanwhile(self, array):
+        monkeypatch.setattr(Context, "download", download)
+        w.set_value(np.ones(4, "float32"))
+        return download(self, array)
+
+    monkeypatch.setattr(Context, "download", set_meanwhile)
+    w.container.storage[0]
+    np.testing.assert_array_equal(w.get_value(), 1)
+    np.testing.assert_allclose(total(), 4 * np.e, rtol=1e-5)
+
+
+class Meanwhile(Op):
+    """Does something in another thread until that waits for `lock`, or is done."""
+
+    __props__ = ()
+    work = lock = thread = None
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, output_storage):
+        output_storage[0][0] = inputs[0]
+        if self.work is not None:
+            self.thread = threading.Thread(target=self.work)
+            self.thread.start()
+            while self.thread.is_alive() and not self.lock.waiting:
+                self.thread.join(1e-3)
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["after", "before"])
+@pytest.mark.parametrize("kind", ["get", "set", "function"])
+def test_a_variable_is_read_and_set_before_or_after_a_call_that_updates_it(on_device, context, kind, is_first):
+    """A call writes the new value where the old one is if it can: nobody shall read there meanwhile."""
+    op, x, seen = Meanwhile(), pt.vector("x", dtype="float32"), []
+    w = pytensor.shared(np.zeros(2, "float32"))
+    if is_first:
+        total = opencl([], pt.exp(w).sum())
+    f = opencl([x], op(x), updates={w: w + op(x)})
+    if not is_first:
+        total = opencl([], pt.exp(w).sum())
+    op.work = {
+        "get": lambda: seen.append(w.get_value()[0]),
+        "set": lambda: w.set_value(np.full(2, 7, "float32")),
+        "function": lambda: seen.append(round(float(np.log(total() / 2)))),
+    }[kind]
+    op.lock = f.vm.call_lock
+    f(np.ones(2, "float32"))
+    op.thread.join()
+    assert seen == ([] if kind == "set" else [1])
+    np.testing.assert_array_equal(w.get_value(), 7 if kind == "set" else 1)
+    assert total.vm.call_lock is f.vm.call_lock
 
 
 class Nested(Op):
