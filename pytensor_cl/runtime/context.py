@@ -15,7 +15,7 @@ from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, Unsupporte
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
-from pytensor_cl.runtime.device import DeviceEntry, resolve
+from pytensor_cl.runtime.device import DeviceEntry, are_drivers_loaded, resolve
 from pytensor_cl.runtime.dispatch import Dispatcher, has_entries
 from pytensor_cl.runtime.features import Features
 from pytensor_cl.runtime.host_view import HostViews, address_of, memory_before, wrapped
@@ -371,7 +371,7 @@ def is_open(name: str) -> bool:
 
 
 def is_forked() -> bool:
-    """Tell whether this process is a fork of one that had opened a context, so that it cannot use any."""
+    """Tell whether this process is a fork of one that had loaded the drivers, so that it cannot use any."""
     return bool(_abandoned)
 
 
@@ -423,7 +423,7 @@ def sync() -> None:
 
 def _forked() -> ForkedProcessError:
     return ForkedProcessError(
-        "this process was forked from one that had opened an OpenCL device, and OpenCL drivers do not survive a fork "
+        "this process was forked from one that had loaded the OpenCL drivers, and these do not survive a fork "
         "(PoCL hangs). Start workers with the 'spawn' or 'forkserver' method: "
         "multiprocessing.set_start_method('spawn'), or in PyMC pm.sample(..., mp_ctx='forkserver') or cores=1"
     )
@@ -438,6 +438,8 @@ class _Inherited:
 
 def _after_fork() -> None:
     _registry.opening = Lock()  # another thread of the parent may have held it
+    if are_drivers_loaded():  # their threads are the parent's
+        _abandoned.append("drivers")
     for context in _opened:
         # Keep the parent's objects: releasing them in the child can hang as well.
         _abandoned.extend((context.queue, context.memory, context.programs, context.views))

@@ -13,7 +13,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cores import spread_threads, thread_ids
 from pytensor_cl.runtime.features import Features
 
-__all__ = ["DeviceEntry", "DeviceInfo", "discover", "resolve"]
+__all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
 
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
@@ -154,7 +154,16 @@ def _short_name(platform: "cl.Platform") -> str:
     return next((name for name, w in words if w in text), re.sub(r"\W+", "-", platform.name.lower()).strip("-"))
 
 
+_loaded: list[bool] = []  # not empty once drivers have been loaded
+
+
+def are_drivers_loaded() -> bool:
+    """Tell whether this process, or one of which it is a fork, has loaded the OpenCL drivers to look for devices."""
+    return bool(_loaded)
+
+
 def _platforms() -> list["cl.Platform"]:
+    _loaded.append(True)
     try:
         get_platforms = cl.get_platforms
         before = thread_ids()  # after pyopencl's import, which loads libraries with threads of their own

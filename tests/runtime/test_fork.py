@@ -52,6 +52,33 @@ def test_a_fork_before_the_device_is_opened_is_free(context):
     assert seen["child"] == 5000
 
 
+def test_a_fork_after_the_drivers_were_loaded(context):
+    """PoCL starts its threads then: the child waited for them for ever."""
+    script = f"""
+        import os, signal, numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
+        from pytensor_cl.runtime.context import get_context
+        pytensor_cl.use("opencl:{context.name}")
+        assert pytensor_cl.devices()
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            signal.alarm(60)  # what does not hang ends long before
+            try:
+                text = str(get_context().from_host(np.ones(5000)).to_host().sum())
+            except Exception as error:
+                text = type(error).__name__
+            x = pt.vector("x", dtype="float32")
+            total = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")(np.zeros(5000, "float32"))
+            os.write(writer, json.dumps([text, float(total), len(pytensor_cl.devices()) > 0]).encode())
+            os._exit(0)
+        os.close(writer)
+        seen["child"] = json.loads(os.fdopen(reader).read() or "null")
+        os.wait()
+        seen["parent"] = float(get_context().from_host(np.ones(5000)).to_host().sum())
+    """
+    seen, _ = run_script(script)
+    assert seen == {"child": ["ForkedProcessError", 5000, True], "parent": 5000}
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_other_start_methods_work_after_the_device_was_opened(context, method, tmp_path):
     (tmp_path / "work.py").write_text(
