@@ -3,6 +3,7 @@
 import ast
 import copyreg
 import inspect
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -10,6 +11,7 @@ from functools import wraps
 from typing import Any
 
 from pytensor import config
+from pytensor.compile import executor
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
 from pytensor.compile.executor import Function
 from pytensor.compile.io import In, Out
@@ -20,10 +22,13 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.link import vm
+from pytensor.link.basic import JITLinker
+from pytensor.link.c.basic import _CThunk
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.vm import VMLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
-from pytensor.tensor.basic import AllocDiag
+from pytensor.tensor.basic import AllocDiag, transfer
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 from pytensor.tensor.random.type import RandomGeneratorType
@@ -32,9 +37,12 @@ __all__ = [
     "SerialFunction",
     "bake_as_numba",
     "bake_inner_graphs_as_numba",
+    "check_before_jit",
     "compile_op_with_numba",
     "compile_with_c",
     "compile_with_numba",
+    "explain_call_errors",
+    "has_other_transfers",
     "inline_op_from_graphs",
     "link_with_numba",
     "numba_refusals",
@@ -44,6 +52,72 @@ __all__ = [
 ]
 
 _INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_optimize_inner_graph)
+
+
+def has_other_transfers() -> bool:
+    """Whether other packages have registered targets of ``x.transfer``."""
+    return len(transfer._others) > 1
+
+
+def check_before_jit(check: Callable[[Any, FunctionGraph], None]) -> None:
+    """Call a function before each graph that a linker such as NUMBA's or JAX's compiles as a whole.
+
+    Parameters
+    ----------
+    check
+        Takes the linker and the graph; raises what is wrong with it.
+    """
+    original = JITLinker.make_all
+
+    @wraps(original)
+    def make_all(self: JITLinker, *args: Any, **kwargs: Any) -> Any:
+        check(self, self.fgraph)
+        return original(self, *args, **kwargs)
+
+    JITLinker.make_all = make_all
+
+
+def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, Any]]], BaseException]) -> None:
+    """Let a function see, and replace, what a call of a function of PyTensor's C and Python backends raises.
+
+    Parameters
+    ----------
+    explain
+        Takes the exception and pairs of variables and their storage, as far as they are known; returns an exception.
+    """
+    for module in (executor, vm):
+        original = module.raise_with_op
+
+        @wraps(original)
+        def raise_with_op(
+            fgraph: FunctionGraph,
+            node: Apply,
+            thunk: Any = None,
+            exc_info: Any = None,
+            storage_map: Any = None,
+            _original: Any = original,
+        ) -> Any:
+            kind, error, trace = exc_info or sys.exc_info()
+            pairs = list(zip(node.inputs, getattr(thunk, "inputs", ()), strict=False))
+            other = explain(error, list(storage_map.items()) if storage_map else pairs)  # type: ignore[arg-type]
+            if other is not error:
+                kind, error = type(other), other
+            _original(fgraph, node, thunk, (kind, error, trace), storage_map)
+
+        module.raise_with_op = raise_with_op
+
+    find_task = _CThunk.find_task
+
+    @wraps(find_task)
+    def find_failed(self: Any, failure_code: int) -> Any:  # called where the C code of a node, or of a graph, failed
+        kind, error, _ = self.error_storage
+        raised = kind(error) if isinstance(kind, type) and isinstance(error, str) else error
+        other = explain(raised, []) if isinstance(raised, BaseException) else raised
+        if other is not raised:
+            self.error_storage[:2] = type(other), str(other)
+        return find_task(self, failure_code)
+
+    _CThunk.find_task = find_failed
 
 
 def bake_inner_graphs_as_numba(linker_type: type) -> None:

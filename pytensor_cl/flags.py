@@ -52,6 +52,12 @@ FLAGS: tuple[Flag, ...] = (
         mutable=False,
     ),
     Flag(
+        "opencl__quiet",
+        "BoolParam",
+        False,
+        "Do not write on stderr which device a context is when it is opened.",
+    ),
+    Flag(
         "opencl__placement",
         "EnumStr",
         "auto",

@@ -11,7 +11,7 @@ from pytensor.graph.rewriting.basic import graph_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import _compat, flags, sharedvar
-from pytensor_cl.errors import OpenCLError
+from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
 from pytensor_cl.linker.call_lock import give_lock, in_turn
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
@@ -38,8 +38,9 @@ from pytensor_cl.runtime.context import (
     is_open,
     parse_contexts,
 )
-from pytensor_cl.runtime.device import DeviceEntry, discover
-from pytensor_cl.sharedvar import shared
+from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
+from pytensor_cl.sharedvar import explain_c_error, shared
+from pytensor_cl.variable import refuse_device_variables
 
 __all__ = ["OPENCL", "apply_flags", "devices", "shared", "use"]
 
@@ -205,19 +206,22 @@ def _settings_of_flags() -> Settings:
         config.opencl__compile_ahead,
         config.opencl__one_launch,
         config.opencl__stand_by,
+        config.opencl__quiet,
     )
 
 
 def apply_flags() -> None:
     """Define contexts and settings as PyTensor's flags say.
 
-    Raises
-    ------
-    ValueError
-        The flag ``contexts`` is malformed.
+    If the flag ``contexts`` is malformed, whatever uses a context raises a `ContextNotDefined` that says so: programs
+    that use none are not concerned.
     """
-    specs, default = _contexts_of_flags()
-    define_contexts(specs, default, _settings_of_flags)
+    try:
+        specs, default = _contexts_of_flags()
+    except ContextNotDefined as error:
+        define_contexts({}, None, _settings_of_flags, trouble=str(error))
+    else:
+        define_contexts(specs, default, _settings_of_flags)
 
 
 def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
@@ -245,8 +249,11 @@ def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
     ValueError
         The name means another device already, or options are given for a device that is open.
     TypeError
-        An option is no setting.
+        An option is no setting, or `device` is no string.
+    DeviceNotFound
+        `device` is not the name of an OpenCL device. Whether there is such a device shows when it is opened.
     """
+    check_spec(device)
     chosen = name or "dev0"
     if options and is_open(chosen):
         raise ValueError(f"context {chosen!r} is open: its settings cannot change any more")
@@ -266,6 +273,8 @@ def _register() -> None:
     _compat.register("OPENCL", OPENCL)
     _compat.bake_inner_graphs_as_numba(OpenCLLinker)
     _compat.serialise_calls(OpenCLVM, give_lock)
+    _compat.check_before_jit(refuse_device_variables)
+    _compat.explain_call_errors(explain_c_error)
     sharedvar.install(in_turn)
 
 

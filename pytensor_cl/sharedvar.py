@@ -7,7 +7,7 @@ one-element list that it always was, to functions of mode OPENCL the value on th
 import copy
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
 
@@ -21,7 +21,7 @@ from pytensor_cl.runtime.context import get_context
 from pytensor_cl.type import GpuArrayType
 from pytensor_cl.variable import GpuArrayVariable
 
-__all__ = ["DeviceCell", "GpuArraySharedVariable", "adopt", "install", "shared"]
+__all__ = ["DeviceCell", "GpuArraySharedVariable", "adopt", "explain_c_error", "install", "shared"]
 
 
 class _OnDevice:
@@ -210,6 +210,33 @@ def is_held_elsewhere(cell: DeviceCell) -> bool:
     borrowed = getattr(value, "base", None) is not None
     del value
     return borrowed or _references(cell) > _ALONE
+
+
+_SOME_VALUE = "the value of a shared variable w"
+
+
+def explain_c_error(error: BaseException, storages: Sequence[tuple[Any, Any]]) -> BaseException:
+    """Return what a call of PyTensor's C backend raises because a value is on a device, with what to write instead.
+
+    Parameters
+    ----------
+    error
+        What the C code raised.
+    storages
+        Variables and their storage, if they are known.
+    """
+    if not (isinstance(error, ValueError) and str(error).startswith(("expected an ndarray", _SOME_VALUE))):
+        return error
+    cells = [(v, cell) for v, cell in storages if isinstance(cell, DeviceCell)]
+    names = [str(v) for v, cell in cells if list.__getitem__(cell, 0) is ON_DEVICE]
+    if storages and not names:
+        return error
+    name = names[0] if names else "w"
+    subject = f"the value of the shared variable {name}" if names else _SOME_VALUE
+    return ValueError(
+        f"{subject} is on an OpenCL device, where PyTensor's C backend cannot read it. Bring it back before the call, "
+        f"{name}.get_value(borrow=True), or compile the function with mode='NUMBA' or mode='OPENCL'"
+    )
 
 
 _example = DeviceCell(np.empty(0))

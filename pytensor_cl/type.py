@@ -44,7 +44,9 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     Raises
     ------
     TypeError
-        Device arrays cannot hold `dtype`.
+        Device arrays cannot hold `dtype`, or `shape` is no sequence.
+    ValueError
+        A length is negative.
     """
 
     __props__ = ("dtype", "shape", "context_name")
@@ -52,6 +54,13 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     def __init__(
         self, dtype: Any, shape: Sequence[int | None], context_name: str | None = None, name: str | None = None
     ) -> None:
+        try:
+            shape = tuple(shape)
+        except TypeError as error:
+            message = f"shape must be a tuple with a length or None for each dimension, not {shape!r}"
+            raise TypeError(message) from error
+        if any(n is not None and n < 0 for n in shape):
+            raise ValueError(f"shape must have no negative lengths; None is for those that are unknown: {shape!r}")
         self.dtype = str(np.dtype(dtype))
         if not dtypes.is_supported(self.dtype):
             raise TypeError(f"device arrays cannot hold {self.dtype}")

@@ -3,11 +3,13 @@
 from typing import Any
 
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.variable import _tensor_py_operators
 
+from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuArrayConstant", "GpuArrayVariable"]
+__all__ = ["GpuArrayConstant", "GpuArrayVariable", "constant_of", "refuse_device_variables"]
 
 
 class GpuArrayVariable(_tensor_py_operators, Variable):
@@ -30,3 +32,26 @@ class GpuArrayConstant(GpuArrayVariable, Constant):
 
 GpuArrayType.variable_type = GpuArrayVariable
 GpuArrayType.constant_type = GpuArrayConstant
+
+
+def constant_of(array: GpuArray) -> GpuArrayConstant:
+    """Return a device array as a constant of graphs, of its static shape."""
+    return GpuArrayConstant(GpuArrayType(array.dtype, array.shape, array.context.name), array)
+
+
+def refuse_device_variables(linker: object, fgraph: FunctionGraph) -> None:
+    """Refuse a graph with values on a device for a linker that compiles functions of host arrays.
+
+    Raises
+    ------
+    NotImplementedError
+        There is such a value; the message says what to write instead.
+    """
+    for variable in (*fgraph.inputs, *fgraph.variables):
+        if isinstance(variable.type, GpuArrayType):
+            raise NotImplementedError(
+                f"{type(linker).__name__} cannot compute with values on a device, as {variable} of Type "
+                f"{variable.type} is. Compile for the device, pytensor.function(..., mode='OPENCL') or "
+                "x.eval(..., mode='OPENCL'). For every mode: pytensor.shared in place of pytensor_cl.shared, and no "
+                "x.transfer('dev0')"
+            )

@@ -334,7 +334,10 @@ def explain(fn: Any) -> Explanation:
     """
     linker = getattr(getattr(fn, "maker", None), "linker", None)
     if not isinstance(linker, OpenCLLinker):
-        raise TypeError(f"explain takes compiled functions of mode OPENCL; got {fn!r} with linker {linker!r}")
+        raise TypeError(
+            f"explain takes compiled functions of mode OPENCL; got {fn!r} with linker {linker!r}: compile it with "
+            "pytensor.function(..., mode='OPENCL')"
+        )
     order = linker.schedule(fn.maker.fgraph)
     device = [DeviceNode(n.op, n, n.op.context_name) for n in order if isinstance(n.op, GpuOp)]
     moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]

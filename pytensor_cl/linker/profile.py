@@ -30,6 +30,10 @@ PENDING = 20_000
 TRACED = 200_000
 """Steps that a trace holds at most."""
 
+_NOT_ENTERED = (
+    "only calls inside a with block are timed: write with pytensor_cl.profile(f) as p: and call f in it, then print(p)"
+)
+
 Span = tuple[int, int]
 
 
@@ -152,8 +156,10 @@ class Profile:
     _steps: int = 0
     _unread: int = 0
     _undo: list[Callable[[], None]] = field(default_factory=list)
+    _was_entered: bool = False
 
     def __enter__(self) -> "Profile":
+        self._was_entered = True
         for function in self.functions:
             function.vm.build()  # or the first call would, in none of its nodes
         for number, function in enumerate(self.functions):
@@ -174,6 +180,11 @@ class Profile:
         self._unread += len(call.steps)
         if self._unread > PENDING:
             self._digest()
+
+    def _check_entered(self) -> None:
+        """Refuse to report on what was never timed."""
+        if not self._was_entered:
+            raise RuntimeError(_NOT_ENTERED)
 
     def _digest(self) -> None:
         """Add up what was timed."""
@@ -226,12 +237,14 @@ class Profile:
     @property
     def shares(self) -> Shares:
         """What the time was spent on."""
+        self._check_entered()
         self._digest()
         return self._spent
 
     @property
     def nodes(self) -> list[NodeTime]:
         """What each node took."""
+        self._check_entered()
         self._digest()
         return sorted(self._nodes.values(), key=lambda n: -max(n.device_seconds, n.transfer_seconds, n.host_seconds))
 
@@ -248,6 +261,7 @@ class Profile:
         path
             A file, ``.json``. Time 0 is when the first call began.
         """
+        self._check_entered()
         self._digest()
         if len(self._traced) < self.calls:
             warnings.warn(f"the trace holds {len(self._traced)} of {self.calls} calls", stacklevel=2)
@@ -256,8 +270,15 @@ class Profile:
 
     def tables(self) -> list[Table]:
         """Return the report."""
+        if not self._was_entered:
+            return [
+                Table(
+                    ("only calls inside a with block are timed",),
+                    [("with pytensor_cl.profile(f) as p:",), ("    f(x)",)],
+                )
+            ]
         if not self.nodes:
-            return [Table(("no calls were made",), [])]
+            return [Table(("no calls were made inside the with block",), [])]
         peaks = self.peaks()
         made = (
             _summary(self),
@@ -400,7 +421,10 @@ def profile(*functions: Any) -> Profile:
     for function in functions:
         linker = getattr(getattr(function, "maker", None), "linker", None)
         if not isinstance(linker, OpenCLLinker):
-            raise TypeError(f"profile takes compiled functions of mode OPENCL; got {function!r} with linker {linker!r}")
+            raise TypeError(
+                f"profile takes compiled functions of mode OPENCL; got {function!r} with linker {linker!r}: compile it "
+                "with pytensor.function(..., mode='OPENCL')"
+            )
     if not functions:
         raise TypeError("profile needs a compiled function")
     return Profile(functions)

@@ -10,12 +10,12 @@ from pytensor.tensor import _as_tensor_variable, as_tensor_variable
 from pytensor.tensor.basic import register_transfer
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.errors import ContextNotDefined
+from pytensor_cl._compat import has_other_transfers
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import default_context_name, defined_contexts, get_context
+from pytensor_cl.runtime.context import default_context_name, defined_contexts, get_context, undefined
 from pytensor_cl.type import GpuArrayType, convert_to_device
-from pytensor_cl.variable import GpuArrayVariable
+from pytensor_cl.variable import GpuArrayVariable, constant_of
 
 __all__ = ["GpuFromHost", "GpuToGpu", "HostFromGpu", "download", "gpu_from_host", "host_from_gpu"]
 
@@ -90,8 +90,13 @@ class HostFromGpu(_Transfer):
 
     def make_node(self, x: Variable) -> Apply:
         """Make a node of a device variable."""
-        if not isinstance(x.type, GpuArrayType):
-            raise TypeError(f"HostFromGpu takes device variables, got {x} of Type {x.type}")
+        if isinstance(x, GpuArray):
+            x = constant_of(x)
+        if not isinstance(getattr(x, "type", None), GpuArrayType):
+            raise TypeError(
+                f"host_from_gpu takes variables on a device, not {x!r}: gpu_from_host(x) and x.transfer('dev0') bring "
+                "a value there"
+            )
         return Apply(self, [x], [x.type.host_type()])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
@@ -170,15 +175,26 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
     """
     name = target or default_context_name()
     if name not in defined_contexts():
-        raise ContextNotDefined(f"no context is called {name!r}; defined are: {', '.join(defined_contexts())}")
+        raise undefined(name)
+    if isinstance(x, str):
+        raise TypeError(f"gpu_from_host takes a tensor and the name of a context, gpu_from_host(x, {x!r})")
     return _moved(x, name)
 
 
 def _transfer(variable: Variable, target: str | None) -> Variable | None:
-    """What ``x.transfer(target)`` asks: None leaves the target to somebody else."""
+    """Return what ``x.transfer(target)`` asks for; None leaves the target to another package, if there is one.
+
+    Raises
+    ------
+    ContextNotDefined
+        The target is no context, and no other package has targets.
+    """
     default = default_context_name()
-    known = target is None or target in defined_contexts()
-    return _moved(variable, target or default) if known else None
+    if target is None or target in defined_contexts():
+        return _moved(variable, target or default)
+    if has_other_transfers():
+        return None
+    raise undefined(target)
 
 
 @convert_to_device.register
@@ -189,6 +205,11 @@ def _from_tensor(kind: TensorType, variable: Variable, context_name: str) -> Var
 @convert_to_device.register
 def _from_device(kind: GpuArrayType, variable: Variable, context_name: str) -> Variable:
     return _moved(variable, context_name)
+
+
+@_as_tensor_variable.register(GpuArray)
+def _value_to_tensor(x: GpuArray, name: str | None, ndim: int | None, **options: Any) -> Variable:
+    return as_tensor_variable(host_from_gpu(constant_of(x)), name=name, ndim=ndim, **options)
 
 
 @_as_tensor_variable.register(GpuArrayVariable)

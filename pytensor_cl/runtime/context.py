@@ -32,6 +32,8 @@ from pytensor_cl.template import KernelSource
 __all__ = ["Context", "Settings", "open_context"]
 
 
+_ANNOUNCED = "PYTENSOR_CL_MAPPED"
+"""Environment variable: the lines about devices that this process and those that it descends from have written."""
 SMALL_UPLOAD = 8192
 """Bytes: smaller host arrays are copied while their buffer is made, if the device is a CPU."""
 
@@ -61,6 +63,8 @@ class Settings:
         Let its work-items stay for the next call for a short while.
     features
         What the driver can do; None asks it.
+    quiet
+        Do not write on stderr which device a context is.
     """
 
     fast_math: bool = False
@@ -71,6 +75,7 @@ class Settings:
     one_launch: bool = True
     stand_by: bool = True
     features: Features | None = None
+    quiet: bool = False
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
@@ -287,6 +292,7 @@ class _Registry:
     default: str | None = None
     settings: Callable[[], Settings] = Settings  # asked when a context opens
     changes: dict[str, Any] = field(default_factory=dict)  # to the settings
+    trouble: str = ""  # what is wrong with the flags that define contexts
     opening: Any = field(default_factory=Lock)  # held while a context is opened
 
 
@@ -300,14 +306,14 @@ def parse_contexts(text: str) -> dict[str, str]:
 
     Raises
     ------
-    ValueError
+    ContextNotDefined
         It is not ``name->device[;name->device...]``.
     """
     pairs: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(";"))):
         name, arrow, device = (part.strip() for part in item.partition("->"))
         if not (arrow and name and device) or name in pairs or name == "cpu":
-            raise ValueError(
+            raise ContextNotDefined(
                 f"flag contexts={text!r}: {item!r} is not 'name->device' with a name of its own; "
                 "an example: contexts=dev0->opencl0:0;dev1->opencl0:1"
             )
@@ -315,7 +321,9 @@ def parse_contexts(text: str) -> dict[str, str]:
     return pairs
 
 
-def define_contexts(specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None) -> None:
+def define_contexts(
+    specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None, trouble: str = ""
+) -> None:
     """Replace the names of contexts; those that are open already stay as they are.
 
     Parameters
@@ -326,8 +334,11 @@ def define_contexts(specs: dict[str, str], default: str | None, settings: Callab
         The context of graphs that name none.
     settings
         Asked for the settings of each context that is opened from now on.
+    trouble
+        Why there are no contexts: what each use of one raises, as a `ContextNotDefined`.
     """
     _registry.specs = {**specs}
+    _registry.trouble = trouble
     _registry.default = default
     _registry.settings = settings or _registry.settings
 
@@ -338,6 +349,30 @@ def change_settings(**options: Any) -> None:
     _registry.changes.update(options)
 
 
+def _check_flags() -> None:
+    if _registry.trouble:
+        raise ContextNotDefined(_registry.trouble)
+
+
+def undefined(name: Any) -> ContextNotDefined:
+    """Return the error for a name that no context has; its message says what to write instead."""
+    named = ", ".join(f"{n} ({spec})" for n, spec in _registry.specs.items()) or "none"
+    text = f"no context is called {name!r}; defined are: {named}. "
+    if str(name).lower().startswith("opencl"):
+        text += (
+            f"{name!r} is a device: give it a name with pytensor_cl.use({name!r}, 'dev1') or the flag "
+            f"contexts=dev1->{name}, and write 'dev1'"
+        )
+    elif name == "cpu":
+        text += "The host is none: take pytensor.shared for a shared variable, x.transfer('cpu') for a value"
+    else:
+        text += (
+            f"Take one of them, or define it with pytensor_cl.use('opencl:gpu', '{name}') or the flag "
+            f"contexts={name}->opencl:gpu; devices are listed by: pytensor-cl devices"
+        )
+    return ContextNotDefined(text)
+
+
 def add_context(name: str, device: str) -> None:
     """Define one more context name (or the same again).
 
@@ -346,19 +381,25 @@ def add_context(name: str, device: str) -> None:
     ValueError
         The name means another device already.
     """
+    _check_flags()
     if _registry.specs.get(name, device) != device:
-        raise ValueError(f"context {name!r} is {_registry.specs[name]!r} already, it cannot become {device!r}")
+        raise ValueError(
+            f"context {name!r} is {_registry.specs[name]!r} already, it cannot become {device!r}: choose the device "
+            f"before anything uses the context, or another name, pytensor_cl.use({device!r}, '{name}_2')"
+        )
     _registry.specs[name] = device
     _registry.default = _registry.default or name
 
 
 def defined_contexts() -> tuple[str, ...]:
     """Return the names of all contexts."""
+    _check_flags()
     return tuple(_registry.specs)
 
 
 def default_context_name() -> str:
     """Return the name of the context of graphs that name none; ``dev0`` on the default device if there is none."""
+    _check_flags()
     if _registry.default is None:
         add_context("dev0", "opencl")
     assert _registry.default is not None
@@ -405,14 +446,22 @@ def _opened_by_now(name: str) -> Context:
 
 def _open(name: str) -> Context:
     if name not in _registry.specs:
-        raise ContextNotDefined(
-            f"no context is called {name!r}; defined are: {', '.join(_registry.specs) or 'none'}. Name it in the flag "
-            "contexts (contexts=dev0->opencl0:0;dev1->opencl0:1) or with pytensor_cl.use(device, name)"
-        )
-    context = Context(name, resolve(_registry.specs[name]), replace(_registry.settings(), **_registry.changes))
+        raise undefined(name)
+    settings = replace(_registry.settings(), **_registry.changes)
+    context = Context(name, resolve(_registry.specs[name]), settings)
     info, label = context.info, None if tuple(_registry.specs) == (name,) else name
-    sys.stderr.write(f"Mapped name {label} to device {context.entry.spec}: {info.name} ({info.platform})\n")
+    if not settings.quiet:
+        _announce(f"Mapped name {label} to device {context.entry.spec}: {info.name} ({info.platform})")
     return context
+
+
+def _announce(line: str) -> None:
+    """Write a line on stderr that no process wrote which this one descends from; of pytest-xdist's workers one does."""
+    written = os.environ.get(_ANNOUNCED, "").splitlines()
+    if line in written or os.environ.get("PYTEST_XDIST_WORKER", "") not in ("", "gw0"):
+        return
+    os.environ[_ANNOUNCED] = "\n".join((*written, line))
+    sys.stderr.write(f"{line}\n")
 
 
 def sync() -> None:

@@ -199,7 +199,37 @@ def _missing(spec: str) -> DeviceNotFound:
     if not entries:
         return DeviceNotFound(f"no OpenCL device at all, so no {spec!r}. {INSTALL_HINT}")
     lines = [f"  {e.spec}  or  {e.stable_spec}  {e.info.name} ({e.info.platform})" for e in entries]
-    return DeviceNotFound(f"no OpenCL device answers to {spec!r}. There are:\n" + "\n".join(lines))
+    meant = _with_prefix(spec)
+    hint = f": names of devices begin with opencl, write {meant!r}" if meant else ""
+    return DeviceNotFound(f"no OpenCL device answers to {spec!r}{hint}. There are:\n" + "\n".join(lines))
+
+
+def _with_prefix(spec: str) -> str | None:
+    """Return what a name of another framework's devices would be here; None for what begins with ``opencl``."""
+    text = spec.strip().lower()
+    if text.startswith("opencl"):
+        return None
+    if re.fullmatch(r"\d+(:\d+)?", text):
+        return f"opencl{text}"
+    word, _, number = re.fullmatch(r"(.*?)(:?)(\d*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    word = {"cuda": "nvidia", "rocm": "amd", "hip": "amd"}.get(word, word)
+    return ":".join(filter(None, ("opencl", word, number)))
+
+
+def check_spec(spec: str) -> None:
+    """Refuse a string that can name no device; loads no driver where it can.
+
+    Raises
+    ------
+    TypeError
+        It is no string.
+    DeviceNotFound
+        It does not begin with ``opencl``, or has another form than `resolve` understands.
+    """
+    if not isinstance(spec, str):
+        raise TypeError(f"a device is a string such as 'opencl:gpu' or 'opencl0:0', not {spec!r}")
+    if not re.fullmatch(r"opencl(\d+(:\d+)?|:.+)?", spec.strip().lower()):
+        raise _missing(spec)
 
 
 def _matches(entry: DeviceEntry, word: str) -> bool:

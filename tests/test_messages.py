@@ -1,0 +1,290 @@
+"""Mistakes of a first program: each error says what to write instead."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pytensor_cl
+from pytensor_cl.errors import ContextNotDefined, DeviceNotFound
+from pytensor_cl.runtime.device import resolve
+from pytensor_cl.sharedvar import ON_DEVICE
+from tests.helpers import on_one_driver, opencl, run_script
+
+
+@pytest.fixture
+def vector():
+    return np.arange(5, dtype="float32")
+
+
+# A value on a device in a function of another mode
+
+
+@pytest.fixture
+def on_the_device(context, vector, on_device):
+    w = pytensor.shared(vector.copy(), name="w")
+    step = opencl([], w.sum(), updates=[(w, w + 1)])
+    step()
+    assert list.__getitem__(w.container.storage, 0) is ON_DEVICE
+    return w
+
+
+@on_one_driver
+@pytest.mark.parametrize("linker", ["cvm", "vm", "c"])
+def test_c_code_that_reads_a_shared_value_on_a_device(on_the_device, linker, c_compiler, vector):
+    w = on_the_device
+    f = pytensor.function([], (w * 2).sum(), mode=pytensor.compile.mode.Mode(linker, "fast_run"))
+    of_w = "of a shared variable w" if linker == "c" else "of the shared variable w"
+    with pytest.raises(ValueError, match=of_w + r" is on an OpenCL device.*w.get_value\(borrow=True\).*mode='NUMBA'"):
+        f()
+    w.get_value(borrow=True)
+    assert f() == ((vector + 1) * 2).sum()
+
+
+@on_one_driver
+def test_other_errors_of_c_code_are_left_alone(on_the_device, c_compiler, vector):
+    x = pt.fvector("x")
+    f = pytensor.function([x], x + np.ones(5, "float32"), mode=pytensor.compile.mode.Mode("cvm", "fast_run"))
+    with pytest.raises((ValueError, AssertionError)) as caught:
+        f(vector[:3])
+    assert "OpenCL" not in str(caught.value)
+
+
+@on_one_driver
+@pytest.mark.parametrize("mode", ["NUMBA", pytensor.compile.mode.Mode("numba", "fast_compile")], ids=str)
+def test_device_variables_in_a_mode_that_cannot_hold_them(context, vector, mode):
+    x, d = pt.fvector("x"), pytensor_cl.shared(vector, name="d")
+    kind = pytensor_cl.GpuArrayType("float32", (None,))
+    for inputs, result in (
+        ([], d),
+        ([], d.sum()),
+        ([x], x.transfer(context.name)),
+        ([x], pt.exp(x.transfer(context.name))),
+        ([kind("k")], pt.constant(1)),
+    ):
+        with pytest.raises(NotImplementedError, match=r"(?s)Numba.*GpuArray.*mode='OPENCL'.*pytensor.shared"):
+            pytensor.function(inputs, result, mode=mode, on_unused_input="ignore")
+    for result, given in ((d, {}), (d * 2, {}), (x.transfer(context.name), {x: vector})):
+        with pytest.raises(NotImplementedError, match=r"\.eval\(.*mode='OPENCL'\)"):
+            result.eval(given, mode=mode)
+        assert result.eval(given, mode="OPENCL") is not None
+
+
+@on_one_driver
+def test_the_variable_is_named(context, vector):
+    d = pytensor_cl.shared(vector, name="weights")
+    with pytest.raises(NotImplementedError, match="weights"):
+        pytensor.function([], d.sum(), mode="NUMBA")
+
+
+def test_modes_that_call_python_take_device_variables(context, vector):
+    d = pytensor_cl.shared(vector)
+    assert pytensor.function([], d.sum(), mode="FAST_COMPILE")() == 10
+
+
+# Names of devices and contexts
+
+
+@pytest.mark.parametrize("target", ["cuda", "gpu", "dev99", 3])
+def test_targets_that_no_context_has(context, target, vector):
+    x = pt.fvector("x")
+    calls = (
+        lambda: x.transfer(target),
+        lambda: pytensor_cl.gpu_from_host(x, target),
+        lambda: pytensor_cl.shared(vector, target=target),
+    )
+    for call in calls:
+        with pytest.raises(
+            ContextNotDefined, match=rf"no context is called {target!r}.*{context.name}.*pytensor_cl.use\(.*contexts="
+        ):
+            call()
+    assert isinstance(x.transfer("cpu").type, pt.TensorType)
+
+
+@pytest.mark.parametrize("target", ["opencl", "opencl:gpu", "opencl0:0", "opencl:pocl"])
+def test_devices_in_place_of_contexts(context, target, vector):
+    with pytest.raises(ContextNotDefined, match=rf"{target!r} is a device.*pytensor_cl.use\({target!r}, 'dev1'\)"):
+        pt.fvector("x").transfer(target)
+
+
+def test_the_host_is_no_context(context, vector):
+    with pytest.raises(ContextNotDefined, match="pytensor.shared"):
+        pytensor_cl.shared(vector, target="cpu")
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("gpu", "opencl:gpu"),
+        ("GPU", "opencl:gpu"),
+        ("cuda", "opencl:nvidia"),
+        ("cuda0", "opencl:nvidia:0"),
+        ("gpu1", "opencl:gpu:1"),
+        ("pocl", "opencl:pocl"),
+        ("0:0", "opencl0:0"),
+        ("", "opencl"),
+    ],
+)
+def test_devices_without_the_prefix(spec, hint):
+    with pytest.raises(DeviceNotFound, match=rf"(?s)no OpenCL device.*{spec}.*write {hint!r}.*There are:"):
+        resolve(spec)
+
+
+def test_use_refuses_what_is_no_device_at_once():
+    for spec in ("gpu", "cuda", ""):
+        with pytest.raises(DeviceNotFound, match="write 'opencl"):
+            pytensor_cl.use(spec, "nowhere")
+    with pytest.raises(TypeError, match="device"):
+        pytensor_cl.use(3, "nowhere")
+    with pytest.raises(ContextNotDefined):
+        pytensor_cl.gpu_from_host(pt.fvector(), "nowhere")
+
+
+def test_a_name_that_is_taken(context):
+    with pytest.raises(
+        ValueError,
+        match=rf"{context.name!r} is 'opencl:{context.name}' already.*another name.*pytensor_cl.use\('opencl0:0', ",
+    ):
+        pytensor_cl.use("opencl0:0", context.name)
+
+
+def test_the_flag_device_without_the_prefix():
+    script = """
+        import pytensor, pytensor.tensor as pt
+        x = pt.vector("x")
+        try:
+            pytensor.function([x], x * 2)
+        except Exception as error:
+            seen["error"] = [type(error).__name__, str(error)]
+    """
+    seen, _ = run_script(script, "device=gpu")
+    assert seen["error"][0] == "DeviceNotFound" and "write 'opencl:gpu'" in seen["error"][1]
+
+
+@pytest.mark.parametrize(
+    "flag", ["contexts=dev0", "contexts=dev0->", "contexts=dev0=opencl0:0", "contexts=dev0:opencl0:0"]
+)
+def test_malformed_contexts(flag):
+    script = """
+        import pytensor, pytensor.tensor as pt
+        x, errors = pt.fvector("x"), []
+        import pytensor_cl
+        for call in (
+            lambda: pytensor.function([x], x * 2, mode="OPENCL"),
+            lambda: x.transfer("dev0"),
+            lambda: pytensor_cl.shared([1.0]),
+            lambda: pytensor_cl.use("opencl"),
+            lambda: pytensor_cl.GpuArrayType("float32", ()),
+        ):
+            try:
+                call()
+            except ValueError as error:
+                errors.append(str(error))
+        seen["errors"] = errors
+        seen["devices"] = len(pytensor_cl.devices())
+        seen["host"] = pytensor.function([x], x * 2, mode="FAST_COMPILE")([1.0]).tolist()
+    """
+    seen, _ = run_script(script, flag)
+    assert len(seen["errors"]) == 5 and seen["devices"] >= 1 and seen["host"] == [2.0]
+    for error in seen["errors"]:
+        assert flag.partition("=")[2] in error and "contexts=dev0->opencl0:0;dev1->opencl0:1" in error
+
+
+# Profiles
+
+
+@on_one_driver
+def test_a_profile_without_a_block(context, vector, on_device):
+    x = pt.fvector("x")
+    f = opencl([x], x * 2)
+    p = pytensor_cl.profile(f)
+    f(vector)
+    assert "with pytensor_cl.profile(f) as p:" in str(p)
+    assert "with pytensor_cl.profile(f) as p:" in p._repr_html_()
+    for read in (lambda: p.nodes, lambda: p.shares, lambda: p.peaks(), lambda: p.save_trace("unwritten.json")):
+        with pytest.raises(RuntimeError, match="with pytensor_cl.profile"):
+            read()
+    with p:
+        pass
+    assert "no call" in str(p) and "inside" in str(p)
+    assert p.nodes == []
+    with p:
+        f(vector)
+    assert "1 call" in str(p)
+
+
+@on_one_driver
+def test_functions_of_other_modes_have_no_profile(context):
+    x = pt.fvector("x")
+    f = pytensor.function([x], x * 2, mode="FAST_COMPILE")
+    for report in (pytensor_cl.profile, pytensor_cl.explain):
+        with pytest.raises(TypeError, match="mode='OPENCL'"):
+            report(f)
+
+
+# The line that names the device
+
+_PARENT = """
+    import multiprocessing, subprocess, sys
+    import numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
+    x = pt.fvector("x")
+    with pytensor.config.change_flags(opencl__placement="device", opencl__adapt=False):
+        pytensor.function([x], pt.exp(x), mode="OPENCL")(np.zeros(3, "float32"))
+    child = "import pytensor_cl; pytensor_cl.shared([1.0])"
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", child], check=True, capture_output=True, text=True)
+        sys.stderr.write(done.stderr)
+"""
+
+
+def test_the_line_appears_once_in_a_tree_of_processes():
+    _, stderr = run_script(_PARENT)
+    assert stderr.count("Mapped name None to device opencl") == 1
+    _, stderr = run_script(_PARENT, "opencl__quiet=True")
+    assert "Mapped name" not in stderr
+
+
+def test_workers_of_xdist_print_it_once():
+    script = "import pytensor_cl; pytensor_cl.shared([1.0])"
+    for worker, count in (("gw0", 1), ("gw1", 0)):
+        _, stderr = run_script(script, PYTEST_XDIST_WORKER=worker)
+        assert stderr.count("Mapped name") == count
+
+
+def test_another_device_of_the_tree_is_named():
+    environment = {**os.environ, "PYTENSOR_CL_MAPPED": "Mapped name None to device opencl9:9: another"}
+    command = [sys.executable, "-c", "import pytensor_cl; pytensor_cl.shared([1.0])"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.count("Mapped name None to device opencl0") == 1
+
+
+# Values in place of variables
+
+
+@on_one_driver
+def test_device_arrays_as_values_of_graphs(context, vector, on_device):
+    r = context.from_host(vector)
+    x = pt.fvector("x")
+    for result in (x + r, r + x, pt.exp(r) + x, pt.as_tensor(r) * x):
+        f = opencl([x], result)
+        wanted = pytensor.function([x], result, mode="FAST_COMPILE")(vector)
+        np.testing.assert_allclose(f(vector), wanted, rtol=1e-6)
+    np.testing.assert_allclose(opencl([x], x + r)(vector), 2 * vector)
+    np.testing.assert_array_equal(pytensor_cl.host_from_gpu(r).eval(mode="OPENCL"), vector)
+    with pytest.raises(TypeError, match=r"gpu_from_host"):
+        pytensor_cl.host_from_gpu(vector)
+    with pytest.raises(TypeError, match=r"'dev0'|tensor"):
+        pytensor_cl.gpu_from_host("dev0")
+
+
+def test_shapes_of_device_types():
+    with pytest.raises(TypeError, match="shape"):
+        pytensor_cl.GpuArrayType("float32", 3)
+    with pytest.raises(ValueError, match="negative"):
+        pytensor_cl.GpuArrayType("float32", (-3,))
+    with pytest.raises(TypeError, match="floot"):
+        pytensor_cl.GpuArrayType("floot", (3,))
