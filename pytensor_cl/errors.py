@@ -71,6 +71,9 @@ def _excerpt(lines: list[str], named: list[int]) -> str:
     return "\n".join(shown)
 
 
+_CACHE_ADVICE = "If it was built before, a damaged cache may be the cause: 'pytensor-cl cache clear' empties all."
+
+
 class CompilationError(OpenCLError):
     """The driver rejected an OpenCL program.
 
@@ -100,7 +103,7 @@ class CompilationError(OpenCLError):
             part = "The log names no line of the source."
         return (
             f"the OpenCL driver could not build a program:\n{self.log.strip()}\n\n{part}\n"
-            f"The source has {len(lines)} lines; it is this error's attribute `.source`."
+            f"The source has {len(lines)} lines; it is this error's attribute `.source`.\n{_CACHE_ADVICE}"
         )
 
 

@@ -102,7 +102,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__cache_dir",
         "StrParam",
         "",
-        "Folder of compiled programs; empty for the user's cache folder.",
+        "Folder of compiled programs and tuned parameters; empty for the user's cache folder.",
         mutable=False,
     ),
     Flag(

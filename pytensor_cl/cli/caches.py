@@ -2,17 +2,22 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytensor
 
-from pytensor_cl.rendered import rendered_folder, user_folder
+from pytensor_cl.rendered import is_intact, rendered_folder, user_folder
+from pytensor_cl.runtime.binaries import programs_folder
+from pytensor_cl.runtime.pocl_cache import damaged_files, pocl_folder
 
 __all__ = ["CacheFolder", "cache_folders"]
 
 _HEX_KEY = "[0-9a-f]" * 32
+_DRAFT = f"{_HEX_KEY}.*.tmp"
 _POCL_KEY = "[A-P][A-P]"
 
 
@@ -28,11 +33,14 @@ class CacheFolder(NamedTuple):
     patterns
         Names of what the owner writes there. A setting may point at any folder: nothing else in it may be
         counted or removed.
+    damaged
+        Yields what is damaged there, among the owner's files.
     """
 
     owner: str
     path: Path
     patterns: tuple[str, ...]
+    damaged: Callable[[], Iterable[Path]] = tuple
 
     def entries(self) -> Iterator[Path]:
         """Yield the owner's files and folders."""
@@ -66,16 +74,27 @@ def _file_size(path: Path) -> int:
         return 0
 
 
+def _not_intact(folder: Path) -> Iterator[Path]:
+    for file in folder.glob(_HEX_KEY):
+        with suppress(OSError):  # another process removed it, or it is a folder
+            if not is_intact(file):
+                yield file
+
+
+def _checked(owner: str, folder: Path) -> CacheFolder:
+    return CacheFolder(owner, folder, (_HEX_KEY, _DRAFT), partial(_not_intact, folder))
+
+
 def cache_folders() -> list[CacheFolder]:
     """Return the folders that pytensor-cl, pyopencl and PoCL use, as the flags and the environment have them."""
-    pocl = os.environ.get("POCL_CACHE_DIR")
-    ours = pytensor.config.opencl__cache_dir
-    user = user_folder()
+    ours, pocl = pytensor.config.opencl__cache_dir, pocl_folder()
     folders = [
-        CacheFolder("pytensor-cl", rendered_folder(), (_HEX_KEY,)),
-        CacheFolder("pyopencl", user / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
-        CacheFolder("PoCL", Path(pocl) if pocl else user / "pocl" / "kcache", (_POCL_KEY, "tempfile_*")),
+        _checked("pytensor-cl, texts", rendered_folder()),
+        _checked("pytensor-cl, programs", programs_folder(None)),
+        CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
+        CacheFolder("PoCL", pocl, (_POCL_KEY, "tempfile_*"), partial(damaged_files, pocl)),
     ]
     if ours:
-        folders.insert(0, CacheFolder("opencl__cache_dir", Path(ours).expanduser(), (_HEX_KEY,)))
+        folders.insert(0, _checked("opencl__cache_dir", programs_folder(ours)))
+        folders.insert(1, CacheFolder("opencl__cache_dir, old", Path(ours).expanduser(), (_HEX_KEY,)))
     return folders

@@ -10,13 +10,14 @@ from pathlib import Path
 from pytensor.configdefaults import config
 
 from pytensor_cl.cli import hook
-from pytensor_cl.cli.caches import cache_folders
+from pytensor_cl.cli.caches import CacheFolder, cache_folders
 from pytensor_cl.cli.drivers import registered_drivers
 from pytensor_cl.cli.examination import examine
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
+from pytensor_cl.runtime.pocl_cache import Repair
 
 __all__ = ["add_arguments", "run"]
 
@@ -90,11 +91,21 @@ def _environment() -> Iterator[Finding]:
             yield Finding("warn" if warning else "ok", name, text)
 
 
+def _cache(folder: CacheFolder) -> Finding:
+    if not folder.is_writable():
+        return Finding("warn", folder.owner, f"{folder.path} cannot be written to")
+    text = f"{folder.path}, {size(folder.size())}"
+    damaged = list(folder.damaged())
+    if damaged:
+        text += f", {len(damaged)} damaged files, which are made again: 'pytensor-cl cache clear' empties all caches"
+    return Finding("warn" if damaged else "ok", folder.owner, text)
+
+
 def _caches() -> Iterator[Finding]:
-    for folder in cache_folders():
-        writable = folder.is_writable()
-        text = f"{folder.path}, {size(folder.size())}" if writable else f"{folder.path} cannot be written to"
-        yield Finding("ok" if writable else "warn", folder.owner, text)
+    yield from map(_cache, cache_folders())
+    if Repair.removed:
+        text = f"{Repair.removed} damaged files were removed from PoCL's cache when the drivers were loaded"
+        yield Finding("warn", "repaired", text)
 
 
 def _device(entry: DeviceEntry) -> Callable[[], Iterator[Finding]]:

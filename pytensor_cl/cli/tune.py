@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -17,7 +19,7 @@ from pytensor_cl.cli.tuning_search import Bench, Trial, candidates, improve
 from pytensor_cl.cli.tuning_workloads import STAGES
 from pytensor_cl.runtime.context import Context, Settings, open_context
 from pytensor_cl.runtime.device import DeviceEntry, resolve
-from pytensor_cl.runtime.tuning import checked, identity_of, shipped, tuning_file
+from pytensor_cl.runtime.tuning import TUNING_VERSION, checked, identity_of, shipped, tuning_digest, tuning_file
 
 try:
     from tqdm import tqdm
@@ -83,11 +85,20 @@ class _State:
 
     def save(self) -> None:
         """Write the file, all of it or nothing."""
-        content = {"about": identity_of(self.entry), "date": str(date.today()), "parameters": self.parameters()}
+        parameters = self.parameters()
+        content = {
+            "version": TUNING_VERSION,
+            "about": identity_of(self.entry),
+            "date": str(date.today()),
+            "parameters": parameters,
+            "digest": tuning_digest(parameters),
+            "stages": self.stages,
+        }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".new")
-        draft.write_text(json.dumps({**content, "stages": self.stages}, indent=1))
-        draft.replace(self.path)
+        handle, draft = tempfile.mkstemp(prefix=self.path.name, suffix=".new", dir=self.path.parent)
+        with os.fdopen(handle, "w") as file:
+            json.dump(content, file, indent=1)
+        Path(draft).replace(self.path)
 
 
 class _Lines:

@@ -50,7 +50,7 @@ class Settings:
     fast_math
         Let the compiler reorder and approximate floating point.
     cache_dir
-        Folder of compiled programs; None is pyopencl's own.
+        Folder of the package's caches; None is the user's cache folder.
     synchronous
         Wait after each launch.
     tuned

@@ -12,6 +12,7 @@ from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cores import spread_threads, thread_ids
 from pytensor_cl.runtime.features import Features
+from pytensor_cl.runtime.pocl_cache import Repair
 
 __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
 
@@ -165,13 +166,15 @@ def are_drivers_loaded() -> bool:
 def _platforms() -> list["cl.Platform"]:
     _loaded.append(True)
     try:
-        get_platforms = cl.get_platforms
-        before = thread_ids()  # after pyopencl's import, which loads libraries with threads of their own
-        platforms = get_platforms()
+        with Repair():
+            get_platforms = cl.get_platforms
+            before = thread_ids()  # after pyopencl's import, which loads libraries with threads of their own
+            platforms = get_platforms()
+            after = thread_ids()
     except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
         return []
     if "pocl" in map(_short_name, platforms):
-        spread_threads(thread_ids() - before)  # PoCL starts its threads when the loader loads it
+        spread_threads(after - before)  # PoCL starts its threads when the loader loads it
     return platforms
 
 

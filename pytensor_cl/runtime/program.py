@@ -4,7 +4,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -12,9 +12,9 @@ import numpy as np
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.ahead import Crew
+from pytensor_cl.runtime.binaries import Binaries
 from pytensor_cl.runtime.by_reference import StructBuffers, by_reference, setter
 from pytensor_cl.runtime.outline import parameters_of
-from pytensor_cl.runtime.stale_lock import drop_stale_locks
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
 
@@ -37,6 +37,20 @@ def assemble(sources: Sequence[KernelSource]) -> str:
 
 def _set_bytes_of(handle: "cl.Kernel") -> Callable[[int, Any], None]:
     return getattr(handle, "_set_arg_buf", handle.set_arg)
+
+
+def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kernel":
+    """Return a kernel of a program that was built from a source.
+
+    Raises
+    ------
+    CompilationError
+        It is not in the program: what was compiled is damaged.
+    """
+    try:
+        return cl.Kernel(program, name)
+    except cl.Error as error:
+        raise CompilationError(f"the program that was built has no kernel {name!r}: {error}", source.source) from error
 
 
 class Kernel:
@@ -120,7 +134,7 @@ class ProgramCache:
     options
         Options of every build.
     cache_dir
-        Folder of the compiled binaries; None is pyopencl's own.
+        Folder of the package's caches; None is the user's cache folder.
     ways
         How programs are built.
     ahead
@@ -147,7 +161,7 @@ class ProgramCache:
         self._ways = ways
         self._ahead = ahead
         self._options = list(options)
-        self._cache_dir: str | Literal[False] | None = cache_dir
+        self._binaries = Binaries(context, cache_dir)
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self.parameters: dict[str, str] = {}
@@ -206,22 +220,19 @@ class ProgramCache:
             crew.dismiss()
 
     def _call_driver(self, text: str, options: list[str]) -> "cl.Program":
-        if self._cache_dir is not False:
-            drop_stale_locks(self._cache_dir)
-        program = cl.Program(self._context, text)
+        with warnings.catch_warnings():
+            if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
+                warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
+            return self._binaries.find(text, options) or self._compiled(text, options)
+
+    def _compiled(self, text: str, options: list[str]) -> "cl.Program":
         try:
-            with warnings.catch_warnings():
-                if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
-                    warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
-                return program.build(options=options, cache_dir=self._cache_dir)
-        except KeyError:  # pyopencl's, instead of a warning, when it cannot write to its cache
-            if self._cache_dir is False:
-                raise
-            self._cache_dir = False
-            return self._call_driver(text, options)
+            program = cl.Program(self._context, text).build(options=options, cache_dir=False)
         except cl.Error as error:
             log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
             raise CompilationError(log, text) from error
+        self._binaries.keep(text, options, program)
+        return program
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object of a source, which is built now if nobody has.
@@ -234,16 +245,15 @@ class ProgramCache:
             Name of the kernel function if it is not the source's own.
         """
         (program,) = self.build((source,))
-        return self._kernel_of(program, function or source.name)
+        return self._kernel_of(program, _handle(program, function or source.name, source))
 
     def twin(self, handle: "cl.Kernel") -> Kernel:
         """Return a kernel of the same function that shares no arguments with `handle`, which a `kernel` has."""
         program = handle.get_info(cl.kernel_info.PROGRAM)
-        return self._kernel_of(program, handle.get_info(cl.kernel_info.FUNCTION_NAME))
+        return self._kernel_of(program, cl.Kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
 
-    def _kernel_of(self, program: "cl.Program", function: str) -> Kernel:
-        handle = cl.Kernel(program, function)
-        places = self._struct_places.get(function)
+    def _kernel_of(self, program: "cl.Program", handle: "cl.Kernel") -> Kernel:
+        places = self._struct_places.get(handle.get_info(cl.kernel_info.FUNCTION_NAME)) if self._struct_places else None
         if self._structs is None or not places:
             return Kernel(handle, program)
         return Kernel(handle, program, setter(handle, _set_bytes_of(handle), places, self._structs))

@@ -20,14 +20,19 @@ from pytensor_cl.runtime.device import DeviceEntry
 __all__ = [
     "DEFAULTS",
     "PARAMETERS",
+    "TUNING_VERSION",
     "Parameter",
     "Tuning",
     "checked",
     "identity_of",
     "load_tuning",
     "shipped",
+    "tuning_digest",
     "tuning_file",
 ]
+
+TUNING_VERSION = 1
+"""Of the files of tuned parameters."""
 
 
 class Parameter(NamedTuple):
@@ -202,6 +207,28 @@ def tuning_file(entry: DeviceEntry, cache_dir: str | None) -> Path:
     return folder / "tuning" / f"{driver_of(entry).replace(':', '-')}-{digest}.json"
 
 
+def tuning_digest(parameters: Mapping[str, int]) -> str:
+    """Return what a file of tuned parameters tells of them, so that damage is noticed."""
+    return blake2s(json.dumps(parameters, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _read(path: Path) -> dict[str, int]:
+    """Return the parameters of a file; one that was written by hand needs no version and no digest.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError, TypeError, AttributeError
+        It cannot be read, is of another version, or is damaged.
+    """
+    content = json.loads(path.read_text())
+    values = checked(content["parameters"])
+    if content.get("version", TUNING_VERSION) != TUNING_VERSION:
+        raise ValueError(f"it is of version {content['version']!r}, not {TUNING_VERSION}")
+    if content.get("digest", tuning_digest(values)) != tuning_digest(values):
+        raise ValueError("it was changed or damaged: its digest is another one")
+    return values
+
+
 def load_tuning(entry: DeviceEntry, cache_dir: str | None = None, tuned: bool = True) -> Tuning:
     """Return the parameters of a device. A file that cannot be used is warned of.
 
@@ -216,7 +243,7 @@ def load_tuning(entry: DeviceEntry, cache_dir: str | None = None, tuned: bool = 
     if not tuned or not path.is_file():
         return base
     try:
-        values = checked(json.loads(path.read_text())["parameters"])
+        values = _read(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         warnings.warn(f"{path} is ignored: {error}. 'pytensor-cl tune --restart' makes a new one", stacklevel=2)
         return base

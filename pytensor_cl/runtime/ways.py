@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pytensor_cl.rendered import kept
+from pytensor_cl.rendered import code_digest, kept
 from pytensor_cl.runtime.declarations import SKIP, declare, header
 from pytensor_cl.runtime.outline import outline
 from pytensor_cl.template import render
@@ -64,8 +64,7 @@ def _stamp(file: Path) -> bytes:
     """Tell versions of the header, and of the code that makes texts, from each other."""
     status, digest = file.stat(), hashlib.blake2s()
     digest.update(f"{file} {status.st_size} {status.st_mtime_ns}".encode())
-    for name in ("outline.py", "declarations.py"):
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    digest.update(code_digest(outline.__module__, declare.__module__))
     return digest.digest()
 
 

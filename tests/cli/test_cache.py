@@ -5,6 +5,8 @@ import json
 import pytest
 
 from pytensor_cl.cli import main
+from pytensor_cl.rendered import CheckedFolder, kept, rendered_folder
+from pytensor_cl.runtime.binaries import programs_folder
 
 KEY = "0123456789abcdef" * 2
 
@@ -42,6 +44,16 @@ def test_clear_removes_entries_and_nothing_else(folders, capsys):
     assert main(["cache", "info", "--json"]) == 0
     assert all(cache["entries"] == 0 for cache in report(capsys).values())
     assert (folders / "my files" / "thesis.txt").read_text() == "years of work"
+
+
+def test_what_pytensor_cl_keeps_is_counted_and_removed(folders, capsys):
+    kept(b"key", lambda: "text")
+    CheckedFolder(programs_folder(None), 1000).write(b"key", b"binary")
+    (rendered_folder() / f"{KEY}.abc.tmp").touch()
+    assert main(["cache", "clear", "--json"]) == 0
+    found = report(capsys)
+    assert [found[f"pytensor-cl, {what}"]["entries"] for what in ("texts", "programs")] == [2, 1]
+    assert not [*rendered_folder().iterdir(), *programs_folder(None).iterdir()]
 
 
 def test_folders_that_do_not_exist_are_empty(tmp_path, monkeypatch, capsys):

@@ -7,6 +7,8 @@ import pytest
 
 from pytensor_cl.cli import doctor, examination, main
 from pytensor_cl.cli.finding import Finding
+from pytensor_cl.rendered import kept, rendered_folder
+from pytensor_cl.runtime.pocl_cache import Repair
 
 
 @pytest.fixture
@@ -47,6 +49,25 @@ def test_settings_that_matter_are_shown_and_judged(monkeypatch, capsys):
     found = statuses(sections(capsys.readouterr().out)["Environment"])
     assert found["POCL_DEBUG"] == "warn"
     assert found["PYOPENCL_CTX"] == "ok"
+
+
+@pytest.mark.usefixtures("quick")
+def test_damaged_caches_are_counted_and_the_command_is_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "pocl"))
+    for text in ("first", "second"):
+        kept(text.encode(), lambda: "text")
+    next(rendered_folder().iterdir()).write_text("garbage")
+    (tmp_path / "pocl" / "AB").mkdir(parents=True)
+    (tmp_path / "pocl" / "AB" / "program.bc").touch()
+    monkeypatch.setattr(Repair, "removed", 3)
+    assert main(["doctor", "--json"]) == 0
+    found = {f["subject"]: f for f in sections(capsys.readouterr().out)["Caches"]}
+    for owner in ("pytensor-cl, texts", "PoCL"):
+        assert found[owner]["status"] == "warn"
+        assert "1 damaged files" in found[owner]["text"] and "pytensor-cl cache clear" in found[owner]["text"]
+    assert "3 damaged files were removed" in found["repaired"]["text"]
+    assert found["pytensor-cl, programs"]["status"] == "ok"
 
 
 def test_a_device_that_breaks_off_fails_and_the_report_goes_on(monkeypatch, capsys):

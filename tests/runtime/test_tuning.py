@@ -7,7 +7,7 @@ import pytest
 
 from pytensor_cl.runtime import tuning
 from pytensor_cl.runtime.context import Settings, open_context
-from pytensor_cl.runtime.tuning import DEFAULTS, PARAMETERS, load_tuning, shipped, tuning_file
+from pytensor_cl.runtime.tuning import DEFAULTS, PARAMETERS, load_tuning, shipped, tuning_digest, tuning_file
 
 
 @pytest.fixture
@@ -72,6 +72,18 @@ def test_a_file_that_cannot_be_used_is_warned_of(entry, tmp_path, text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_tuning(entry, str(tmp_path), tuned=False)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"digest": "0"}])
+def test_another_version_or_digest_is_warned_of(entry, tmp_path, change):
+    path, parameters = tuning_file(entry, str(tmp_path)), {"elemwise.tile": 16384}
+    path.parent.mkdir(parents=True)
+    content = {"version": 1, "parameters": parameters, "digest": tuning_digest(parameters)}
+    path.write_text(json.dumps(content))
+    assert load_tuning(entry, str(tmp_path))["elemwise.tile"] == 16384
+    path.write_text(json.dumps({**content, **change}))
+    with pytest.warns(UserWarning, match="is ignored"):
+        assert load_tuning(entry, str(tmp_path)) == shipped(entry)
 
 
 def test_another_driver_version_has_another_file(entry, tmp_path, monkeypatch):
