@@ -39,7 +39,7 @@ class HostFunction:
     is_compiled
         Whether that compiles nothing.
     is_to_blame
-        Whether it failed because the backend cannot compile it, and not for the data.
+        Whether it failed last because the backend could not compile it, and not for the data.
     """
 
     backend: ClassVar[str]
@@ -59,12 +59,17 @@ class HostFunction:
         return []
 
     def _first(self) -> list[Any]:
+        self.is_to_blame = False
         try:
             self.run = self._compile()
-        except self._refusals():
+        except Exception:  # the data have no part in it
             self.is_to_blame = True
             raise
-        results = self.run()
+        try:
+            results = self.run()
+        except Exception:
+            self.is_compiled = not self.is_to_blame
+            raise
         self.is_compiled = True
         return results
 
@@ -75,9 +80,6 @@ class HostFunction:
 
     def _compile(self) -> Callable[[], list[Any]]:
         raise NotImplementedError
-
-    def _refusals(self) -> tuple[type[Exception], ...]:
-        return (NotImplementedError,)
 
 
 class NumbaFunction(HostFunction):
@@ -99,16 +101,13 @@ class NumbaFunction(HostFunction):
             try:
                 results = run()
             except Exception as error:
-                self.is_to_blame = isinstance(error, numba_refusals())
+                self.is_to_blame = isinstance(error, (*numba_refusals(), MemoryError, OSError))
                 _blame(graph)
                 raise
             self.run = run
             return results
 
         return first
-
-    def _refusals(self) -> tuple[type[Exception], ...]:
-        return numba_refusals()
 
 
 class CFunction(HostFunction):

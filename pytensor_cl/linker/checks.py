@@ -1,6 +1,6 @@
 """Errors that kernels find in the data: read where a call ends, raised at the node that met them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pytensor.graph.basic import Apply, Variable
@@ -10,7 +10,7 @@ from pytensor_cl.ops.base import CheckedRoutine, Routine, is_checked
 from pytensor_cl.runtime.alarm import Alarm
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["Checks", "Dropped"]
+__all__ = ["Checks", "Dropped", "Noting"]
 
 
 class Dropped(NamedTuple):
@@ -23,6 +23,34 @@ class Dropped(NamedTuple):
     """
 
     shape: tuple[int, ...] | None
+
+
+class Noting:
+    """The step of a node whose kernel may find something wrong: notes what the node read.
+
+    Parameters
+    ----------
+    thunk
+        The step.
+    cells
+        Of the intermediate results that the node reads.
+
+    Attributes
+    ----------
+    shapes
+        Of these, in the last call that ran step by step; None for a value without one.
+    """
+
+    __slots__ = ("_cells", "_thunk", "shapes")
+
+    def __init__(self, thunk: Thunk, cells: Sequence[Cell]) -> None:
+        self._thunk, self._cells = thunk, cells
+        self.shapes: list[tuple[int, ...] | None] = []
+
+    def __call__(self) -> None:
+        """Run the step."""
+        self._thunk()
+        self.shapes = [getattr(c[0], "shape", None) for c in self._cells]
 
 
 class Checks:
@@ -39,7 +67,7 @@ class Checks:
             (node, routine) for node, routine in routines.items() if is_checked(routine, node.op)
         ]
         self._alarms = {name: Alarm(get_context(name)) for name in {n.op.context_name for n, _ in self._watched}}
-        self._shapes: dict[Apply, list[tuple[int, ...] | None]] = {node: [] for node, _ in self._watched}
+        self._notes: dict[Apply, Noting] = {}
         for number, (node, routine) in enumerate(self._watched, start=1):
             routine.watch(self._alarms[node.op.context_name], number)
 
@@ -60,20 +88,15 @@ class Checks:
 
         The intermediate results are gone when the alarm is read; `dropped` tells what they were.
         """
-        shapes = self._shapes.get(node)
-        if shapes is None:
+        if not any(node is watched for watched, _ in self._watched):
             return thunk
-        cells = [storage[v] for v in _computed(node)]
-
-        def run() -> None:
-            thunk()
-            shapes[:] = [getattr(c[0], "shape", None) for c in cells]
-
-        return run
+        noting = self._notes[node] = Noting(thunk, [storage[v] for v in _computed(node)])
+        return noting
 
     def dropped(self, node: Apply) -> dict[Variable, Dropped]:
         """Return what is known of the intermediate results that a node read when it last ran."""
-        return dict(zip(_computed(node), map(Dropped, self._shapes.get(node, ())), strict=False))
+        noted = self._notes.get(node)
+        return {} if noted is None else dict(zip(_computed(node), map(Dropped, noted.shapes), strict=False))
 
 
 def _computed(node: Apply) -> list[Variable]:

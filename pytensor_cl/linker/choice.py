@@ -1,13 +1,16 @@
 """Device or host, decided at call time: a virtual machine that measures the sides for each class of sizes.
 
 The sides are the device, and PyTensor's NUMBA and C backends. A class that is new starts on the side that `estimate`
-suggests. When that side has taken some time, and a lower bound of what another one needs does not rule it out, that one
-is compiled and measured; the faster one stays. They are measured again when so much time has passed that the slower
-one's share of it is small, each time later.
+suggests. When that side has taken some time, another one is compiled and measured; the faster one stays. If it seems
+that the other one cannot be faster, that takes longer. They are measured again when so much time has passed that the
+slower one's share of it is small, each time later.
 """
 
+import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
+from errno import ENOSPC
 from math import inf
 from statistics import median
 from time import perf_counter
@@ -17,9 +20,10 @@ import numpy as np
 from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.link.basic import Container
 
-from pytensor_cl.errors import ForkedProcessError
+from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory
 from pytensor_cl.linker.backends import CFunction, HostFunction, NumbaFunction
 from pytensor_cl.linker.draws import set_back, states_of
+from pytensor_cl.linker.estimate import Guess
 from pytensor_cl.linker.generated import Hooks, generate
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.linker.replay import AFTER
@@ -46,8 +50,13 @@ FEW = 6
 UNLIKELY, DEAR = 3.0, 25.0
 """How much longer the wait is, at most, if the other one seems to be slower: for few nodes, and for more."""
 SHORT, LIKELY = 5e-3, 4.0
-"""Seconds: calls that take longer are not tried by the C backend, which may run Ops in Python; unless it seems to take
-no more than so many times as long as the first side."""
+"""Seconds: calls that take longer are unlikely to be faster by the C backend, which may run Ops in Python; unless it
+seems to take no more than so many times as long as the first side."""
+IMPROBABLE, GUESSED = 10.0, 10.0
+"""How many times as long the wait is, at least, for a side that seems unable to be faster, and how many times what its
+trial seems to take. An estimate delays a trial; it never forbids one."""
+LONGEST = 1e6
+"""Seconds that any wait takes at most."""
 SAMPLES, SEVERAL, MANY, BRIEF = 3, 9, {DEVICE: 12, NUMBA: 6, C: 6}, 3e-4
 """Calls that are timed when a side is tried, how many if they are `SHORT`, and if they take less than so many seconds:
 a device tries itself who helps the host's thread."""
@@ -69,7 +78,9 @@ DOUBT = 1.2
 """How much faster another side must seem to go before the device."""
 NEVER = 1 << 60
 FORKED, EMPTY = "the process was forked", "no elements"
-SIZES, CLASSES = 1024, 256  # how many are remembered
+SIZES, CLASSES = 1024, 256  # how many are remembered; those that were used last
+
+_log = logging.getLogger("pytensor_cl")
 
 Side = Callable[[], list[Any]]
 
@@ -88,20 +99,22 @@ class SizeClass:
     seconds
         Measured time of a call on each side; inf where it has not been measured.
     bound
-        Less than which it cannot take there.
+        Less than which it cannot take there, by estimate.
     guessed, nodes
         Seconds that a call on each side seems to take, and what of the graph must be built there.
     patience
         Seconds that another side may take before this one is tried, if it seems to be no slower.
     longest
-        Seconds of a call from which on it is not tried.
+        Seconds of a call from which on it seems unable to be faster.
     barred
         Why a side is out of the question.
+    troubles
+        Why the last trial of a side failed, for a reason that may pass.
     """
 
     __slots__ = (
         *("barred", "bound", "done", "guessed", "is_on_device", "left", "longest", "nodes", "patience"),
-        *("rounds", "run", "seconds", "shapes", "side", "span", "taken", "tried", "trials", "waited"),
+        *("rounds", "run", "seconds", "shapes", "side", "span", "taken", "tried", "trials", "troubles", "waited"),
     )
 
     def __init__(self, shapes: tuple[Any, ...], side: str, sides: dict[str, Side]) -> None:
@@ -113,6 +126,7 @@ class SizeClass:
         self.patience = dict.fromkeys(sides, LEAST_PATIENCE)
         self.longest = dict.fromkeys(sides, inf)
         self.barred: dict[str, str] = {}
+        self.troubles: dict[str, str] = {}
         self.rounds = dict.fromkeys(sides, 0)
         self.waited = dict.fromkeys(sides, 0.0)  # seconds of calls since a side was measured last
         self.left = 0  # calls until something is measured
@@ -145,6 +159,7 @@ class SizeClass:
             self.trials.pop(0)
             self.done = 0
             self.rounds[side] += 1
+            self.troubles.pop(side, None)
 
     def _is_hopeless(self, side: str, seconds: float, timed: int) -> bool:
         """Whether a call tells enough of a side that is tried; those that are not timed may still build kernels."""
@@ -159,7 +174,36 @@ class SizeClass:
             self.side = best
         waits = {side: self._wait(side) - self.waited[side] for side in self.seconds if side != self.side}
         following = min(waits, key=lambda side: waits[side])
-        self.plan([self.side, following], int(min(max(waits[following], 0.0) / self._mine, NEVER)))
+        self.plan([self.side, following], self._calls(waits[following]))
+
+    def _calls(self, seconds: float) -> int:
+        """Return how many calls take so long."""
+        return int(min(max(seconds, 0.0) / self._mine, NEVER))
+
+    @property
+    def following(self) -> tuple[str, int] | None:
+        """The side that is tried next, and after how many calls; None if none is."""
+        side = self.tried[-1]
+        return None if side == self.side or side in self.barred or self.left >= NEVER // 2 else (side, max(self.left, 0))
+
+    def fail(self, side: str, why: str) -> None:
+        """Note that a trial failed for a reason that may pass: the next one is later."""
+        self.troubles[side], self.seconds[side] = why, inf
+        self.rounds[side] += 1
+        self.waited[side] = 0.0
+
+    def hasten(self, side: str, patience: float) -> None:
+        """Try a side sooner, if that was not measured: it has been compiled meanwhile."""
+        if patience >= self.patience[side]:
+            return
+        self.patience[side] = patience
+        is_waiting = 0 < self.left < self.span and len(self.trials) == 2 and self.seconds[self.side] < inf
+        if side == self.side or side in self.barred or self.seconds[side] < inf or not is_waiting:
+            return
+        calls = self._calls(self._wait(side) - self.waited[side] - (self.span - self.left) * self._mine)
+        if calls < self.left:
+            self.span -= self.left - calls  # so that the other sides have waited as long as they have
+            self.left, self.tried, self.trials = calls, [self.side, side], [self.side, side]
 
     def plan(self, sides: list[str], calls: int) -> None:
         """Measure sides after some calls."""
@@ -179,11 +223,15 @@ class SizeClass:
     def _wait(self, side: str) -> float:
         """Return how many seconds the chosen side runs before another one is tried."""
         mine, others = self._mine, self.seconds[side]
-        if side in self.barred or mine <= self.bound[side]:
+        if side in self.barred:
             return inf
         if others == inf:
             slower = _slower(self.guessed[side], mine, self.nodes)  # than measured: a guess of the first side is past
-            return self.patience[side] * slower if mine < self.longest[side] else inf
+            wait = self.patience[side] * slower * 2 ** min(self.rounds[side], 30)
+            if mine <= self.bound[side] or mine >= self.longest[side]:
+                guessed = self.guessed[side] if self.guessed[side] < inf else 0.0
+                wait = max(IMPROBABLE * wait, GUESSED * guessed * (UNTIMED[side] + _samples(side, guessed)))
+            return min(wait, LONGEST)
         lost = max(others - mine, SHARE * others) * (UNTIMED[side] + _samples(side, others))
         return 2 ** min(self.rounds[side], 30) * lost / SHARE
 
@@ -201,6 +249,11 @@ class ChoosingVM(OpenCLVM):
         What tells calls apart.
     arguments, results
         What PyTensor puts the arguments in, and takes the results out of.
+
+    Attributes
+    ----------
+    trouble
+        What went wrong with the estimates, if anything did.
     """
 
     # Found by who calls the machine: another one for each function, and while it is profiled.
@@ -221,9 +274,12 @@ class ChoosingVM(OpenCLVM):
         self._hosts = {host.backend: host for host in hosts}
         self._sizes = sizes
         self._arguments, self._returned = arguments, results
-        self._by_size: dict[tuple[int, ...], SizeClass] = {}
-        self._classes: dict[tuple[int, ...], SizeClass] = {}
+        self._by_size: dict[Any, SizeClass] = {}
+        self._classes: dict[Any, SizeClass] = {}
+        self._used: dict[Any, None] = {}  # their keys, in the order of their last use
         self._refusals: dict[str, str] = {}
+        self._compiled: set[str] = set()  # hosts
+        self.trouble = ""
         self._sides: dict[str, Side] = {DEVICE: self._device, **{h.backend: self._side_of(h) for h in hosts}}
 
     @property
@@ -279,13 +335,31 @@ class ChoosingVM(OpenCLVM):
             return self._device()
         except ForkedProcessError as error:
             return self._without_device(error)
+        except OutOfDeviceMemory as error:
+            lack = error  # what a host raises shall not look like a consequence of it
+        return self._without_memory(lack)
 
     def _without_device(self, error: ForkedProcessError) -> list[Any]:
         """Run a call on a host: the device is the parent's, as in the workers that PyMC forks."""
         self._refusals[DEVICE] = FORKED
         for size in self._classes.values():
             size.barred[DEVICE] = FORKED
+        size, host, results = self._on_a_host(error)
+        size.stay(host.backend, host.direct or host.run)
+        return results
+
+    def _without_memory(self, error: OutOfDeviceMemory) -> list[Any]:
+        """Run a call on a host: the device has no room for it now."""
+        size, host, results = self._on_a_host(error)
+        size.fail(DEVICE, _told(DEVICE, error))
+        self._leave(size, host.backend)
+        return results
+
+    def _on_a_host(self, error: OpenCLError) -> tuple[SizeClass, HostFunction, list[Any]]:
+        """Run a call on the first host that can; `error` is raised if none can."""
         size = self._class_of()
+        if size is None:
+            raise error
         for host in sorted(self._hosts.values(), key=lambda h: size.seconds[h.backend]):
             reason = size.barred.get(host.backend)
             if reason is not None and (host.backend, reason) != (C, EMPTY):
@@ -296,9 +370,16 @@ class ChoosingVM(OpenCLVM):
                 if not host.is_to_blame:
                     raise
                 continue
-            size.stay(host.backend, host.direct or host.run)
-            return results
+            return size, host, results
         raise error
+
+    def _leave(self, size: SizeClass, side: str) -> None:
+        """Run calls on a side, as another one has failed."""
+        size.move(side, self._direct(side))
+        if size.seconds[side] < inf:
+            self._settle(size)
+        else:
+            size.plan([side], 0)
 
     def _side_of(self, host: HostFunction) -> Side:
         """Return what runs a call on the host; what is wrong with its data the device says, at the node."""
@@ -317,27 +398,35 @@ class ChoosingVM(OpenCLVM):
         """Return what runs a call on a side that has been measured."""
         return self._on_device if side == DEVICE else self._hosts[side].direct or self._hosts[side].run
 
-    def _class_of(self) -> SizeClass:
-        """Return the class of the arguments."""
-        sizes = tuple([c[0].size for c, _ in self._sizes.telling])
-        found = self._by_size.get(sizes)
-        if found is not None:
-            return found
-        if len(self._by_size) >= SIZES:
-            self._by_size.clear()
-        if len(self._classes) >= CLASSES:
-            self._classes.clear()
-            self._by_size.clear()
-        key = tuple([n.bit_length() for n in sizes])
-        size = self._classes.get(key)
+    def _class_of(self) -> SizeClass | None:
+        """Return the class of the arguments; None if a caller who is trusted gave one that has no shape."""
+        try:
+            told = tuple([tuple(c[0].shape) for c, _ in self._sizes.telling])
+            shapes = tuple([c[0].shape for c in self._sizes.unknown])
+        except (AttributeError, TypeError):
+            return None
+        size = self._by_size.get(told)
+        key = tuple([tuple([n.bit_length() for n in shape]) for shape in told])
         if size is None:
-            size = self._classes[key] = self._new(tuple([c[0].shape for c in self._sizes.unknown]))
-        self._by_size[sizes] = size
+            size = self._classes.get(key)
+            if size is None:
+                size = self._new(shapes)
+            if len(self._by_size) >= SIZES:
+                self._by_size.clear()
+            self._by_size[told] = size
+        self._classes[key] = size
+        self._used.pop(key, None)
+        self._used[key] = None  # as the last one
+        if len(self._used) > CLASSES:
+            oldest = next(iter(self._used))
+            self._used.pop(oldest)
+            gone = self._classes.pop(oldest)
+            self._by_size = {sizes: kept for sizes, kept in self._by_size.items() if kept is not gone}
         return size
 
     def _new(self, shapes: tuple[Any, ...]) -> SizeClass:
         is_empty = any(0 in s for s in shapes)
-        guessed = self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
+        guessed = self._guess()
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
         barred = self._refusals | (dict.fromkeys(self._hosts, EMPTY) if is_empty else {})
         dear = C if guessed.nodes > FEW else ""
@@ -352,6 +441,16 @@ class ChoosingVM(OpenCLVM):
         size.longest[C] = inf if likely[C] < LIKELY * likely[first] else SHORT
         size.barred.update(barred)
         return size
+
+    def _guess(self) -> Guess:
+        """Guess what a call takes; a failure of that must not become one of the call."""
+        try:
+            return self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
+        except Exception as error:
+            if not self.trouble:
+                self.trouble = f"estimates failed: {type(error).__name__}: {error}"
+                _log.warning("The estimate of a call's time failed; the device goes first.", exc_info=True)
+            return Guess(inf, inf, inf, len(self.nodes))
 
     def _patience(self, side: str, nodes: int) -> float:
         """Return how many seconds others may take before a side is tried."""
@@ -374,15 +473,28 @@ class ChoosingVM(OpenCLVM):
         except Exception as error:
             if side == size.side and isinstance(error, ForkedProcessError):
                 return self._without_device(error)
-            if side == size.side and (side == DEVICE or size.seconds[side] < inf):
+            is_chosen = side == size.side and (side == DEVICE or size.seconds[side] < inf)
+            if is_chosen and not isinstance(error, OutOfDeviceMemory):
                 raise
             failure = error  # what another side raises shall not look like a consequence of it
+        if isinstance(failure, OutOfDeviceMemory) and side == size.side:
+            return self._without_memory(failure)
         if failure is not None:
             return self._instead(size, side, failure)
         size.note(side, perf_counter() - start)
         if not size.trials:
             self._settle(size)
+        self._hasten(side)
         return results
+
+    def _hasten(self, side: str) -> None:
+        """Let other classes try a host soon, as soon as it has been compiled for one."""
+        host = self._hosts.get(side)
+        if host is None or not host.is_compiled or side in self._compiled:
+            return
+        self._compiled.add(side)
+        for size in self._classes.values():
+            size.hasten(side, PATIENCE_IF_COMPILED)
 
     def _settle(self, size: SizeClass) -> None:
         size.settle()
@@ -430,17 +542,31 @@ class ChoosingVM(OpenCLVM):
             results = self._sides[instead]()
         except ForkedProcessError as forked:
             return self._without_device(forked)
-        name = "the device" if failed == DEVICE else failed
-        size.barred[failed] = f"{name}: {type(error).__name__}: {error}".splitlines()[0]
-        if failed != DEVICE:
-            self._refusals[failed] = size.barred[failed]
-        size.move(instead, self._sides[instead])
-        size.seconds[failed] = inf
-        if size.seconds[instead] < inf:
-            size.settle()
+        why = _told(failed, error)
+        if _may_pass(error):
+            size.fail(failed, why)
         else:
-            size.plan([instead], 0)
+            size.barred[failed] = why
+            size.seconds[failed] = inf
+            if failed != DEVICE:
+                self._refusals[failed] = why
+        self._leave(size, instead)
         return results
+
+
+def _told(side: str, error: Exception) -> str:
+    """Return what a side has raised, in one line."""
+    name = "the device" if side == DEVICE else side
+    return f"{name}: {type(error).__name__}: {error}".splitlines()[0]
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Whether an error, or one that it comes from, is a lack of memory, of space on the disk, or of files."""
+    while error is not None:
+        if isinstance(error, MemoryError | OSError) or os.strerror(ENOSPC) in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _samples(side: str, seconds: float) -> int:

@@ -103,7 +103,9 @@ class Choice:
     device_bound, host_bound
         What a call takes there at least, by estimate.
     why
-        Why the host is out of the question, if it is.
+        Why it is that side, what the others have raised, and which one is tried next.
+    next_backend, next_calls
+        What is tried next, ``"device"``, ``"NUMBA"`` or ``"C"``, and after how many calls; None if nothing is.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -114,6 +116,8 @@ class Choice:
     device_bound: float
     host_bound: float
     why: str
+    next_backend: str | None = None
+    next_calls: int | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,8 @@ class Explanation:
         Why no call can be recorded, if none can.
     apart
         Nodes that run by themselves, between recordings of the others, and why.
+    problems
+        What has failed inside and made no call fail: estimates, and the comparison of calls.
     """
 
     device_nodes: tuple[DeviceNode, ...]
@@ -177,6 +183,7 @@ class Explanation:
     recorded: tuple[Recorded, ...] = ()
     unrecorded: str = ""
     apart: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         each_call = [t for t in self.transfers if t.when == "each call"]
@@ -191,7 +198,9 @@ class Explanation:
             *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
             *(self._recorded_table(), self._tenant_table()),
             _table(("runs between recordings", "because of"), self.apart if self.recorded else ()),
+            self.device_nodes and self.fixed and f"Every call runs where these tables say: {self.fixed}.",
             self.unrecorded and f"Calls are not recorded: {self.unrecorded}.",
+            *(f"A defect of pytensor-cl: {problem}." for problem in self.problems),
         )
         return "\n\n".join(filter(None, (head, *tables)))
 
@@ -302,9 +311,24 @@ def _choice(size: SizeClass, backends: list[str]) -> Choice:
     best = min(backends, key=lambda backend: size.seconds[backend])  # the first one if none was measured
     backend = best if size.side == DEVICE else size.side
     device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, backend))
-    why = "; ".join(dict.fromkeys(size.barred.values()))
     side = DEVICE if size.side == DEVICE else HOST
-    return Choice(size.shapes, side, backend, device, host, size.bound[DEVICE], size.bound[backend], why)
+    measured = device, host, size.bound[DEVICE], size.bound[backend]
+    return Choice(size.shapes, side, backend, *measured, _why(size), *(size.following or (None, None)))
+
+
+def _why(size: SizeClass) -> str:
+    """Why calls of a class run where they do, and when that may change."""
+    measured = [side for side, seconds in size.seconds.items() if seconds < inf]
+    others = [side for side in size.seconds if side != size.side and side not in size.barred]
+    parts = list(dict.fromkeys((*size.barred.values(), *size.troubles.values())))
+    if size.side in measured and len(measured) > 1:
+        parts.insert(0, "fastest of those measured")
+    elif others and not size.troubles:
+        parts.insert(0, "fastest by estimate")
+    if size.following is not None:
+        name, calls = size.following
+        parts.append(f"{'the device' if name == DEVICE else name} is tried in {calls:,} calls")
+    return "; ".join(parts)
 
 
 def _without_place(part: Any) -> Any:
@@ -348,4 +372,5 @@ def explain(fn: Any) -> Explanation:
     return Explanation(
         *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal),
         tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(replays.apart.items())),
+        tuple(filter(None, (getattr(fn.vm, "trouble", ""), *replays.problems))),
     )

@@ -22,11 +22,15 @@ def make(classify, otherwise, on_device, without_choice, ndarray, {names}):
     def call():
         nonlocal {state}
         try:
-            if {differs}:
-                size = classify()
-                {note}
+            is_other = {differs}
         except (AttributeError, TypeError):
             return without_choice()
+        if is_other:
+            found = classify()
+            if found is None:
+                return without_choice()
+            size = found
+            {note}
         size.left = left = size.left - 1
         if left < 0{doubts}:
             results = otherwise(size)
@@ -52,8 +56,8 @@ def make(run, exposed, ndarray, {names}):
     return with_arrays
 """
 
-_LENGTH = {True: "len(c{}[0])", False: "c{}[0].size"}
-"""Of a vector of NumPy's, which takes half as long, and of all else."""
+_LENGTH = {True: "len(c{}[0])", False: "c{}[0].shape"}
+"""Of a vector of NumPy's, and the shape of all else, which takes twice as long."""
 _EXPOSED = {True: "e{}.devices", False: "type(e{}[0]) is not ndarray"}
 """Whether compiled code cannot read the value of a shared variable, or of an argument."""
 
@@ -64,7 +68,7 @@ class Hooks(NamedTuple):
     Attributes
     ----------
     classify
-        Returns the class of the arguments' sizes.
+        Returns the class of the arguments' sizes; None if they have none.
     otherwise
         Runs a call of a class that is due to be timed, or that has what compiled code cannot read.
     on_device

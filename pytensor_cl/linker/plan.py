@@ -165,7 +165,7 @@ def make_plan(tenants: Sequence[Tenant], alignment: int, limit: int) -> Plan:
     best: Plan | None = None
     for key in _ORDERS:
         regions = _assign(tenants, sorted(range(len(tenants)), key=lambda k: key(tenants[k])), alignment, limit)
-        plan = Plan(tuple(tenants), tuple(regions), bound, _extents(regions, alignment))
+        plan = Plan(tuple(tenants), tuple(regions), bound, _extents(regions, alignment, limit))
         best = plan if best is None or plan.nbytes < best.nbytes else best
         if best.nbytes <= GOOD * bound:
             break
@@ -173,10 +173,12 @@ def make_plan(tenants: Sequence[Tenant], alignment: int, limit: int) -> Plan:
     return best
 
 
-def _extents(regions: Sequence[Region], alignment: int) -> tuple[int, ...]:
-    count = max((r.number for r in regions), default=-1) + 1
-    ends = (max(r.end for r in regions if r.number == number) for number in range(count))
-    return tuple(_aligned(end, alignment) for end in ends)
+def _extents(regions: Sequence[Region], alignment: int, limit: int) -> tuple[int, ...]:
+    ends = [0] * (max((r.number for r in regions), default=-1) + 1)
+    for region in regions:
+        ends[region.number] = max(ends[region.number], region.end)
+    # One allocation may be larger than `limit`, by less than `alignment`: then it has a buffer of its own size.
+    return tuple(max(end, min(_aligned(end, alignment), limit)) for end in ends)
 
 
 def _aligned(nbytes: int, alignment: int) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.chains import Dispatch, accesses, orders
+from pytensor_cl.linker.checks import Noting
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.plan import Plan
 from pytensor_cl.linker.repeated import Upload
@@ -434,6 +435,7 @@ class Recording:
         self.waits = 0
         self.key: Any = None  # under which it is kept
         self.misses = 0  # calls that turned out to differ
+        self.noted: list[tuple[Noting, list[Any]]] = []  # what nodes read that check their data
         self.at = 0  # the node that runs, or that failed
 
     @property

@@ -16,6 +16,7 @@ from pytensor_cl.sharedvar import DeviceCell, is_held_elsewhere
 
 __all__ = [
     "Mismatch",
+    "TooLarge",
     "Upload",
     "alias_step",
     "constant_step",
@@ -37,17 +38,21 @@ class Mismatch(Exception):
     """A value of the call differs from the one that was recorded."""
 
 
+class TooLarge(TypeError):
+    """A value cannot tell calls apart: it is too large, or cannot be compared."""
+
+
 def frozen(value: Any) -> Any:
     """Return a value as a part of a key.
 
     Raises
     ------
-    TypeError
+    TooLarge
         It is too large, or nothing that can be compared.
     """
     array = np.asarray(value)
     if array.nbytes > LARGEST_KEY or array.dtype == object:
-        raise TypeError("no value that tells calls apart")
+        raise TooLarge(f"launches depend on a value of the host of {array.nbytes:,} bytes, more than {LARGEST_KEY}")
     return array.shape, array.tobytes()
 
 

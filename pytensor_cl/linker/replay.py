@@ -1,5 +1,6 @@
 """Which calls are recorded, and which recording a call repeats."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,17 +10,20 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
+from pytensor_cl.linker.checks import Noting
 from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.listening import Listener, Machine, Parts, Trouble
 from pytensor_cl.linker.recording import Recording
-from pytensor_cl.linker.repeated import Mismatch, frozen
+from pytensor_cl.linker.repeated import Mismatch, TooLarge, frozen
 from pytensor_cl.linker.roles import Roles, assign, changed
 from pytensor_cl.linker.steps import read_only
 from pytensor_cl.linker.windows import Finder, Moving, Variant, find_moving
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.memory import is_lack_of_memory
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["Stretch"]
@@ -32,6 +36,8 @@ MISSES = 8
 """Calls that may turn out to differ from a recording before it is forgotten."""
 TRIES = 3
 """Recordings that may fail before the function is left alone."""
+
+_log = logging.getLogger("pytensor_cl")
 
 
 class Stretch:
@@ -50,6 +56,10 @@ class Stretch:
         The node that is to blame, if it is one.
     calls
         How many were repeated.
+    too_large
+        Why the last calls had no key.
+    problem
+        What was raised when a key was made, although the call was right: a defect.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -72,6 +82,8 @@ class Stretch:
         self.refusal = "" if len(parts.contexts) < 2 else "it runs on several devices"
         self.break_at: int | None = None
         self.calls = 0
+        self.too_large = self.problem = ""
+        self._outcome: Recording | Exception | None = None  # what this call repeats, or why it has no key
 
     @property
     def recordings(self) -> dict[Any, Recording]:
@@ -95,10 +107,12 @@ class Stretch:
             return False
         if self._roles is None and not self._prepare():
             return False
+        self._outcome = None
         try:
             key = self._key()
             found = self._recorded(key)
-        except Exception:  # wrong data, or no value that tells calls apart: the steps say what is wrong, and where
+        except Exception as error:  # wrong data, as a rule: the steps say what is wrong, and where
+            self._outcome = error
             return False
         if found is None and not self._is_due():
             return False
@@ -113,6 +127,24 @@ class Stretch:
         finally:  # unlike a lock, right wherever a signal interrupts: what is in the list is known, not remembered
             if mine in waiting:
                 waiting.remove(mine)
+
+    def confirm(self) -> None:
+        """Note that the steps of a call have run: if it had no key, its data were not wrong."""
+        error = self._outcome
+        if not isinstance(error, Exception):
+            return
+        self._outcome = None
+        if isinstance(error, TooLarge):
+            self.too_large = str(error)
+        elif not self.problem:
+            self.problem = f"the comparison of calls failed: {type(error).__name__}: {error}"
+            _log.warning("The comparison of calls failed; they run step by step.", exc_info=error)
+
+    def restore(self) -> None:
+        """If this call was a repetition, tell the nodes that check their data what they read in it."""
+        if isinstance(self._outcome, Recording):
+            for noting, shapes in self._outcome.noted:
+                noting.shapes = shapes
 
     # Keys
 
@@ -160,7 +192,7 @@ class Stretch:
             return lambda: (cell[0].shape, arrival.slack(cell[0]))  # where it is read in place, its offset
         name = self._parts.contexts[0]
         if any(isinstance(n.op, GpuFromHost) and n.inputs[0] is variable for n in self._parts.nodes):
-            return lambda: cell.device(name).layout
+            return lambda: _layout_on(cell, name)
         return lambda: np.shape(cell.anywhere())
 
     def _key(self) -> tuple[Any, ...]:
@@ -224,14 +256,21 @@ class Stretch:
 
     def _repeat(self, vm: Machine, recording: Recording, variant: Variant | None) -> bool:
         before = states_of(self._generators)
+        self._outcome = recording
         try:
             recording(variant)
         except (Mismatch, OutOfDeviceMemory):
             set_back(before)
+            self._outcome = None
             self._missed(recording)
             return False
-        except Exception:
-            vm.fail(recording.at)
+        except Exception as error:
+            # What kernels of this call have written to old values must not be computed with again.
+            if not is_lack_of_memory(error) or recording.donations:
+                vm.fail(recording.at)
+            set_back(before)
+            self._outcome = None
+            return False
         finally:
             recording.let_go()
         self.calls += 1
@@ -270,4 +309,11 @@ class Stretch:
             self._drop(next(iter(self._recordings)))
         self._recordings[key] = recording
         recording.key = key
+        recording.noted = [(t, t.shapes) for t in self._parts.thunks if isinstance(t, Noting)]
         self._last = None
+
+
+def _layout_on(cell: DeviceCell, name: str) -> Layout:
+    """Return the layout that a shared variable has on a device, or gets by an upload."""
+    array = cell.devices.get(name)
+    return Layout.contiguous(np.shape(cell.anywhere())) if array is None else array.layout

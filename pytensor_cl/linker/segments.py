@@ -55,6 +55,8 @@ class _Piece(NamedTuple):
             vm.drop(self.start, self.stop)
         else:
             span.run()
+            if self.stretch is not None:
+                self.stretch.confirm()
 
 
 class Replays:
@@ -95,6 +97,16 @@ class Replays:
         self._calls += self._repeated() > before
         self._look_for_breaks()
         return True
+
+    def confirm(self) -> None:
+        """Note that a call has run step by step, and that its data were right."""
+        for stretch in self._stretches:
+            stretch.confirm()
+
+    def restore(self) -> None:
+        """Tell the nodes that check their data what they have read, where a call was a repetition."""
+        for stretch in self._stretches:
+            stretch.restore()
 
     def _look_for_breaks(self) -> None:
         found = [p for p in self._pieces if p.stretch is not None and p.stretch.break_at is not None]
@@ -144,10 +156,15 @@ class Replays:
     @property
     def refusal(self) -> str:
         """Why no call is recorded, if none is."""
-        reasons = [stretch.refusal for stretch in self._stretches]
+        reasons = [stretch.refusal or (not stretch.calls and stretch.too_large) for stretch in self._stretches]
         if all(reasons):
             return next(iter(reasons), "") or next(iter(self.apart.values()), "")
         return ""
+
+    @property
+    def problems(self) -> list[str]:
+        """Defects that made calls run step by step."""
+        return list(dict.fromkeys(stretch.problem for stretch in self._stretches if stretch.problem))
 
 
 def _cut(parts: Parts, start: int, stop: int) -> Parts:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 
+from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.ops.base import Routine
 from pytensor_cl.ops.transfer import download
@@ -164,13 +165,26 @@ def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, bring: 
     if isinstance(source, DeviceCell):
         return resident
     if isinstance(node.inputs[0], Constant):
-        array = context.from_host(np.asarray(node.inputs[0].data))
-
-        def constant() -> None:
-            out[0] = array
-
-        return constant
+        return constant_thunk(context, np.asarray(node.inputs[0].data), out)
     return each_time
+
+
+def constant_thunk(context: Context, value: np.ndarray, out: Cell) -> Thunk:
+    """Upload a constant now; if the device has no room for it, when it is needed: the error then names the node."""
+    try:
+        array: GpuArray | None = context.from_host(value)
+    except OutOfDeviceMemory:
+        array = None
+
+    def constant() -> None:
+        nonlocal array
+        if array is None:
+            if context.queue.recorder is not None:
+                context.queue.recorder.trouble = "a constant was uploaded late"
+            array = context.from_host(value)
+        out[0] = array
+
+    return constant
 
 
 def download_thunk(source: Cell, out: Cell, sole: bool) -> Thunk:

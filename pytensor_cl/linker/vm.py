@@ -8,12 +8,16 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 
-from pytensor_cl.errors import BroadcastError
+from pytensor_cl.errors import BroadcastError, OutOfDeviceMemory
 from pytensor_cl.linker.checks import Checks
 from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.host import Cell, Thunk
 from pytensor_cl.linker.segments import Replays
 from pytensor_cl.linker.timing import Call, Timer, node_seconds
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.transfer import GpuFromHost
+from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.memory import is_lack_of_memory
 
 __all__ = ["OpenCLVM"]
 
@@ -116,9 +120,12 @@ class OpenCLVM:
         try:
             if self.time_thunks:
                 return self._timed()
-            if not self.replays(self):
-                self.run()
-            return self._results()
+            if self.replays(self):
+                return self._results()
+            self.run()
+            results = self._results()
+            self.replays.confirm()
+            return results
         except BaseException:
             set_back(before)
             raise
@@ -153,13 +160,25 @@ class OpenCLVM:
             for at, (thunk, dead) in enumerate(self._steps[start:stop], start):
                 if before is not None:
                     before(at)
-                thunk()
+                try:
+                    thunk()
+                except Exception as error:
+                    if not is_lack_of_memory(error):
+                        raise
+                    self._insist(at, thunk, error)
                 if after is not None:
                     after(at)
                 for cell in dead:
                     cell[0] = None
         except Exception:
             self.fail(at)
+
+    def _insist(self, at: int, thunk: Thunk, error: Exception) -> None:
+        """Repeat a step when its device gave back what no array uses: some drivers allocate memory when it is used."""
+        op = self.nodes[at].op
+        if not isinstance(op, GpuOp | GpuFromHost) or op.destroy_map:
+            raise error
+        get_context(op.context_name).memory.insist(thunk, error)
 
     def drop(self, start: int, stop: int) -> None:
         """Drop what nobody reads after some nodes."""
@@ -188,6 +207,7 @@ class OpenCLVM:
         found = self._checks.failure() if self._checks is not None else None
         if found is None:
             return
+        self.replays.restore()
         node, error = found
         try:
             raise error
@@ -201,6 +221,8 @@ class OpenCLVM:
         is_told = isinstance(error, BroadcastError)  # by a branch
         if isinstance(error, AssertionError) and not is_told and str(error).startswith(_BROADCAST):
             error = BroadcastError(*error.args).with_traceback(error.__traceback__)
+        elif is_lack_of_memory(error):
+            error = self._lack(at, error).with_traceback(error.__traceback__)
         error.add_note(f"\nRaised by node {self._describe(at)}")
         raised = type(error), error, error.__traceback__
         try:
@@ -209,6 +231,12 @@ class OpenCLVM:
             for variable, cell in self.storage_map.items():
                 if variable.owner is not None:
                     cell[0] = None
+
+    def _lack(self, at: int, error: Exception) -> OutOfDeviceMemory:
+        """Return what to raise where a driver had no memory for a command of a node."""
+        node = self.nodes[at]
+        name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)
+        return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.refusal(error))
 
     def _describe(self, at: int) -> str:
         """Name a node and the shapes of its inputs: PyTensor's own notes do so only at a higher verbosity."""

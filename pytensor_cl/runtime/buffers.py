@@ -1,5 +1,6 @@
 """Pools of device buffers: what comes back is used again, and what nobody needs any more goes back to the device."""
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
@@ -69,6 +70,8 @@ class Buffers:
         Makes others let go of buffers that nobody uses.
     fresh
         Is told of large buffers that the device has just allocated.
+    largest
+        Bytes that the device allocates at once.
 
     Attributes
     ----------
@@ -76,8 +79,16 @@ class Buffers:
         Windows through which large buffers may be idle; the share grows with it.
     """
 
-    def __init__(self, queue: Queue, memory: int, forget: Callable[[], None], fresh: Callable[[Any], object]) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        memory: int,
+        forget: Callable[[], None],
+        fresh: Callable[[Any], object],
+        largest: int = sys.maxsize,
+    ) -> None:
         self._queue = queue
+        self._largest = largest
         self._forget, self._fresh = forget, fresh
         self._small = self._new_pool()
         self._allocate_small = self._small.allocate
@@ -106,6 +117,8 @@ class Buffers:
 
     def _allocate_large(self, nbytes: int) -> "cl.MemoryObjectHolder":
         number = self._small.bin_number(nbytes)
+        if self._small.alloc_size(number) > self._largest:  # the pool would round it up to more than there can be
+            return self._allocate_apart(nbytes)
         shelf = self._shelves.get(number)
         if shelf is None:
             shelf = self._shelves.setdefault(number, _Shelf(self._new_pool(), nbytes))
@@ -117,6 +130,15 @@ class Buffers:
         buffer = shelf.pool.allocate(nbytes)
         if not held:
             self._fresh(buffer)
+        return buffer
+
+    def _allocate_apart(self, nbytes: int) -> "cl.MemoryObjectHolder":
+        """Allocate a buffer that goes back to the device at once when nobody needs it."""
+        from pyopencl.tools import ImmediateAllocator
+
+        self._give_back({s: s.pool.held_blocks for s in self._shelves.values()})
+        buffer = ImmediateAllocator(self._queue.handle)(nbytes)
+        self._fresh(buffer)
         return buffer
 
     def _grow(self, shelf: _Shelf) -> None:

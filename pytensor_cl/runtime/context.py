@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -190,13 +190,23 @@ class Context:
         array = np.asarray(array)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         if self.is_small(array.nbytes):
-            buffer = cl.Buffer(self.cl_context, self._copy_flags, hostbuf=np.ascontiguousarray(array))
-            return GpuArray(self, buffer, dtype, _contiguous(array.shape))
+            return GpuArray(self, self._buffer_of(np.ascontiguousarray(array)), dtype, _contiguous(array.shape))
         result = self.empty(array.shape, dtype)
         if array.size:
             packed = array if borrow and array.flags.c_contiguous else array.copy(order="C")
-            self.queue.write(result.buffer, packed)
+            try:
+                self.queue.write(result.buffer, packed)
+            except cl.Error as error:  # some drivers allocate memory when it is used
+                self.memory.insist(lambda: self.queue.write(result.buffer, packed), error)
         return result
+
+    def _buffer_of(self, packed: np.ndarray) -> "cl.Buffer":
+        """Return a new buffer with the values of a small array."""
+        try:
+            return cl.Buffer(self.cl_context, self._copy_flags, hostbuf=packed)
+        except cl.Error as error:
+            make = partial(cl.Buffer, self.cl_context, self._copy_flags, hostbuf=packed)
+            return self.memory.insist(make, error, packed.nbytes)
 
     def wrap(self, array: np.ndarray) -> GpuArray:
         """Return an array that reads the host's memory where it is, if the device can; else upload it.
@@ -207,8 +217,13 @@ class Context:
         if slack is None:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        address = address_of(array) - slack
-        buffer = wrapped(self.cl_context, memory_before(array, slack) if slack else array, address)
+        address, memory = address_of(array) - slack, memory_before(array, slack) if slack else array
+        self.memory.refuse(memory.nbytes)
+        try:
+            buffer = wrapped(self.cl_context, memory, address)
+        except cl.Error as error:
+            make = partial(wrapped, self.cl_context, memory, address)
+            buffer = self.memory.insist(make, error, memory.nbytes)
         self.queue.keep(array)  # the caller may let go of it, and of the buffer, as soon as kernels are enqueued
         layout = _contiguous(array.shape)
         return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
@@ -222,7 +237,11 @@ class Context:
             return None
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         copied = np.array(array, order="C")
-        buffer = wrapped(self.cl_context, copied, address_of(copied))
+        try:
+            buffer = wrapped(self.cl_context, copied, address_of(copied))
+        except cl.Error as error:
+            make = partial(wrapped, self.cl_context, copied, address_of(copied))
+            buffer = self.memory.insist(make, error, copied.nbytes)
         return GpuArray(self, buffer, dtype, _contiguous(array.shape))
 
     def slack(self, array: np.ndarray) -> int | None:

@@ -136,7 +136,7 @@ class HostViews:
     def own(self, array: GpuArray) -> np.ndarray:
         """Return the memory of an array that is its caller's alone, and that the device has finished with."""
         memory, (shape, _, offset), dtype = self._memory(array.buffer), array.layout, array.dtype
-        assert memory is not None
+        memory = self.memory_of(array.buffer) if memory is None else memory  # it is none of the pool's
         return np.ndarray(shape, dtype, _Owned(memory, array.buffer), offset * dtype.itemsize)
 
     def address(self, buffer: "cl.MemoryObjectHolder") -> int:

@@ -1,8 +1,9 @@
 """Device memory: pools of buffers, so that steady state allocates nothing."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from pytensor_cl.errors import OutOfDeviceMemory
@@ -12,7 +13,19 @@ from pytensor_cl.runtime.buffers import Buffers
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["Memory", "MemoryStatistics"]
+__all__ = ["Memory", "MemoryStatistics", "is_lack_of_memory"]
+
+_T = TypeVar("_T")
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether a driver says that it has no memory for something, or none that is as large.
+
+    pyopencl's ``MemoryError`` is CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES and CL_OUT_OF_HOST_MEMORY.
+    """
+    if "pyopencl" not in sys.modules or not isinstance(error, cl.Error):
+        return False
+    return isinstance(error, cl.MemoryError) or getattr(error, "code", 0) == cl.status_code.INVALID_BUFFER_SIZE
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,7 @@ class Memory:
         self._info = info
         self._queue = queue
         self._forget, self._fresh = forget, fresh
-        self.buffers = Buffers(queue, info.global_memory, forget, fresh)
+        self.buffers = Buffers(queue, info.global_memory, forget, fresh, info.max_allocation)
         self._allocate = self.buffers.allocate
         self._immediate = ImmediateAllocator(queue.handle)
         self.arena = Arena(queue, info.max_allocation)
@@ -79,8 +92,7 @@ class Memory:
         OutOfDeviceMemory
             More than the device can allocate at once, or than it has left.
         """
-        if nbytes > self._info.max_allocation:
-            raise OutOfDeviceMemory(self._refusal(nbytes))
+        self.refuse(nbytes)
         buffer = self._take(self._allocate, nbytes)
         if self._queue.recorder is not None:
             self._queue.recorder.allocated(buffer.int_ptr, nbytes)
@@ -89,21 +101,38 @@ class Memory:
     def _take(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
         try:
             return allocate(nbytes or 1)
-        except cl.MemoryError:
-            return self._insist(allocate, nbytes)
+        except cl.Error as error:
+            return self.insist(lambda: allocate(nbytes or 1), error, nbytes)
 
-    def _insist(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
-        """Try again with more room."""
-        self._stop_recording()
-        self.give_back()
-        try:
-            return allocate(nbytes or 1)
-        except cl.MemoryError:
-            self.trim()
-        try:
-            return allocate(nbytes or 1)
-        except cl.MemoryError as error:
-            raise OutOfDeviceMemory(self._refusal(nbytes)) from error
+    def insist(self, action: Callable[[], _T], error: Exception, nbytes: int | None = None) -> _T:
+        """Do again, with more room, what the device had no memory for.
+
+        Parameters
+        ----------
+        action
+            What is done; returns what that returns.
+        error
+            What it has raised.
+        nbytes
+            Size of what it allocates, if that is one buffer.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+            There is still no memory; `error` itself is raised if it is another one.
+        """
+        for make_room in (self.give_back, self.trim):
+            if not is_lack_of_memory(error):
+                raise error
+            self._stop_recording()
+            make_room()
+            try:
+                return action()
+            except cl.Error as again:
+                error = again
+        if not is_lack_of_memory(error):
+            raise error
+        raise OutOfDeviceMemory(self.refusal(error if nbytes is None else nbytes)) from error
 
     # What recordings compute in.
 
@@ -165,9 +194,22 @@ class Memory:
             arena_bytes=shared,
         )
 
-    def _refusal(self, nbytes: int) -> str:
+    def refuse(self, nbytes: int) -> None:
+        """Raise an error if a buffer of so many bytes is larger than any can be.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+            It is.
+        """
+        if nbytes > self._info.max_allocation:
+            raise OutOfDeviceMemory(self.refusal(nbytes))
+
+    def refusal(self, what: int | Exception) -> str:
+        """Say that the device has no room for so many bytes, or for what made the driver raise an error."""
         info, held = self._info, self.statistics()
+        told = f"allocate {what:,} bytes" if isinstance(what, int) else f"run a command ({what})"
         return (
-            f"{info.name} could not allocate {nbytes:,} bytes: at most {info.max_allocation:,} at once, "
+            f"{info.name} could not {told}: at most {info.max_allocation:,} at once, "
             f"{info.global_memory:,} in all, of which arrays use {held.active_bytes:,} in {held.active_blocks} buffers"
         )

@@ -36,3 +36,27 @@ def test_pytensors_own_notes_have_the_shapes_too(gathered):
     with pytensor.config.change_flags(exception_verbosity="medium"), pytest.raises(IndexError) as caught:
         gathered(np.ones((5, 3), "float32"), [0, 9], [0])
     assert "Inputs shapes: [(5, 3), (2,)]" in str(caught.value)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_notes_of_a_repeated_call_show_its_own_shapes(context, apart):
+    """Those of the intermediate results, although a call with others ran step by step since; in parts of a graph, too."""
+    x, i, j = pt.fmatrix("x"), pt.lvector("i"), pt.lvector("j")
+    rows = pt.tanh(x[i])
+    if apart:
+        rows = pt.concatenate([rows, x[x[:, 0] > 9]])  # how many rows that are depends on values
+    f = opencl([x, i, j], pt.exp(rows.sum(1) * 2)[j])
+    x5, x4 = np.ones((5, 3), "float32"), np.ones((4, 2), "float32")
+    for _ in range(9):
+        f(x5, [0, 1, 2], [0, 1])
+    assert f.vm.replays.calls
+    f(x4, [0, 1], [1])
+    before = f.vm.replays.calls
+    with pytest.raises(IndexError, match="out of bounds") as caught:
+        f(x5, [0, 1, 2], [0, 7])
+    assert "input shapes: (3,), (2,)" in "".join(caught.value.__notes__)
+    f(x5, [0, 1, 2], [0, 1])
+    assert f.vm.replays.calls > before
+    with pytest.raises(IndexError, match="out of bounds") as caught:
+        f(x4, [0, 1], [7])
+    assert "input shapes: (2,), (1,)" in "".join(caught.value.__notes__)

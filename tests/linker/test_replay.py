@@ -12,14 +12,14 @@ from pytensor.graph.op import Op
 from pytensor.printing import Print
 
 from pytensor_cl import explain
-from pytensor_cl.linker import replay
+from pytensor_cl.linker import repeated, replay
 from pytensor_cl.linker.replay import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22, GpuGemm
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.context import get_context
-from tests.helpers import HostSort, assert_on_device, normal, opencl
+from tests.helpers import HostSort, assert_on_device, counted_traffic, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
@@ -538,3 +538,63 @@ def test_an_array_of_numbers_is_no_counter(context, x, rng):
     for k in range(3 * CALLS):
         low, high = k % 2, 4 + k % 3
         assert_close(f(value, np.array([low, high])), np.tanh(value[low:high] * 2))
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_a_shared_variable_that_its_owner_may_change_is_uploaded_once_a_call(context, rng, size):
+    value = rng.normal(size=size).astype("float32")
+    w = pytensor.shared(value, "w", borrow=True)
+    x = pt.fvector("x")
+    f = opencl([x], pt.exp(w).sum() + pt.exp(x[::-1]).sum())
+    one = np.ones(3, "float32")
+    for _ in range(4):
+        f(one)
+    for _ in range(3):
+        value += 1
+        with counted_traffic() as traffic:
+            assert_close(f(one), np.float32(np.exp(value).sum() + 3 * np.e), rtol=1e-4)
+        assert f.vm.replays.calls and traffic.up <= (2 if size == 5000 else 1)
+
+
+def test_an_error_in_the_comparison_of_calls_is_logged_and_shown(context, rng, monkeypatch, caplog):
+    """The calls are right, step by step; one note is enough."""
+    x = pt.fvector("x")
+    f = opencl([x], pt.exp(x))
+    value = rng.normal(size=9).astype("float32")
+    f(value)
+
+    def broken():
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(f.vm.replays._whole, "_key", broken)
+    with caplog.at_level("WARNING", "pytensor_cl"):
+        for _ in range(4):
+            assert_close(f(value), np.exp(value), rtol=1e-5)
+    (record,) = caplog.records
+    assert record.name == "pytensor_cl" and "a defect" in caplog.text
+    assert "the comparison of calls failed: KeyError: 'a defect'" in str(explain(f))
+    assert not f.vm.replays.calls
+
+
+def test_wrong_data_are_no_error_of_the_comparison(context, rng, caplog):
+    x, i = pt.fvector("x"), pt.lscalar("i")
+    f = opencl([x, i], pt.exp(x.reshape((i, 2))))
+    value = rng.normal(size=8).astype("float32")
+    f.trust_input = True
+    with caplog.at_level("WARNING", "pytensor_cl"):
+        for _ in range(4):
+            assert_close(f(value, np.array(4)), np.exp(value.reshape(4, 2)), rtol=1e-5)
+            for wrong in ((value, np.array(3)), (None, np.array(4))):
+                with pytest.raises(Exception, match="."):
+                    f(*wrong)
+    assert not caplog.records and "failed" not in str(explain(f))
+
+
+def test_what_tells_calls_apart_and_is_too_large_is_said(context, rng, monkeypatch):
+    monkeypatch.setattr(repeated, "LARGEST_KEY", 4)
+    x, i = pt.fvector("x"), pt.lscalar("i")
+    f = opencl([x, i], pt.exp(x.reshape((i, 3))))
+    value = rng.normal(size=6).astype("float32")
+    for _ in range(4):
+        assert_close(f(value, 2), np.exp(value).reshape(2, 3), rtol=1e-5)
+    assert "Calls are not recorded: launches depend on a value of the host of " in str(explain(f))
