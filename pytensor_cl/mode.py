@@ -37,6 +37,7 @@ from pytensor_cl.runtime.context import (
     is_forked,
     is_open,
     parse_contexts,
+    why_unusable,
 )
 from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
 from pytensor_cl.sharedvar import explain_c_error, shared
@@ -59,9 +60,9 @@ def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph
 
 
 def _placement() -> str:
-    """Return where nodes go: the device of a forked process is its parent's."""
+    """Return where nodes go: the device of a forked process is its parent's, and one may fail its self-check."""
     chosen = config.opencl__placement
-    return "host" if chosen == "auto" and is_forked() else chosen
+    return "host" if chosen == "auto" and (is_forked() or why_unusable()) else chosen
 
 
 @graph_rewriter

@@ -10,6 +10,7 @@ import pytensor
 import pytest
 from pytensor.tensor.elemwise import Elemwise
 
+from pytensor_cl.errors import CompilationError, UnsupportedDtype
 from pytensor_cl.linker import host
 from pytensor_cl.runtime import context as contexts
 from pytensor_cl.runtime import opencl as cl
@@ -168,6 +169,32 @@ def _references_in_python(request):
 def schedule(request):
     """The schedule of a routine, whatever the device would choose."""
     return request.param
+
+
+def _context_of(item):
+    """The context that a test runs on."""
+    chosen = item.callspec.params.get("context") if hasattr(item, "callspec") else None
+    return context_of(chosen if chosen in DRIVERS else DRIVERS[0])
+
+
+def _needs_double(error):
+    """Whether an error says that a kernel computes in double, or that an array is of it."""
+    return isinstance(error, UnsupportedDtype) or "double" in error.source
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip what the device does not have: schedule ``cpu``, and double precision."""
+    schedule = item.callspec.params.get("schedule") if hasattr(item, "callspec") else None
+    if schedule == "cpu" and not (info := _context_of(item).info).features.has_cpu_schedule:
+        pytest.skip(f"{info.name} runs no kernels of schedule cpu: {', '.join(info.features.missing)}")
+    try:
+        return (yield)
+    except (UnsupportedDtype, CompilationError) as error:
+        info = _context_of(item).info
+        if info.has_fp64 or not _needs_double(error):
+            raise
+        pytest.skip(f"{info.name} has no double precision")
 
 
 @pytest.fixture

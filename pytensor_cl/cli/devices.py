@@ -5,13 +5,17 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from pytensor.configdefaults import config
+
 from pytensor_cl.cli.drivers import Driver, registered_drivers
 from pytensor_cl.cli.text import paint, print_json, size, table
-from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover
+from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, DeviceInfo, discover
+from pytensor_cl.runtime.features import Features
+from pytensor_cl.runtime.self_check import adapt, features_of
 
 __all__ = ["add_arguments", "run"]
 
-_HEADER = ("device", "by name", "name", "driver", "OpenCL", "units", "memory", "fp64", "fp16")
+_HEADER = ("device", "by name", "name", "driver", "OpenCL", "units", "memory", "fp64", "fp16", "self-check")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _row(entry: DeviceEntry) -> tuple[object, ...]:
-    info = entry.info
+    info = _asked(entry)
     version = re.search(r"\d+\.\d+", info.version)
     driver = f"{info.platform} {info.driver}"
     yes_no = ("no", "yes")
@@ -34,16 +38,39 @@ def _row(entry: DeviceEntry) -> tuple[object, ...]:
         size(info.global_memory),
         yes_no[info.has_fp64],
         yes_no[info.has_fp16],
+        _verdict(info.features),
     )
 
 
+def _asked(entry: DeviceEntry) -> DeviceInfo:
+    """Return the facts of a device, asked for what its driver can do."""
+    return adapt(entry.info, features_of(entry, config.opencl__cache_dir or None))
+
+
+def _verdict(features: Features) -> str:
+    if features.problem:
+        return "FAILED"
+    return f"ok, {len(features.missing)} substitutes" if features.missing else "ok"
+
+
+def _remarks(entry: DeviceEntry) -> list[str]:
+    """Return what there is to say of the self-check of a device."""
+    features = _asked(entry).features
+    if features.problem:
+        return [f"{entry.spec} cannot be used: {features.problem}"]
+    names = ", ".join(name.replace("_", " ") for name in features.missing)
+    return [f"{entry.spec} has substitutes for: {names}; 'python -m pytensor_cl doctor' tells why"] if names else []
+
+
 def _as_dict(entry: DeviceEntry) -> dict[str, object]:
-    return {"device": entry.spec, "by_name": entry.stable_spec, **entry.info.as_dict()}
+    return {"device": entry.spec, "by_name": entry.stable_spec, **_asked(entry).as_dict()}
 
 
 def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> None:
     if entries:
         print(table(_HEADER, [_row(entry) for entry in entries], right=("units", "memory")))
+        for remark in (line for entry in entries for line in _remarks(entry)):
+            print(f"\n{remark}")
         print(f"\nUse one:  PYTENSOR_FLAGS=device={entries[0].stable_spec},floatX=float32 python script.py")
     else:
         print(f"No OpenCL device was found.\n{textwrap.fill(INSTALL_HINT, 100)}")

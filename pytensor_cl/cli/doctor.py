@@ -17,7 +17,9 @@ from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
+from pytensor_cl.runtime.features import Features
 from pytensor_cl.runtime.pocl_cache import Repair
+from pytensor_cl.runtime.self_check import features_of
 
 __all__ = ["add_arguments", "run"]
 
@@ -108,10 +110,24 @@ def _caches() -> Iterator[Finding]:
         yield Finding("warn", "repaired", text)
 
 
+def _features(features: Features) -> Iterator[Finding]:
+    """Yield what the driver of a device can do, and what failed."""
+    reasons = dict(features.reasons)
+    for name, value in features.as_dict().items():
+        if name in ("problem", "reasons"):
+            continue
+        shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else str(value)
+        why = f"; there is a substitute. {reasons[name]}" if name in reasons else ""
+        yield Finding("warn" if why else "ok", name.replace("_", " "), f"{shown}{why}")
+    if features.problem:
+        yield Finding("FAIL", "self-check", features.problem)
+
+
 def _device(entry: DeviceEntry) -> Callable[[], Iterator[Finding]]:
     def findings() -> Iterator[Finding]:
         try:
             settings = Settings(cache_dir=config.opencl__cache_dir or None, tuned=config.opencl__tuned)
+            yield from _features(features_of(entry, settings.cache_dir))
             yield from examine(open_context(entry.stable_spec, "doctor", settings))
         except Exception as error:  # drivers raise anything; the next device must still be examined
             yield Finding("FAIL", "broken off", f"{type(error).__name__}: {error}")

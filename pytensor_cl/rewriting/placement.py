@@ -13,7 +13,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.registry import NoKernel, device_op
-from pytensor_cl.runtime.context import get_context, is_forked
+from pytensor_cl.runtime.context import get_context, is_forked, is_unusable, why_unusable
 
 __all__ = ["Decision", "decide", "reason_of"]
 
@@ -32,6 +32,7 @@ CONE = "next to a node without a kernel: moving the data there and back would co
 SLICE = "cuts a value of the host: only the slice is moved"
 FORCED = "opencl__placement=host"
 FORKED = "the process was forked: the device is its parent's"
+UNUSABLE = "the device failed its self-check ('python -m pytensor_cl doctor' shows why)"
 
 
 @dataclass
@@ -207,6 +208,8 @@ def reason_of(node: Apply, context_name: str) -> str:
         return SCALAR
     if is_forked():
         return FORKED
+    if why_unusable(context_name):
+        return UNUSABLE
     found = device_op(node, context_name, get_context(context_name).info)
     if isinstance(found, NoKernel):
         return found.reason
@@ -225,8 +228,9 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
     contexts = contexts_of_nodes(order, fgraph, default)
     order = [n for n in order if not isinstance(n.op, ours)]
     if policy == "host":
+        reason = FORKED if is_forked() else UNUSABLE if is_unusable(default) else FORCED
         for node in order:
-            decision.keep(node, FORKED if is_forked() else FORCED)
+            decision.keep(node, reason)
         return decision
     for node in order:
         name = contexts[node]

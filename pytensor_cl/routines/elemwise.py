@@ -26,6 +26,8 @@ PAGE = 4096  # bytes: the first-level cache has as many for each way
 SPREAD = 128  # bytes between lines of which the cache has room for hundreds
 LONG, WIDE = 512, 256  # bytes of a row of a tile, and elements of an array's row that is not short
 INT_LIMIT = 2**31
+_STATEMENTS, _CALLED = 24, 150
+"""Statements of a function, and of what it calls, up to which GPUs compute several elements at a time."""
 """Indices are 32-bit as long as they stay below this."""
 
 Shape = tuple[int, ...]
@@ -198,6 +200,14 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
 
+def _is_short(statements: str, preambles: Sequence[str]) -> bool:
+    """Whether to read several elements before computing: long functions hide the latency of memory themselves.
+
+    Compilers inline what a function calls into each copy, and some take minutes for the copies of a long one.
+    """
+    return statements.count(";") <= _STATEMENTS and sum(p.count(";") for p in preambles) <= _CALLED
+
+
 class Elemwise(Routine):
     """Apply an element function.
 
@@ -277,7 +287,9 @@ class Elemwise(Routine):
             "plan_in_buffer": self._in_buffer(index),
         }
         if self.schedule == "simt":
-            return kernel_source("elemwise_simt", preambles=tuple(self.function.preambles), **arguments)
+            preambles = tuple(self.function.preambles)
+            unrolled = 4 if _is_short(str(arguments["statements"]), preambles) else 1
+            return kernel_source("elemwise_simt", preambles=preambles, unrolled=unrolled, **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
         spread = (

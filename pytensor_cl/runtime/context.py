@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pytensor_cl import dtypes
-from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, UnsupportedDtype
+from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, OpenCLError, UnsupportedDtype, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
@@ -299,7 +299,26 @@ def open_context(device: str = "opencl", name: str = "dev0", settings: Settings 
     settings
         How to build and launch.
     """
-    return Context(name, resolve(device), settings)
+    return _context(name, resolve(device), settings)
+
+
+def _context(name: str, entry: DeviceEntry, settings: Settings | None) -> Context:
+    """Return a new context.
+
+    Raises
+    ------
+    UnusableDevice
+        The device failed its self-check, or the driver does not open it.
+    """
+    try:
+        return Context(name, entry, settings)
+    except cl.Error as error:
+        info = entry.info
+        driver = f"driver: {info.platform} {info.driver}"
+        raise UnusableDevice(
+            f"{entry.stable_spec} {info.name} ({driver}) cannot be opened: {error}. "
+            "'python -m pytensor_cl doctor' examines it"
+        ) from error
 
 
 @dataclass
@@ -310,6 +329,7 @@ class _Registry:
     contexts: dict[str, Context] = field(default_factory=dict)
     default: str | None = None
     settings: Callable[[], Settings] = Settings  # asked when a context opens
+    unusable: dict[str, UnusableDevice] = field(default_factory=dict)  # why contexts cannot be opened
     changes: dict[str, Any] = field(default_factory=dict)  # to the settings
     trouble: str = ""  # what is wrong with the flags that define contexts
     opening: Any = field(default_factory=Lock)  # held while a context is opened
@@ -358,6 +378,7 @@ def define_contexts(
     """
     _registry.specs = {**specs}
     _registry.trouble = trouble
+    _registry.unusable.clear()
     _registry.default = default
     _registry.settings = settings or _registry.settings
 
@@ -446,6 +467,8 @@ def get_context(name: str | None = None) -> Context:
         There is no such device.
     ForkedProcessError
         This process is a fork of one that used OpenCL.
+    UnusableDevice
+        The device failed its self-check.
     """
     name = name or default_context_name()
     if _abandoned:
@@ -454,10 +477,28 @@ def get_context(name: str | None = None) -> Context:
     return _opened_by_now(name) if context is None else context
 
 
+def is_unusable(name: str) -> bool:
+    """Tell whether the device of a context was found to be unusable; opens nothing."""
+    return name in _registry.unusable
+
+
+def why_unusable(name: str | None = None) -> str:
+    """Return why the device of a context cannot be used, opening it; empty if it can, or for any other reason."""
+    try:
+        get_context(name)
+    except UnusableDevice as error:
+        return str(error)
+    except OpenCLError:  # raised again where the context is needed
+        pass
+    return ""
+
+
 def _opened_by_now(name: str) -> Context:
     """Return a context that this thread opens, or another one that was faster."""
     with _registry.opening:
         context = _registry.contexts.get(name)
+        if name in _registry.unusable:
+            raise _registry.unusable[name]
         if context is None:
             context = _registry.contexts[name] = _open(name)
         return context
@@ -467,10 +508,15 @@ def _open(name: str) -> Context:
     if name not in _registry.specs:
         raise undefined(name)
     settings = replace(_registry.settings(), **_registry.changes)
-    context = Context(name, resolve(_registry.specs[name]), settings)
-    info, label = context.info, None if tuple(_registry.specs) == (name,) else name
+    entry, label = resolve(_registry.specs[name]), None if tuple(_registry.specs) == (name,) else name
+    try:
+        context = _context(name, entry, settings)
+    except UnusableDevice as error:
+        _registry.unusable[name] = error
+        sys.stderr.write(f"Mapped name {label} to no device: {error}. With opencl__placement=auto the host computes\n")
+        raise
     if not settings.quiet:
-        _announce(f"Mapped name {label} to device {context.entry.spec}: {info.name} ({info.platform})")
+        _announce(f"Mapped name {label} to device {entry.spec}: {context.info.name} ({context.info.platform})")
     return context
 
 

@@ -32,6 +32,7 @@ _PLATFORM_WORDS: dict[str, tuple[str, ...]] = {
     "rusticl": ("rusticl",),
 }
 _KINDS = ("gpu", "cpu", "accelerator")
+_ALL = Features()
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class DeviceInfo:
     shares_host_memory: bool
     correctly_rounded_divide_sqrt: bool
     host_alignment: int = 0
-    features: Features = Features()
+    features: Features = _ALL
 
     @property
     def schedule(self) -> str:

@@ -228,7 +228,8 @@ def _vector_text() -> str:
 """
     cases = "".join(f"    if (lanes == {n}) {{{lines.replace('N', str(n))}    }}\n" for n in (2, 4, 8, 16))
     return f"""
-__kernel void probe_vectors(__global const float *x, __global const int *i, __global float *o, __global int *k, const int lanes)
+__kernel void probe_vectors(__global const float *x, __global const int *i, __global float *o, __global int *k,
+                            const int lanes)
 {{
     const int at = get_global_id(0) * lanes;
 {cases}}}
@@ -324,7 +325,7 @@ def _struct_arguments(device: Device, text: str) -> bool:
 _PREFETCH = """
 #ifdef __has_builtin
 #if __has_builtin(__builtin_prefetch)
-#define PROBE_PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p)), __builtin_prefetch((const void *)(ulong)(p), 0, 2)
+#define PROBE_PREFETCH(p) __builtin_prefetch(p), __builtin_prefetch(p, 0, 2)
 #endif
 #endif
 #ifndef PROBE_PREFETCH
@@ -332,7 +333,7 @@ _PREFETCH = """
 #endif
 __kernel void probe_prefetch(__global const int *x, __global int *o)
 {
-    PROBE_PREFETCH(x + get_global_id(0));
+    PROBE_PREFETCH((const void *)(ulong)(x + get_global_id(0)));
     o[get_global_id(0)] = x[get_global_id(0)] + 1;
 }
 """
@@ -406,7 +407,10 @@ def _seen(address: int, nbytes: int) -> np.ndarray:
 
 
 _MAPS = """
-__kernel void probe_maps(__global uchar *o, const uchar value) { o[get_global_id(0)] = value + (uchar)get_global_id(0); }
+__kernel void probe_maps(__global uchar *o, const uchar value)
+{
+    o[get_global_id(0)] = value + (uchar)get_global_id(0);
+}
 """
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pytensor_cl.rendered import user_folder
 
-__all__ = ["Features", "FeatureFile", "probes_digest"]
+__all__ = ["FeatureFile", "Features", "probes_digest"]
 
 WIDTHS = (2, 4, 8, 16)
 """Lanes of the vectors in kernels of schedule ``cpu``."""

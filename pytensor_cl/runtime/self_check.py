@@ -1,7 +1,7 @@
 """Ask a device, when it is first opened, what its driver can do.
 
-The questions are asked in a child process: some drivers end the process instead of refusing a program. All are asked at
-once, of one program. Those that were not answered, or not with yes, are asked again one by one, by as many processes as it
+The questions are asked in a child process: some drivers end the process instead of refusing a program. All are asked
+at once, of one program. Those that were not answered, or failed, are asked again one by one, by as many processes as it
 takes. A process that ends has answered the question that it was working on.
 """
 

@@ -34,32 +34,36 @@ class Function:
         return writer.body(outputs)
 
 
-def fused(x, y):
-    """Two outputs of two inputs of different sizes."""
-    return x * y + x, (x - y).cast("float64")
+def fused(wide):
+    """Two outputs of different sizes, of two inputs."""
+    return Function(("float32", "float32"), ("float32", wide), lambda x, y: (x * y + x, (x - y).cast(wide)))
 
 
-FUSED = Function(("float32", "float32"), ("float32", "float64"), fused)
+FUSED = {wide: fused(wide) for wide in ("float64", "int64")}
 
 
-def expected_fused(x, y):
+def wide_dtype(context):
+    """A dtype of eight bytes that the device computes with."""
+    return "float64" if context.info.has_fp64 else "int64"
+
+
+def expected_fused(context, x, y):
     """What `fused` computes."""
-    return x * y + x, (x - y).astype("float64")
+    return x * y + x, (x - y).astype(wide_dtype(context))
 
 
 @cache
 def routine(context, schedule, ndim, by_value=(False, False), known=True):
     """One routine per kind for the whole module: a build costs 100 ms."""
-    return Elemwise(context, FUSED, ((known,) * ndim,) * 2, ndim, by_value, schedule)
+    return Elemwise(context, FUSED[wide_dtype(context)], ((known,) * ndim,) * 2, ndim, by_value, schedule)
 
 
 def check(context, schedule, x, y, device_x=None, device_y=None):
     """Compare the routine with NumPy; the device arrays may be views made on the device."""
     x_on_device = context.from_host(x) if device_x is None else device_x
     y_on_device = context.from_host(y) if device_y is None else device_y
-    for got, want in zip(
-        routine(context, schedule, x.ndim)(x_on_device, y_on_device), expected_fused(x, y), strict=True
-    ):
+    wanted = expected_fused(context, x, y)
+    for got, want in zip(routine(context, schedule, x.ndim)(x_on_device, y_on_device), wanted, strict=True):
         assert got.dtype == want.dtype
         assert got.layout.is_contiguous
         # A compiler may fuse the multiplication and the addition.
@@ -171,7 +175,7 @@ def test_five_dimensions_that_do_not_collapse(context, schedule, rng):
 def test_by_value(context, schedule, rng):
     x, y = normal(rng, 50), np.float32(1.5)
     got = routine(context, schedule, 1, (False, True))(context.from_host(x), y)
-    for one, want in zip(got, expected_fused(x, y), strict=True):
+    for one, want in zip(got, expected_fused(context, x, y), strict=True):
         np.testing.assert_allclose(one.to_host(), want, rtol=1e-5, atol=1e-6)
 
 
@@ -185,7 +189,7 @@ def test_output_of_any_strides(context, schedule, rng):
     first, second = context.empty((34, 21), "float32").T, context.empty((42, 68), "float64")
     second = second[::-2, ::2]
     routine(context, schedule, 2).launch((first, second), (context.from_host(x), context.from_host(y)))
-    for got, want in zip((first, second), expected_fused(x, y), strict=True):
+    for got, want in zip((first, second), expected_fused(context, x, y), strict=True):
         np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-6)
 
 
@@ -227,33 +231,35 @@ def test_shapes_that_do_not_fit(context, schedule):
 @pytest.mark.parametrize("offset", [0, 1, 16])
 def test_results_that_go_past_the_cache(context, schedule, rng, monkeypatch, offset):
     monkeypatch.setattr(elemwise, "PAST_CACHE", 0)
-    large = Elemwise(context, FUSED, ((True,),) * 2, 1, (False, False), schedule)
+    large = Elemwise(context, FUSED[wide_dtype(context)], ((True,),) * 2, 1, (False, False), schedule)
     x, y = normal(rng, 1003), normal(rng, 1003)
     first, second = (context.empty((1030,), t) for t in ("float32", "float64"))
     on_device = context.from_host(x)
     large.launch((first[offset:][:1003], second[offset:][:1003]), (on_device, context.from_host(y)))
     large.launch((on_device, second[offset:][:1003]), (on_device, context.from_host(y)))
-    for got, want in zip((on_device, second[offset:][:1003]), expected_fused(x, y), strict=True):
+    for got, want in zip((on_device, second[offset:][:1003]), expected_fused(context, x, y), strict=True):
         np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-5, strict=True)
     np.testing.assert_array_equal(first[offset:][:1003].to_host(), on_device.to_host())
 
 
 def test_64_bit_indices(context, schedule, rng, monkeypatch):
     monkeypatch.setattr(elemwise, "INT_LIMIT", 10)
-    wide = Elemwise(context, FUSED, ((True, True),) * 2, 2, (False, False), schedule)
+    wide = Elemwise(context, FUSED[wide_dtype(context)], ((True, True),) * 2, 2, (False, False), schedule)
     x, y = normal(rng, 40, 35), normal(rng, 35, 40)
     got = wide(context.from_host(x).T, context.from_host(y))
-    for one, want in zip(got, expected_fused(x.T, y), strict=True):
+    for one, want in zip(got, expected_fused(context, x.T, y), strict=True):
         np.testing.assert_allclose(one.to_host(), want, rtol=1e-5, atol=1e-6)
     assert {index for index, _ in wide._sources} == {"int", "long"}
 
 
 def test_too_many_parameters_go_through_a_buffer(context, schedule, rng, monkeypatch):
     monkeypatch.setattr(context, "info", replace(context.info, max_parameter_size=100))
-    frugal = Elemwise(context, FUSED, ((True, True),) * 2, 2, (False, False), schedule)
+    frugal = Elemwise(context, FUSED[wide_dtype(context)], ((True, True),) * 2, 2, (False, False), schedule)
     assert "*plan" in frugal.sources()[0].source
     x, y = normal(rng, 40, 35), normal(rng, 40, 1)
-    for one, want in zip(frugal(context.from_host(x), context.from_host(y)), expected_fused(x, y), strict=True):
+    for one, want in zip(
+        frugal(context.from_host(x), context.from_host(y)), expected_fused(context, x, y), strict=True
+    ):
         np.testing.assert_allclose(one.to_host(), want, rtol=1e-5, atol=1e-6)
 
 
