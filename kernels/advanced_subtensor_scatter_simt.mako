@@ -16,33 +16,35 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     const ${index} lane = get_local_id(0);
     const long owner = get_group_id(0), owners = get_num_groups(0);
     const ${index} low = p.span * owner / owners, high = p.span * (owner + 1) / owners;
-    const ${index} first = get_group_id(1) * p.tile, last = min(first + p.tile, p.elements);
     x += x_at;
     y += y_at;
-    for (${index} start = 0; start < p.count; start += ${group}) {
-        if (lane == 0) any = 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const ${index} at = start + lane < p.count ? positions[start + lane] : -1;
-        const int is_owned = at >= low && at < high;
-        owned[lane] = is_owned ? at : -1;
-        if (is_owned) atomic_or(&any, 1);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (any) {
-            const ${index} filled = min((${index})${group}, p.count - start);
-            for (${index} e = first + lane; e < last; e += ${group}) {
-                ${index} rest = e, to = 0, from = start * p.y_count;
+    for (long first = get_group_id(1) * (long)p.tile; first < p.elements; first += get_num_groups(1) * (long)p.tile) {
+        const ${index} last = min(first + p.tile, (long)p.elements);
+        for (${index} start = 0; start < p.count; start += ${group}) {
+            if (lane == 0) any = 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            const ${index} at = start + lane < p.count ? positions[start + lane] : -1;
+            const int is_owned = at >= low && at < high;
+            owned[lane] = is_owned ? at : -1;
+            if (is_owned) atomic_or(&any, 1);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (any) {
+                const ${index} filled = min((${index})${group}, p.count - start);
+                for (${index} e = first + lane; e < last; e += ${group}) {
+                    ${index} rest = e, to = 0, from = start * p.y_count;
 % for d in reversed(range(ndim)):
-                {
-                    const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-                    ${f"rest /= p.shape[{d}];" if d else ""}
-                    to += i * p.x[${d}];
-                    from += i * p.y[${d}];
-                }
+                    {
+                        const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
+                        ${f"rest /= p.shape[{d}];" if d else ""}
+                        to += i * p.x[${d}];
+                        from += i * p.y[${d}];
+                    }
 % endfor
-                for (${index} b = 0; b < filled; ++b, from += p.y_count)
-                    if (owned[b] >= 0) x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="y[from]")};
+                    for (${index} b = 0; b < filled; ++b, from += p.y_count)
+                        if (owned[b] >= 0) x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="y[from]")};
+                }
             }
+            barrier(CLK_LOCAL_MEM_FENCE);
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

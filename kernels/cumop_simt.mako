@@ -1,13 +1,12 @@
 ## Cumulative sums and products on schedule simt. `<name>_rows`: a work-group takes a chunk of a row, tile by tile, in local
 ## memory. `<name>_columns`: a work-item takes a chunk of a row; its neighbours take the rows beside it.
-<%page args="name, dtype, combine, identity, kept_dims, index, group"/>
+<%page args="name, dtype, combine, identity, kept_dims, index, group, run"/>
 <%namespace name="shared" file="cumop_geometry.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype
-
-    ITEMS = 8  # neighbouring elements that a work-item takes
 %>
-<% T, tile = ctype(dtype), group * ITEMS %>
+<% T, ITEMS = ctype(dtype), run  # neighbouring elements that a work-item takes
+tile = group * ITEMS %>
 ${shared.geometry(index)}
 static inline ${T} ${name}_combine(const ${T} a, const ${T} b)
 {

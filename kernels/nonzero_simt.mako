@@ -1,11 +1,8 @@
 ## Where an array is not zero, for GPUs: each work-group takes a contiguous chunk, tile by tile. See nonzero.mako for `emit`.
-<%page args="name, unit, bits, emit, index, group, dims=1, element='', combine=''"/>\
-<%!
-ITEMS = 8  # neighbouring elements that a work-item takes
-%>\
+<%page args="name, unit, bits, emit, index, group, run, dims=1, element='', combine=''"/>\
 <%
 hit = "mask[{}]" if bits is None else f"((mask[{{}}] & {bits}) != 0)" if unit != "ulong2" else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
-tile = group * ITEMS
+tile = group * run
 %>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)
@@ -57,7 +54,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
         for (int j = item; j < ${tile}; j += ${group}) hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         int own = 0;
-        for (int t = 0; t < ${ITEMS}; ++t) own += hits[item * ${ITEMS} + t];
+        for (int t = 0; t < ${run}; ++t) own += hits[item * ${run} + t];
         ends[item] = own;
         for (int reach = 1; reach < ${group}; reach *= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -67,9 +64,9 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         long k = before + ends[item] - own;
-        for (int t = 0; t < ${ITEMS}; ++t) {
-            const ${index} i = start + item * ${ITEMS} + t;
-            if (hits[item * ${ITEMS} + t]) {
+        for (int t = 0; t < ${run}; ++t) {
+            const ${index} i = start + item * ${run} + t;
+            if (hits[item * ${run} + t]) {
                 ${store(emit, dims, index, combine)}
                 ++k;
             }

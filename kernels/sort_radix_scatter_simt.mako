@@ -1,11 +1,10 @@
-## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of ITEMS elements of a tile, the
+## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of `moved` elements of a tile, the
 ## tile is put in order in local memory, and goes out from there, neighbours mostly to neighbouring places.
 ## The def sees the arguments of the template that calls it.
 <%namespace name="shared" file="sort_keys.mako"/>
 <%namespace name="radix" file="sort_radix_passes.mako"/>
-<%! ITEMS = 4 %>
 <%def name="scatter(first, last, chunk)">
-<% E, R, bins, tile = element, "long" if indexed else key, 1 << bits, group * ITEMS %>
+<% E, R, bins, tile = element, "long" if indexed else key, 1 << bits, group * moved %>
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *restrict input, const long input_at,
     __global ${E} *a, __global ${E} *b, __global ${R} *restrict output, const long output_at,
@@ -35,11 +34,11 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
         for (int d = 0; d < ${bins}; ++d)
             ranks[d * ${group} + item] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        const int own = min(${ITEMS}, n - item * ${ITEMS});
-        ${E} ${", ".join(f"run{k} = 0" for k in range(ITEMS))};  // no array: GPUs would keep it in memory
-        % for k in range(ITEMS):
+        const int own = min(${moved}, n - item * ${moved});
+        ${E} ${", ".join(f"run{k} = 0" for k in range(moved))};  // no array: GPUs would keep it in memory
+        % for k in range(moved):
         if (${k} < own) {
-            run${k} = elements[item * ${ITEMS} + ${k}];
+            run${k} = elements[item * ${moved} + ${k}];
             ++ranks[${name}_digit(run${k}, pass) * ${group} + item];
         }
         % endfor
@@ -61,7 +60,7 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
             next[d] = sums[d] + (d + 1 < ${bins} ? ranks[(d + 1) * ${group}] : n);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        % for k in range(ITEMS):
+        % for k in range(moved):
         if (${k} < own) elements[ranks[${name}_digit(run${k}, pass) * ${group} + item]++] = run${k};
         % endfor
         barrier(CLK_LOCAL_MEM_FENCE);

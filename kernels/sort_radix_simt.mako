@@ -1,6 +1,6 @@
 ## Long rows on schedule simt: the radix sort of kernels/sort_radix.mako. A work-group takes a chunk, tile by tile; neighbouring
 ## work-items read neighbouring elements. In a tile, each work-item ranks a run of elements.
-<%page args="name, key, to_key, from_key, element, indexed, wide, dims, index, bits, passes, steps, group"/>
+<%page args="name, key, to_key, from_key, element, indexed, wide, dims, index, bits, passes, steps, group, moved"/>
 <%namespace name="shared" file="sort_keys.mako"/>
 <%namespace name="radix" file="sort_radix_passes.mako"/>
 <%namespace name="moving" file="sort_radix_scatter_simt.mako"/>

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from pytensor_cl.dtypes import carrier, ctype, literal
 from pytensor_cl.routines.advanced_subtensor_base import (
+    GROUP,
     NOTHING,
     Indexing,
     Launch,
@@ -22,8 +24,17 @@ from pytensor_cl.routines.advanced_subtensor_base import (
 from pytensor_cl.routines.advanced_subtensor_order import OrderPlan, launch_order, order_source, plan_order, steps_of
 from pytensor_cl.routines.advanced_subtensor_plan import Selection, select
 from pytensor_cl.routines.advanced_subtensor_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
+from pytensor_cl.routines.advanced_subtensor_sorted import (
+    WORTH_SORTING,
+    SortedPlan,
+    launch_sorted,
+    plan_sorted,
+    sort_positions,
+    sorted_source,
+)
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.ndrange import MAX_GROUPS, index_type
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.template import KernelSource, kernel_source, render
@@ -51,8 +62,8 @@ SHARED = 16 << 20
 LINE = 64
 """Elements that fill lines of the cache."""
 
-GROUP = 256
-"""Work-items of a work-group on schedule simt."""
+GROUPS_PER_UNIT = 32
+"""Work-groups of schedule simt for each compute unit, at most."""
 
 
 class _GatherPlan(NamedTuple):
@@ -160,14 +171,16 @@ class _ScatterPlan(NamedTuple):
     direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
     apart: Apart = TOGETHER
     order: OrderPlan | None = None
+    sorted: SortedPlan | None = None
 
 
 class Scatter(Indexing):
     """Copy an array with some elements set, or added to: ``scatter(x, y, *index_inputs)``.
 
     Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do. Sums are NumPy's to the
-    bit unless, on schedule cpu, there are many values for each element: then each compute unit adds up a share of them,
-    and the shares are added up in order. The result is the same each time on the same device.
+    bit unless there are many values for each element: then, on schedule cpu, each compute unit adds up a share of them,
+    on schedule simt each work-item a chunk of those of an element, and the sums of these are added up in order. The
+    result is the same each time on the same device.
 
     Parameters
     ----------
@@ -194,7 +207,7 @@ class Scatter(Indexing):
             self._cast = Copy(self.context, value_dtype, value_ndim, str(dtype), self.schedule)
         self._spread = Copy(self.context, str(dtype), self.result_ndim, schedule=self.schedule)
         self._plans: Plans[_ScatterPlan] = Plans()
-        self._found: Plans[GpuArray] = Plans()
+        self._found: Plans[tuple[GpuArray, ...]] = Plans()
         # Without positions of their own; those of a constant index are found once.
         self._order = None
         if self.schedule == "cpu" and len(self._arrays) == 1 and dtype.kind in "fiub" and dtype != "float16":
@@ -248,7 +261,8 @@ class Scatter(Indexing):
 
     @property
     def _group(self) -> int:
-        return min(GROUP, self.context.info.max_work_group_size)
+        """Work-items of a work-group on schedule simt; each has a position in local memory."""
+        return self.limits.size(GROUP, 8)
 
     def layout(self, *inputs: Any) -> tuple[Layout, ...]:
         """Return the layout of the array, C-contiguous."""
@@ -272,7 +286,8 @@ class Scatter(Indexing):
         key = (value.layout[:2], *self.key(output, values))
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(output.layout, value.layout, values))
+            make = partial(self._plan, output.layout, value.layout, values)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         if plan.order is not None:
             self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
             return
@@ -291,15 +306,16 @@ class Scatter(Indexing):
             self._write_directly(plan, target, self._prepared(plan, value), *self.used(values))
         if plan.find.kernel is None:
             return
-        if self.constant:
-            positions = self._found.lookup(key, lambda: self._find(plan, values))
-        else:
-            positions = self._find(plan, values)
+        find = partial(self._find, plan, values)
+        found = self._found.lookup(key, find) if self.constant else find()
+        if plan.sorted is not None:
+            launch_sorted(self, plan.sorted, found, target, plan.selection.offset, self._prepared(plan, value))
+            return
         kernel, global_size, local_size, geometry = plan.write
         if kernel is None:
             return
         value = self._prepared(plan, value)
-        buffers = positions.buffer, target.buffer, value.buffer
+        buffers = found[0].buffer, target.buffer, value.buffer
         starts = np.int64(target.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *starts, geometry)
 
@@ -335,10 +351,11 @@ class Scatter(Indexing):
         buffers = array.buffer, added.buffer, output.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, geometry)
 
-    def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> GpuArray:
+    def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> tuple[GpuArray, ...]:
+        """Return the positions; or, if they are sorted, their order, and the positions in that order."""
         positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
         self.run(plan.find, self.used(values), positions)
-        return positions
+        return (positions,) if plan.sorted is None else sort_positions(self, plan.sorted, positions)
 
     def _prepared(self, plan: _ScatterPlan, value: GpuArray) -> GpuArray:
         """Return the values in the array's dtype, in memory as the plan wants them."""
@@ -370,6 +387,8 @@ class Scatter(Indexing):
             value = Layout.contiguous(value.shape)
         value = self._fitted(value, selection.shape)
         index = index_type_of(output, selection, value)
+        if self.schedule == "simt" and index == "int":
+            index = index_type(prod(selection.shape), GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
         if not selection.positions.size:
             return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
         direct = self._direct_steps(selection, value) if self._is_direct else ()
@@ -388,6 +407,9 @@ class Scatter(Indexing):
         order = self._plan_order(output, selection, value, runs)
         if order is not None:
             return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, spread, order=order)
+        if self.schedule == "simt" and selection.positions.size >= WORTH_SORTING:
+            in_order = self._plan_sorted(index, selection, value.strides, runs)
+            return _ScatterPlan(selection, _dtype_of(index), find, NOTHING, spread, sorted=in_order)
         write, apart = self._plan_write(output, index, selection, value.strides, runs)
         return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), apart)
 
@@ -439,13 +461,27 @@ class Scatter(Indexing):
     def _plan_write(
         self, output: Layout, index: str, selection: Selection, strides: Sequence[int], runs: Runs
     ) -> tuple[Launch, Apart]:
-        dims = [d for d in range(len(selection.shape)) if d not in selection.advanced]
-        shape = [selection.shape[d] for d in dims]
-        steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
-        collapsed = collapse(shape, steps)
+        collapsed = self._kept(selection, strides)
         span = sum((a.length - 1) * a.step for a in selection.arrays) + 1
         plan = self._simt_write if self.schedule == "simt" else self._cpu_write
         return plan(output, index, *collapsed, selection.positions.size, runs, span)
+
+    @staticmethod
+    def _kept(selection: Selection, strides: Sequence[int]) -> tuple[Shape, Strides]:
+        """Return the dimensions that are not indexed: lengths, and steps in the array and in the values."""
+        dims = [d for d in range(len(selection.shape)) if d not in selection.advanced]
+        steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
+        return collapse([selection.shape[d] for d in dims], steps)
+
+    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> SortedPlan:
+        shape, steps = self._kept(selection, strides)
+        count, elements = selection.positions.size, prod(shape)
+        geometry = self._geometry(index, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
+        half = (render("half"),) if self._is_half else ()
+        arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
+        source = sorted_source(preambles=half, **arguments)
+        return plan_sorted(self, source, _dtype_of(index), (count, elements), geometry, accumulates=self.accumulate)
 
     def _geometry(self, index: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
         ndim = max(1, self.kept_ndim)
@@ -482,8 +518,9 @@ class Scatter(Indexing):
         step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
         tile = min(4 * group, -(-elements // group) * group)
-        tiles = -(-elements // tile)
+        tiles = min(-(-elements // tile), MAX_GROUPS)
         owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
         geometry = self._geometry(index, shape, strides, (tile, elements, count, step, span))
         source = self._writer(index)
-        return Launch(self.kernel(source), (owners * group, tiles), (group, 1), geometry), TOGETHER
+        kernel = self._kernels.get(source) or self._kernels.setdefault(source, self.limits.kernel(source, None, group))
+        return Launch(kernel, (owners * group, tiles), (group, 1), geometry), TOGETHER

@@ -18,6 +18,7 @@ from pytensor_cl.routines.advanced_subtensor_plan import (
     select,
 )
 from pytensor_cl.routines.base import Checked
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -181,15 +182,15 @@ class Indexing(Checked):
         steps = [step for s in strides for step in pad(s, ndim, 0)] + [0] * (unused * ndim)
         axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
         values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
-        return Launch(self.kernel(source), *self._sizes(size, units), pack(index, values))
+        kernel = self.kernel(source)
+        return Launch(kernel, *self._sizes(kernel, size, units), pack(index, values))
 
-    def _sizes(self, size: int, units: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _sizes(self, kernel: Kernel, size: int, units: int) -> Sizes:
         """Return the NDRange and the work-group for so many elements in so many units."""
         info = self.context.info
         if self.schedule == "cpu":
             return (min(units, 4 * info.compute_units, -(-size // TILE)),), (1,)
-        local = min(GROUP, info.max_work_group_size)
-        return (min(-(-size // local), 32 * info.compute_units) * local,), (local,)
+        return ndrange(self.context, kernel, size, GROUP)
 
     def run(
         self,

@@ -104,10 +104,15 @@ class Argmax(Routine):
         self.output_dtypes = (str(RESULT),)
         self._dtype = dtype
         self._lanes = 8 if np.dtype(dtype).itemsize == 8 else 16
-        self._group = planning.power_of_two(min(group or GROUP, context.info.max_work_group_size))
+        self._most_items = group or GROUP
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._kernels: dict[tuple[str, str, str], Kernel] = {}
         self._plans: Plans[_Plan] = Plans()
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has a value and its place in local memory."""
+        return self.limits.size(self._most_items, np.dtype(self._dtype).itemsize + RESULT.itemsize)
 
     def _source(self, pattern: str, index: str) -> KernelSource:
         arguments: dict[str, Any] = {"dtype": self._dtype, "index": index}
@@ -145,7 +150,10 @@ class Argmax(Routine):
             source = self.context.from_host(source)
         layout, (_, out_strides, out_offset) = source.layout, output.layout
         key = layout.shape, layout.strides, out_strides
-        plan = self._plans.lookup(key, partial(self._plan, layout, out_strides))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, layout, out_strides)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         if not plan.steps:
             return
         queue, (first, *second) = self.context.queue, plan.steps
@@ -189,6 +197,6 @@ class Argmax(Routine):
         key = pattern, index, suffix
         if key not in self._kernels:
             source = self._source(pattern, index)
-            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+            self._kernels[key] = self.limits.kernel(source, source.name + suffix, split.local_size[0])
         geometry = planning.pack_geometry(problem, split, 0, self._dims, index)
         return _Step(self._kernels[key], split.global_size, split.local_size, geometry, problem.out_shift)

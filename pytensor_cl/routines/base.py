@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.routines.ndrange import WorkGroupLimits
 from pytensor_cl.runtime.alarm import Alarm, Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -91,12 +92,15 @@ class Routine:
     ----------
     output_dtypes
         Set by the subclass: the dtype of each output.
+    limits
+        Of the work-groups of kernels that have their size compiled in.
     """
 
     output_dtypes: tuple[str, ...] = ()
 
     def __init__(self, context: Context, schedule: str | None = None) -> None:
         self.context = context
+        self.limits = WorkGroupLimits(context)
         self.schedule = context.info.schedule if schedule is None else schedule
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")

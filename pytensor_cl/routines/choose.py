@@ -8,6 +8,7 @@ import numpy as np
 
 from pytensor_cl.dtypes import carrier, ctype
 from pytensor_cl.routines.base import Checked
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -104,14 +105,13 @@ class Pick(Checked):
         alarm = self.alarm.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
         kernel = self._kernels[word]
-        kernel.launch(self.context.queue, *self._range(output.size), *buffers, packed, alarm, self.number)
+        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, packed, alarm, self.number)
 
-    def _range(self, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _range(self, kernel: Kernel, size: int) -> Sizes:
         units = self.context.info.compute_units
         if self.schedule == "cpu":
             return (min(4 * units, -(-size // SHARE)),), (1,)
-        local = min(GROUP, self.context.info.max_work_group_size)
-        return (min(-(-size // local), 32 * units) * local,), (local,)
+        return ndrange(self.context, kernel, size, GROUP)
 
 
 class Choose(Pick):

@@ -19,6 +19,7 @@ from pytensor_cl.routines.conv_weights import suits_weights, weights_blocks
 from pytensor_cl.routines.conv_winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise import contiguous
 from pytensor_cl.routines.gemm import BatchedGemm
+from pytensor_cl.routines.ndrange import MAX_GROUPS, WorkGroupLimits, ndrange
 from pytensor_cl.routines.reduction import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -35,7 +36,6 @@ _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a pro
 
 _CALL = struct.Struct("3q")  # conv_call
 _STORING = ("pointwise", "product", "simt", "unfolded", "winograd")  # variants that can apply an epilogue
-_GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 
 # Register tiles of the cpu schedule, rows and vectors, by bytes of the device's vector registers; see gemm.py.
 # The second one wastes less where there are few rows.
@@ -50,6 +50,7 @@ _FEW, _FEW_CHANNELS = 8, 4
 _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
 _MANY = 512  # positions of an image that are worth a matrix product of their own
+_ITEMS_OF_ANY = 64  # work-items of a work-group of schedule simt, where there is a kernel for anything
 _ITEMS_OF_FEW = 128  # work-items of a work-group of schedule simt, where there are few channels
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
 
@@ -137,6 +138,7 @@ class Engine:
         if self.dtype.kind not in "fiu" or self.dtype.name == "float16":
             raise UnsupportedDtype(f"convolutions of {self.dtype} are not supported")
         self.schedule = schedule
+        self.limits = WorkGroupLimits(context)
         self._plans: Plans[_Plan] = Plans()
         self._kernels: dict[Variant, Kernel] = {}
         self._sources: dict[str, Callable[..., KernelSource]] = {
@@ -198,7 +200,7 @@ class Engine:
             "depthwise": self._block(p, 1 if p.axes[-2].out == 1 else _DEPTHWISE_ROWS),
             "direct": self._block(p, p.m),
             "product": ("columns" if along_taps else "rows", *self._tile(p)),
-            "simt": (tile_of(p, self.context.info, self.dtype),),
+            "simt": (tile_of(p, self.limits.info, self.dtype),),
         }
         return (name, *parameters.get(name, ()))
 
@@ -288,15 +290,15 @@ class Engine:
         if self.dtype.kind != "f" or (signals and self.schedule == "simt"):
             return (self._general_source(),)
         if self.schedule == "simt":
-            return (self._simt_source(tile_of(None, self.context.info, self.dtype)),)
+            return (self._simt_source(tile_of(None, self.limits.info, self.dtype)),)
         if signals:
             return (self._source(("depthwise", 1 if signals == 1 else _DEPTHWISE_ROWS, max(_DIRECT[1]))),)
         tile = _TILES.get(register_bytes(self.context), _TILES[16])[0]
         return (self._product_source("rows", *tile),)
 
-    def _kernel(self, variant: Variant) -> Kernel:
+    def _kernel(self, variant: Variant, work_items: int = 1) -> Kernel:
         if variant not in self._kernels:
-            self._kernels[variant] = self.context.kernel(self._source(variant))
+            self._kernels[variant] = self.limits.kernel(self._source(variant), None, work_items)
         return self._kernels[variant]
 
     # --- plans ---
@@ -367,14 +369,12 @@ class Engine:
         return BatchedGemm(self.context, self.dtype, schedule=self.schedule, epilogue=epilogue)
 
     def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
-        local = 1 if self.schedule == "cpu" else min(64, self.context.info.max_work_group_size)
-        items = min(-(-p.size // local), 64 * self.context.info.compute_units) * local
-        return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
+        kernel, most = self._kernel(variant), 1 if self.schedule == "cpu" else _ITEMS_OF_ANY
+        return Launch(kernel, encode(p, span), p.starts, *ndrange(self.context, kernel, p.size, most, 64))
 
     def _plan_few(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
-        local = min(_ITEMS_OF_FEW, self.context.info.max_work_group_size)
-        items = min(-(-p.size // (p.m * local)), 64 * self.context.info.compute_units) * local
-        return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (local,))
+        kernel, size = self._kernel(variant), -(-p.size // p.m)
+        return Launch(kernel, encode(p, span), p.starts, *ndrange(self.context, kernel, size, _ITEMS_OF_FEW, 64))
 
     def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         items = max(1, min(4 * self.context.info.compute_units, p.size * p.depth // self.context.tuning["conv.grain"]))
@@ -407,11 +407,12 @@ class Engine:
         return in_parts(launch, p, span, parts, (0, blocks.columns, blocks.depth, 0, scratch))
 
     def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
-        tile = tile_of(p, self.context.info, self.dtype)
+        tile = tile_of(p, self.limits.info, self.dtype)
         parts = tile.parts(p, self.context.info.compute_units, self.context.tuning)
         across, down = tile.group
-        size = (tile.count(p) * across, min(p.groups * parts, _GROUPS_LIMIT) * down)
-        return in_parts(Launch(self._kernel(variant), b"", (), size, tile.group), p, span, parts)
+        size = (tile.count(p) * across, min(p.groups * parts, MAX_GROUPS) * down)
+        kernel = self._kernel(variant, across * down)
+        return in_parts(Launch(kernel, b"", (), size, tile.group), p, span, parts)
 
     # --- launch ---
 
@@ -446,7 +447,8 @@ class Engine:
         key = tuple(layout[:2] for layout in layouts)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(problems, whole, *layouts))
+            make = partial(self._plan, problems, whole, *layouts)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         if self.epilogue is None:
             for step in plan.steps:
                 step(x, w, y, ())

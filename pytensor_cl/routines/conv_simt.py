@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytensor_cl.routines.conv_plan import Problem
+from pytensor_cl.routines.ndrange import local_memory
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.tuning import Tuning
 
@@ -64,7 +65,7 @@ def _general(info: DeviceInfo, itemsize: int) -> Tile:
     width, step = next(
         (g, s)
         for g, s in _GROUPS
-        if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * itemsize + 40 * (4 * g + s) <= info.local_memory
+        if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * itemsize + 40 * (4 * g + s) <= local_memory(info)
     )
     return Tile("conv_simt", (width, width), 4 * width, 4 * width, step, (("group", width), ("step", step)))
 
@@ -114,7 +115,7 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
     dtype
         Of the arrays.
     """
-    runs = dtype == np.float32 and info.max_work_group_size >= 2 * max(_ROWS) and info.local_memory >= _BYTES
+    runs = dtype == np.float32 and info.max_work_group_size >= 2 * max(_ROWS) and local_memory(info) >= _BYTES
     if p is None or not (runs and _is_enough(p, info) and is_small(p)):
         return _general(info, dtype.itemsize)
     tiles = [_large(p, rows) for rows in _ROWS]

@@ -9,6 +9,7 @@ from pytensor_cl.dtypes import computed
 from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.diagonal import diagonal
 from pytensor_cl.routines.elemwise import Copy, Fill
+from pytensor_cl.routines.ndrange import Sizes, index_type, ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
@@ -18,7 +19,7 @@ __all__ = ["ARange", "Bartlett", "Eye", "arange_length"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 14  # elements that are worth a work-item on schedule cpu
-INT_LIMIT = 2**31 - 2**16  # indices are 32-bit below this
+GROUPS_PER_UNIT = 32  # work-groups of schedule simt for each compute unit
 
 Number = int | float
 
@@ -100,17 +101,19 @@ class ARange:
             if self._narrow:  # the first two values are rounded, and their difference is not
                 ends = ends.astype(self._stored)
             values = (*ends.view(self._stored), (ends[1:] - ends[:1]).view(self._stored)[0])
-        index = "int" if output.size < INT_LIMIT else "long"
+        # The index of the kernel goes past the end, by a vector or by the size of the NDRange.
+        index = index_type(output.size, GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
         if index not in self._kernels:
             self._kernels[index] = self.context.kernel(self._source(index))
         where = np.int64(output.layout.offset), np.int64(output.layout.strides[0]), np.int64(output.size)
-        self._kernels[index].launch(self.context.queue, *self._range(output.size), output.buffer, *where, *values)
+        kernel = self._kernels[index]
+        kernel.launch(self.context.queue, *self._range(kernel, output.size), output.buffer, *where, *values)
 
-    def _range(self, size: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    def _range(self, kernel: Kernel, size: int) -> Sizes:
         units = self.context.info.compute_units
         if self.schedule == "cpu":
             return (min(4 * units, -(-size // SHARE)),), (1,)
-        return (min(-(-size // GROUP), 32 * units) * GROUP,), None
+        return ndrange(self.context, kernel, size, GROUP, GROUPS_PER_UNIT)
 
 
 class Eye:
@@ -190,7 +193,7 @@ class Bartlett:
         if self._kernel is None:
             self._kernel = self.context.kernel(self._source)
         units = self.context.info.compute_units
-        sizes: tuple[tuple[int, ...], tuple[int, ...] | None] = (min(4 * units, -(-size // SHARE)),), (1,)
+        sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
         if self.schedule == "simt":
-            sizes = (min(-(-size // GROUP), 32 * units) * GROUP,), None
+            sizes = ndrange(self.context, self._kernel, size, GROUP, GROUPS_PER_UNIT)
         self._kernel.launch(self.context.queue, *sizes, output.buffer, np.int64(size))

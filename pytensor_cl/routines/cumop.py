@@ -21,6 +21,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 __all__ = ["OPERATIONS", "CumOp"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
+RUN = 8  # neighbouring elements that a work-item takes
 GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
 MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
 LONG_ROW = 128  # shorter rows are not worth a work-group of their own
@@ -157,8 +158,6 @@ class CumOp(Routine):
         kind = np.dtype(dtype)
         self._stored = f"uint{8 * kind.itemsize}" if kind.kind in "iu" else dtype
         self._lanes = 8 if kind.itemsize == 8 else 16
-        most = GROUP if kind.itemsize <= 8 else GROUP // 2  # local memory is short
-        self._group = planning.power_of_two(min(most, context.info.max_work_group_size))
         combine, identity = OPERATIONS[operation]
         is_narrow = self.schedule == "simt" and kind.kind in "iu"
         self._arguments: dict[str, Any] = {
@@ -173,12 +172,17 @@ class CumOp(Routine):
         self._kernels: dict[tuple[str, str], Kernel] = {}
         self._plans: Plans[_Plan] = Plans()
 
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has a run of elements and its sum in local memory."""
+        return self.limits.size(GROUP, (RUN + 2) * np.dtype(self._stored).itemsize)
+
     def _combine(self, by_kind: dict[str, str]) -> str:
         return by_kind[np.dtype(self._stored).kind].replace("{T}", ctype(self._stored))
 
     def _source(self, pattern: str, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("cumop_simt", index=index, group=self._group, **self._arguments)
+            return kernel_source("cumop_simt", index=index, run=RUN, group=self._group, **self._arguments)
         access = render("strided", dtype=self._stored, lanes=self._lanes)
         vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
         return kernel_source("cumop", preambles=(access,), pattern=pattern, **vectors, **self._arguments)
@@ -207,7 +211,10 @@ class CumOp(Routine):
             raise TypeError("cumulative operations need an array on the device")
         layout, (_, out_strides, out_offset) = source.layout, output.layout
         key = layout.shape, layout.strides, out_strides
-        plan = self._plans.lookup(key, partial(self._plan, layout, out_strides))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, layout, out_strides)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         kernel, problem, split, geometry = plan
         if kernel is None:
             return
@@ -233,7 +240,7 @@ class CumOp(Routine):
         is_simt = self.schedule == "simt"
         split = split_simt(problem, units, self._group) if is_simt else split_cpu(problem, units, self._lanes)
         index = self._index(problem) if is_simt else "long"
-        kernel = self._kernel(split.pattern, index)
+        kernel = self._kernel(split.pattern, index, split.local_size[0])
         return _Plan(kernel, problem, split, self._geometry(problem, split, "i" if index == "int" else "q"))
 
     def _index(self, problem: _Problem) -> str:
@@ -242,12 +249,12 @@ class CumOp(Routine):
         reach = sum(n * max(1, *map(abs, step)) for n, *step in steps)
         return "int" if max(reach, problem.outputs * problem.length) < 1 << 30 else "long"
 
-    def _kernel(self, pattern: str, index: str) -> Kernel:
+    def _kernel(self, pattern: str, index: str, work_items: int) -> Kernel:
         key = pattern, index
         if key not in self._kernels:
             source = self._source(pattern, index)
             suffix = f"_{pattern}" if self.schedule == "simt" else ""
-            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+            self._kernels[key] = self.limits.kernel(source, source.name + suffix, work_items)
         return self._kernels[key]
 
     def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:

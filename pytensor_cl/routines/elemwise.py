@@ -13,6 +13,7 @@ import numpy as np
 from pytensor_cl.routines.base import Plans, Routine, ValueArgument
 from pytensor_cl.routines.elemwise_fold import Fold, find_fold
 from pytensor_cl.routines.lanes import Lanes, Scalar
+from pytensor_cl.routines.ndrange import ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.copies import PAST_CACHE
@@ -449,10 +450,9 @@ class Elemwise(Routine):
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
         tuning, size = self.context.tuning, prod(shape)
         kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
-        local = min(tuning["elemwise.group"], kernel.max_work_group_size(self.context.device))
-        groups = min(-(-size // local), tuning["elemwise.groups_per_unit"] * self.context.info.compute_units)
+        sizes = ndrange(self.context, kernel, size, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
         argument = self._argument(index, [size, *self._flatten(shape, strides)])
-        return _Plan(kernel, (groups * local,), (local,), argument)
+        return _Plan(kernel, *sizes, argument)
 
 
 def _relative_span(layout: Layout) -> tuple[int, int]:

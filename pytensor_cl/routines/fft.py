@@ -12,6 +12,7 @@ from pytensor_cl.routines.elemwise import Copy, Fill
 from pytensor_cl.routines.fft_butterfly import RADICES, butterfly
 from pytensor_cl.routines.fft_plan import Device, Lines, Plan, Side, Step, factorise, pack, plan_lines
 from pytensor_cl.routines.fft_tables import Table, device_table
+from pytensor_cl.routines.ndrange import WorkGroupLimits, local_memory
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -24,7 +25,7 @@ __all__ = ["FFT", "IRFFT", "RFFT"]
 CACHED = 1 << 14  # elements of float32 vectors with which a core's cache copes
 MANY_DIMS = 4  # dimensions that every kernel takes
 GROUP = 256  # work-items of a work-group on schedule simt
-SPARED = 1024  # bytes of local memory besides the elements
+SPARED = 512  # bytes of local memory besides the elements: where the lines of a work-group lie
 WIDEST = 16  # lines of a work-group
 GROUPS_PER_UNIT = 4  # work-groups with scratch in global memory
 BUSY = 1024  # elements that keep a work-group busy
@@ -110,7 +111,7 @@ class _Transform:
         self.dtype = np.dtype(dtype)
         self._lanes = 64 // self.dtype.itemsize
         self._kept_dims = max(MANY_DIMS, ndim)
-        self._group = min(GROUP, context.info.max_work_group_size)
+        self.limits = WorkGroupLimits(context)
         self._kernels: dict[str, Kernel] = {}
         self._plans: Plans[_Ready] = Plans()
         self._zero: Fill | None = None
@@ -118,8 +119,12 @@ class _Transform:
     @property
     def _device(self) -> Device:
         is_simt, size = self.schedule == "simt", self.dtype.itemsize
-        capacity = (self.context.info.local_memory - SPARED) // (4 * size) - 1 if is_simt else CACHED * 4 // size
+        capacity = (local_memory(self.limits.info) - SPARED) // (4 * size) - 1 if is_simt else CACHED * 4 // size
         return Device(self._lanes, self.context.info.compute_units, capacity, is_simt)
+
+    @property
+    def _group(self) -> int:
+        return self.limits.size(GROUP) if self.schedule == "simt" else 1
 
     def _source(self, space: str) -> KernelSource:
         dtype, is_simt = str(self.dtype), self.schedule == "simt"
@@ -142,7 +147,7 @@ class _Transform:
 
     def _kernel(self, space: str) -> Kernel:
         if space not in self._kernels:
-            self._kernels[space] = self.context.kernel(self._source(space))
+            self._kernels[space] = self.limits.kernel(self._source(space), None, self._group)
         return self._kernels[space]
 
     # Plans
@@ -189,7 +194,10 @@ class _Transform:
 
     def _run(self, key: Any, plan: Callable[[], Plan], source: GpuArray, output: GpuArray) -> None:
         """Enqueue the launches that make `output`; their offsets and buffers are the arrays'."""
-        ready = self._plans.get(key) or self._plans.remember(key, self._ready(plan()))
+        ready = self._plans.get(key)
+        if ready is None:
+            ready = self.limits.settle(lambda: self._ready(plan()), self._kernels.clear)
+            self._plans.remember(key, ready)
         empty, queue = self.context.empty, self.context.queue
         slots = [(source.buffer, np.int64(_real_offset(source))), (output.buffer, np.int64(_real_offset(output)))]
         slots += [(empty((size,), self.dtype).buffer, np.int64(0)) for size in ready.temporaries]

@@ -1,7 +1,7 @@
 """Matrix products: GEMM, and batches of them."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from pytensor_cl.routines.gemm_plan import (
 )
 from pytensor_cl.routines.gemm_simt import Blocks, Shape, blocks_of
 from pytensor_cl.routines.gemv import Gemv
+from pytensor_cl.routines.ndrange import MAX_GROUPS, Sizes, index_type, ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -32,9 +33,7 @@ from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["BatchedGemm", "Gemm"]
 
-_GROUPS_LIMIT = 65535  # work-groups along the second dimension of an NDRange that every GPU takes
 _FINISHING = 64  # work-items of a work-group that adds up parts, schedule simt
-_INT32 = 2**31 - 1
 
 # Rows and vectors, by bytes of the device's vector registers: the accumulators and the operands of one step
 # must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
@@ -166,7 +165,7 @@ class Gemm(BlasRoutine):
 
     def _blocks(self, p: Product | None) -> Blocks:
         shape = None if p is None else Shape(p.m, p.n, p.k, p.batch)
-        return blocks_of(shape, self.context.info, self.dtype, self.context.tuning["gemm.group"])
+        return blocks_of(shape, self.limits.info, self.dtype, self.context.tuning["gemm.group"])
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel that most products run."""
@@ -179,10 +178,10 @@ class Gemm(BlasRoutine):
             self._sources[key] = self._cpu() if blocks is None else self._simt(blocks, index)
         return self._sources[key]
 
-    def _kernel(self, source: KernelSource, suffix: str = "") -> Kernel:
+    def _kernel(self, source: KernelSource, suffix: str = "", work_items: int = 1) -> Kernel:
         key = source, suffix
         if key not in self._kernels:
-            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+            self._kernels[key] = self.limits.kernel(source, source.name + suffix, work_items)
         return self._kernels[key]
 
     # --- layouts ---
@@ -280,9 +279,7 @@ class Gemm(BlasRoutine):
         shared = p.k * packed_b
         return way._replace(packed_b=packed_b, scratch=scratch, shared=shared, partial=shared + scratch * x * y)
 
-    def _finished(
-        self, plan: _Plan, source: KernelSource, p: Product, parts: int, size: tuple[tuple[int, ...], tuple[int, ...]]
-    ) -> _Plan:
+    def _finished(self, plan: _Plan, source: KernelSource, p: Product, parts: int, size: Sizes) -> _Plan:
         """Return a plan with room for the sums of the parts of k, and a second launch that adds them up."""
         finish = None if self.epilogue is not None else self._kernel(source, "_finish")
         return plan._replace(scratch=plan.scratch + parts * p.m * p.n, finish=finish, finish_size=size)
@@ -315,13 +312,18 @@ class Gemm(BlasRoutine):
     def _plan_simt(self, p: Product) -> _Plan:
         blocks = self._blocks(p)
         (across, down), parts = blocks.group, blocks.splits
-        size = (blocks.tiles(p.m, p.n) * across, min(prod(p.batch) * parts, _GROUPS_LIMIT) * down)
+        size = (blocks.tiles(p.m, p.n) * across, min(prod(p.batch) * parts, MAX_GROUPS) * down)
         reach = (blocks.columns + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
-        source = self._source(blocks, "int" if reach <= _INT32 else "long")
+        rows, columns = p.m + blocks.rows, p.n + blocks.columns
+        source = self._source(blocks, index_type(max(reach, rows, columns, blocks.tiles(p.m, p.n))))
         heads = encode(p, Way(splits=parts), self.epilogue is not None)
-        plan = _Plan(self._kernel(source), heads, size, blocks.group)
-        finishing = (-(-p.m * p.n // _FINISHING) * _FINISHING,), (_FINISHING,)
-        return plan if parts == 1 else self._finished(plan, source, p, parts, finishing)
+        plan = _Plan(self._kernel(source, "", across * down), heads, size, blocks.group)
+        if parts == 1:
+            return plan
+        finish_size: Sizes = (1,), (1,)
+        if self.epilogue is None:
+            finish_size = ndrange(self.context, self._kernel(source, "_finish"), p.m * p.n, _FINISHING, 128)
+        return self._finished(plan, source, p, parts, finish_size)
 
     def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout]) -> _Plan:
         if o.size == 0:
@@ -346,7 +348,8 @@ class Gemm(BlasRoutine):
         key = (la[:2], lb[:2], lo[1], lc and lc[:2], *[x.layout[:2] for x in further])
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(la, lb, lc, lo, [x.layout for x in further]))
+            make = partial(self._plan, la, lb, lc, lo, [x.layout for x in further])
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         if plan.kernel is None:
             self._launch_otherwise(plan, outputs, inputs)
             return

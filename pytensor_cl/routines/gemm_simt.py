@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.routines.ndrange import local_memory
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["Blocks", "Shape", "blocks_of"]
@@ -83,14 +84,14 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
         for g, s in _GROUPS
         if g <= widest
         and g * g <= info.max_work_group_size
-        and 2 * s * (4 * g + 1) * dtype.itemsize <= info.local_memory
+        and 2 * s * (4 * g + 1) * dtype.itemsize <= local_memory(info)
     )
     return next(fits)
 
 
 def _large(shape: Shape, info: DeviceInfo, dtype: np.dtype) -> Blocks | None:
     """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
-    runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and info.local_memory >= _LARGE_BYTES
+    runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and local_memory(info) >= _LARGE_BYTES
     if not runs or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
         return None
     units, batches = info.compute_units, prod(shape.batch)

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from pytensor_cl.routines.base import Plans
 from pytensor_cl.routines.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
+from pytensor_cl.routines.ndrange import MAX_GROUPS, ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -24,7 +26,7 @@ _UPDATE = struct.Struct("8q")  # <name>_plan of ger
 _ITEMS = {"row": 4, "col": 1}
 _ROWS = {"row": 16, "col": 64}
 
-_LIMIT = 65535  # work-groups along one dimension that every GPU takes
+_GROUP = 64  # work-items of a work-group on schedule simt
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
 _PART = 1024  # elements of a row that are worth another work-group of the simt schedule
 
@@ -60,11 +62,6 @@ class _Update(NamedTuple):
     encoded: bytes  # <name>_plan
     global_size: tuple[int, int]
     local_size: tuple[int, int]
-
-
-def work_group(context: Context) -> int:
-    """Return the size of a work-group of the simt schedule: a power of two."""
-    return min(64, 1 << (context.info.max_work_group_size.bit_length() - 1))
 
 
 def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Product:
@@ -129,8 +126,13 @@ class Gemv(BlasRoutine):
         lanes = lanes_of(self.context, self.dtype)
         return self._render("gemv", itemsize=size, lanes=lanes, block=self.context.tuning["gemm.vector_block"] // size)
 
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has a sum in local memory."""
+        return self.limits.size(_GROUP, self.dtype.itemsize) if self.schedule == "simt" else 1
+
     def _simt(self) -> KernelSource:
-        return self._render("gemv_simt", group=work_group(self.context))
+        return self._render("gemv_simt", group=self._group)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two orders of the loops, and the second stage of sums that are split."""
@@ -142,7 +144,7 @@ class Gemv(BlasRoutine):
             self.context.build((product, finish))
             self._kernels["finish"] = self.context.kernel(finish)
             for way in ("row", "col"):
-                self._kernels[way] = self.context.kernel(product, f"{product.name}_{way}")
+                self._kernels[way] = self.limits.kernel(product, f"{product.name}_{way}", self._group)
         return self._kernels[suffix]
 
     # --- layouts ---
@@ -195,14 +197,16 @@ class Gemv(BlasRoutine):
         )
 
     def _plan_simt(self, p: _Product) -> _Plan:
-        group = work_group(self.context)
+        group = self._group
         way = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= _LONG_ROW) else "col"
         rows = p.m if way == "row" else -(-p.m // group)
         wanted = 8 * self.context.info.compute_units // rows  # parts of k that keep the device busy
-        splits = max(1, min(wanted, p.k // _PART, _LIMIT))
-        size = (min(rows, _LIMIT) * group, splits)
-        partial = p.m * splits if splits > 1 else 0
-        return _Plan(self._encode(p, 0, splits), self._kernel(way), size, (group, 1), 0, partial, (min(p.m, _LIMIT),))
+        splits = max(1, min(wanted, p.k // _PART, MAX_GROUPS))
+        size = (min(rows, MAX_GROUPS) * group, splits)
+        partials = p.m * splits if splits > 1 else 0
+        return _Plan(
+            self._encode(p, 0, splits), self._kernel(way), size, (group, 1), 0, partials, (min(p.m, MAX_GROUPS),)
+        )
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
@@ -211,19 +215,22 @@ class Gemv(BlasRoutine):
         la, lx, lo = a.layout, x.layout, out.layout
         ly, y_at, addend = (None, 0, None) if y is None else (y.layout, y.layout.offset, y.buffer)
         key = (la[:2], lx[1], lo[1], ly and ly[:2])
-        plan = self._plans.get(key) or self._plans.remember(key, self._plan(la, lx, ly, lo))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, la, lx, ly, lo)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         if plan.kernel is None:
             return
         alpha, alpha_at, alpha_buffer = self._scalar(alpha)
         beta, beta_at, beta_buffer = self._scalar(beta)
         call = self._call.pack(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
-        partial, scratch = self._workspace(plan.partial), self._workspace(plan.scratch)
+        partials, scratch = self._workspace(plan.partial), self._workspace(plan.scratch)
         scalars = self._scalars((alpha_buffer, beta_buffer))
-        buffers = (a.buffer, x.buffer, addend, out.buffer, partial, scratch, *scalars)
+        buffers = (a.buffer, x.buffer, addend, out.buffer, partials, scratch, *scalars)
         queue = self.context.queue
         plan.kernel.launch(queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)
-        if partial is not None:
-            finish, buffers = self._kernels["finish"], (addend, out.buffer, partial, *scalars)
+        if partials is not None:
+            finish, buffers = self._kernels["finish"], (addend, out.buffer, partials, *scalars)
             local_size = (1,) if self.schedule == "cpu" else None
             finish.launch(queue, plan.finish_size, local_size, plan.encoded, call, *buffers)
 
@@ -314,14 +321,14 @@ class Ger(BlasRoutine):
             raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}")
         return (Layout.contiguous(a.shape),)
 
-    def _plan(self, a: Layout, x: Layout, y: Layout, o: Layout) -> "_Update":
+    def _plan(self, kernel: Kernel, a: Layout, x: Layout, y: Layout, o: Layout) -> "_Update":
         m, n = a.shape
         encoded = _UPDATE.pack(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
         if self.schedule == "cpu":
             items = min(self.context.info.compute_units, m, a.size // self.context.tuning["gemm.vector_grain"])
             return _Update(encoded, (1, max(1, items)), (1, 1))
-        group = work_group(self.context)
-        return _Update(encoded, (-(-min(n, _LIMIT) // group) * group, min(m, _LIMIT)), (group, 1))
+        _, (group,) = ndrange(self.context, kernel, n, _GROUP)
+        return _Update(encoded, (-(-min(n, MAX_GROUPS) // group) * group, min(m, MAX_GROUPS)), (group, 1))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the update; the output may have any strides, and may be A itself."""
@@ -333,7 +340,7 @@ class Ger(BlasRoutine):
         self._kernel = self._kernel or self.context.kernel(self._source)
         la, lx, ly, lo = a.layout, x.layout, y.layout, out.layout
         key = (la[:2], lx[1], ly[1], lo[1])
-        plan = self._plans.get(key) or self._plans.remember(key, self._plan(la, lx, ly, lo))
+        plan = self._plans.get(key) or self._plans.remember(key, self._plan(self._kernel, la, lx, ly, lo))
         alpha, at, scalar = self._scalar(alpha)
         call = self._update.pack(la.offset, lx.offset, ly.offset, lo.offset, at, alpha)
         buffers = (a.buffer, x.buffer, y.buffer, out.buffer, scalar)

@@ -1,6 +1,7 @@
 """Where arrays are not zero: the places, the elements there, and arrays with other elements there."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from pytensor_cl.dtypes import carrier, ctype, widened
 from pytensor_cl.routines.base import Routine
 from pytensor_cl.routines.elemwise import Copy
-from pytensor_cl.routines.reduction_plan import power_of_two
+from pytensor_cl.routines.ndrange import index_type
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -19,9 +20,9 @@ from pytensor_cl.template import KernelSource, kernel_source
 __all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
+RUN = 8  # neighbouring elements that a work-item takes, on schedule simt
 TILE = 2048  # elements that repay a work-group, on schedule simt
 SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
-INT_LIMIT = 2**31 - 2**16  # indices are 32-bit below this, on schedule simt
 
 # By kind: the bits that tell zero from other values; zero has two signs. None: the value is 0 or 1.
 _BITS = {
@@ -77,7 +78,6 @@ class _Masked(Routine):
         super().__init__(context, schedule)
         self.ndim = ndim
         kind = np.dtype(dtype)
-        self._group = power_of_two(min(GROUP, context.info.max_work_group_size))
         self._arguments: dict[str, Any] = {
             "unit": carrier(kind),
             "bits": _BITS[kind.kind](8 * kind.itemsize),
@@ -87,9 +87,14 @@ class _Masked(Routine):
         self._contiguous = Copy(context, dtype, ndim, schedule=schedule)
         self._kernels: dict[str, tuple[Kernel, Kernel]] = {}
 
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt, with a sum, an end and a run of flags in local memory."""
+        return self.limits.size(GROUP, 8 + 4 + RUN) if self.schedule == "simt" else 1
+
     def _source(self, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("nonzero_simt", index=index, group=self._group, **self._arguments)
+            return kernel_source("nonzero_simt", index=index, run=RUN, group=self._group, **self._arguments)
         return kernel_source("nonzero", **self._arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -98,11 +103,17 @@ class _Masked(Routine):
 
     def _kernel(self, size: int) -> tuple[Kernel, Kernel]:
         """Return the two kernels for arrays of a size."""
-        index = "int" if size < INT_LIMIT else "long"
+        return self.limits.settle(partial(self._built, size), self._kernels.clear)
+
+    def _built(self, size: int) -> tuple[Kernel, Kernel]:
+        index = index_type(size, GROUP * RUN) if self.schedule == "simt" else "int"
         if index not in self._kernels:
             source = self._source(index)
-            make = self.context.kernel
-            self._kernels[index] = make(source, f"{source.name}_count"), make(source)
+            make = self.limits.kernel
+            self._kernels[index] = (
+                make(source, f"{source.name}_count", self._group),
+                make(source, None, self._group),
+            )
         return self._kernels[index]
 
     def _range(self, size: int) -> tuple[int, int]:
@@ -114,18 +125,18 @@ class _Masked(Routine):
 
     def _count(self, mask: GpuArray) -> GpuArray:
         """Enqueue the first kernel; return the counts of the chunks."""
+        kernel, _ = self._kernel(mask.size)
         chunks, group = self._range(mask.size)
         counts = self.context.empty((chunks,), "int64")
         where = mask.buffer, np.int64(mask.layout.offset), np.int64(mask.size)
-        kernel, _ = self._kernel(mask.size)
         kernel.launch(self.context.queue, (chunks * group,), (group,), *where, counts.buffer)
         return counts
 
     def _emit(self, mask: GpuArray, counts: GpuArray, *arguments: object) -> None:
         """Enqueue the second kernel."""
+        _, kernel = self._kernel(mask.size)
         chunks, group = self._range(mask.size)
         where = mask.buffer, np.int64(mask.layout.offset), np.int64(mask.size)
-        _, kernel = self._kernel(mask.size)
         kernel.launch(self.context.queue, (chunks * group,), (group,), *where, counts.buffer, *arguments)
 
     def _total(self, counts: GpuArray) -> int:

@@ -13,9 +13,11 @@ from pytensor_cl.routines.advanced_subtensor_base import NOTHING, Indexing, Laun
 from pytensor_cl.routines.advanced_subtensor_plan import Bounds, Selection, select
 from pytensor_cl.routines.base import Plans, layout_of
 from pytensor_cl.routines.elemwise import ElementFunction, Elemwise
+from pytensor_cl.routines.ndrange import Sizes, index_type, ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["Pick"]
@@ -25,6 +27,8 @@ WORTH_SHARING = 512
 
 GROUP = 256
 """Work-items of a work-group on schedule simt."""
+
+GROUPS_PER_UNIT = 32
 
 
 class _Plan(NamedTuple):
@@ -143,9 +147,10 @@ class Pick(Indexing):
         if result.size == 0:
             return _Plan(NOTHING, result.shape, shifts)
         fits = all(index_type_of(a, s, result) == "int" for a, s in zip(spread, selections, strict=True))
-        index = "int" if fits else "long"
+        index = index_type(result.size, self._most_items) if fits else "long"
         geometry = pack(index, self._geometry(result, selections))
-        launch = Launch(self.kernel(self._source(index)), *self._sizes_of(result.size), geometry)
+        kernel = self.kernel(self._source(index))
+        launch = Launch(kernel, *self._sizes_of(kernel, result.size), geometry)
         return _Plan(launch, result.shape, shifts, result.size > whole.size)
 
     @staticmethod
@@ -156,12 +161,16 @@ class Pick(Indexing):
         lengths, axes = [i.length for i in indices], [i.axis for i in indices]
         return [result.size, *(result.shape or (1,)), *strides, *lengths, *axes, *steps]
 
-    def _sizes_of(self, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    @property
+    def _most_items(self) -> int:
+        """Size of the largest NDRange, by which the kernel's index goes past the end."""
+        return GROUPS_PER_UNIT * self.context.info.compute_units * GROUP
+
+    def _sizes_of(self, kernel: Kernel, size: int) -> Sizes:
         info = self.context.info
         if self.schedule == "cpu":
             return (min(4 * info.compute_units, -(-size // WORTH_SHARING)),), (1,)
-        group = min(GROUP, info.max_work_group_size)
-        return (min(-(-size // group), 32 * info.compute_units) * group,), (group,)
+        return ndrange(self.context, kernel, size, GROUP, GROUPS_PER_UNIT)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the kernel; the output is C-contiguous."""

@@ -11,6 +11,7 @@ import numpy as np
 from pytensor_cl.dtypes import literal
 from pytensor_cl.routines.base import Plans, Routine
 from pytensor_cl.routines.elemwise import Copy, contiguous
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -270,11 +271,12 @@ class _Pooling(Routine):
     def _plan(self, kind: str, s: _Shape) -> _Launch:
         variant = self._variant(kind, s)
         units, lengths = self.context.info.compute_units, s.lengths if variant.is_gradient else s.counts
-        size, local = s.planes * prod(lengths), GROUP
-        items = min(-(-size // GROUP), GROUPS_PER_UNIT * units) * GROUP
+        kernel = self._kernel(variant)
         if self.schedule == "cpu":
-            items, local = min(s.planes * prod(lengths[:2]), 4 * units), 1
-        return _Launch(self._kernel(variant), (items,), (local,), self._geometry(s, variant))
+            sizes: Sizes = (min(s.planes * prod(lengths[:2]), 4 * units),), (1,)
+        else:
+            sizes = ndrange(self.context, kernel, s.planes * prod(lengths), GROUP, GROUPS_PER_UNIT)
+        return _Launch(kernel, *sizes, self._geometry(s, variant))
 
     def _run(self, kind: str, shape: tuple[int, ...], *arrays: GpuArray) -> None:
         launch = self._launch(kind, shape)

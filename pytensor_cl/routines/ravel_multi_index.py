@@ -10,6 +10,7 @@ import numpy as np
 from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines.base import Checked
 from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -67,10 +68,9 @@ class _Indices(Checked):
             self._kernels[word] = self.context.kernel(self._source(word))
         units = self.context.info.compute_units
         if self.schedule == "cpu":
-            sizes = (min(4 * units, -(-size // SHARE)),), (1,)
+            sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
         else:
-            local = min(GROUP, self.context.info.max_work_group_size)
-            sizes = (min(-(-size // local), 32 * units) * local,), (local,)
+            sizes = ndrange(self.context, self._kernels[word], size, GROUP)
         alarm = self.alarm.buffer if self.is_checked else None
         self._kernels[word].launch(self.context.queue, *sizes, *arguments, alarm, self.number)
 

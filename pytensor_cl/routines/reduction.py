@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -189,9 +190,7 @@ class Reduction(Routine):
         if is_complex(self.acc_dtype) and self._compensation != "add":
             self._compensation = None
         self._lanes = 8 if np.dtype(in_dtype).itemsize >= 8 else 16
-        self._group = planning.power_of_two(
-            min(group or context.tuning["reduction.group"], context.info.max_work_group_size)
-        )
+        self._most_items = group or context.tuning["reduction.group"]
         self._fixed = self._fixed_arguments()
         pairs = bool(self._compensation)
         self._whole = _Stage(in_dtype, out_dtype)
@@ -222,6 +221,16 @@ class Reduction(Routine):
             "kept_dims": max(MANY_DIMS, self.ndim - len(self.axes)),
             "reduced_dims": max(1, len(self.axes)),
         }
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has an accumulator in local memory."""
+        nbytes = np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1)
+        return self.limits.size(self._most_items, nbytes)
+
+    def _forget_kernels(self) -> None:
+        for stage in (self._whole, self._first, self._second):
+            stage.kernels.clear()
 
     @property
     def is_compensated(self) -> bool:
@@ -285,7 +294,7 @@ class Reduction(Routine):
         key = shape, strides, out_strides
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(*key))
+            plan = self._plans.remember(key, self.limits.settle(partial(self._plan, *key), self._forget_kernels))
         if plan.partials:
             partials = self.context.memory.allocate(plan.partials)
             for step in plan.steps[:-1]:
@@ -365,7 +374,7 @@ class Reduction(Routine):
         index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
         key = variant if self.schedule == "cpu" else None, index
         if key not in stage.kernels:
-            stage.kernels[key] = self.context.kernel(self._source(stage, variant, index))
+            stage.kernels[key] = self.limits.kernel(self._source(stage, variant, index), None, split.local_size[0])
         dims = self._fixed["kept_dims"], self._fixed["reduced_dims"]
         geometry = planning.pack_geometry(problem, split, plane, dims, index)
         sizes = split.global_size, split.local_size

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import gcd, inf, prod
 from typing import NamedTuple
 
+from pytensor_cl.routines.ndrange import power_of_two
 from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
 
@@ -27,7 +28,6 @@ __all__ = [
     "normal_form",
     "outermost",
     "pack_geometry",
-    "power_of_two",
     "split_cpu",
     "split_simt",
     "variant_of",
@@ -275,11 +275,6 @@ class Split(NamedTuple):
     threads: int = 1
     thread_step: int = 1
     slot_step: int = 1
-
-
-def power_of_two(n: int) -> int:
-    """Return the largest power of two that is not above `n`."""
-    return 1 << (max(n, 1).bit_length() - 1)
 
 
 def _chunks_of(total: int, wanted: int) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Repetition of the elements of an array along an axis, each as often as a number says."""
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,7 +10,7 @@ from pytensor_cl.dtypes import carrier, widened
 from pytensor_cl.routines.base import Routine
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.routines.elemwise import Copy
-from pytensor_cl.routines.reduction_plan import power_of_two
+from pytensor_cl.routines.ndrange import index_type
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
@@ -21,7 +22,6 @@ BLOCK = 1024  # numbers that are added up together
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
 WIDE = 4  # rows per work-item above which the columns are not shared out too
-INT_LIMIT = 2**30  # indices are 32-bit below this, on schedule simt
 
 
 class Repeat(Routine):
@@ -62,8 +62,12 @@ class Repeat(Routine):
         self._element = carrier(dtype)
         itemsize = np.dtype(dtype).itemsize
         self._lanes = 1 if itemsize > 8 else 32 // max(4, itemsize)
-        self._group = power_of_two(min(GROUP, context.info.max_work_group_size))
         self._kernels: dict[str, tuple[Kernel, Kernel]] = {}
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt, with a sum and a minimum each in local memory."""
+        return self.limits.size(GROUP, 16) if self.schedule == "simt" else 1
 
     def _source(self, index: str) -> KernelSource:
         if self.schedule == "simt":
@@ -77,10 +81,16 @@ class Repeat(Routine):
         return (self._source("int"), *ends)
 
     def _kernel(self, index: str) -> tuple[Kernel, Kernel]:
+        return self.limits.settle(partial(self._built, index), self._kernels.clear)
+
+    def _built(self, index: str) -> tuple[Kernel, Kernel]:
         if index not in self._kernels:
             source = self._source(index)
-            make = self.context.kernel
-            self._kernels[index] = make(source, f"{source.name}_totals"), make(source)
+            make = self.limits.kernel
+            self._kernels[index] = (
+                make(source, f"{source.name}_totals", self._group),
+                make(source, None, self._group),
+            )
         return self._kernels[index]
 
     def _totals(self, repeats: GpuArray) -> np.ndarray:
@@ -93,12 +103,13 @@ class Repeat(Routine):
         """
         blocks, length = -(-repeats.size // BLOCK), repeats.size
         totals = self.context.empty((blocks,), "int64")
+        kernel, _ = self._kernel("int")
         if self.schedule == "simt":
             sizes = (blocks * self._group,), (self._group,)
         else:
             sizes = (min(4 * self.context.info.compute_units, -(-length // SHARE)),), (1,)
         values = repeats.buffer, np.int64(repeats.layout.offset), np.int64(repeats.layout.strides[0])
-        self._kernel("int")[0].launch(self.context.queue, *sizes, *values, np.int64(length), totals.buffer)
+        kernel.launch(self.context.queue, *sizes, *values, np.int64(length), totals.buffer)
         found = self.context.download(totals)
         if found.min() < 0:
             raise ValueError("repeats may not contain negative values.")
@@ -151,8 +162,9 @@ class Repeat(Routine):
     def _launch_simt(self, output: GpuArray, array: GpuArray, repeats: GpuArray, totals: np.ndarray) -> None:
         extents = self._extents(array, output.shape[self.axis])
         (ends,) = self._ends(repeats)
+        most = 32 * self.context.info.compute_units
+        _, kernel = self._kernel(index_type(max(output.size, array.size), most * GROUP))
         group = self._group
-        groups = min(-(-output.size // group), 32 * self.context.info.compute_units)
-        _, kernel = self._kernel("int" if max(output.size, array.size) < INT_LIMIT else "long")
+        groups = min(-(-output.size // group), most)
         arguments = array.buffer, np.int64(array.layout.offset), ends.buffer, output.buffer
         kernel.launch(self.context.queue, (groups * group,), (group,), *arguments, *map(np.int64, extents))

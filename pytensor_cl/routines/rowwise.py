@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.routines import reduction_plan
 from pytensor_cl.routines import rowwise_plan as planning
 from pytensor_cl.routines.advanced_subtensor_plan import out_of_bounds
 from pytensor_cl.routines.base import Checked, Plans, layout_of, value_arguments
 from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.ndrange import index_type
 from pytensor_cl.routines.picked import Picked
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.rowwise_parts import Array, Plan, Step, Value, Variant
@@ -84,7 +84,6 @@ class Rowwise(Checked):
         if self.schedule == "cpu":
             self._in_strips = Program(function, fp64, DEAR, keep_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
-        self._group = reduction_plan.power_of_two(min(GROUP, context.info.max_work_group_size))
         self._takes = Takes(self, function.takes)
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._picked = Picked(self, function, self._operands)
@@ -196,7 +195,7 @@ class Rowwise(Checked):
             rows,
             planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1),
             is_cached=True,
-            index=self._index(rows),
+            index=self._index(rows, partial_bytes=0),
         )
         return (self._source(variant, self._stage),)
 
@@ -301,10 +300,18 @@ class Rowwise(Checked):
             found.update(dict.fromkeys(accumulator(total, n, fold) for total in self._totals for n in sizes))
         return tuple(found)
 
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has an accumulator of each kind in local memory."""
+        if self.schedule == "cpu":
+            return 1
+        kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self._totals}
+        return self.limits.size(GROUP, sum(kinds.values()))
+
     def _kernel(self, variant: Variant, stage: int | None) -> Kernel:
         key = variant, stage
         if key not in self._kernels:
-            self._kernels[key] = self.context.kernel(self._source(variant, stage))
+            self._kernels[key] = self.limits.kernel(self._source(variant, stage), None, self._group)
         return self._kernels[key]
 
     # Launch
@@ -315,7 +322,10 @@ class Rowwise(Checked):
         arrays.extend(outputs)
         layouts = [layout_of(array) for array in arrays]
         key = tuple([layout[:2] for layout in layouts])
-        plan = self._plans.lookup(key, partial(self._plan, layouts))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, layouts)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         tables: Any = inputs[len(self.function.operands) :]
         if tables:
             self._takes.check(inputs, tables, is_idle=plan.is_idle)
@@ -348,8 +358,10 @@ class Rowwise(Checked):
         """Return the array whose order in memory the walk follows: the largest, a full output if there is one."""
         return max(range(len(layouts)), key=lambda k: (prod(layouts[k].shape), self._arrays[k].is_output))
 
-    def _index(self, rows: Rows) -> str:
-        return "int" if self.schedule == "simt" and planning.fits_int(rows) else "long"
+    def _index(self, rows: Rows, partial_bytes: int) -> str:
+        if self.schedule == "cpu" or not planning.fits_int(rows):
+            return "long"
+        return index_type(partial_bytes)
 
     def _plan(self, given: list[Layout]) -> Plan:
         layouts = self._picked.seen(given)
@@ -369,17 +381,16 @@ class Rowwise(Checked):
             rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs())
             split = self._split_cpu(rows, pattern, units)
         is_whole = split.chunks == 1 and not is_narrow
-        index = self._index(rows)
+        partials = self._partials(split)
+        index = self._index(rows, partials[-1])
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
         picks = self._picked.geometry(given, variant) if self._picked and split.chunks == 1 else None
         variant = variant._replace(is_narrow=is_narrow, is_picked=picks is not None)
         scratch = self._scratch(rows, split, self._program(variant))
-        partials = self._partials(split)
         shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, partials)
-        partial_bytes = partials[-1] if split.chunks > 1 else 0
-        return Plan(steps, scratch[0] * split.work_items, partial_bytes, shifts, not rows.total, picks, relaid)
+        return Plan(steps, scratch[0] * split.work_items, partials[-1], shifts, not rows.total, picks, relaid)
 
     def _is_narrow(self, rows: Rows) -> bool:
         is_plain = self.schedule == "cpu" and not self.function.takes
@@ -418,6 +429,8 @@ class Rowwise(Checked):
     def _partials(self, split: Split) -> list[int]:
         """Return the number of chunks, where the partial results of each reduction begin, and the bytes of all."""
         at, places = 0, [split.chunks]
+        if split.chunks == 1:  # a row is reduced by one launch
+            return [*places, *[0] * len(self._totals), 0]
         for total in self._totals:
             places.append(at)
             planes = 2 if total.compensation else 1

@@ -6,6 +6,7 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from pytensor_cl.routines import reduction_plan as planning
+from pytensor_cl.routines.ndrange import power_of_two
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
 __all__ = [
@@ -365,12 +366,12 @@ def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
     """Share out the work to many work-groups of `group` work-items."""
     count, total, is_along = rows.number, rows.total, pattern == "rows"
     wanted = GROUPS_PER_UNIT * units
-    across = 1 if is_along else min(planning.power_of_two(count), planning.COALESCED, group)
+    across = 1 if is_along else min(power_of_two(count), planning.COALESCED, group)
     if not is_along and count >= wanted * group:  # enough to do without sharing
         across = group
-    threads = min(group // across, planning.power_of_two(total))
+    threads = min(group // across, power_of_two(total))
     if is_along:
-        threads = min(threads, planning.power_of_two(max(1, total // 4)))
+        threads = min(threads, power_of_two(max(1, total // 4)))
     slots = group // threads
     groups = -(-count // slots)
     chunks = 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines.base import Checked, Plans
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.routines.sort_plan import key_code
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
@@ -131,7 +132,7 @@ class SearchSorted(Checked):
         watched = [v for s in sorter for v in (s.buffer, self.alarm.buffer, self.number)]
         kernel = self._kernel(len(plan.tail) // 5)
         geometry = struct.pack(f"{len(numbers)}q", *numbers)
-        queue, sizes = self.context.queue, self._sizes(plan.size)
+        queue, sizes = self.context.queue, self._sizes(kernel, plan.size)
         kernel.launch(queue, *sizes, rows.buffer, values.buffer, *watched, output.buffer, geometry)
 
     def _plan(self, output: Layout, rows: Layout, values: Layout, *sorter: Layout) -> _Plan:
@@ -151,13 +152,12 @@ class SearchSorted(Checked):
             self._kernels[dims] = self.context.kernel(self._source(dims))
         return self._kernels[dims]
 
-    def _sizes(self, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _sizes(self, kernel: Kernel, size: int) -> Sizes:
         """Return the NDRange and the work-group for so many searches."""
         units = self.context.info.compute_units
         if self.schedule == "cpu":
             return (min(4 * units, -(-size // SHARE)),), (1,)
-        group = min(GROUP, self.context.info.max_work_group_size)
-        return (min(-(-size // group), 32 * units) * group,), (group,)
+        return ndrange(self.context, kernel, size, GROUP)
 
     def error(self, finding: Finding) -> Exception:
         """Return NumPy's ValueError."""

@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines import sort_plan as planning
 from pytensor_cl.routines.base import Plans, Routine
-from pytensor_cl.routines.reduction_plan import power_of_two
+from pytensor_cl.routines.ndrange import local_memory
 from pytensor_cl.routines.sort_plan import Problem, Split
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -40,6 +40,7 @@ class _Plan(NamedTuple):
     problem: Problem
     split: Split
     geometry: bytes = b""
+    group: int = 1
     digits: _Digits | None = None
 
 
@@ -76,7 +77,6 @@ class Sort(Routine):
         self.output_dtypes = ("int64" if self._indexed else dtype,)
         self._code = planning.key_code(dtype, merges_zeros=self._indexed)
         self._bits = 8 * np.dtype(dtype).itemsize
-        self._group = power_of_two(min(GROUP, context.info.max_work_group_size))
         self._dims = max(MANY_DIMS, ndim - 1)
         self._kernels: dict[tuple[str, str], Kernel] = {}
         self._plans: Plans[_Plan] = Plans()
@@ -99,12 +99,21 @@ class Sort(Routine):
     @property
     def _tile(self) -> int:
         """Elements of the longest row that a network takes."""
-        return LOCAL_BYTES // self._element if self.schedule == "simt" else planning.SHORT_ROW_OF_MANY
+        if self.schedule == "cpu":
+            return planning.SHORT_ROW_OF_MANY
+        return min(LOCAL_BYTES, local_memory(self.limits.info)) // self._element
+
+    def _radix_group(self, digits: _Digits) -> int:
+        """Work-items of a work-group that counts digits, or moves elements: see `sort_radix_simt.mako`."""
+        bins, counter = 1 << digits.bits, 4 if digits.counter == "uint" else 8
+        element = planning.element_type(self._code.dtype, self._indexed, self._is_wide(digits.counter))[1]
+        moving = planning.MOVED * element + 2 * bins + counter
+        return self.limits.size(GROUP, max(bins * counter, moving), 2 * bins * counter)
 
     def _network(self) -> KernelSource:
         arguments = self._arguments(self._bits == 64)
         if self.schedule == "simt":
-            return kernel_source("sort_network_simt", group=self._group, tile=self._tile, **arguments)
+            return kernel_source("sort_network_simt", group=self.limits.size(GROUP), tile=self._tile, **arguments)
         return kernel_source("sort_network", lanes=self._lanes, **arguments)
 
     def _radix(self, digits: _Digits) -> KernelSource:
@@ -112,7 +121,7 @@ class Sort(Routine):
         cut = {"bits": digits.bits, "passes": digits.passes, "steps": steps, "index": digits.counter}
         arguments = self._arguments(self._is_wide(digits.counter)) | cut
         if self.schedule == "simt":
-            return kernel_source("sort_radix_simt", group=self._group, **arguments)
+            return kernel_source("sort_radix_simt", group=self._radix_group(digits), moved=planning.MOVED, **arguments)
         return kernel_source("sort_radix", **arguments)
 
     def _is_wide(self, counter: str) -> bool:
@@ -142,7 +151,10 @@ class Sort(Routine):
             raise TypeError("sorting needs an array on the device")
         layout, (_, out_strides, out_offset) = source.layout, output.layout
         key = layout.shape, layout.strides, out_strides
-        plan = self._plans.lookup(key, partial(self._plan, layout, out_strides))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, layout, out_strides)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         at = source.buffer, np.int64(layout.offset + plan.problem.in_shift)
         target = output.buffer, np.int64(out_offset + plan.problem.out_shift)
         if plan.digits is not None:
@@ -154,7 +166,7 @@ class Sort(Routine):
         (kernel,), problem, split = plan.kernels, plan.problem, plan.split
         allocate = self.context.memory.allocate
         if self.schedule == "simt":
-            size, local, scratch = (split.workers * self._group,), (self._group,), []
+            size, local, scratch = (split.workers * plan.group,), (plan.group,), []
         else:
             size, local = (split.workers,), (1,)
             scratch = [allocate(split.workers * problem.length * self._lanes * self._element)]
@@ -168,7 +180,7 @@ class Sort(Routine):
         a, b = (allocate(places if digits.passes > n else 1) for n in (1, 2))
         counts = allocate(rows * split.chunks * (4 if digits.counter == "uint" else 8) << digits.bits)
         diff = allocate(8)
-        per = 1 if self.schedule == "cpu" else self._group
+        per = plan.group
         scanned = (min(rows, split.workers) if per == 1 else rows * per,)
         clear.launch(queue, (per,), (per,), diff)
         for number, (count, scatter) in enumerate(zip(passes[::2], passes[1::2], strict=True)):
@@ -188,34 +200,37 @@ class Sort(Routine):
         split = planning.share_out(problem, units, self.schedule)
         digits = self._digits(problem)
         geometry = planning.pack_geometry(problem, split, self._dims)
-        return _Plan(self._radix_kernels(digits), problem, split, geometry, digits)
+        group = 1 if self.schedule == "cpu" else self._radix_group(digits)
+        return _Plan(self._radix_kernels(digits, group), problem, split, geometry, group, digits)
 
     def _network_plan(self, problem: Problem, units: int) -> _Plan:
         if self.schedule == "simt":
-            split = planning.share_group(problem, units, self._group, self._tile)
+            group = self.limits.size(GROUP)
+            split = planning.share_group(problem, units, group, self._tile)
         else:
+            group = 1
             split = Split(problem.length, 1, min(-(-problem.rows // self._lanes), 4 * units))
         geometry = planning.pack_geometry(problem, split, self._dims)
-        return _Plan((self._kernel(self._network(), ""),), problem, split, geometry)
+        return _Plan((self._kernel(self._network(), "", group),), problem, split, geometry, group)
 
     def _digits(self, problem: Problem) -> _Digits:
         limit = 4 if self.schedule == "simt" else 11 if problem.length >= LONG_ROW else 8
         passes = -(-self._bits // limit)
         return _Digits(-(-self._bits // passes), passes, "uint" if problem.length < planning.UINT_LIMIT else "ulong")
 
-    def _radix_kernels(self, digits: _Digits) -> tuple[Kernel, ...]:
+    def _radix_kernels(self, digits: _Digits, group: int) -> tuple[Kernel, ...]:
         """Return the kernels that clear and scan, and then those that count and scatter, pass by pass."""
         source = self._radix(digits)
         suffixes = ["_clear", "_scan"]
         for k in range(digits.passes):
             first, last = "_first" * (k == 0), "_last" * (k == digits.passes - 1)
             suffixes += [f"_count{first}", f"_scatter{first}{last}"]
-        return tuple(self._kernel(source, suffix) for suffix in suffixes)
+        return tuple(self._kernel(source, suffix, 1 if suffix == "_clear" else group) for suffix in suffixes)
 
-    def _kernel(self, source: KernelSource, suffix: str) -> Kernel:
+    def _kernel(self, source: KernelSource, suffix: str, group: int) -> Kernel:
         key = source.name, suffix
         if key not in self._kernels:
-            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+            self._kernels[key] = self.limits.kernel(source, source.name + suffix, group)
         return self._kernels[key]
 
 

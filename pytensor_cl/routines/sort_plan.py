@@ -36,6 +36,9 @@ CHUNK = 1 << 15
 TILE = 1024
 """Elements that a work-group of schedule simt moves at once."""
 
+MOVED = 4
+"""Elements that a work-item of schedule simt ranks and moves at once."""
+
 UINT_LIMIT = 1 << 32
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from pytensor_cl.routines.base import Checked
 from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -58,11 +59,11 @@ class _Compressed(Checked):
             self._kernels[lanes] = self.context.kernel(source, f"{source.name}_{self.function}")
         return self._kernels[lanes]
 
-    def _range(self, work: int, items: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _range(self, kernel: Kernel, work: int, items: int) -> Sizes:
         units = self.context.info.compute_units
         if self.schedule == "cpu":
             return (max(1, min(4 * units, work // SHARE)),), (1,)
-        return (min(-(-items // GROUP), 64 * units) * GROUP,), (GROUP,)
+        return ndrange(self.context, kernel, items, GROUP, 64)
 
     def _enqueue(self, output: GpuArray, arrays: Sequence[GpuArray], inner: int, items: int) -> None:
         indices, indptr, left, right = map(contiguous, arrays)
@@ -74,11 +75,12 @@ class _Compressed(Checked):
             indices.size,
             *(a.layout.offset for a in (indices, indptr, left, right, output)),
         )
-        global_size, local_size = self._range((indices.size + rows) * columns, items)
+        kernel = self._kernel(columns)
+        global_size, local_size = self._range(kernel, (indices.size + rows) * columns, items)
         buffers = [a.buffer for a in (indices, indptr, left, right, output)]
         plan = struct.pack(f"{len(numbers)}q", *numbers)
         queue, alarm = self.context.queue, self.alarm.buffer
-        self._kernel(columns).launch(queue, global_size, local_size, *buffers, plan, alarm, self.number)
+        kernel.launch(queue, global_size, local_size, *buffers, plan, alarm, self.number)
 
 
 class CsrDot(_Compressed):

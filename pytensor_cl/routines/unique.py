@@ -1,6 +1,5 @@
 """Which values, or slices, occur in an array."""
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines.base import Routine
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.routines.sort import ArgSort, Sort
 from pytensor_cl.routines.sort_plan import key_code
 from pytensor_cl.runtime.array import GpuArray
@@ -178,8 +178,7 @@ class Unique(Routine):
             self._kernels[key] = self.context.kernel(source, source.name + suffix)
         units = self.context.info.compute_units
         if self.schedule == "cpu":
-            sizes: Sequence[tuple[int, ...]] = (min(4 * units, -(-size // SHARE)),), (1,)
+            sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
         else:
-            group = min(GROUP, self.context.info.max_work_group_size)
-            sizes = (min(-(-size // group), 32 * units) * group,), (group,)
+            sizes = ndrange(self.context, self._kernels[key], size, GROUP)
         self._kernels[key].launch(self.context.queue, *sizes, *arguments)

@@ -123,6 +123,10 @@ class Kernel:
         """Return the largest work-group that the compiled kernel can run with on `device`."""
         return self.handle.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
 
+    def local_memory(self, device: "cl.Device") -> int:
+        """Return the bytes of local memory that the compiled kernel uses on `device`, without those of arguments."""
+        return self.handle.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
+
 
 class ProgramCache:
     """The programs of a context, found by the kernels in them, as long as somebody uses them.

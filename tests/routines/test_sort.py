@@ -202,7 +202,7 @@ def test_wrong_number_of_dimensions(context):
 def test_no_double_precision_is_needed(context, schedule, kind, monkeypatch):
     seen = []
     routine = kind(context, "float32", 1, 0, schedule=schedule)
-    monkeypatch.setattr(routine, "_kernel", lambda source, suffix: seen.append(source))
+    monkeypatch.setattr(routine, "_kernel", lambda source, *rest: seen.append(source))
     for n in (100, 10_000):
         routine._plan(Layout.contiguous((n,)), (1,))
     assert len(set(seen)) == 2
