@@ -40,12 +40,14 @@ static ${T} hyp_unit_${T}(
     return best;
 }
 
-/* The same for any s. */
+/* The same for any s. Here and below each function is called from one place with arguments that were chosen before: compilers
+   for GPUs put a copy where each call is, and some take minutes for what those calls would add up to. */
 static ${T} hyp_right_${T}(const ${T} a, const ${T} b, const ${T} c, const ${T} w, const ${T} y, ${T} *loss)
 {
-    const ${T} s = c - a - b;
-    return s >= 0 ? hyp_unit_${T}(a, b, c, c - a, c - b, s, w, y, loss)
-        : hyp_scaled_${T}(y, s, hyp_unit_${T}(c - a, c - b, c, a, b, -s, w, y, loss));
+    const ${T} s = c - a - b, ca = c - a, cb = c - b;
+    const int plain = s >= 0;
+    const ${T} value = hyp_unit_${T}(plain ? a : ca, plain ? b : cb, c, plain ? ca : a, plain ? cb : b, plain ? s : -s, w, y, loss);
+    return plain ? value : hyp_scaled_${T}(y, s, value);
 }
 
 /* From a + n down to a; F of a + n is `above`, of a + n - 1 is `value`. */
@@ -68,13 +70,16 @@ static ${T} hyp_steps_${T}(
 {
     const ${T} result = hyp_unit_${T}(a, b, c, ca, cb, s, w, y, loss);
     if (*loss < ${much} || a > -2 || a < -100000) return result;
-    ${T} first_loss, second_loss;
     const int n = (int)-a;
     const ${T} start = a + n;
-    const ${T} above = hyp_right_${T}(start, b, c, w, y, &first_loss);
-    const ${T} value = hyp_right_${T}(start - 1, b, c, w, y, &second_loss);
-    if (!(fmax(first_loss, second_loss) < *loss)) return result;
-    *loss = fmax(first_loss, second_loss);
+    ${T} above = 0, value = 0, lost = NAN, other; /* fmax returns the other one of NAN */
+    for (int k = 0; k < 2; ++k) {
+        above = value;
+        value = hyp_right_${T}(start - k, b, c, w, y, &other);
+        lost = fmax(lost, other);
+    }
+    if (!(lost < *loss)) return result;
+    *loss = lost;
     return hyp_recurrence_${T}(a, n, b, c, w, above, value);
 }
 
@@ -82,15 +87,17 @@ static ${T} hyp_steps_${T}(
 static ${T} hyp_any_${T}(const ${T} a, const ${T} b, const ${T} c, const ${T} z)
 {
     const ${T} y = 1 - z, s = c - a - b, ca = c - a, cb = c - b;
-    ${T} loss, other, result;
+    ${T} loss, other;
+    ${T} first = a, second = b, less_first = ca, less_second = cb, sum = s, w = z, from_one = y, power = 0;
     if (z < 0) {
-        const ${T} w = z / (z - 1);
-        result = a < cb ? hyp_steps_${T}(a, cb, c, ca, b, b - a, w, 1 / y, &loss)
-            : hyp_steps_${T}(cb, a, c, b, ca, b - a, w, 1 / y, &loss);
-        result = hyp_scaled_${T}(y, -a, result);
+        const int ordered = a < cb;
+        first = ordered ? a : cb, second = ordered ? cb : a;
+        less_first = ordered ? ca : b, less_second = ordered ? b : ca;
+        sum = b - a, w = z / (z - 1), from_one = 1 / y, power = -a;
     }
-    else if (s >= 0) result = hyp_steps_${T}(a, b, c, ca, cb, s, z, y, &loss);
-    else result = hyp_scaled_${T}(y, s, hyp_steps_${T}(cb, ca, c, b, a, -s, z, y, &loss));
+    else if (!(s >= 0)) first = cb, second = ca, less_first = b, less_second = a, sum = -s, power = s;
+    ${T} result = hyp_steps_${T}(first, second, c, less_first, less_second, sum, w, from_one, &loss);
+    if (z < 0 || !(s >= 0)) result = hyp_scaled_${T}(y, power, result);
     if (z > 0 || z < -${number(0.9)} || loss < ${enough}) return result;
     const ${T} direct = hyp_series_${T}(a, b, c, z, &other);
     return other < loss ? direct : result;
@@ -136,10 +143,9 @@ static ${T} hyp2f1_${T}(const ${T} p, const ${T} q, const ${T} c, const ${T} z)
     if (!(fabs(p) < INFINITY && fabs(q) < INFINITY && fabs(c) < INFINITY)) {
         return z > 1 ? INFINITY : c == INFINITY && fabs(z) < ${number(0.9)} ? 1 : NAN;
     }
-    if (z > 1) return hyp_beyond_${T}(a, b, c, z);
     if (z == -INFINITY) return NAN;
     const ${T} s = c - a - b;
-    if (z < 1 && (hyp_pole_${T}(c - a) || hyp_pole_${T}(c - b))) return hyp_beyond_${T}(a, b, c, z);
+    if (z > 1 || (z < 1 && (hyp_pole_${T}(c - a) || hyp_pole_${T}(c - b)))) return hyp_beyond_${T}(a, b, c, z);
     if (z == 1) return s > 0 ? hyp_gammas_${T}(c, s, c - a, c - b) : INFINITY;
     return hyp_any_${T}(a, b, c, z);
 }

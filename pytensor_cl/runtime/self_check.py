@@ -29,6 +29,8 @@ __all__ = ["adapt", "features_of", "refuse"]
 _FIRST, _NEXT = 90, 20
 """Seconds until a process has loaded the drivers, and for each answer."""
 
+_COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.feature_probes")
+
 _UNASKED = "not asked: it may end the process, and no other process could be started"
 
 
@@ -156,7 +158,7 @@ class _Inquiry:
         with (
             tempfile.TemporaryFile() as errors,
             subprocess.Popen(
-                [sys.executable, "-P", "-m", "pytensor_cl.runtime.feature_probes"],
+                _COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

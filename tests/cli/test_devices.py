@@ -27,6 +27,7 @@ def test_table_has_a_line_per_device_with_the_strings_to_paste(capsys):
         "memory",
         "fp64",
         "fp16",
+        "self-check",
     ]
     for line, entry in zip(lines[1:], discover(), strict=False):
         assert line.split()[:2] == [entry.spec, entry.stable_spec]

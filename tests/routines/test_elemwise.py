@@ -186,7 +186,7 @@ def test_all_by_value_is_a_single_element(context, schedule):
 
 def test_output_of_any_strides(context, schedule, rng):
     x, y = normal(rng, 21, 34), normal(rng, 21, 34)
-    first, second = context.empty((34, 21), "float32").T, context.empty((42, 68), "float64")
+    first, second = context.empty((34, 21), "float32").T, context.empty((42, 68), wide_dtype(context))
     second = second[::-2, ::2]
     routine(context, schedule, 2).launch((first, second), (context.from_host(x), context.from_host(y)))
     for got, want in zip((first, second), expected_fused(context, x, y), strict=True):
@@ -195,7 +195,7 @@ def test_output_of_any_strides(context, schedule, rng):
 
 def test_output_may_be_an_input(context, schedule, rng):
     x, y = normal(rng, 1000), normal(rng, 1000)
-    on_device, other = context.from_host(x), context.empty((1000,), "float64")
+    on_device, other = context.from_host(x), context.empty((1000,), wide_dtype(context))
     routine(context, schedule, 1).launch((on_device, other), (on_device, context.from_host(y)))
     np.testing.assert_allclose(on_device.to_host(), x * y + x, rtol=1e-5, atol=1e-6)
 
@@ -233,7 +233,7 @@ def test_results_that_go_past_the_cache(context, schedule, rng, monkeypatch, off
     monkeypatch.setattr(elemwise, "PAST_CACHE", 0)
     large = Elemwise(context, FUSED[wide_dtype(context)], ((True,),) * 2, 1, (False, False), schedule)
     x, y = normal(rng, 1003), normal(rng, 1003)
-    first, second = (context.empty((1030,), t) for t in ("float32", "float64"))
+    first, second = (context.empty((1030,), t) for t in ("float32", wide_dtype(context)))
     on_device = context.from_host(x)
     large.launch((first[offset:][:1003], second[offset:][:1003]), (on_device, context.from_host(y)))
     large.launch((on_device, second[offset:][:1003]), (on_device, context.from_host(y)))
