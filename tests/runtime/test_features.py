@@ -207,7 +207,7 @@ class Broken:
     name, vendor, version, type, extensions = "old", "vendor", "OpenCL 1.1", 2, "cl_khr_fp16"
     global_mem_size, max_work_group_size = 1 << 30, 64
 
-    class platform:  # noqa: N801
+    class platform:
         name = "an old driver"
 
     def __getattr__(self, name):
