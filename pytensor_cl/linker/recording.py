@@ -486,3 +486,4 @@ class Recording:
             donation.array = None
         for cell in self._clear:
             cell[0] = None
+        self.context.queue.drop_used()  # arguments, of which there are no buffers any more

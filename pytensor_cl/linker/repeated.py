@@ -169,7 +169,7 @@ def _copying(upload: Upload, pointers: Sequence[tuple[np.ndarray, int]]) -> Thun
 
 def _in_place(upload: Upload, pointers: Sequence[tuple[np.ndarray, int]]) -> Thunk:
     thunk, source, (slot, dtype, layout), context = upload.thunk, upload.source, upload.place, upload.context
-    before, keep, alignment = layout.offset * dtype.itemsize, context.queue.keep, context.info.host_alignment
+    before, alignment = layout.offset * dtype.itemsize, context.info.host_alignment
 
     def run() -> None:
         value = source[0]
@@ -179,8 +179,7 @@ def _in_place(upload: Upload, pointers: Sequence[tuple[np.ndarray, int]]) -> Thu
             return
         for words, index in pointers:
             words[index] = address - before
-        keep(value)  # the caller may let go of it
-        slot.keep(value)
+        slot.keep(value)  # the caller may let go of it
 
     return run
 

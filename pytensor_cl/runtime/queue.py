@@ -1,7 +1,9 @@
 """The in-order queue of a context, and what must stay alive until its commands have run."""
 
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -44,10 +46,12 @@ class Queue:
         self._over: object = None
         self._is_shared = False
         self._enqueue = cl.enqueue_nd_range_kernel
+        # By numbers, so that several threads can add and remove entries, and a signal comes between two of these steps.
+        self._numbers = count()
         # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
-        self._uploads: list[cl.Event] = []
-        self._borrowed: list[np.ndarray] = []
-        self._held: list[tuple[cl.Event, Any]] = []
+        self._uploads: dict[int, cl.Event] = {}
+        self._borrowed: dict[int, tuple[ref[cl.Buffer], np.ndarray]] = {}
+        self._held: dict[int, tuple[cl.Event, Any]] = {}
 
     @property
     def pending(self) -> bool:
@@ -95,33 +99,49 @@ class Queue:
             event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
         finally:
             self.enqueued()
-        self._uploads.append(event)
+        self._uploads[next(self._numbers)] = event
         if len(self._uploads) > _MANY:
-            done = cl.command_execution_status.COMPLETE
-            self._uploads = [e for e in self._uploads if e.command_execution_status != done]
+            for number, upload in list(self._uploads.items()):
+                if upload.command_execution_status == cl.command_execution_status.COMPLETE:
+                    self._uploads.pop(number, None)
 
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
         self._tell("a download")
-        borrowed, self._borrowed = self._borrowed, []  # what is added meanwhile is not over yet
-        held, self._held = self._held, []
+        over = self._used_before()
         with self._away():
             cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
-        self._uploads.clear()  # in order: everything before the read has run
+        self._drop(over)  # in order: everything before the read has run
         review()
-        del borrowed, held
 
-    def keep(self, array: np.ndarray) -> None:
-        """Keep a host array that kernels read alive until somebody has waited for them."""
-        self._borrowed.append(array)
+    def keep(self, buffer: "cl.Buffer", array: np.ndarray) -> None:
+        """Keep a host array that is the memory of a buffer until the kernels that read it have run.
+
+        They may be enqueued as long as there is the buffer, so a wait drops the array if it began after the end of
+        the buffer: others, of this thread or another one, tell nothing about kernels that are enqueued later.
+        """
+        self._borrowed[next(self._numbers)] = ref(buffer), array
 
     def hold(self, event: "cl.Event", what: Any) -> None:
         """Keep what a command uses and the driver does not know of until the command has run."""
         self.enqueued()
-        self._held.append((event, what))
+        self._held[next(self._numbers)] = event, what
         if len(self._held) > _MANY:
-            done = cl.command_execution_status.COMPLETE
-            self._held = [pair for pair in self._held if pair[0].command_execution_status != done]
+            for number, (other, _) in list(self._held.items()):
+                if other.command_execution_status == cl.command_execution_status.COMPLETE:
+                    self._held.pop(number, None)
+
+    def _used_before(self) -> list[tuple[dict[int, Any], list[int]]]:
+        """Return what only those commands use that have been enqueued by now."""
+        ended = [number for number, (buffer, _) in list(self._borrowed.items()) if buffer() is None]
+        return [(self._borrowed, ended), (self._held, list(self._held)), (self._uploads, list(self._uploads))]
+
+    @staticmethod
+    def _drop(used: "list[tuple[dict[int, Any], list[int]]]") -> None:
+        """Let go of what commands have used; another thread may have done so already."""
+        for kept, numbers in used:
+            for number in numbers:
+                kept.pop(number, None)
 
     def copy(
         self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
@@ -142,14 +162,12 @@ class Queue:
     def finish(self) -> None:
         """Wait until every command has run."""
         self._tell("a wait")
-        borrowed, self._borrowed = self._borrowed, []
-        held, self._held = self._held, []
+        over = self._used_before()
         latest = self._latest  # what is enqueued meanwhile is pending; this is, too, until the wait is over
         self.drain()
         self._over = latest
-        self._uploads.clear()
+        self._drop(over)
         review()
-        del borrowed, held
 
     def wait(self) -> None:
         """Wait until every command has run; where all have by now, those that stand by for the next call may stay."""
@@ -164,11 +182,16 @@ class Queue:
             self.handle.finish()
 
     def settle(self) -> None:
-        """Let go of what commands needed that have run; other threads may have enqueued more."""
-        if not self.pending:
-            self._borrowed = []
-            self._uploads.clear()
+        """End a wait of another kind: let go of what commands needed that have run."""
+        self.drop_used()
         review()
+
+    def drop_used(self) -> None:
+        """Let go of what commands needed if nothing is pending."""
+        if self._borrowed or self._uploads:
+            borrowed, _, uploads = self._used_before()
+            if not self.pending:
+                self._drop([borrowed, uploads])
 
     def _away(self) -> AbstractContextManager[None]:
         return nullcontext() if self.standby is None else self.standby.away()

@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import threading
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from pytensor_cl.runtime.context import (
     sync,
 )
 from pytensor_cl.template import KernelSource
+from tests.helpers import normal
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 
@@ -190,3 +192,36 @@ def test_settings(context):
     np.testing.assert_array_equal(waiting.from_host(np.arange(5000.0)).to_host(), np.arange(5000.0))
     assert waiting in module._opened and "waiting" not in defined_contexts()
     assert repr(waiting).startswith("<Context 'waiting': ")
+
+
+def read_in_place(context, rng):
+    """An array of the host that kernels read where it is, and a weak reference to it."""
+    host = normal(rng, 1 << 16)
+    if context.slack(host) is None:
+        pytest.skip("the device does not read the host's memory")
+    return context.wrap(host), ref(host), host.copy()
+
+
+def test_memory_of_the_host_stays_until_kernels_have_read_it_though_another_thread_waits_before(context, rng):
+    array, host, expected = read_in_place(context, rng)
+    context.queue.finish()  # as another thread may, before this one has enqueued a kernel
+    copied = context.duplicate(array)
+    del array
+    assert host() is not None
+    np.testing.assert_array_equal(copied.to_host(), expected)
+    context.queue.finish()
+    assert host() is None
+
+
+def test_memory_of_the_host_stays_for_a_kernel_after_a_wait(context, rng):
+    array, host, expected = read_in_place(context, rng)
+    first = context.duplicate(array)
+    context.queue.finish()
+    second = context.duplicate(array)
+    del array
+    context.queue.settle()
+    assert host() is not None
+    np.testing.assert_array_equal(first.to_host(), expected)
+    np.testing.assert_array_equal(second.to_host(), expected)
+    context.queue.finish()
+    assert host() is None
