@@ -83,10 +83,10 @@ ${"__global const long *order, __global const %s *y, const long y_at," % ctype i
         ${ctype} head = ${nothing}, tail = ${nothing};
         while (k < last) {
             const ${index} key = keys[k], start = k;
-            const int begins = k > first || k == 0 || keys[k - 1] != key;
+            const int begins = k == 0 || keys[k - 1] != key;
             const int is_long = key >= 0 && (begins ? ${name}_is_long(keys, k, count) : ${name}_goes_on(keys, k, count));
             if (key < 0 || !(begins || is_long)) {  // no pair, or the chunk before adds it
-                ++k;
+                do ++k; while (k < last && keys[k] == key);
                 continue;
             }
             const ${index} stop = is_long ? last : count;

@@ -143,10 +143,44 @@ def test_index_dtypes(context, schedule, rng):
     ("shape", "count"), [((1000,), 100_000), ((10,), 100_000), ((500, 64), 4096), ((1,), 1000), ((9, 3, 2), 5000)]
 )
 def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, count):
-    """Unless the values are so many that work-items add them up apart."""
+    """Unless the values are so many that work-items add them up apart, or sort their positions."""
     monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.APART", 1 << 40)
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SORTING", 1 << 40)
     x, i = rng.normal(size=shape).astype("float32"), rng.integers(-shape[0], shape[0], count)
     check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "float16", "complex64"])
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 2, 5)])
+def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
+    """Schedule simt: segments that begin and end anywhere, in many levels; those of a few values are NumPy's to the bit."""
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SORTING", 1)
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor_sorted.CHUNK", 4)
+    x, cases = values_of(dtype, shape, rng), []
+    for lengths in ([1] * 40, [4] * 9, [3, 5, 1, 4], [64], [5] * 8, [1, 63, 2, 17], [300], [0, 1, 9, 0, 130, 4]):
+        i = np.repeat(rng.permutation(40)[: len(lengths)], lengths)
+        rng.shuffle(i)
+        y = rng.integers(-3, 4, (len(i), *shape[1:])).astype(dtype)  # whose sums are exact in any order
+        cases.append(Case(context, "simt", np.round(x) if dtype != "bool" else x, (i - 40 * (i % 2),), y))
+    few = np.repeat(np.arange(-40, 0), 4)
+    rng.shuffle(few)
+    cases.append(Case(context, "simt", x, (few,), values_of(dtype, (160, *shape[1:]), rng)))
+    check_all(context, cases)
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_one_index_of_all(context, rng, accumulate):
+    """No work-item of schedule simt adds up more than a few values, one after the other."""
+    x, count = rng.normal(size=(7, 3)).astype("float32"), 30_000
+    y, i = rng.normal(size=(count, 3)).astype("float32") + 1, np.full(count, 4)
+    of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt"}
+    scatter = Scatter(context, "float32", 2, [0], [("int64", 1)], accumulate=accumulate, **of)
+    (got,) = scatter(*map(context.from_host, (x, y, i)))
+    wanted = x.copy()
+    wanted[4] = x[4] + y.sum(axis=0, dtype="float64") if accumulate else y[-1]
+    np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-6)
+    (plan,) = scatter._plans._plans.values()
+    assert plan.sorted is not None
 
 
 @pytest.mark.parametrize("near", [0, 1 << 40])
@@ -281,7 +315,8 @@ def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
             assert parts == {min(context.info.compute_units, value.size // 64)}
 
 
-def test_vectors(context, schedule, rng):
+def test_vectors(context, schedule, rng, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.routines.advanced_subtensor.WORTH_SORTING", 1 << 40)
     cases = []
     for dtype in ("bool", "int16", "float16", "complex64", "float64"):
         i = np.sort(rng.integers(0, 30, 700)) - 30  # runs of equal indices
