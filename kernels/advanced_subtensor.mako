@@ -1,7 +1,7 @@
 ## x[i, j, ...] for index arrays i, j, ...: one result, any strides.
 ## All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an index array are 0
 ## where x steps. Without x (`ctype` is None) the result is the positions that the indices mean, in elements of x.
-<%page args="name, ctype, index_types, checked, ndim, index, lanes"/>\
+<%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%!
 from pytensor_cl.dtypes import widened
 
@@ -31,9 +31,13 @@ __kernel void ${name}(
 % if ctype:
     __global const ${ctype} *x,
 % endif
-    __global ${ctype or index} *o, const ${name}_offsets offset, const ${name}_plan p, volatile __global int *alarm,
+    __global ${ctype or index} *o, const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
     const int number)
 {
+% if plan_in_buffer:
+    const ${name}_plan p = *plan;
+% endif
     o += offset.o;
 % if ctype:
     x += offset.x;

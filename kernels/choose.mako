@@ -1,7 +1,7 @@
 ## o[place] = x[place, i[place]]: an index picks one of the elements that lie `step` apart, `length` of them. Any strides.
 ## `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is reported.
 ## `inverse`: o[place, i[place]] = x[place].
-<%page args="name, element, kind, mode, inverse, ndim, index, schedule"/>\
+<%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
 <% last = ndim - 1 %>\
 typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x, at_i; } ${name}_plan;
 
@@ -26,9 +26,13 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
     return at;
 }
 
-__kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o, const ${name}_plan p,
+__kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o,
+                      ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
                       volatile __global int *alarm, const int number)
 {
+% if in_buffer:
+    const ${name}_plan p = *plan;
+% endif
     x += p.at_x;
     i += p.at_i;
     o += p.at_o;

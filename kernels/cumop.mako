@@ -1,7 +1,7 @@
 ## Cumulative sums and products on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the axis, of one
 ## row (pattern rows: the lanes lie along the axis) or of a strip of rows (pattern columns: the lanes lie across rows).
 ## Runs of BLOCK vectors are summed apart and then joined: long sums of floats stay accurate.
-<%page args="name, pattern, dtype, lanes, strip_vectors, combine, identity, kept_dims"/>
+<%page args="name, pattern, dtype, lanes, strip_vectors, combine, identity, kept_dims, in_buffer"/>
 <%namespace name="shared" file="cumop_geometry.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype, vector_type
@@ -88,8 +88,9 @@ static inline ${V} ${name}_combine(const ${V} a, const ${V} b)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __global ${ctype(dtype)} *output, const long output_at,
-             __global const ${ctype(dtype)} *totals, const ${name}_geometry g)
+             __global const ${ctype(dtype)} *totals, ${shared.parameter()})
 {
+    ${shared.read_parameter()}
     const long tasks = g.blocks * g.chunks, task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
         const long chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.length, first + g.chunk);

@@ -6,6 +6,11 @@ typedef struct {  // rows lie along the axis; kept dimensions from the innermost
 } ${name}_geometry;
 </%def>
 
+## The struct, or a pointer to it where it is too large for an argument.
+<%def name="parameter()" filter="trim">${"__global " if in_buffer else ""}const ${name}_geometry ${"*geometry" if in_buffer else "g"}</%def>
+
+<%def name="read_parameter()" filter="trim">${f"const {name}_geometry g = *geometry;" if in_buffer else ""}</%def>
+
 ## Moves `in`, `out` and `total` to row number `rest`. GPUs (`unrolled`) would copy the geometry into private memory for indices
 ## that are not constants.
 <%def name="kept_offset(index, unrolled=False)">

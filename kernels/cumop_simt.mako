@@ -1,6 +1,6 @@
 ## Cumulative sums and products on schedule simt. `<name>_rows`: a work-group takes a chunk of a row, tile by tile, in local
 ## memory. `<name>_columns`: a work-item takes a chunk of a row; its neighbours take the rows beside it.
-<%page args="name, dtype, combine, identity, kept_dims, index, group, run"/>
+<%page args="name, dtype, combine, identity, kept_dims, index, group, run, in_buffer"/>
 <%namespace name="shared" file="cumop_geometry.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype
@@ -23,8 +23,9 @@ static inline ${T} ${name}_before(__global const ${T} *totals, const ${index} ch
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
-                  __global const ${T} *totals, const ${name}_geometry g)
+                  __global const ${T} *totals, ${shared.parameter()})
 {
+    ${shared.read_parameter()}
     __local ${T} elements[${tile + group}];  // with gaps, so that runs of ${ITEMS} do not meet in a memory bank
     __local ${T} sums[${group}];
     const int item = get_local_id(0);
@@ -62,8 +63,9 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
 }
 
 __kernel void ${name}_columns(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
-                              __global const ${T} *totals, const ${name}_geometry g)
+                              __global const ${T} *totals, ${shared.parameter()})
 {
+    ${shared.read_parameter()}
     const ${index} chunk = get_global_id(1), first = chunk * g.chunk, last = min(g.length, first + g.chunk);
     ${index} rest = get_global_id(0), in = 0, out = 0, total = g.first_total;
     if (rest >= g.outputs)

@@ -97,6 +97,6 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
                 if (lane < active && !twice && j < side->im_count)
                     output[to + side->im] = a[k + plane] * sign;
         </%call>
-        ${fence};
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // `at` is local, wherever the lines are
     }
 }

@@ -1,6 +1,6 @@
 ## f(x[i, j], y[i, j], ...): a function of the elements that index arrays, one for each axis, pick from several arrays.
 ## The strides `i` are over the dimensions of the result, `step` those of the arrays along the axes that are indexed.
-<%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts"/>\
+<%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
 <%!
 from pytensor_cl.dtypes import ctype
 %>\
@@ -22,9 +22,13 @@ __kernel void ${name}(
 % for k, kind in enumerate(index_types):
     __global const ${kind} *index${k},
 % endfor
-    __global ${ctype(output)} *b_o0, const ${name}_offsets offset, const ${name}_plan p, volatile __global int *alarm,
+    __global ${ctype(output)} *b_o0, const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
     const int number)
 {
+% if plan_in_buffer:
+    const ${name}_plan p = *plan;
+% endif
     const long item = get_global_id(0), items = get_global_size(0);
 % if in_parts:
     const ${index} end = p.size * (item + 1) / items;

@@ -1,6 +1,6 @@
 ## Where values belong in sorted rows. A binary search without branches: every search of a row of n elements takes the same
 ## steps, so that `lanes` of them run side by side and wait for memory together. Values are compared by their keys.
-<%page args="name, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule"/>
+<%page args="name, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
 <%namespace name="keys" file="sort_keys.mako"/>
 <%!
     from pytensor_cl.dtypes import ctype
@@ -26,8 +26,11 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows, __globa
                       % if sorter_dtype:
                       __global const ${ctype(sorter_dtype)} *restrict sorters, volatile __global int *alarm, const int number,
                       % endif
-                      __global long *restrict output, const ${name}_geometry g)
+                      __global long *restrict output, ${"__global " if in_buffer else ""}const ${name}_geometry ${"*geometry" if in_buffer else "g"})
 {
+    % if in_buffer:
+    const ${name}_geometry g = *geometry;
+    % endif
     % if schedule == "cpu":
     const long end = g.size * (get_global_id(0) + 1) / get_global_size(0);
     for (long first = g.size * get_global_id(0) / get_global_size(0); first < end; first += ${lanes}) {

@@ -17,7 +17,7 @@ from pytensor_cl.routines.advanced_subtensor_plan import (
     out_of_bounds,
     select,
 )
-from pytensor_cl.routines.base import Checked
+from pytensor_cl.routines.base import Checked, struct_argument
 from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
@@ -48,7 +48,7 @@ class Launch(NamedTuple):
     kernel: Kernel | None
     global_size: tuple[int, ...] = ()
     local_size: tuple[int, ...] = ()
-    geometry: bytes = b""
+    geometry: Any = b""  # the struct, or a buffer that holds it
 
 
 NOTHING = Launch(None)
@@ -146,7 +146,15 @@ class Indexing(Checked):
             ndim=max(1, ndim),
             index=index,
             lanes=1 if self.schedule == "simt" else 64 // max(4, itemsize),
+            plan_in_buffer=self._is_large(ndim, index),
         )
+
+    def _is_large(self, ndim: int, index: str) -> bool:
+        """Whether the walker's struct leaves no room for the other arguments: offsets, buffers, and a number."""
+        count, ndim = max(1, len(self._arrays)), max(1, ndim)
+        members = (3 + count) * ndim + 3 * count + 4
+        rest = 8 * (2 + count) + 8 * (count + 3) + 4
+        return members * (4 if index == "int" else 8) + rest > self.context.info.max_parameter_size
 
     def kernel(self, source: KernelSource) -> Kernel:
         """Return the kernel object of this routine for a source."""
@@ -183,7 +191,8 @@ class Indexing(Checked):
         axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
         values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
         kernel = self.kernel(source)
-        return Launch(kernel, *self._sizes(kernel, size, units), pack(index, values))
+        plan = struct_argument(self.context, pack(index, values), self._is_large(ndim, index))
+        return Launch(kernel, *self._sizes(kernel, size, units), plan)
 
     def _sizes(self, kernel: Kernel, size: int, units: int) -> Sizes:
         """Return the NDRange and the work-group for so many elements in so many units."""

@@ -12,7 +12,17 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.template import KernelSource
 
-__all__ = ["SCALAR", "SCHEDULES", "Checked", "Plans", "Routine", "ValueArgument", "layout_of", "value_arguments"]
+__all__ = [
+    "SCALAR",
+    "SCHEDULES",
+    "Checked",
+    "Plans",
+    "Routine",
+    "ValueArgument",
+    "layout_of",
+    "struct_argument",
+    "value_arguments",
+]
 
 SCALAR = Layout((), ())
 """The layout that `Routine.layout` gets for an input that is a NumPy scalar."""
@@ -71,6 +81,15 @@ class Plans[Plan]:
         """Return the plan of `key`; make it if there is none."""
         plan = self.get(key)
         return self.remember(key, make()) if plan is None else plan
+
+
+def struct_argument(context: Context, packed: bytes, in_buffer: bool) -> Any:
+    """Return what a kernel takes as a struct: the bytes, or a buffer that holds them.
+
+    A kernel's arguments may have ``DeviceInfo.max_parameter_size`` bytes together. Where a struct has as many members as
+    arrays have dimensions, it may have more: such kernels read it from a buffer.
+    """
+    return context.from_host(np.frombuffer(packed, "uint8")).buffer if in_buffer else packed
 
 
 def layout_of(value: "GpuArray | np.generic") -> Layout:

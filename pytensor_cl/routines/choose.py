@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.dtypes import carrier, ctype
-from pytensor_cl.routines.base import Checked
+from pytensor_cl.routines.base import Checked, struct_argument
 from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.runtime.alarm import Finding
 from pytensor_cl.runtime.array import GpuArray
@@ -74,7 +74,13 @@ class Pick(Checked):
         self._kernels: dict[str, Kernel] = {}
 
     def _source(self, index: str) -> KernelSource:
-        return kernel_source("choose", preambles=(render("alarm"),), index=index, **self._arguments)
+        return kernel_source(
+            "choose", preambles=(render("alarm"),), index=index, in_buffer=self._is_large(index), **self._arguments
+        )
+
+    def _is_large(self, index: str) -> bool:
+        """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
+        return (4 * self._ndim + 2) * (4 if index == "int" else 8) + 76 > self.context.info.max_parameter_size
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for an ordinary call."""
@@ -102,10 +108,11 @@ class Pick(Checked):
         code = f"{len(numbers) + 1}{'q' if word == 'long' else 'i'}"
         head = struct.pack(code, *numbers, output.size)
         packed = head + bytes(-len(head) % 8) + struct.pack("5q", *rest)
+        plan = struct_argument(self.context, packed, self._is_large(word))
         alarm = self.alarm.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
         kernel = self._kernels[word]
-        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, packed, alarm, self.number)
+        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, plan, alarm, self.number)
 
     def _range(self, kernel: Kernel, size: int) -> Sizes:
         units = self.context.info.compute_units

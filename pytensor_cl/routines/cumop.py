@@ -10,7 +10,7 @@ import numpy as np
 from pytensor_cl.dtypes import ctype, is_complex, literal
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines import reduction_plan as planning
-from pytensor_cl.routines.base import Plans, Routine
+from pytensor_cl.routines.base import Plans, Routine, struct_argument
 from pytensor_cl.routines.reduction import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -78,7 +78,7 @@ class _Plan(NamedTuple):
     kernel: Kernel | None
     problem: _Problem
     split: _Split
-    geometry: bytes = b""
+    geometry: Any = b""  # the struct, or a buffer that holds it
 
 
 def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Problem:
@@ -182,10 +182,24 @@ class CumOp(Routine):
 
     def _source(self, pattern: str, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("cumop_simt", index=index, run=RUN, group=self._group, **self._arguments)
+            return kernel_source(
+                "cumop_simt",
+                index=index,
+                in_buffer=self._is_large(index),
+                run=RUN,
+                group=self._group,
+                **self._arguments,
+            )
         access = render("strided", dtype=self._stored, lanes=self._lanes)
         vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
-        return kernel_source("cumop", preambles=(access,), pattern=pattern, **vectors, **self._arguments)
+        return kernel_source(
+            "cumop",
+            preambles=(access,),
+            in_buffer=self._is_large("long"),
+            pattern=pattern,
+            **vectors,
+            **self._arguments,
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for contiguous inputs; what makes the totals of chunks is built when it is needed."""
@@ -241,7 +255,9 @@ class CumOp(Routine):
         split = split_simt(problem, units, self._group) if is_simt else split_cpu(problem, units, self._lanes)
         index = self._index(problem) if is_simt else "long"
         kernel = self._kernel(split.pattern, index, split.local_size[0])
-        return _Plan(kernel, problem, split, self._geometry(problem, split, "i" if index == "int" else "q"))
+        packed = self._geometry(problem, split, "i" if index == "int" else "q")
+        geometry = struct_argument(self.context, packed, self._is_large(index))
+        return _Plan(kernel, problem, split, geometry)
 
     def _index(self, problem: _Problem) -> str:
         """Return the C type that holds every index and step, with room for one tile more."""
@@ -256,6 +272,11 @@ class CumOp(Routine):
             suffix = f"_{pattern}" if self.schedule == "simt" else ""
             self._kernels[key] = self.limits.kernel(source, source.name + suffix, work_items)
         return self._kernels[key]
+
+    def _is_large(self, index: str) -> bool:
+        """Whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
+        members = 9 + 4 * self._arguments["kept_dims"]
+        return members * (4 if index == "int" else 8) + 40 > self.context.info.max_parameter_size
 
     def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:
         """Pack the struct of kernels/cumop_geometry.mako."""

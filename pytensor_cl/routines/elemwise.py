@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pytensor_cl.routines.base import Plans, Routine, ValueArgument
+from pytensor_cl.routines.base import Plans, Routine, ValueArgument, struct_argument
 from pytensor_cl.routines.elemwise_fold import Fold, find_fold
 from pytensor_cl.routines.lanes import Lanes, Scalar
 from pytensor_cl.routines.ndrange import ndrange
@@ -427,9 +427,7 @@ class Elemwise(Routine):
 
     def _argument(self, index: str, values: list[int]) -> Any:
         packed = struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)
-        if not self._in_buffer(index):
-            return packed
-        return self.context.from_host(np.frombuffer(packed, "uint8")).buffer
+        return struct_argument(self.context, packed, self._in_buffer(index))
 
     def _flatten(self, shape: Shape, strides: Strides) -> list[int]:
         steps = [step for s in strides for step in _pad(s, self._kernel_ndim, 0)]

@@ -11,7 +11,7 @@ from pytensor_cl.dtypes import ctype
 from pytensor_cl.routines.advanced_subtensor import Gather
 from pytensor_cl.routines.advanced_subtensor_base import NOTHING, Indexing, Launch, index_type_of, pack
 from pytensor_cl.routines.advanced_subtensor_plan import Bounds, Selection, select
-from pytensor_cl.routines.base import Plans, layout_of
+from pytensor_cl.routines.base import Plans, layout_of, struct_argument
 from pytensor_cl.routines.elemwise import ElementFunction, Elemwise
 from pytensor_cl.routines.ndrange import Sizes, index_type, ndrange
 from pytensor_cl.runtime.array import GpuArray
@@ -95,7 +95,15 @@ class Pick(Indexing):
             ndim=max(1, self.result_ndim),
             index=index,
             in_parts=self.schedule == "cpu",
+            plan_in_buffer=self._is_large_plan(index),
         )
+
+    def _is_large_plan(self, index: str) -> bool:
+        """Whether the kernel's struct leaves no room for the other arguments."""
+        count, arrays, ndim = len(self._arrays), len(self._places), max(1, self.result_ndim)
+        members = 1 + ndim + count * ndim + 2 * count + arrays * count
+        rest = 8 * (1 + count + arrays) + 16 * (len(self._values) + count + 2) + 4
+        return members * (4 if index == "int" else 8) + rest > self.context.info.max_parameter_size
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with 32-bit indices."""
@@ -148,7 +156,8 @@ class Pick(Indexing):
             return _Plan(NOTHING, result.shape, shifts)
         fits = all(index_type_of(a, s, result) == "int" for a, s in zip(spread, selections, strict=True))
         index = index_type(result.size, self._most_items) if fits else "long"
-        geometry = pack(index, self._geometry(result, selections))
+        packed = pack(index, self._geometry(result, selections))
+        geometry = struct_argument(self.context, packed, self._is_large_plan(index))
         kernel = self.kernel(self._source(index))
         launch = Launch(kernel, *self._sizes_of(kernel, result.size), geometry)
         return _Plan(launch, result.shape, shifts, result.size > whole.size)

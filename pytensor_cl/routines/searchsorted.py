@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.dtypes import ctype
-from pytensor_cl.routines.base import Checked, Plans
+from pytensor_cl.routines.base import Checked, Plans, struct_argument
 from pytensor_cl.routines.ndrange import Sizes, ndrange
 from pytensor_cl.routines.sort_plan import key_code
 from pytensor_cl.runtime.alarm import Finding
@@ -97,7 +97,13 @@ class SearchSorted(Checked):
 
     def _source(self, dims: int) -> KernelSource:
         preambles = (render("alarm"),) if self.is_checked else ()
-        return kernel_source("searchsorted", preambles=preambles, dims=dims, **self._arguments)
+        return kernel_source(
+            "searchsorted", preambles=preambles, dims=dims, in_buffer=self._is_large(dims), **self._arguments
+        )
+
+    def _is_large(self, dims: int) -> bool:
+        """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
+        return 8 * (8 + 5 * dims) + 44 > self.context.info.max_parameter_size
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for arrays of a few dimensions."""
@@ -130,8 +136,9 @@ class SearchSorted(Checked):
         offsets = [a.layout.offset for a in (output, values, rows, *sorter)] + [0] * (1 - len(sorter))
         numbers = (*plan.head, *offsets, *plan.tail)
         watched = [v for s in sorter for v in (s.buffer, self.alarm.buffer, self.number)]
-        kernel = self._kernel(len(plan.tail) // 5)
-        geometry = struct.pack(f"{len(numbers)}q", *numbers)
+        dims = len(plan.tail) // 5
+        kernel = self._kernel(dims)
+        geometry = struct_argument(self.context, struct.pack(f"{len(numbers)}q", *numbers), self._is_large(dims))
         queue, sizes = self.context.queue, self._sizes(kernel, plan.size)
         kernel.launch(queue, *sizes, rows.buffer, values.buffer, *watched, output.buffer, geometry)
 
