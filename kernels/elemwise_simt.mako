@@ -1,14 +1,13 @@
 ## A function of each element, for GPUs: neighbouring work-items take neighbouring elements.
-## `<name>_flat` is for operands that all step through one dimension; it reads several elements before it computes, if that is short:
-## the memory of a large GPU is not kept busy by one element for each work-item.
-<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, unrolled"/>\
+## `<name>_flat` is for operands that all step through one dimension; it reads `unroll` elements before it computes.
+<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, unroll"/>\
 <%!
 from pytensor_cl.dtypes import ctype
 %>\
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 unsigned = "u" + index
-together = range(unrolled)
+together = range(unroll)
 %>\
 ## Computes elements n, n + step.. of one dimension.
 <%def name="flat_elements(numbers)">

@@ -25,7 +25,7 @@ ${parts.declarations()}
 ## Elements of a row; the loads of several are under way together, if there is not much else to do.
 <%def name="elements(walk)">
         ${index} at = first + thread;
-        % for count in (4, 1) if walk.code.count(";") <= 24 else (1,):
+        % for count in dict.fromkeys((walk.unroll, 1)):
         for (; last - at > ${count - 1} * g.threads; at += ${count} * g.threads) {
             % for q in range(count):
             ${read(walk, q)}

@@ -311,9 +311,11 @@ class ScalarFunction:
     output_dtypes: tuple[str, ...]
     preambles: tuple[str, ...] = field(init=False)
     dtypes: frozenset[str] = field(init=False)
+    operations: int = field(init=False)
 
     def __post_init__(self) -> None:
-        lanes, _ = self._write(1)
+        lanes, outputs = self._write(1)
+        object.__setattr__(self, "operations", lanes.operations(outputs))
         object.__setattr__(self, "preambles", tuple(lanes.preambles))
         object.__setattr__(self, "dtypes", frozenset(lanes.dtypes).union(self.input_dtypes, self.output_dtypes))
 

@@ -31,6 +31,7 @@ class _Exp:
     output_dtypes: tuple[str, ...] = ("float32",)
     preambles: tuple[str, ...] = ()
     itemsize: int = 4
+    operations: int = 1
 
     def statements(self, lanes: int) -> str:
         """Return the assignment of ``o0``; OpenCL's ``exp`` takes any number of lanes."""

@@ -60,6 +60,7 @@ class _Sum:
 
     dtype: str = "float32"
     preambles: tuple[str, ...] = ()
+    operations: int = 1
 
     @property
     def input_dtypes(self) -> tuple[str, ...]:

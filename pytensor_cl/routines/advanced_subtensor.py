@@ -32,7 +32,7 @@ from pytensor_cl.routines.advanced_subtensor_sorted import (
     sort_positions,
     sorted_source,
 )
-from pytensor_cl.routines.base import Plans
+from pytensor_cl.routines.base import DeviceTables, Plans
 from pytensor_cl.routines.elemwise import Copy
 from pytensor_cl.routines.ndrange import MAX_GROUPS, index_type
 from pytensor_cl.runtime.array import GpuArray
@@ -61,6 +61,9 @@ SHARED = 16 << 20
 
 LINE = 64
 """Elements that fill lines of the cache."""
+
+KEPT_BYTES = 256 << 20
+"""Bytes of positions that are kept for constant indices."""
 
 GROUPS_PER_UNIT = 32
 """Work-groups of schedule simt for each compute unit, at most."""
@@ -207,7 +210,7 @@ class Scatter(Indexing):
             self._cast = Copy(self.context, value_dtype, value_ndim, str(dtype), self.schedule)
         self._spread = Copy(self.context, str(dtype), self.result_ndim, schedule=self.schedule)
         self._plans: Plans[_ScatterPlan] = Plans()
-        self._found: Plans[tuple[GpuArray, ...]] = Plans()
+        self._found = DeviceTables(KEPT_BYTES)
         # Without positions of their own; those of a constant index are found once.
         self._order = None
         if self.schedule == "cpu" and len(self._arrays) == 1 and dtype.kind in "fiub" and dtype != "float16":

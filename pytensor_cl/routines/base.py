@@ -1,6 +1,7 @@
 """What every routine has in common: layout, allocate, launch."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ __all__ = [
     "SCALAR",
     "SCHEDULES",
     "Checked",
+    "DeviceTables",
     "Plans",
     "Routine",
     "ValueArgument",
@@ -83,11 +85,46 @@ class Plans[Plan]:
         return self.remember(key, make()) if plan is None else plan
 
 
+class DeviceTables:
+    """Arrays that were worked out on the host, of which the latest used are kept on the device.
+
+    Parameters
+    ----------
+    most_bytes
+        What they take together, at most; the one used last is kept, whatever it takes.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._arrays: dict[Hashable, tuple[GpuArray, ...]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @staticmethod
+    def _bytes_of(arrays: tuple[GpuArray, ...]) -> int:
+        return sum(array.size * array.dtype.itemsize for array in arrays)
+
+    def lookup(self, key: Hashable, make: Callable[[], tuple[GpuArray, ...]]) -> tuple[GpuArray, ...]:
+        """Return the arrays of `key`; make them if there are none."""
+        with self._lock:
+            found = self._arrays.pop(key, None)
+        if found is None:
+            found = make()
+        with self._lock:
+            self._arrays[key] = found  # the latest comes last
+            total = sum(map(self._bytes_of, self._arrays.values()))
+            while total > self._most_bytes and len(self._arrays) > 1:
+                total -= self._bytes_of(self._arrays.pop(next(iter(self._arrays))))
+        return found
+
+
 def struct_argument(context: Context, packed: bytes, in_buffer: bool) -> Any:
     """Return what a kernel takes as a struct: the bytes, or a buffer that holds them.
 
-    A kernel's arguments may have ``DeviceInfo.max_parameter_size`` bytes together. Where a struct has as many members as
-    arrays have dimensions, it may have more: such kernels read it from a buffer.
+    A kernel's arguments may have ``DeviceInfo.max_parameter_size`` bytes together. A struct with members for each
+    dimension may have more: such kernels read it from a buffer.
     """
     return context.from_host(np.frombuffer(packed, "uint8")).buffer if in_buffer else packed
 

@@ -1,5 +1,6 @@
 """Functions of each element, with broadcasting; copies, casts and fills."""
 
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from pytensor_cl.routines.base import Plans, Routine, ValueArgument, struct_argument
 from pytensor_cl.routines.elemwise_fold import Fold, find_fold
-from pytensor_cl.routines.lanes import Lanes, Scalar
+from pytensor_cl.routines.lanes import Lanes, Scalar, unroll_of
 from pytensor_cl.routines.ndrange import ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -27,9 +28,13 @@ PAGE = 4096  # bytes: the first-level cache has as many for each way
 SPREAD = 128  # bytes between lines of which the cache has room for hundreds
 LONG, WIDE = 512, 256  # bytes of a row of a tile, and elements of an array's row that is not short
 INT_LIMIT = 2**31
-_STATEMENTS, _CALLED = 24, 150
-"""Statements of a function, and of what it calls, up to which GPUs compute several elements at a time."""
 """Indices are 32-bit as long as they stay below this."""
+
+_CALL = re.compile(r"\b([a-z]\w*)\(")
+_DEFINITION = re.compile(r"^static\b[^;{}()]*?\b(\w+)\(", re.MULTILINE)
+_CHEAP = re.compile("as_|convert_|f(abs|ma|max|min)$|floor|is|m(ax|in|odulo)|select|sqrt")
+_CALLS = 4
+"""Calls of functions that are not cheap, up to which a work-item of schedule simt reads several elements at a time."""
 
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
@@ -46,6 +51,8 @@ class ElementFunction(Protocol):
         Helper functions that the statements call, for any number of lanes.
     itemsize
         Bytes of the widest type that takes part.
+    operations
+        Statements for one element.
     """
 
     @property
@@ -56,6 +63,8 @@ class ElementFunction(Protocol):
     def preambles(self) -> tuple[str, ...]: ...
     @property
     def itemsize(self) -> int: ...
+    @property
+    def operations(self) -> int: ...
 
     def statements(self, lanes: int) -> str:
         """Return statements that assign ``o0..`` (declared by the kernel) from ``i0..``, all of `lanes` lanes."""
@@ -92,6 +101,12 @@ class Cast:
         """Return the assignment of ``o0``."""
         writer, value = self._write(lanes)
         return writer.body((value,))
+
+    @property
+    def operations(self) -> int:
+        """Statements for one element."""
+        writer, value = self._write(1)
+        return writer.operations((value,))
 
     def _write(self, lanes: int) -> tuple[Lanes, Scalar]:
         writer = Lanes(lanes)
@@ -201,12 +216,15 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
 
-def _is_short(statements: str, preambles: Sequence[str]) -> bool:
-    """Whether to read several elements before computing: long functions hide the latency of memory themselves.
+def _calls_much(statements: str, preambles: Iterable[str]) -> bool:
+    """Whether a function calls one of its preambles, or many functions that are not cheap.
 
-    Compilers inline what a function calls into each copy, and some take minutes for the copies of a long one.
+    It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
+    what it calls into each copy, and some take minutes for the copies of a long function.
     """
-    return statements.count(";") <= _STATEMENTS and sum(p.count(";") for p in preambles) <= _CALLED
+    calls = [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
+    own = {name for text in preambles for name in _DEFINITION.findall(text)} if calls else set()
+    return len(calls) > _CALLS or not own.isdisjoint(calls)
 
 
 class Elemwise(Routine):
@@ -289,8 +307,9 @@ class Elemwise(Routine):
         }
         if self.schedule == "simt":
             preambles = tuple(self.function.preambles)
-            unrolled = 4 if _is_short(str(arguments["statements"]), preambles) else 1
-            return kernel_source("elemwise_simt", preambles=preambles, unrolled=unrolled, **arguments)
+            is_long = _calls_much(str(arguments["statements"]), preambles)
+            arguments["unroll"] = 1 if is_long else unroll_of(self.function.operations)
+            return kernel_source("elemwise_simt", preambles=preambles, **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
         spread = (

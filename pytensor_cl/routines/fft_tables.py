@@ -1,18 +1,18 @@
 """Constants of Fourier transforms, computed in double precision."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.routines.base import DeviceTables
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["Table", "device_table", "host_table", "roots"]
 
 PADDING = 64  # complex numbers after the last one: vectors of lanes may reach past it
-KEPT = 128  # tables of all contexts
+KEPT_BYTES = 256 << 20  # of the tables of a context; those of a long line of unusual length are larger than the line
 
 
 class Table(NamedTuple):
@@ -81,7 +81,10 @@ def host_table(table: Table) -> np.ndarray:
     return np.concatenate([values, np.zeros(PADDING, complex)])
 
 
-@lru_cache(maxsize=KEPT)
 def device_table(context: Context, dtype: str, table: Table) -> GpuArray:
-    """Return a table on a device: real and imaginary parts in turn."""
-    return context.from_host(host_table(table).view("float64").astype(dtype))
+    """Return a table on a device: real and imaginary parts in turn. The context keeps those that were used last."""
+    kept = context.tables.setdefault("fft", DeviceTables(KEPT_BYTES))
+    (found,) = kept.lookup(
+        (dtype, table), lambda: (context.from_host(host_table(table).view("float64").astype(dtype)),)
+    )
+    return found

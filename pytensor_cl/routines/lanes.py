@@ -16,7 +16,10 @@ import numpy as np
 from pytensor_cl.dtypes import ctype, is_complex, literal, part, vector_type
 from pytensor_cl.template import render
 
-__all__ = ["Complex", "Lanes", "Mask", "Scalar", "Value"]
+__all__ = ["Complex", "Lanes", "Mask", "Scalar", "Value", "unroll_of"]
+
+SHORT_FUNCTION = 24
+"""Statements of a function whose kernels of schedule simt load several elements before they compute."""
 
 Number = bool | int | float
 Operand = Union["Value", Number]
@@ -484,6 +487,24 @@ class Lanes:
         """Return all statements, then those that set ``o0``, ``o1``... to `outputs`."""
         ends = (line for k, value in enumerate(outputs) for line in _assignments(f"o{k}", value))
         return "\n".join((*self.statements, *ends))
+
+    def operations(self, outputs: Sequence[Scalar]) -> int:
+        """Return how many statements `body` returns."""
+        return len(self.statements) + len(outputs)
+
+
+def unroll_of(operations: int) -> int:
+    """Return how many elements a work-item of schedule simt loads before it computes.
+
+    The memory of a large GPU is not kept busy by one element for each work-item. Where much is computed, the registers
+    are needed for that.
+
+    Parameters
+    ----------
+    operations
+        Of one element: statements that are emitted for it.
+    """
+    return 4 if operations <= SHORT_FUNCTION else 1
 
 
 def _assignments(name: str, value: Scalar) -> tuple[str, ...]:

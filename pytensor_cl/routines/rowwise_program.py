@@ -14,6 +14,7 @@ import numpy as np
 
 from pytensor_cl.dtypes import literal, vector_type
 from pytensor_cl.routines.elemwise import ElementFunction
+from pytensor_cl.routines.lanes import unroll_of
 from pytensor_cl.routines.reduction import OPERATIONS
 from pytensor_cl.routines.take import Take
 from pytensor_cl.template import render
@@ -222,6 +223,8 @@ class Loop(NamedTuple):
         Full values that it reads back, or puts aside for a later loop.
     streamed
         Number of the array, among those of the kernel, whose stores may go past the cache; others follow it.
+    unroll
+        How many elements a work-item of schedule simt loads before it computes.
     """
 
     results: tuple[Total, ...]
@@ -233,6 +236,7 @@ class Loop(NamedTuple):
     recalls: tuple[int, ...]
     keeps: tuple[int, ...]
     streamed: int | None = None
+    unroll: int = 1
 
     @property
     def is_empty(self) -> bool:
@@ -403,9 +407,16 @@ class Program:
                     tuple((k, f"v{self.function.outputs[k]}") for k in self._full_outputs(number)),
                     tuple(draft.recalls),
                     tuple(draft.keeps),
+                    unroll=unroll_of(sum(map(self._operations, draft.computes))),
                 )
             )
         return loops
+
+    def _operations(self, value: int) -> int:
+        """Statements that compute a full value: it, those of its function, and one for each input."""
+        step = self.function.step(value)
+        assert isinstance(step, Map)
+        return 3 + len(step.inputs) + step.function.operations
 
     def _is_row_map(self, value: int, number: int) -> bool:
         function = self.function

@@ -37,6 +37,9 @@ class Take:
     index_dtype: str
     bounds: Bounds | None = None
 
+    operations = 4
+    """Statements for one element."""
+
     @property
     def input_dtypes(self) -> tuple[str, ...]:
         """The dtype of the index."""

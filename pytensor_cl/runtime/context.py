@@ -127,6 +127,7 @@ class Context:
         self.replays: list[object] = []  # the first enqueues recorded commands: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
+        self.tables: dict[str, Any] = {}  # arrays that routines keep on the device; they go with the context
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         _opened.append(self)

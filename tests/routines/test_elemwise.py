@@ -23,6 +23,7 @@ class Function:
     output_dtypes: tuple
     compute: object
     preambles: tuple = ()
+    operations: int = 1
 
     @property
     def itemsize(self):

@@ -17,7 +17,7 @@ DENSE, ROW, COLUMN, SAME = "dense", "row", "column", "same"
 class Both:
     """An element function that returns its arguments."""
 
-    preambles = ()
+    preambles, operations = (), 2
 
     def __init__(self, dtype):
         self.input_dtypes = self.output_dtypes = (dtype, dtype)

@@ -18,7 +18,7 @@ SIZES = [
 class Function:
     """A fixed text: the product plus what there is besides, twice that, and whether it is positive."""
 
-    preambles = ()
+    preambles, operations = (), 4
 
     def __init__(self, dtype, further, outputs):
         self.input_dtypes = (dtype, *further)

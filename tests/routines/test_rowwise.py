@@ -21,6 +21,7 @@ class Code:
     count: int
     dtype: str = F32
     preambles: tuple[str, ...] = ()
+    operations: int = 1
 
     @property
     def input_dtypes(self):
