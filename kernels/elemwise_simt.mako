@@ -7,7 +7,6 @@ from pytensor_cl.dtypes import ctype
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 unsigned = "u" + index
-together = range(unroll)
 %>\
 ## Computes elements n, n + step.. of one dimension.
 <%def name="flat_elements(numbers)">
@@ -59,9 +58,9 @@ __kernel void ${name}${"_flat" if flat else ""}(
     const ${unsigned} size = p.size, step = get_global_size(0);
     ${unsigned} n = get_global_id(0);
     % if flat:
-    % if len(together) > 1:
-    for (; n < size && size - n > ${len(together) - 1} * step; n += ${len(together)} * step) {
-        ${flat_elements(together)}
+    % if unroll > 1:
+    for (; n < size && size - n > ${unroll - 1} * step; n += ${unroll} * step) {
+        ${flat_elements(range(unroll))}
     }
     % endif
     for (; n < size; n += step) {

@@ -29,7 +29,7 @@ void ${name}(${shared.parameters()})
         % for i in R:
         ${wide} ${", ".join(f"c{i}_{j} = 0" for j in R)};
         % endfor
-        for (long k0 = k_first; k0 < k_end; k0 += ${step}) {
+        for (${index} k0 = k_first; k0 < k_end; k0 += ${step}) {
             ${load("tile_a", "a", "a_row", "a_col", "height")}
             ${load("tile_b", "b", "b_col", "b_row", "width")}
             barrier(CLK_LOCAL_MEM_FENCE);

@@ -51,13 +51,14 @@ void ${name}(${shared.parameters()})
         ${wide}4 c${i}_0 = 0, c${i}_1 = 0;
         % endfor
         int half_now = 1;
-        for (long k0 = k_first - ${step}; k0 < k_end; k0 += ${step}) {
-            const long at_k = k0 + ${step};
+        for (${index} k0 = k_first - ${step}; k0 < k_end; k0 += ${step}) {
+            const ${index} at_k = k0 + ${step};
             const int is_whole = is_full && at_k + ${step} <= k_end;
             ${fetch("a", "height")}
             ${fetch("b", "width")}
             if (k0 >= k_first) {
-                #pragma unroll
+                // Not all steps at once: what they read early would take registers that the sums need.
+                #pragma unroll 2
                 for (int k = 0; k < ${step}; k++) {
                     const ${wide}4 a0 = ${quad("a", "half_now", "4 * ty")}, a1 = ${quad("a", "half_now", f"{rows // 2} + 4 * ty")};
                     const ${wide}4 b0 = ${quad("b", "half_now", "4 * tx")}, b1 = ${quad("b", "half_now", "64 + 4 * tx")};

@@ -47,13 +47,14 @@ static ${wide} ${name}_scaled(${wide} sum, const gemm_plan *p, const ${name}_cal
 ## stays the same: else all that depends on it is worked out before the walk, and held in registers that the sums need.
 <%def name="parts(step, rows, columns)">
     const ${index} tiles = get_num_groups(0), across = (p.n + ${columns - 1}) / ${columns};
-    for (long unit = get_group_id(0) + tiles * get_group_id(1); unit < tiles * p.batches * p.splits; unit += tiles * get_num_groups(1)) {
-        const long part = unit / tiles;
+    const ${index} units = tiles * p.batches * p.splits, next_unit = tiles * get_num_groups(1);
+    for (${index} unit = get_group_id(0) + tiles * get_group_id(1); unit < units; unit += next_unit) {
+        const ${index} part = unit / tiles;
         const ${index} at_tile = unit % tiles, m0 = at_tile / across * ${rows}, n0 = at_tile % across * ${columns};
         const ${index} height = p.m - m0, width = p.n - n0;
-        const long batch = p.splits > 1 ? 0 : part;
-        const long k_first = p.splits > 1 ? gemm_share(p.k, ${step}, part, p.splits) : 0;
-        const long k_end = p.splits > 1 ? gemm_share(p.k, ${step}, part + 1, p.splits) : p.k;
+        const ${index} batch = p.splits > 1 ? 0 : part;
+        const ${index} k_first = p.splits > 1 ? gemm_share(p.k, ${step}, part, p.splits) : 0;
+        const ${index} k_end = p.splits > 1 ? gemm_share(p.k, ${step}, part + 1, p.splits) : p.k;
 </%def>
 
 ## Where the results of a product begin.

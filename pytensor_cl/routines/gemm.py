@@ -315,7 +315,8 @@ class Gemm(BlasRoutine):
         size = (blocks.tiles(p.m, p.n) * across, min(prod(p.batch) * parts, MAX_GROUPS) * down)
         reach = (blocks.columns + blocks.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))  # within a tile
         rows, columns = p.m + blocks.rows, p.n + blocks.columns
-        source = self._source(blocks, index_type(max(reach, rows, columns, blocks.tiles(p.m, p.n))))
+        count = 2 * blocks.tiles(p.m, p.n) * prod(p.batch) * parts  # how far the loop over tiles may count
+        source = self._source(blocks, index_type(max(reach, rows, columns, p.k + blocks.step, count)))
         heads = encode(p, Way(splits=parts), self.epilogue is not None)
         plan = _Plan(self._kernel(source, "", across * down), heads, size, blocks.group)
         if parts == 1:

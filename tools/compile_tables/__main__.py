@@ -9,15 +9,16 @@ usage: python -m tools.compile_tables [--quick] [--targets sm_80 gfx90a ...] [--
    - for AMD (gfx906, gfx90a, gfx1100): clang's amdgcn with libclc, linked by lld with no symbol undefined; the figures are
      those of the code object's metadata;
    - as SPIR-V: clang, llvm-spirv, spirv-val.
-   No built-in is missing in these libraries; one that were would fail in ptxas or lld as an undefined symbol.
+   These libraries have every built-in that is used; a missing one would be an undefined symbol for ptxas or lld.
    Outcomes are kept in build/compile-tables, by the digest of text, options and versions of the compilers.
 3. A page has the registers, private and local memory, and the occupancy of each kernel.
 
-The exit status is 1 if a kernel does not compile or spills registers to memory, and 2 if a tool is missing. Scalar registers
-that AMD's compiler keeps in lanes of vector registers do not count as spills: no memory is touched.
+The exit status is 1 if a kernel does not compile or spills registers to memory (but for `matrix.KNOWN`), and 2 if a tool
+is missing. Scalar registers that AMD's compiler keeps in lanes of vector registers do not count as spills: no memory is
+touched.
 
-Needed: Debian's clang-19, lld-19, llvm-19, libclc-19; for SPIR-V clang-15, llvm-spirv-15, spirv-tools; ptxas of the wheel
-nvidia-cuda-nvcc-cu12. Programs are looked for by these names; environment variables name others: CLANG, LD_LLD, LLVM_READELF,
+Needed: Debian's clang-19, lld-19, llvm-19, libclc-19; for SPIR-V clang-15, llvm-spirv-15, spirv-tools; ptxas and
+libdevice of the wheel nvidia-cuda-nvcc-cu12. Environment variables name other programs: CLANG, LD_LLD, LLVM_READELF,
 PTXAS, CLANG_SPIRV, LLVM_SPIRV, SPIRV_VAL, and LIBCLC (a folder), LIBDEVICE (a file).
 """
 

@@ -1,8 +1,8 @@
 """How many work-items a multiprocessor (NVIDIA) or compute unit (AMD) holds, from what a kernel needs of it.
 
-Sources of the limits: NVIDIA, "CUDA C++ Programming Guide", tables "Technical Specifications per Compute Capability", and
-the sheet "CUDA Occupancy Calculator" (granularity of the allocation). AMD: LLVM, ``AMDGPUBaseInfo.cpp`` (namespace IsaInfo:
-number and granularity of registers, wavefronts of a SIMD), and "User Guide for AMDGPU Backend" (local memory).
+Sources of the limits: NVIDIA, "CUDA C++ Programming Guide", tables "Technical Specifications per Compute Capability",
+and the sheet "CUDA Occupancy Calculator" (granularity of the allocation). AMD: LLVM, ``AMDGPUBaseInfo.cpp`` (namespace
+IsaInfo: number and granularity of registers, wavefronts of a SIMD), and "User Guide for AMDGPU Backend" (local memory).
 """
 
 from typing import NamedTuple

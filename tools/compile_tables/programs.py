@@ -16,6 +16,7 @@ __all__ = ["Program", "collect", "read"]
 
 _REQUIRED = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)[^;{]*?\bvoid\s+(\w+)\s*\(")
 _DIGEST = re.compile(r"_[0-9a-f]{12}")
+_WRONG = re.compile(r"= nonsense;")  # what tests of error messages compile
 TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "test_special.py", "test_scalar.py",
          "test_scalar_complex.py", "test_scalar_loop.py", "test_coverage.py", "test_sharedvar.py")  # fmt: skip
 """The rest of the tests launches no kernels of GPUs that these do not."""
@@ -67,6 +68,8 @@ def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
             for kernel, sizes in found.items():
                 groups[kernel] = max(groups.get(kernel, 0), *(prod(size) if size else 0 for size in sizes))
             continue
+        if not _is_kernel(found["name"]) or _WRONG.search(found["source"]):
+            continue
         text = "\n".join((*found["preambles"], found["source"]))
         program = programs.setdefault(found["name"], Program(found["name"], text))
         assert program.text == text, f"two texts are called {program.name}"
@@ -75,6 +78,11 @@ def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
     for program in programs.values():
         groups.update(program.required_groups())
     return sorted(programs.values(), key=lambda p: p.name), groups
+
+
+def _is_kernel(name: str) -> bool:
+    """Whether a text is one of the project's kernels; tests have some of their own, or wrong ones on purpose."""
+    return (ROOT / "kernels" / f"{_DIGEST.split(name)[0]}.mako").is_file()
 
 
 def _commands(share: int, tests: Sequence[str]) -> Iterator[list[str]]:

@@ -100,14 +100,13 @@ def _worst(target: str, found: dict[str, Kernel], groups: dict[str, int]) -> str
 
 _HEAD = """# What GPU compilers make of the kernels
 
-Made by `python -m tools.compile_tables --write docs/compile-tables.md`, which needs no GPU: it records the kernels that the
-tests and the benchmarks launch on a GPU, and compiles each one ([how](https://github.com/pytensor-cl/pytensor-cl/blob/main/CONTRIBUTING.md)).
-{versions}
+Made by `python -m tools.compile_tables --write docs/compile-tables.md`, which needs no GPU: it records the kernels that
+the tests and the benchmarks launch on a GPU, and compiles each one. {versions}
 
-A cell has the registers of a work-item (on AMD's devices vector registers), and the share of the warps or wavefronts of a
-full multiprocessor or compute unit that are resident, with the largest work-group that was launched. "private" is
-private memory in bytes that is no spill. A spill, which is none here unless a cell says so, makes the command fail.
-Where a kernel's text asks for a limit of registers, ptxas has it as an option, as NVIDIA's driver has.
+A cell has the registers of a work-item (on AMD's devices vector registers), and the share of the warps or wavefronts of
+a full multiprocessor or compute unit that are resident, with the largest work-group that was launched. "private" is
+private memory in bytes, spilled registers included. A spill makes the command fail, unless it is listed below. Where a
+kernel's text asks for a limit of registers, ptxas gets it as an option, as NVIDIA's driver does.
 """
 
 
@@ -152,6 +151,9 @@ def summary(results: Results) -> Iterator[str]:
         options = " ".join(failure.options)
         yield f"DOES NOT COMPILE {failure.program.name} for {failure.target} {options}: {failure.message}"
         yield f"    from {', '.join(sorted(failure.program.origins)[:3])}"
+    for (target, name), kernel in sorted(results.kernels.items()):
+        if kernel.spills and results.reason(target, name):
+            yield f"known: {name} on {target} spills {kernel.spills}: {results.reason(target, name)}"
     for target, name in results.spilled():
         kernel = results.kernels[target, name]
         yield f"SPILLS {name} on {target}: {kernel.spills}, with {kernel.registers} registers"

@@ -2,9 +2,8 @@
 
 usage: python -m tools.compile_tables.transactions [--write PAGE] [--only NAME]
 
-Small inputs, as the simulator is slow; sizes at which GPUs get their own variants are kept. Global memory counts in sectors
-of 32 bytes a warp, local memory in turns of 32 banks; both as multiples of the least that the bytes need. Above 1.3 is
-listed by line.
+Inputs are small, as the simulator is slow. Global memory counts in sectors of 32 bytes a warp, local memory in turns of 32
+banks; both as multiples of the least that the bytes need. Above 1.3 is listed by line.
 
 Needed: Debian's oclgrind, liboclgrind-dev, llvm-14-dev, opencl-c-headers, g++.
 """
@@ -162,7 +161,7 @@ def _ratio(counts: Iterable[Count]) -> float:
 
 
 def rows(counts: Iterable[Count]) -> Iterator[list[str]]:
-    """Yield a row for each template's kernel: the ratio of each space, and the lines that are worse than they should be."""
+    """Yield a row for each template's kernel: the ratio of each space, and the lines that are worse than `WORST`."""
     kernels: defaultdict[str, list[Count]] = defaultdict(list)
     for count in counts:
         kernels[_DIGEST.sub("", count.kernel)].append(count)
