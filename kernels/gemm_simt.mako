@@ -1,6 +1,6 @@
 ## Matrix product, schedule simt: a work-group computes a square tile of the output, each work-item 4 x 4 elements of it that
 ## lie a group's width apart (so that neighbours write neighbours). A and B pass through local memory, any strides.
-<%page args="name, ctype, wide, index, group, step, has_alpha, has_c, inputs, repeated, outputs, statements"/>
+<%page args="name, ctype, wide, index, group, step, padding, has_alpha, has_c, inputs, repeated, outputs, statements"/>
 <%namespace name="shared" file="gemm_simt_parts.mako"/>
 <%
     tile = 4 * group
@@ -19,7 +19,7 @@ ${shared.declarations()}
 __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
 void ${name}(${shared.parameters()})
 {
-    __local ${ctype} tile_a[${step}][${tile + 1}], tile_b[${step}][${tile + 1}];
+    __local ${ctype} tile_a[${step}][${tile + padding}], tile_b[${step}][${tile + padding}];
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
     const ${index} a_row = p.a.row, a_col = p.a.col, b_row = p.b.row, b_col = p.b.col;
     ${shared.read_scalars()}

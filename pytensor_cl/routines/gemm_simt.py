@@ -19,6 +19,7 @@ _LARGE_ITEMS = 256
 _LARGE_BYTES = 2 * 2 * _LARGE_STEP * (_LARGE + 4) * 4  # of local memory
 _FEW_ROWS, _FEW_COLUMNS = 32, 64  # that leave most of a large tile empty
 _PART = 256  # elements along k that are worth a work-group of their own
+_BANKS_BYTES = 128
 _GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
 
 
@@ -46,6 +47,8 @@ class Blocks(NamedTuple):
         Of what a work-group computes.
     splits
         Parts of the sums; each has work-groups of its own.
+    padding
+        Elements after each row of a block in local memory (`_padding`).
     """
 
     template: str
@@ -54,6 +57,7 @@ class Blocks(NamedTuple):
     rows: int
     columns: int
     splits: int = 1
+    padding: int = 0
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of a matrix."""
@@ -64,7 +68,7 @@ class Blocks(NamedTuple):
         """What the template takes."""
         if self.template == "gemm_simt_large":
             return {"rows": self.rows}
-        return {"group": self.group[0], "step": self.step}
+        return {"group": self.group[0], "step": self.step, "padding": self.padding}
 
     def split(self, shape: Shape, units: int) -> "Blocks":
         """Return the same with k split, if there are fewer tiles than compute units."""
@@ -77,14 +81,23 @@ class Blocks(NamedTuple):
 _LARGE_BLOCKS = tuple(Blocks("gemm_simt_large", (16, rows // 8), _LARGE_STEP, rows, _LARGE) for rows in _LARGE_ROWS)
 
 
+def _padding(dtype: np.dtype, step: int) -> int:
+    """Return how many elements apart the columns of a block must begin to be written at once.
+
+    Where k runs first in memory, neighbouring work-items write a column: `step` elements in as many rows, and the next
+    column beside it. Local memory has 32 banks of 4 bytes.
+    """
+    return max(1, min(8, _BANKS_BYTES // (dtype.itemsize * step)))
+
+
 def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
     """Return the largest work-group that the device can run, of those no wider than `widest`."""
     fits = (
-        Blocks("gemm_simt", (g, g), s, 4 * g, 4 * g)
+        Blocks("gemm_simt", (g, g), s, 4 * g, 4 * g, padding=_padding(dtype, s))
         for g, s in _GROUPS
         if g <= widest
         and g * g <= info.max_work_group_size
-        and 2 * s * (4 * g + 1) * dtype.itemsize <= local_memory(info)
+        and 2 * s * (4 * g + _padding(dtype, s)) * dtype.itemsize <= local_memory(info)
     )
     return next(fits)
 

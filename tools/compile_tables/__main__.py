@@ -1,20 +1,20 @@
-"""Compile the kernels of schedule simt with the compilers of NVIDIA, AMD and SPIR-V, and fail where one spills registers.
+"""Compile the kernels of schedule simt with the compilers of NVIDIA, AMD and SPIR-V; fail where one spills registers.
 
-usage: python -m tools.compile_tables [--quick] [--targets sm_80 gfx90a ...] [--write PAGE] [--jobs N] [--keep] [--only NAME]
+usage: python -m tools.compile_tables [--quick] [--targets sm_80 ...] [--write PAGE] [--jobs N] [--keep] [--only NAME]
 
-1. The tests and the benchmarks run once for each kind of GPU in `record.DEVICES` with a driver that computes nothing; each
-   distinct kernel's text is kept.
+1. The tests and the benchmarks run once for each kind of GPU in `record.DEVICES` with a driver that computes nothing;
+   each distinct kernel's text is kept.
 2. Each text is read by clang as OpenCL C 1.2 and 3.0 without what the device lacks (fp64, fp16), and compiled
    - for NVIDIA (sm_70, sm_80, sm_90): clang's nvptx64 with libclc and NVIDIA's libdevice, then ``ptxas -v``;
-   - for AMD (gfx906, gfx90a, gfx1100): clang's amdgcn with libclc, linked by lld with no symbol undefined; the figures are
-     those of the code object's metadata;
+   - for AMD (gfx906, gfx90a, gfx1100): clang's amdgcn with libclc, linked by lld with no symbol undefined; the figures
+     are those of the code object's metadata;
    - as SPIR-V: clang, llvm-spirv, spirv-val.
    These libraries have every built-in that is used; a missing one would be an undefined symbol for ptxas or lld.
    Outcomes are kept in build/compile-tables, by the digest of text, options and versions of the compilers.
 3. A page has the registers, private and local memory, and the occupancy of each kernel.
 
-The exit status is 1 if a kernel does not compile or spills registers to memory (but for `matrix.KNOWN`), and 2 if a tool
-is missing. Scalar registers that AMD's compiler keeps in lanes of vector registers do not count as spills: no memory is
+The exit status is 1 if a kernel does not compile or spills registers to memory (but for `matrix.KNOWN`), and 2 if a
+tool is missing. Scalar registers that AMD's compiler keeps in lanes of vector registers do not count: no memory is
 touched.
 
 Needed: Debian's clang-19, lld-19, llvm-19, libclc-19; for SPIR-V clang-15, llvm-spirv-15, spirv-tools; ptxas and

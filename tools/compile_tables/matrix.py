@@ -43,8 +43,8 @@ class Known(NamedTuple):
 KNOWN = (
     Known(
         "gemm_simt_large", "at most", ("sm_70",), 280,
-        "sums of 64 elements, and a limit of registers that lets several work-groups run on a multiprocessor; sm_80 and "
-        "sm_90 spill nothing",
+        "sums of 64 elements, and a limit of registers that lets several work-groups run on a multiprocessor; sm_80 "
+        "and sm_90 spill nothing",
     ),
     Known("elemwise_simt", "hyp2f1_double", NVIDIA, 512, "a function of many branches that computes much"),
     Known(

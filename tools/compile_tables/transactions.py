@@ -2,8 +2,8 @@
 
 usage: python -m tools.compile_tables.transactions [--write PAGE] [--only NAME]
 
-Inputs are small, as the simulator is slow. Global memory counts in sectors of 32 bytes a warp, local memory in turns of 32
-banks; both as multiples of the least that the bytes need. Above 1.3 is listed by line.
+Inputs are small, as the simulator is slow. Global memory counts in sectors of 32 bytes a warp, local memory in turns of
+32 banks; both as multiples of the least that the bytes need. Above 1.3 is listed by line.
 
 Needed: Debian's oclgrind, liboclgrind-dev, llvm-14-dev, opencl-c-headers, g++.
 """
