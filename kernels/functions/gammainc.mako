@@ -3,7 +3,7 @@
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.dtypes import ctype, literal
-from pytensor_cl.routines.series import horner, temme
+from pytensor_cl.routines.series import temme
 %>\
 <%
 T = ctype(dtype)
@@ -22,15 +22,29 @@ static ${T} gamma_density_${T}(const ${T} a, const ${T} x)
     return half_way * pow(x, a) / tgamma(a + 1) * half_way;
 }
 
+/* Coefficients of Temme's expansion. */
+__constant ${T} gamma_temme_${T}[${rows}][${columns}] = {
+% for row in temme(rows, columns):
+    {${", ".join(map(number, row))}},
+% endfor
+};
+
 /* P or Q, DLMF 8.12.3 and 8.12.4. */
 static ${T} gamma_uniform_${T}(const ${T} a, const ${T} x, const int upper)
 {
     const ${T} m = (x - a) / a, excess = log_excess_${T}(m, x / a), inverse = 1 / a;
     const ${T} eta = copysign(sqrt(2 * excess), m), y = copysign(sqrt(a * excess), m);
     ${T} sum = 0;
-    % for row in reversed(temme(rows, columns)):
-    sum = sum * inverse + ${horner(row, "eta", dtype)};
-    % endfor
+    /* A loop: compilers for GPUs would hold the constants of all rows in registers. */
+    #pragma unroll 1
+    for (int k = ${rows - 1}; k >= 0; --k) {
+        __constant const ${T} *const row = gamma_temme_${T}[k];
+        ${T} part = row[${columns - 1}];
+        % for j in reversed(range(columns - 1)):
+        part = part * eta + row[${j}];
+        % endfor
+        sum = sum * inverse + part;
+    }
     const ${T} rest = exp(-a * excess) / sqrt(${number(6.283185307179586)} * a) * sum;
     return upper ? ${number(0.5)} * erfc(y) + rest : ${number(0.5)} * erfc(-y) - rest;
 }

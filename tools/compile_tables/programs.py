@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -71,6 +71,8 @@ def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
         if not _is_kernel(found["name"]) or _WRONG.search(found["source"]):
             continue
         text = "\n".join((*found["preambles"], found["source"]))
+        if _asks_for_fp64(path.parent.name, found["origins"], text):
+            continue
         program = programs.setdefault(found["name"], Program(found["name"], text))
         assert program.text == text, f"two texts are called {program.name}"
         program.devices.add(path.parent.name)
@@ -78,6 +80,12 @@ def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
     for program in programs.values():
         groups.update(program.required_groups())
     return sorted(programs.values(), key=lambda p: p.name), groups
+
+
+def _asks_for_fp64(device: str, origins: Iterable[str], text: str) -> bool:
+    """Whether a test makes a routine of float64 for a device without it; users cannot, as placement refuses."""
+    direct = all(origin.startswith("tests/routines/") for origin in origins)
+    return device == "small" and direct and re.search(r"\bdouble", text) is not None
 
 
 def _is_kernel(name: str) -> bool:
