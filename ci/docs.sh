@@ -6,3 +6,6 @@ sphinx-build -W --keep-going -q -b html docs "$work/docs/html"
 
 # The page that says what runs where is written by the code that it is about.
 OMP_NUM_THREADS=1 python tools/op_coverage.py --check
+
+# Tables of measurements have the lines and columns that the code above them prints; the numbers may differ.
+python tools/doc_tables.py --check

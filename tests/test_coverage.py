@@ -140,3 +140,13 @@ def test_a_new_op_runs_on_the_host_with_a_reason(context, invented):
     assert {str(n.op): n.reason for n in explain(f).host_nodes} == {"Invented": "no OpenCL kernel for Invented yet"}
     assert [str(n.op) for n in explain(f).device_nodes] == ["GpuMul", "GpuExp"]
     assert f([0.5, 0]) == pytest.approx([20.0855, 1], rel=1e-4)
+
+
+def test_the_headline_counts_every_op():
+    """All rows, on the device or not; it is no share of a part."""
+    text = PAGE.read_text()
+    places = re.findall(r"^\| `[\w.]+` \| (device|host) \|", text, re.MULTILINE)
+    count, total = places.count("device"), len(places)
+    assert f"| **all Ops** | {count} | {total} | {100 * count / total:.0f} % |" in text
+    parts = re.findall(r"^\| [^`*|]+ \| (\d+) \| (\d+) \| \d+ % \|$", text, re.MULTILINE)
+    assert [sum(map(int, column)) for column in zip(*parts, strict=True)] == [count, total]

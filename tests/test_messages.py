@@ -288,3 +288,35 @@ def test_shapes_of_device_types():
         pytensor_cl.GpuArrayType("float32", (-3,))
     with pytest.raises(TypeError, match="floot"):
         pytensor_cl.GpuArrayType("floot", (3,))
+
+
+# The default context by its name
+
+
+def test_the_default_context_is_there_by_its_name():
+    """Also where nothing has used it yet, as in a process that loads a pickled function."""
+    for call in ("pytensor_cl.shared([1.0], target='dev0')", "pytensor_cl.gpu_from_host(pt.fvector(), 'dev0')"):
+        seen, _ = run_script(f"import pytensor.tensor as pt, pytensor_cl\nseen['kind'] = str({call}.type)")
+        assert seen["kind"].startswith("GpuArray<dev0>")
+
+
+def test_a_function_is_unpickled_in_a_new_process(tmp_path):
+    path = str(tmp_path / "function.pickle")
+    make = f"""
+        import pickle, pytensor, pytensor.tensor as pt
+        x = pt.fvector("x")
+        with pytensor.config.change_flags(opencl__placement="device", opencl__adapt=False):
+            f = pytensor.function([x], pt.exp(x), mode="OPENCL")
+        with open({path!r}, "wb") as file:
+            pickle.dump(f, file)
+    """
+    load = f"""
+        import pickle, pytensor_cl
+        with open({path!r}, "rb") as file:
+            f = pickle.load(file)
+        seen["value"] = f([0.0, 0.0]).tolist()
+        seen["nodes"] = [type(n.op).__name__ for n in pytensor_cl.explain(f).device_nodes]
+    """
+    run_script(make)
+    seen, _ = run_script(load)
+    assert seen["value"] == [1.0, 1.0] and seen["nodes"] == ["GpuElemwise"]

@@ -173,7 +173,8 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
     ContextNotDefined
         There is no such context.
     """
-    name = target or default_context_name()
+    default = default_context_name()
+    name = target or default
     if name not in defined_contexts():
         raise undefined(name)
     if isinstance(x, str):

@@ -32,6 +32,8 @@ from pytensor_cl.template import KernelSource
 __all__ = ["Context", "Settings", "open_context"]
 
 
+_DEFAULT = "dev0"
+"""The context of graphs that name none, where nothing else is said."""
 _ANNOUNCED = "PYTENSOR_CL_MAPPED"
 """Environment variable: the lines about devices that this process and those that it descends from have written."""
 SMALL_UPLOAD = 8192
@@ -442,7 +444,7 @@ def default_context_name() -> str:
     """Return the name of the context of graphs that name none; ``dev0`` on the default device if there is none."""
     _check_flags()
     if _registry.default is None:
-        add_context("dev0", "opencl")
+        add_context(_DEFAULT, "opencl")
     assert _registry.default is not None
     return _registry.default
 
@@ -506,6 +508,8 @@ def _opened_by_now(name: str) -> Context:
 
 
 def _open(name: str) -> Context:
+    if name == _DEFAULT and not _registry.specs:
+        default_context_name()  # a process that loads what another one pickled may name it first
     if name not in _registry.specs:
         raise undefined(name)
     settings = replace(_registry.settings(), **_registry.changes)
