@@ -9,7 +9,7 @@ from pytensor.configdefaults import config
 
 from pytensor_cl.cli.drivers import Driver, registered_drivers
 from pytensor_cl.cli.text import paint, print_json, size, table
-from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, DeviceInfo, discover
+from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, DeviceInfo, discover, resolve
 from pytensor_cl.runtime.features import Features
 from pytensor_cl.runtime.self_check import adapt, features_of
 
@@ -71,7 +71,7 @@ def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> Non
         print(table(_HEADER, [_row(entry) for entry in entries], right=("units", "memory")))
         for remark in (line for entry in entries for line in _remarks(entry)):
             print(f"\n{remark}")
-        print(f"\nUse one:  PYTENSOR_FLAGS=device={entries[0].stable_spec},floatX=float32 python script.py")
+        print(f"\nUse one:  PYTENSOR_FLAGS=device={resolve('opencl').stable_spec},floatX=float32 python script.py")
     else:
         print(f"No OpenCL device was found.\n{textwrap.fill(INSTALL_HINT, 100)}")
     if broken:

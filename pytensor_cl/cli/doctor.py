@@ -11,7 +11,7 @@ from pytensor.configdefaults import config
 
 from pytensor_cl.cli import hook
 from pytensor_cl.cli.caches import CacheFolder, cache_folders
-from pytensor_cl.cli.drivers import registered_drivers
+from pytensor_cl.cli.drivers import registered_drivers, searched_places
 from pytensor_cl.cli.examination import examine
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
@@ -54,6 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _drivers() -> Iterator[Finding]:
+    for place, text in searched_places():
+        yield Finding("ok", "looked at", f"{place} ({text})")
     for driver in registered_drivers():
         status = "warn" if driver.problem else "ok"
         text = driver.problem or driver.library

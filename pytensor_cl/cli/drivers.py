@@ -2,13 +2,13 @@
 
 import ctypes
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from pytensor_cl.runtime.device import icd_folders
+from pytensor_cl.runtime.names import bundled_folder
 
-__all__ = ["Driver", "registered_drivers"]
+__all__ = ["Driver", "registered_drivers", "searched_places"]
 
 
 class Driver(NamedTuple):
@@ -27,12 +27,6 @@ class Driver(NamedTuple):
     icd: str
     library: str
     problem: str | None
-
-
-def _bundled_folder() -> Path | None:
-    """The folder for drivers inside pyopencl, where PoCL's wheel goes; found without importing pyopencl."""
-    package = find_spec("pyopencl")
-    return Path(package.origin).parent / ".libs" if package and package.origin else None
 
 
 def _platform_count(library: ctypes.CDLL) -> int:
@@ -82,9 +76,34 @@ def _single(setting: str) -> list[Driver]:
     path = Path(setting)
     if path.suffix == ".icd" and path.is_file():
         return [_read(path)]
-    is_path = "/" in setting
-    problem = f"{setting} does not exist" if is_path and not path.exists() else _problem(setting, path.parent)
+    if "/" in setting and not path.exists():
+        problem: str | None = (
+            f"{setting} does not exist: the loader sees no driver at all, not even that of PoCL's wheel"
+        )
+    else:
+        problem = _problem(setting, path.parent)
     return [Driver(f"OCL_ICD_VENDORS={setting}", setting, problem)]
+
+
+def searched_places() -> list[tuple[str, str]]:
+    """Return the places in which the loader looks for drivers, and what is there."""
+    setting = os.environ.get("OCL_ICD_VENDORS")
+    if setting and not Path(setting).is_dir():
+        return [(setting, "OCL_ICD_VENDORS is no folder, so it is the only driver; PoCL's wheel is not looked at")]
+    reason = (
+        "OCL_ICD_VENDORS" if setting else "OPENCL_VENDOR_PATH" if os.environ.get("OPENCL_VENDOR_PATH") else "default"
+    )
+    places = [(folder, reason) for folder in icd_folders()]
+    bundled = bundled_folder()
+    if bundled:
+        places.append((bundled, "beside pyopencl, where PoCL's wheel is"))
+    return [(str(folder), f"{why}: {_contents(folder)}") for folder, why in places]
+
+
+def _contents(folder: Path) -> str:
+    if not folder.is_dir():
+        return "no such folder"
+    return ", ".join(icd.name for icd in sorted(folder.glob("*.icd"))) or "no .icd file"
 
 
 def registered_drivers() -> list[Driver]:
@@ -92,5 +111,5 @@ def registered_drivers() -> list[Driver]:
     setting = os.environ.get("OCL_ICD_VENDORS")
     if setting and not Path(setting).is_dir():
         return _single(setting)
-    folders = [folder for folder in (*icd_folders(), _bundled_folder()) if folder and folder.is_dir()]
+    folders = [folder for folder in (*icd_folders(), bundled_folder()) if folder and folder.is_dir()]
     return [_read(icd) for folder in folders for icd in sorted(folder.glob("*.icd"))]

@@ -77,7 +77,8 @@ def _start(device: "cl.Device", count: int) -> list[subprocess.Popen[bytes]]:
     """Start helpers for a device; as many as the system lets us."""
     if count < 1:
         return []
-    place = device.platform.name, str(device.platform.get_devices().index(device))
+    platform = device.platform
+    place = platform.name, platform.version, str(platform.get_devices().index(device))
     command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.helper", *place]
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "POCL_MAX_PTHREAD_COUNT": "1"}

@@ -12,6 +12,7 @@ from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cores import spread_threads, thread_ids
 from pytensor_cl.runtime.features import Features
+from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, note_meaning, order
 from pytensor_cl.runtime.pocl_cache import Repair
 
 __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
@@ -22,15 +23,6 @@ INSTALL_HINT = (
     "Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' tells what was found and why a driver does not load."
 )
 
-# Short names of platforms: what to look for in the platform's name and vendor, in lower case.
-_PLATFORM_WORDS: dict[str, tuple[str, ...]] = {
-    "pocl": ("portable computing language",),
-    "intel": ("intel",),
-    "nvidia": ("nvidia",),
-    "amd": ("amd", "advanced micro devices"),
-    "apple": ("apple",),
-    "rusticl": ("rusticl",),
-}
 _KINDS = ("gpu", "cpu", "accelerator")
 _ALL = Features()
 
@@ -99,7 +91,7 @@ class DeviceEntry:
     spec
         ``opencl<platform>:<device>``. Installing another driver renumbers platforms.
     stable_spec
-        ``opencl:<platform name>:<device>``: the same device after a driver was added.
+        ``opencl:<platform name>:<device>``: the same device after a driver was added (`names`).
     info
         Its facts.
     handle
@@ -150,12 +142,6 @@ def _describe(device: "cl.Device") -> DeviceInfo:
     )
 
 
-def _short_name(platform: "cl.Platform") -> str:
-    text = f"{platform.name} {platform.vendor}".lower()
-    words = ((name, w) for name, many in _PLATFORM_WORDS.items() for w in many)
-    return next((name for name, w in words if w in text), re.sub(r"\W+", "-", platform.name.lower()).strip("-"))
-
-
 _loaded: list[bool] = []  # not empty once drivers have been loaded
 
 
@@ -174,7 +160,7 @@ def _platforms() -> list["cl.Platform"]:
             after = thread_ids()
     except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
         return []
-    if "pocl" in map(_short_name, platforms):
+    if any(family_of(name_of(platform).name) == "pocl" for platform in platforms):
         spread_threads(after - before)  # PoCL starts its threads when the loader loads it
     return platforms
 
@@ -189,12 +175,13 @@ def _devices(platform: "cl.Platform") -> list["cl.Device"]:
 @cache
 def discover() -> tuple[DeviceEntry, ...]:
     """Return every device of every platform, in the driver loader's order."""
+    platforms = _platforms()
+    names, devices = [name_of(p) for p in platforms], [_devices(p) for p in platforms]
     entries: list[DeviceEntry] = []
-    for p, platform in enumerate(_platforms()):
-        short = _short_name(platform)
-        taken = sum(e.stable_spec.startswith(f"opencl:{short}:") for e in entries)
-        for d, device in enumerate(_devices(platform)):
-            entries.append(DeviceEntry(f"opencl{p}:{d}", f"opencl:{short}:{taken + d}", _describe(device), device))
+    for p, first in enumerate(indices(names, [len(found) for found in devices])):
+        for d, device in enumerate(devices[p]):
+            stable = f"opencl:{names[p].name}:{first + d}"
+            entries.append(DeviceEntry(f"opencl{p}:{d}", stable, _describe(device), device))
     return tuple(entries)
 
 
@@ -236,12 +223,25 @@ def check_spec(spec: str) -> None:
         raise _missing(spec)
 
 
-def _matches(entry: DeviceEntry, word: str) -> bool:
+def _name(entry: DeviceEntry) -> str:
+    """Return the name of a device's platform."""
+    return entry.stable_spec.split(":")[1]
+
+
+def _stably(entry: DeviceEntry) -> tuple[object, ...]:
+    """Sorts devices in an order that is not the loader's."""
+    return (*order(_name(entry)), int(entry.stable_spec.rpartition(":")[2]))
+
+
+def _matching(word: str) -> list[DeviceEntry]:
+    """Return the devices that a word means, in an order that does not depend on the loader's."""
+    entries = sorted(discover(), key=_stably)
+    exact = [e for e in entries if _name(e) == word]
+    if exact or word in FAMILIES:
+        return exact or [e for e in entries if family_of(_name(e)) == word]
     if word in _KINDS:
-        return entry.info.kind == word
-    if word in _PLATFORM_WORDS:
-        return entry.stable_spec.split(":")[1] == word
-    return word in f"{entry.info.platform} {entry.info.vendor} {entry.info.name}".lower()
+        return [e for e in entries if e.info.kind == word]
+    return [e for e in entries if word in f"{e.info.platform} {e.info.vendor} {e.info.name}".lower()]
 
 
 def _default() -> DeviceEntry:
@@ -252,8 +252,14 @@ def _default() -> DeviceEntry:
     chosen = re.fullmatch(r"(\d+)(?::(\d+))?", os.environ.get("PYOPENCL_CTX", ""))
     if chosen:
         return resolve(f"opencl{chosen[1]}:{chosen[2] or 0}")
-    ranked = sorted(entries, key=lambda e: (e.info.kind != "gpu", ":pocl:" not in e.stable_spec))
-    return ranked[0]
+    ranked = sorted(entries, key=lambda e: (e.info.kind != "gpu", family_of(_name(e)) != "pocl", *_stably(e)))
+    return _noted("opencl", ranked[0])
+
+
+def _noted(spec: str, entry: DeviceEntry) -> DeviceEntry:
+    if entry.handle is not None:
+        note_meaning(spec, entry)
+    return entry
 
 
 def resolve(spec: str) -> DeviceEntry:
@@ -263,7 +269,8 @@ def resolve(spec: str) -> DeviceEntry:
     ----------
     spec
         ``opencl``, ``opencl<P>``, ``opencl<P>:<D>``, or ``opencl:<word>[:<D>]`` where the word is a kind (``gpu``,
-        ``cpu``), a platform (``pocl``, ``intel``, ``nvidia``, ``amd``) or a part of a device's name.
+        ``cpu``), a platform (``pocl``, ``pocl-3.1``, ``intel``, ``nvidia``, ``amd``) or a part of a device's name.
+        If such a name means another device or driver than when this user last used it, stderr says so.
 
     Raises
     ------
@@ -281,10 +288,10 @@ def resolve(spec: str) -> DeviceEntry:
         named = re.fullmatch(r"opencl:(.+?)(?::(\d+))?", text)
         if not named:
             raise _missing(spec)
-        found = [e for e in discover() if _matches(e, named[1])][int(named[2] or 0) :]
+        found = _matching(named[1])[int(named[2] or 0) :]
     if not found:
         raise _missing(spec)
-    return found[0]
+    return found[0] if numbered else _noted(text, found[0])
 
 
 def icd_folders() -> list[Path]:

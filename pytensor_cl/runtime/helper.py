@@ -1,4 +1,4 @@
-"""What a helper process runs: ``python -m pytensor_cl.runtime.helper PLATFORM DEVICE``, with a program on its input.
+"""What a helper process runs: ``python -m pytensor_cl.runtime.helper PLATFORM VERSION DEVICE``, the program on its input.
 
 See `ahead`. Kernels are launched with null pointers only: those that `outline` has moved then do nothing.
 """
@@ -58,11 +58,12 @@ def compile_all(
         queue.finish()
 
 
-def main(platform: str, device: str) -> None:
+def main(platform: str, version: str, device: str) -> None:
     """Open the device, and do the job that comes, with what the other processes leave of the cores."""
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    found = next(p for p in cl.get_platforms() if p.name == platform).get_devices()[int(device)]
+    platforms = (p for p in cl.get_platforms() if (p.name, p.version) == (platform, version))
+    found = next(platforms).get_devices()[int(device)]
     name_the_cpu(found)
     context, parent = cl.Context([found]), os.getppid()
     job = sys.stdin.read()

@@ -1,9 +1,9 @@
 """PoCL's own cache on disk: what was cut or overwritten there is removed before the driver reads it.
 
-PoCL reads its files unchecked. A damaged program has no kernels ("INVALID_KERNEL_NAME") or an assertion ends the process;
-so does a damaged kernel when it is loaded. What is not there PoCL makes again. Contents have no digest, but both kinds of
-files tell their own length: a linked kernel by its section headers, a program by the blocks of LLVM bitcode. To look at
-1,000 files takes 20 ms of CPU, in a thread while the driver is loaded.
+PoCL reads its files unchecked. A damaged program has no kernels ("INVALID_KERNEL_NAME"), or an assertion ends the
+process; so does a damaged kernel when it is loaded. What is not there PoCL makes again. Contents have no digest, but
+both kinds of files tell their own length: a linked kernel by its section headers, a program by the blocks of LLVM
+bitcode. To look at 1,000 files takes 20 ms of CPU, in a thread while the driver is loaded.
 """
 
 import logging

@@ -11,7 +11,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-
 from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl import explain

@@ -71,7 +71,7 @@ def test_each_helper_gets_a_share_of_the_kernels(fresh):
     assert len(jobs) == 3 and jobs[0]["text"].count("_body(") == 24
     assert sorted(chain.from_iterable(job["kernels"] for job in jobs)) == sorted(f"k{k}" for k in range(12))
     assert sorted(job["kernels"][0] for job in jobs) == ["k10", "k11", "k9"]
-    assert FakeHelper.made[0].command[-2] == fresh.info.platform
+    assert FakeHelper.made[0].command[-3:-1] == [fresh.info.platform, fresh.device.platform.version]
 
 
 def test_few_kernels_need_no_helper(fresh):

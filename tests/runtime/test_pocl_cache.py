@@ -1,8 +1,5 @@
 """PoCL's cache: damaged files are removed before the driver reads them."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from pytensor_cl.runtime import pocl_cache
@@ -90,4 +87,4 @@ def test_the_folder_is_the_drivers(monkeypatch, tmp_path):
     assert pocl_cache.pocl_folder() == tmp_path
     monkeypatch.setenv("POCL_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert pocl_cache.pocl_folder() == Path(os.path.join(tmp_path, "pocl", "kcache"))
+    assert pocl_cache.pocl_folder() == tmp_path / "pocl" / "kcache"

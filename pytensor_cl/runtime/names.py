@@ -1,0 +1,239 @@
+"""Names of platforms that stay when another driver is installed, and a word when one means something else than before.
+
+The driver loader numbers platforms, in an order that differs even between runs. A name is a family (``pocl``,
+``intel``, ...). PoCL can be installed several times: the name ``pocl`` is that of the wheel on which this package
+depends, any other PoCL is named with its version (``pocl-3.1``). Platforms that would have the same name number their
+devices on, the newest version first.
+"""
+
+import ctypes
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytensor_cl.rendered import user_folder
+from pytensor_cl.runtime import opencl as cl
+
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.device import DeviceEntry
+
+__all__ = [
+    "FAMILIES",
+    "PlatformName",
+    "bundled_folder",
+    "family_of",
+    "indices",
+    "library_of",
+    "name_of",
+    "note_meaning",
+    "order",
+]
+
+# Families: what to look for in the platform's name and vendor, in lower case.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "pocl": ("portable computing language",),
+    "intel": ("intel",),
+    "nvidia": ("nvidia",),
+    "amd": ("amd", "advanced micro devices"),
+    "apple": ("apple",),
+    "rusticl": ("rusticl",),
+}
+_NUMBERS = re.compile(r"\d+")
+_VERSIONED = re.compile(r"(pocl)-([\d.]+)")
+
+
+@dataclass(frozen=True)
+class PlatformName:
+    """What names a platform, and what decides between platforms of one name.
+
+    Attributes
+    ----------
+    name
+        As ``opencl:<name>`` has it.
+    title, version, library
+        The platform's name and version, and the file of its driver; empty if that cannot be told.
+    """
+
+    name: str
+    title: str = ""
+    version: str = ""
+    library: str = ""
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Sorts platforms of one name: the newest version first."""
+        return (self.title, [-n for n in _version_numbers(self.version)], self.version, self.library)
+
+
+def _version_numbers(text: str) -> list[int]:
+    """Return the driver's numbers in a platform's version, ``OpenCL <version> <what the driver adds>``."""
+    own = text.split(maxsplit=2)[2:]
+    return [int(n) for n in _NUMBERS.findall(own[0] if own else text)]
+
+
+# --- which file a platform's driver is ---
+
+
+class _Symbol(ctypes.Structure):
+    """What the C function ``dladdr`` fills in."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _pointer_at(address: int) -> int:
+    """Return the pointer at an address of this process.
+
+    Raises
+    ------
+    OSError
+        Nothing is mapped there.
+    """
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    try:
+        return int.from_bytes(os.pread(memory, ctypes.sizeof(ctypes.c_void_p), address), sys.byteorder)
+    finally:
+        os.close(memory)
+
+
+def library_of(platform: "cl.Platform") -> str:
+    """Return the path of the shared library that a platform's driver is; empty if that cannot be told.
+
+    OpenCL's extension ``cl_khr_icd`` says that an object of a driver begins with a pointer to a table of the driver's
+    functions. The system tells in which library the first of these is. This works on Linux only.
+    """
+    if not sys.platform.startswith("linux"):
+        return ""
+    try:
+        function = _pointer_at(_pointer_at(platform.int_ptr))
+        symbol = _Symbol()
+        found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(function), ctypes.byref(symbol))
+    except (OSError, OverflowError, AttributeError):
+        return ""
+    return os.fsdecode(symbol.file) if found and symbol.file else ""
+
+
+def bundled_folder() -> Path | None:
+    """Return the folder for drivers inside pyopencl, where PoCL's wheel goes; found without importing pyopencl."""
+    package = find_spec("pyopencl")
+    return Path(package.origin).parent / ".libs" if package and package.origin else None
+
+
+def _is_from_the_wheel(platform_version: str, library: str) -> bool:
+    """Whether a PoCL is that of the wheel: by its file, or by its version where the file is not known."""
+    folder = bundled_folder()
+    if library:
+        return folder is not None and Path(library).resolve().is_relative_to(folder.resolve())
+    try:
+        wheel = version("pocl-binary-distribution")
+    except PackageNotFoundError:
+        return False
+    return _NUMBERS.findall(wheel)[:2] == _NUMBERS.findall(_pocl_version(platform_version))[:2]
+
+
+def _pocl_version(platform_version: str) -> str:
+    found = re.search(r"pocl (\d+(?:\.\d+)*)", platform_version, re.IGNORECASE)
+    return found[1] if found else "unknown"
+
+
+def name_of(platform: "cl.Platform") -> PlatformName:
+    """Return the name of a platform."""
+    title, vendor, text = platform.name.strip(), platform.vendor, platform.version.strip()
+    words = ((name, word) for name, many in FAMILIES.items() for word in many)
+    plain = re.sub(r"\W+", "-", title.lower()).strip("-")
+    family = next((name for name, word in words if word in f"{title} {vendor}".lower()), plain)
+    library = library_of(platform)
+    if family == "pocl" and not _is_from_the_wheel(text, library):
+        family = f"pocl-{_pocl_version(text)}"
+    return PlatformName(family, title, text, library)
+
+
+def family_of(name: str) -> str:
+    """Return the family of a platform's name: ``pocl`` of ``pocl-3.1``."""
+    found = _VERSIONED.fullmatch(name)
+    return found[1] if found else name
+
+
+def order(name: str) -> tuple[str, bool, list[int]]:
+    """Sorts names: by family; in it the one without a version first, then the newest."""
+    found = _VERSIONED.fullmatch(name)
+    return family_of(name), found is not None, [-int(n) for n in _NUMBERS.findall(found[2])] if found else []
+
+
+# --- what names meant before ---
+
+
+def _meanings_file() -> Path:
+    return user_folder() / "pytensor_cl" / "names.json"
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}
+
+
+def _write(file: Path, meanings: dict[str, str]) -> None:
+    with suppress(OSError):  # where nothing can be kept, nothing is compared
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=file.name, dir=file.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            json.dump(meanings, out, indent=1, sort_keys=True)
+        Path(draft).replace(file)
+
+
+@cache
+def note_meaning(spec: str, entry: "DeviceEntry") -> None:
+    """Say on stderr if a name means another device or driver than when this user last used it; remember it.
+
+    Parameters
+    ----------
+    spec
+        ``opencl`` or ``opencl:<name>...``; numbers are the loader's, and mean what they do.
+    entry
+        The device that it means now.
+    """
+    info = entry.info
+    meaning = f"{info.name} ({info.platform} {info.driver})"
+    file = _meanings_file()
+    known = _read(file)
+    before = known.get(spec)
+    if before == meaning:
+        return
+    _write(file, {**known, spec: meaning})
+    if before is not None:
+        sys.stderr.write(f"pytensor-cl: {spec} is now {meaning}; when you last used the name it was {before}\n")
+
+
+def indices(names: Sequence[PlatformName], counts: Sequence[int]) -> list[int]:
+    """Return the number of each platform's first device among those of the same name.
+
+    Parameters
+    ----------
+    names
+        Of the platforms.
+    counts
+        How many devices each has.
+    """
+    first = [0] * len(names)
+    taken: dict[str, int] = {}
+    for k in sorted(range(len(names)), key=lambda k: names[k].rank):
+        first[k] = taken.get(names[k].name, 0)
+        taken[names[k].name] = first[k] + counts[k]
+    return first
