@@ -14,7 +14,7 @@ static ${full_width} void ${name}_products(__global const ${ctype} *a, long a_ro
                 const long from = min(i, rows - height);  // what is before i is computed for nothing
                 __global const ${ctype} *const from_a = a + from * a_row;
                 // Devices of this schedule have one memory.
-                __global ${ctype} *const sums = (__global ${ctype} *)(ulong)(tile + (${rows} + from - q) * ${cols});
+                __global ${ctype} *const sums = private_as_global(${ctype}, tile + (${rows} + from - q) * ${cols});
                 switch (4 * height + count) {
                 % for height in heights:
                 % for count in range(1, vectors + 1):

@@ -40,7 +40,7 @@ static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${
             ${name}_dot(a, row, b + i * apart, depth, tile + i);
         return;
     }
-    __global ${ctype} *const sums = (__global ${ctype} *)(ulong)tile;  // devices of this schedule have one memory
+    __global ${ctype} *const sums = private_as_global(${ctype}, tile);
     switch (4 * height + (width + ${lanes - 1}) / ${lanes}) {
     % for height in heights:
     % for count in range(1, vectors + 1):

@@ -32,7 +32,7 @@ void ${name}(gemm_plan p${f', {name}_further further' if outputs else ''}, ${sto
     __global ${ctype} *const packed_b = scratch + p.shared + p.scratch * ((get_global_id(2) * ny + y) * nx + x);
     __global ${ctype} *const packed_a = packed_b + (p.shared ? 0 : p.packed_b);
     ${ctype} space[${rows * cols + lanes}] __attribute__((aligned(64)));
-    __global ${ctype} *const tile = (__global ${ctype} *)(ulong)space;  // devices of this schedule have one memory
+    __global ${ctype} *const tile = private_as_global(${ctype}, space);
     % for x in scalars:
     if (${x})
         s.${x} = ${x}[s.${x}_at];

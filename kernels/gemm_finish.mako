@@ -8,7 +8,7 @@ void ${name}_finish(gemm_plan p, ${store}_call s, __global const ${ctype} *C, __
     const long to = gemm_share(p.m, 1, get_global_id(0) + 1, get_global_size(0));
     __global ${ctype} *const o = O + s.o + p.o.start;
     ${ctype} space[${cols}] __attribute__((aligned(64)));
-    __global ${ctype} *const tile = (__global ${ctype} *)(ulong)space;
+    __global ${ctype} *const tile = private_as_global(${ctype}, space);
     % for x in scalars:
     if (${x})
         s.${x} = ${x}[s.${x}_at];

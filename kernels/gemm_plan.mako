@@ -56,3 +56,4 @@ static long gemm_panel(long total, long unit, long index, long count)
 // What several kernels of a program call is compiled once, and comes out the same whatever else calls it.
 #define GEMM_APART __attribute__((noinline))
 <%include file="prefetch.mako"/>\
+<%include file="private.mako"/>\

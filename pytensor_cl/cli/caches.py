@@ -12,11 +12,13 @@ import pytensor
 
 from pytensor_cl.rendered import is_intact, rendered_folder, user_folder
 from pytensor_cl.runtime.binaries import programs_folder
+from pytensor_cl.runtime.features import features_folder
 from pytensor_cl.runtime.pocl_cache import damaged_files, pocl_folder
 
 __all__ = ["CacheFolder", "cache_folders"]
 
 _HEX_KEY = "[0-9a-f]" * 32
+_FEATURES = "[0-9a-f]" * 16 + ".json"
 _DRAFT = f"{_HEX_KEY}.*.tmp"
 _POCL_KEY = "[A-P][A-P]"
 
@@ -92,6 +94,7 @@ def cache_folders() -> list[CacheFolder]:
         _checked("pytensor-cl, texts", rendered_folder()),
         _checked("pytensor-cl, programs", programs_folder(None)),
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
+        CacheFolder("pytensor-cl, features", features_folder(ours or None), (_FEATURES,)),
         CacheFolder("PoCL", pocl, (_POCL_KEY, "tempfile_*"), partial(damaged_files, pocl)),
     ]
     if ours:

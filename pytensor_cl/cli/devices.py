@@ -50,7 +50,7 @@ def _asked(entry: DeviceEntry) -> DeviceInfo:
 def _verdict(features: Features) -> str:
     if features.problem:
         return "FAILED"
-    return f"ok, {len(features.missing)} substitutes" if features.missing else "ok"
+    return f"ok, without {len(features.missing)}" if features.missing else "ok"
 
 
 def _remarks(entry: DeviceEntry) -> list[str]:
@@ -59,7 +59,8 @@ def _remarks(entry: DeviceEntry) -> list[str]:
     if features.problem:
         return [f"{entry.spec} cannot be used: {features.problem}"]
     names = ", ".join(name.replace("_", " ") for name in features.missing)
-    return [f"{entry.spec} has substitutes for: {names}; 'python -m pytensor_cl doctor' tells why"] if names else []
+    lines = [f"{entry.spec} does without: {names}; 'python -m pytensor_cl doctor' tells why"] if names else []
+    return [*lines, f"{entry.spec}: {features.warning}"] if features.warning else lines
 
 
 def _as_dict(entry: DeviceEntry) -> dict[str, object]:

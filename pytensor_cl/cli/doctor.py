@@ -119,8 +119,10 @@ def _features(features: Features) -> Iterator[Finding]:
         if name in ("problem", "reasons"):
             continue
         shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else str(value)
-        why = f"; there is a substitute. {reasons[name]}" if name in reasons else ""
+        why = f": {reasons[name]}" if name in reasons else ""
         yield Finding("warn" if why else "ok", name.replace("_", " "), f"{shown}{why}")
+    if features.warning:
+        yield Finding("warn", "self-check", features.warning)
     if features.problem:
         yield Finding("FAIL", "self-check", features.problem)
 

@@ -522,6 +522,8 @@ def _open(name: str) -> Context:
         raise
     if not settings.quiet:
         _announce(f"Mapped name {label} to device {entry.spec}: {context.info.name} ({context.info.platform})")
+        if context.info.features.warning:
+            _announce(f"{entry.spec}: {context.info.features.warning}")
     return context
 
 

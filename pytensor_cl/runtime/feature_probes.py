@@ -486,6 +486,24 @@ def _host_alignment(device: Device, text: str) -> int:
     return 0
 
 
+_LOOPS = """
+__kernel void probe_long_loops(__global const int *x, __global int *o, const int n)
+{
+    int sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i & 7];
+    o[get_global_id(0)] = sum;
+}
+"""
+
+
+def _long_loops(device: Device, text: str) -> bool:
+    x, o, n = np.arange(1, 9, dtype="int32"), np.zeros(4, "int32"), 80000
+    buffer = device.buffer(o)
+    device.run(device.kernel(text, "probe_long_loops"), 4, None, device.buffer(x), buffer, np.int32(n))
+    _equal(f"a loop of {n} steps", device.read(buffer, o), [36 * n // 8] * 4)
+    return True
+
+
 def _profiling(device: Device, text: str) -> bool:
     properties = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(device.context, device.handle, properties=properties)
@@ -503,6 +521,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("plain", False, _PLAIN, _plain),
     Probe("local_memory", False, _LOCAL, _local_memory),
     Probe("atomics", False, _ATOMICS, _atomics),
+    Probe("long_loops", False, _LOOPS, _long_loops),
     Probe("profiling", False, "", _profiling),
     Probe("vectors", [], _vector_text(), _vectors),
     Probe("fp64", False, _FP64, _fp64, extension="cl_khr_fp64"),

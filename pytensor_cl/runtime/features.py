@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pytensor_cl.rendered import user_folder
 
-__all__ = ["FeatureFile", "Features", "probes_digest"]
+__all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
 
 WIDTHS = (2, 4, 8, 16)
 """Lanes of the vectors in kernels of schedule ``cpu``."""
@@ -50,8 +50,10 @@ class Features:
         Else buffers are copied to the host.
     host_alignment
         Bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied.
+    long_loops
+        A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
     profiling
-        Events tell when their command ran.
+        Events tell when their command ran; else profiles wait for each command and read the host's clock.
     problem
         Why kernels cannot be run at all; empty if they can.
     reasons
@@ -69,6 +71,7 @@ class Features:
     fp16: bool = True
     maps: bool = True
     host_alignment: int = 0
+    long_loops: bool = True
     profiling: bool = True
     problem: str = ""
     reasons: tuple[tuple[str, str], ...] = ()
@@ -83,9 +86,20 @@ class Features:
         """The names of the features that were asked for and failed, in whose place there is a substitute."""
         return tuple(name for name, _ in self.reasons)
 
+    @property
+    def warning(self) -> str:
+        """What a user must know of a driver with a defect that has no substitute; empty if there is none."""
+        if self.long_loops:
+            return ""
+        return "the driver ends loops early: what takes a work-item more than 65,535 steps is wrong (docs/drivers.md)"
+
     def options(self) -> list[str]:
         """Return the build options that switch off what the compiler cannot do."""
-        switches = {"-DWITHOUT_PREFETCH": self.prefetch, "-DWITHOUT_NONTEMPORAL_STORES": self.nontemporal_stores}
+        switches = {
+            "-DWITHOUT_PREFETCH": self.prefetch,
+            "-DWITHOUT_NONTEMPORAL_STORES": self.nontemporal_stores,
+            "-DPRIVATE_MEMORY_APART": self.private_as_global,
+        }
         return [option for option, works in switches.items() if not works]
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,6 +126,11 @@ class Features:
         return cls(**{**values, "vectors": tuple(values["vectors"]), "reasons": reasons})
 
 
+def features_folder(cache_dir: str | Path | None) -> Path:
+    """Return where answers are kept: in the package's cache folder; None is the user's."""
+    return (Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl") / "features"
+
+
 @cache
 def probes_digest() -> str:
     """Return a digest of the code that asks: answers of other probes are asked for again."""
@@ -130,10 +149,10 @@ class FeatureFile:
         The package's cache folder; None is the user's.
     """
 
-    def __init__(self, identity: tuple[str, ...], folder: Path | None = None) -> None:
+    def __init__(self, identity: tuple[str, ...], folder: str | Path | None = None) -> None:
         self._identity = list(identity)
         digest = hashlib.blake2s(json.dumps(self._identity).encode(), digest_size=8).hexdigest()
-        self.path = (folder or user_folder() / "pytensor_cl") / "features" / f"{digest}.json"
+        self.path = features_folder(folder) / f"{digest}.json"
 
     def read(self) -> Features | None:
         """Return the answers; None if there are none, or none that can be used."""

@@ -107,6 +107,8 @@ class _ProfilingQueue(Queue):
     def _note(self, kind: str, kernel: Any, nbytes: int, before: int, event: Any) -> None:
         watch = self.watch
         watch.context.queue.enqueued()
+        if not watch.context.info.features.profiling:
+            event.wait()  # the host's clock tells when it had run
         if get_ident() == watch.thread:
             watch.pending.append(_Pending(kind, kernel, nbytes, watch.owner, before, perf_counter_ns(), event))
         if self.synchronous:
@@ -222,9 +224,13 @@ def stamp(watch: Stopwatch) -> list[Command]:
     pending, watch.pending = watch.pending, []
     if not pending:
         return []
-    profiles = [p.event.profile for p in pending]
-    stamps = [(profile.queued, profile.start, profile.end) for profile in profiles]
-    shift, name = _shift(stamps, pending, watch.waited), watch.context.name
+    name, shift = watch.context.name, 0
+    if watch.context.info.features.profiling:
+        profiles = [p.event.profile for p in pending]
+        stamps = [(profile.queued, profile.start, profile.end) for profile in profiles]
+        shift = _shift(stamps, pending, watch.waited)
+    else:
+        stamps = [(p.before, p.before, p.after) for p in pending]
     return [
         Command(
             p.kind,

@@ -50,7 +50,7 @@ def features_of(entry: DeviceEntry, cache_dir: str | None = None) -> Features:
 @cache
 def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     identity = identity_of(entry.handle)
-    file = FeatureFile(identity, Path(cache_dir).expanduser() if cache_dir else None)
+    file = FeatureFile(identity, cache_dir)
     known = file.read()
     if known is not None:
         return known
