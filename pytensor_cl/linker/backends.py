@@ -13,6 +13,7 @@ from pytensor_cl.linker.draws import set_back, states_of
 from pytensor_cl.linker.generated import with_arrays
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.rewriting.alternative import Alternative
+from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["CFunction", "HostFunction", "NumbaFunction", "host_functions"]
@@ -50,25 +51,34 @@ class HostFunction:
         self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
         self._outputs = outputs
         self.is_compiled = self.is_to_blame = False
-        self.run: Callable[[], list[Any]] = self._first
+        self.run: Callable[[], list[Any]] = self._first_call
         self.direct: Callable[[], list[Any]] | None = None
+        self._compiled: Callable[[], list[Any]] | None = None
 
     @property
     def doubtful(self) -> list[Cell]:
         """Cells that may hold what the compiled function cannot read."""
         return []
 
+    def _first_call(self) -> list[Any]:
+        with insisting():
+            return self._first()
+
     def _first(self) -> list[Any]:
         self.is_to_blame = False
         try:
-            self.run = self._compile()
+            self._compiled = self._compiled or self._compile()
         except Exception:  # the data have no part in it
             self.is_to_blame = True
             raise
+        self.run = self._compiled  # which may replace itself by what is faster
         try:
             results = self.run()
         except Exception:
             self.is_compiled = not self.is_to_blame
+            raise
+        except BaseException:  # an interrupt
+            self.run = self._first_call
             raise
         self.is_compiled = True
         return results

@@ -22,6 +22,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl._compat import link_with_numba, numba_refusals
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
+from pytensor_cl.runtime.interrupts import insisting
 
 __all__ = ["Cell", "Thunk", "host_thunk"]
 
@@ -88,8 +89,9 @@ class _Compiled:
             self._perform()
             return
         try:
-            function = link_with_numba(self._node)
-            self._store(function)
+            with insisting():
+                function = link_with_numba(self._node)
+                self._store(function)
             self._function = function
         except numba_refusals() as error:  # no implementation, or not for these dtypes: visible, and slower
             warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=3)

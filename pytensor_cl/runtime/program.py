@@ -14,6 +14,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.ahead import Crew
 from pytensor_cl.runtime.binaries import Binaries
 from pytensor_cl.runtime.by_reference import StructBuffers, by_reference, setter
+from pytensor_cl.runtime.interrupts import in_another_thread
 from pytensor_cl.runtime.outline import parameters_of
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
@@ -227,7 +228,7 @@ class ProgramCache:
         with warnings.catch_warnings():
             if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                 warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
-            return self._binaries.find(text, options) or self._compiled(text, options)
+            return self._binaries.find(text, options) or in_another_thread(lambda: self._compiled(text, options))
 
     def _compiled(self, text: str, options: list[str]) -> "cl.Program":
         try:

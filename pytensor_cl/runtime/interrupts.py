@@ -1,0 +1,122 @@
+"""KeyboardInterrupt arrives though code of others runs: a driver that compiles, or compilers that call back from C.
+
+Python handles a signal in the main thread, between two instructions of Python. A driver's compiler lets it wait for
+seconds. And if the first Python code after the signal is a function that C has called, the exception ends there:
+`ctypes` prints it, and goes on. LLVM calls such functions of NUMBA when it has compiled a module.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["in_another_thread", "insisting"]
+
+PAUSE = 0.4
+"""Seconds after which a signal is sent again whose exception has not arrived."""
+
+
+class _Handler:
+    """Handles SIGINT as before, and sends the signal again until `end`.
+
+    Parameters
+    ----------
+    before
+        The handler until now.
+
+    Attributes
+    ----------
+    raised
+        What that has raised first.
+    """
+
+    def __init__(self, before: Callable[..., Any]) -> None:
+        self.before = before
+        self.raised: BaseException | None = None
+        self._has_ended = threading.Event()
+        self._sending = threading.Lock()
+
+    def __call__(self, number: int, frame: Any) -> None:
+        try:
+            self.before(number, frame)
+        except BaseException as error:
+            if self.raised is None and not self._has_ended.is_set():
+                self.raised = error
+                threading.Thread(target=self._send_again, args=(number,), daemon=True).start()
+            raise
+
+    def _send_again(self, number: int) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        while not self._has_ended.wait(PAUSE):
+            with self._sending:
+                if not self._has_ended.is_set():
+                    signal.pthread_kill(main, number)
+
+    def end(self) -> None:
+        """Send nothing any more."""
+        with self._sending:
+            self._has_ended.set()
+
+
+@contextmanager
+def insisting() -> Iterator[None]:
+    """Raise what a handler of SIGINT raises at the end of the block at the latest, whoever has caught it inside."""
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(before) or not hasattr(signal, "pthread_kill"):
+        yield
+        return
+    handler = _Handler(before)
+    try:
+        signal.signal(signal.SIGINT, handler)
+        yield
+    except Exception as error:
+        if handler.raised is not None:  # which is why a compiler has failed
+            raise handler.raised from error
+        raise
+    finally:
+        try:
+            handler.end()
+        finally:
+            signal.signal(signal.SIGINT, before)
+    if handler.raised is not None:
+        raise handler.raised
+
+
+def in_another_thread[Result](work: Callable[[], Result]) -> Result:
+    """Run C code that takes long, so that this thread can handle signals meanwhile.
+
+    After an interrupt the work goes on; the process ends when it has ended.
+
+    Parameters
+    ----------
+    work
+        Is called once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[Result] = []
+    errors: list[BaseException] = []
+    done = threading.Lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.release()
+
+    thread = threading.Thread(target=run)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter shuts down
+        return work()
+    while not done.acquire(timeout=1.0) and thread.is_alive():
+        pass
+    if errors:
+        raise errors[0]
+    return results[0]
