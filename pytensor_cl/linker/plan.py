@@ -187,26 +187,29 @@ def _aligned(nbytes: int, alignment: int) -> int:
 
 def _assign(tenants: Sequence[Tenant], order: Sequence[int], alignment: int, limit: int) -> list[Region]:
     """Give each tenant, in this order, the smallest gap between those that are alive at the same time."""
+    first, last = (np.array([getattr(tenants[k], name) for k in order], np.int64) for name in ("first", "last"))
+    numbers, offsets, ends = np.zeros((3, len(order)), np.int64)
     found: dict[int, Region] = {}
-    for k in order:
-        first, last, nbytes = tenants[k].first, tenants[k].last, max(tenants[k].nbytes, 1)
-        beside = [r for j, r in found.items() if tenants[j].first <= last and first <= tenants[j].last]
+    for n, k in enumerate(order):
+        nbytes = max(tenants[k].nbytes, 1)
+        beside = np.flatnonzero((first[:n] <= last[n]) & (first[n] <= last[:n]))
         number = 0
         while True:
-            offset = _gap(sorted(r for r in beside if r.number == number), nbytes, alignment)
+            taken = beside[numbers[beside] == number]
+            offset = _gap(offsets[taken], ends[taken], nbytes)
             if offset + nbytes <= limit or not offset:
                 break
             number += 1
+        numbers[n], offsets[n], ends[n] = number, offset, _aligned(offset + nbytes, alignment)
         found[k] = Region(number, offset, nbytes)
     return [found[k] for k in range(len(tenants))]
 
 
-def _gap(taken: Sequence[Region], nbytes: int, alignment: int) -> int:
-    """Return where the smallest gap begins that holds so many bytes."""
-    best, smallest, at = None, 0, 0
-    for region in taken:
-        free = region.offset - at
-        if free >= nbytes and (best is None or free < smallest):
-            best, smallest = at, free
-        at = max(at, _aligned(region.end, alignment))
-    return at if best is None else best
+def _gap(offsets: np.ndarray, ends: np.ndarray, nbytes: int) -> int:
+    """Return where the smallest gap begins that holds so many bytes, between regions in any order."""
+    order = offsets.argsort()
+    begins = np.zeros(len(order) + 1, np.int64)  # of gaps; of what is free after the last region, at the end
+    np.maximum.accumulate(ends[order], out=begins[1:])
+    free = offsets[order] - begins[:-1]
+    fits = np.flatnonzero(free >= nbytes)
+    return int(begins[fits[free[fits].argmin()]] if fits.size else begins[-1])
