@@ -9,7 +9,7 @@ export PYOPENCL_NO_CACHE=1   # binaries of a simulator of another version
 
 # Which tests: small arrays, both schedules, every variant of the kernels.
 declare -A chosen=(
-    [advanced_subtensor]="gather_and_scatter or minus_zero and float32 or values_are_repeated or strides or bad_indices"
+    [advanced_subtensor]="sorted_positions and 2 and float32 or gather_and_scatter or minus_zero and float32 or values_are_repeated or strides or bad_indices"
     [argmax]="axes_and_layouts or broadcast"
     [bag]="axes or strides"
     [choose]="modes_and_broadcasting or strides or out_of_range"
