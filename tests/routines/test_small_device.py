@@ -283,10 +283,11 @@ def check(context, rng, name, monkeypatch, **limits):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * max(1, np.abs(want).max(initial=0)))
 
 
+@pytest.mark.parametrize("items", [64, 256])
 @pytest.mark.parametrize("name", CASES)
-def test_small_device(context, rng, name, monkeypatch):
-    """Work-groups of 64 and local memory of 16 KiB: no kernel may have more."""
-    check(context, rng, name, monkeypatch)
+def test_small_device(context, rng, name, items, monkeypatch):
+    """Work-groups of so many work-items and local memory of 16 KiB: no kernel may have more."""
+    check(context, rng, name, monkeypatch, max_work_group_size=items)
 
 
 @pytest.mark.parametrize("name", CASES)
