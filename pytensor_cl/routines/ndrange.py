@@ -135,19 +135,20 @@ class WorkGroupLimits:
             The kernel does not run on the device, not even with one work-item in a work-group.
         """
         kernel = self._context.kernel(source, function)
-        device = self._context.device
-        limit = kernel.max_work_group_size(device)
-        if kernel.local_memory(device) > self._context.info.local_memory:
-            limit = min(limit, work_items // 2)
-        if limit >= work_items:
+        device, room = self._context.device, self._context.info.local_memory
+        limit, used = kernel.max_work_group_size(device), kernel.local_memory(device)
+        if limit >= work_items and used <= room:
             return kernel
-        if limit < 1:
+        if limit < 1 or (used > room and self.info.local_memory <= 2 * RESERVED):
             raise CompilationError(
                 f"kernel {function or source.name} does not run on {self.info.name}: it needs more registers or local "
                 "memory than the device has for one work-item",
                 source.source,
             )
-        self.info = replace(self.info, max_work_group_size=limit)
+        # Some drivers count what a kernel declares twice.
+        memory = self.info.local_memory if used <= room else self.info.local_memory * room // used
+        items = min(limit, self.info.max_work_group_size)
+        self.info = replace(self.info, max_work_group_size=items, local_memory=memory)
         raise _WorkGroupTooLarge
 
     def settle[Plan](self, make: Callable[[], Plan], forget: Callable[[], None]) -> Plan:
