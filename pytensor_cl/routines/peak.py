@@ -9,6 +9,7 @@ import numpy as np
 from pytensor_cl.dtypes import ctype, vector_type
 from pytensor_cl.routines.blas import lanes_of
 from pytensor_cl.routines.elemwise import Cast, Elemwise
+from pytensor_cl.routines.ndrange import power_of_two
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.template import kernel_source
 
@@ -65,15 +66,13 @@ def _bandwidth(context: Context) -> float:
 
 def _flops(context: Context, dtype: str) -> float:
     schedule, units = context.info.schedule, context.info.compute_units
-    chains, items, group = (
-        CHAINS[schedule],
-        ITEMS[schedule] * units,
-        (min(GROUP[schedule], context.info.max_work_group_size),),
-    )
+    chains, items = CHAINS[schedule], ITEMS[schedule] * units
     lanes, count = (lanes_of(context, np.dtype(dtype)), COUNT) if schedule == "cpu" else (1, SIMT_COUNT)
     wide = vector_type(dtype, lanes)
     source = kernel_source("peak", wide=wide, ctype=ctype(dtype), lanes=lanes, chains=chains, count=count)
     kernel = context.kernel(source)
+    most = min(GROUP[schedule], context.info.max_work_group_size, kernel.max_work_group_size(context.device))
+    group = (power_of_two(most),)
     out = context.empty((items,), dtype)
     numbers = [np.dtype(dtype).type(v) for v in (0.5, 0.25)]  # no sum grows, none becomes subnormal
     seconds = _best(context, lambda: kernel.launch(context.queue, (items,), group, out.buffer, *numbers))
