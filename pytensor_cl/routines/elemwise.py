@@ -14,7 +14,7 @@ import numpy as np
 from pytensor_cl.routines.base import Plans, Routine, ValueArgument, struct_argument
 from pytensor_cl.routines.elemwise_fold import Fold, find_fold
 from pytensor_cl.routines.lanes import Lanes, Scalar, unroll_of
-from pytensor_cl.routines.ndrange import ndrange
+from pytensor_cl.routines.ndrange import local_memory, ndrange
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.copies import PAST_CACHE
@@ -33,6 +33,8 @@ INT_LIMIT = 2**31
 _CALL = re.compile(r"\b([a-z]\w*)\(")
 _DEFINITION = re.compile(r"^static\b[^;{}()]*?\b(\w+)\(", re.MULTILINE)
 _CHEAP = re.compile("as_|convert_|f(abs|ma|max|min)$|floor|is|m(ax|in|odulo)|select|sqrt")
+_TILE, _TILE_ROWS = 32, 8  # of kernels/elemwise_simt_tiled.mako: elements on a side, work-items along the other
+_WORTH_TILES = 16  # elements along both sides
 _CALLS = 4
 """Calls of functions that are not cheap, up to which a work-item of schedule simt reads several elements at a time."""
 
@@ -307,6 +309,9 @@ class Elemwise(Routine):
         }
         if self.schedule == "simt":
             preambles = tuple(self.function.preambles)
+            if columns != NONE:
+                turned = tuple(self._places[a] for a in columns.arrays)
+                return kernel_source("elemwise_simt_tiled", preambles=preambles, turned=turned, **arguments)
             is_long = _calls_much(str(arguments["statements"]), preambles)
             arguments["unroll"] = 1 if is_long else unroll_of(self.function.operations)
             return kernel_source("elemwise_simt", preambles=preambles, **arguments)
@@ -466,10 +471,54 @@ class Elemwise(Routine):
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
         tuning, size = self.context.tuning, prod(shape)
+        tiled = self._tiled_plan(index, shape, strides)
+        if tiled is not None:
+            return tiled
         kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
         sizes = ndrange(self.context, kernel, size, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
         argument = self._argument(index, [size, *self._flatten(shape, strides)])
         return _Plan(kernel, *sizes, argument)
+
+    def _tiled_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan | None:
+        """Return the plan of the kernel with tiles, if inputs run along another dimension than outputs."""
+        tiling, info = _find_tiling(shape, strides, len(self._places)), self.context.info
+        if tiling is None or info.max_work_group_size < _TILE * _TILE_ROWS:
+            return None
+        itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.turned)
+        if _TILE * (_TILE + 1) * sum(itemsizes) > local_memory(info) // 2:
+            return None
+        kernel = self._kernel(index, "", Columns(tiling.turned, False))
+        if kernel.max_work_group_size(self.context.device) < _TILE * _TILE_ROWS:
+            return None
+        most = self.context.tuning["elemwise.groups_per_unit"] * info.compute_units
+        argument = self._argument(index, [tiling.tiles, *self._flatten(tiling.shape, tiling.strides)])
+        return _Plan(kernel, (min(tiling.tiles, most) * _TILE, _TILE_ROWS), (_TILE, _TILE_ROWS), argument)
+
+
+class _Tiling(NamedTuple):
+    """Dimensions in the order that kernels/elemwise_simt_tiled.mako takes, and which arrays are turned."""
+
+    shape: Shape
+    strides: Strides
+    turned: tuple[int, ...]
+
+    @property
+    def tiles(self) -> int:
+        """Their number."""
+        return prod(self.shape[:-2]) * prod(-(-n // _TILE) for n in self.shape[-2:])
+
+
+def _find_tiling(shape: Shape, strides: Strides, inputs: int) -> _Tiling | None:
+    """Return how some inputs pass through tiles, if their neighbours lie along another dimension than the outputs'."""
+    last = len(shape) - 1
+    if last < 1 or shape[last] < _WORTH_TILES or any(abs(s[last]) != 1 for s in strides[inputs:]):
+        return None
+    for d in range(last - 1, -1, -1):
+        turned = tuple(a for a in range(inputs) if abs(strides[a][d]) == 1 and abs(strides[a][last]) > 1)
+        if turned and shape[d] >= _WORTH_TILES:
+            order = [*(i for i in range(last) if i != d), d, last]
+            return _Tiling(tuple(shape[i] for i in order), tuple(tuple(s[i] for i in order) for s in strides), turned)
+    return None
 
 
 def _relative_span(layout: Layout) -> tuple[int, int]:

@@ -118,6 +118,56 @@ def test_sum_with_a_transposed_array(context, schedule, rng, shape):
     check(context, schedule, y, x.T, device_y=context.from_host(x).T)
 
 
+TURNED = {  # shape of the array, and the order of its axes
+    "matrix": ((70, 45), (1, 0)),
+    "batch": ((3, 40, 33), (0, 2, 1)),
+    "channels last": ((2, 5, 7, 40), (0, 3, 1, 2)),
+    "outermost first": ((33, 4, 5, 40), (3, 1, 2, 0)),
+    "a row of tiles": ((1, 100), (1, 0)),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("groups", [1, 64])
+def test_turned_inputs_pass_through_tiles_in_local_memory(context, schedule, rng, monkeypatch, name, groups):
+    shape, axes = TURNED[name]
+    monkeypatch.setitem(context.tuning, "elemwise.groups_per_unit", groups)
+    function = Elemwise(
+        context, FUSED[wide_dtype(context)], ((True,) * len(shape),) * 2, len(shape), (False, False), schedule
+    )
+    whole = rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype("float32")
+    x, y = whole[..., : shape[-1]], rng.normal(size=[shape[a] for a in axes]).astype("float32")
+    on_device = context.from_host(whole)[..., : shape[-1]]
+    on_device = on_device.view(on_device.layout.transpose(axes))
+    outputs = function(on_device, context.from_host(y))
+    for got, want in zip(outputs, expected_fused(context, x.transpose(axes), y), strict=True):
+        np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-6)
+    assert _is_tiled(function) == (schedule == "simt" and 1 not in shape)
+
+
+def _is_tiled(function):
+    return ["tiled" in source.name for source in function._sources.values()][-1]
+
+
+def test_both_inputs_turned_and_negative_strides(context, schedule, rng):
+    function = Elemwise(context, FUSED[wide_dtype(context)], ((False,) * 2,) * 2, 2, (False, False), schedule)
+    x, y = (rng.normal(size=(37, 50)).astype("float32") for _ in range(2))
+    outputs = function(context.from_host(x)[::-1].T, context.from_host(y)[:, ::-1].T)
+    for got, want in zip(outputs, expected_fused(context, x[::-1].T, y[:, ::-1].T), strict=True):
+        np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_tiles_need_room_in_local_memory(context, schedule, rng, monkeypatch):
+    monkeypatch.setattr(context, "info", replace(context.info, local_memory=4096))
+    function = Elemwise(context, FUSED[wide_dtype(context)], ((False,) * 2,) * 2, 2, (False, False), schedule)
+    x, y = rng.normal(size=(40, 50)).astype("float32"), rng.normal(size=(50, 40)).astype("float32")
+    for got, want in zip(
+        function(context.from_host(x).T, context.from_host(y)), expected_fused(context, x.T, y), strict=True
+    ):
+        np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-6)
+    assert not _is_tiled(function)
+
+
 def test_columns_of_a_tile(schedule):
     dense, across, aligned = (1000, 1), (1, 1000), (1, 1024)
     columns = elemwise._crossing_columns
