@@ -66,6 +66,19 @@ def test_every_public_name_is_in_the_reference():
     assert described == set(pytensor_cl.__all__) - {"__version__"}
 
 
+def test_programs_that_start_processes_afresh_guard_their_main_part():
+    """Workers of spawn and forkserver import the script: without the guard each would start workers itself."""
+    blocks = [
+        (page.name, block[1])
+        for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+        for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+        if re.search(r"mp_ctx|set_start_method|get_context\(.(?:spawn|forkserver)", block[1])
+    ]
+    assert {name for name, _ in blocks} == {"first-steps.md", "pymc.md"}
+    for name, code in blocks:
+        assert 'if __name__ == "__main__":' in code, name
+
+
 if __name__ == "__main__":
     found = run_page(Path(sys.argv[1]))
     sys.stdout.write("\n\n".join(found))
