@@ -1,4 +1,4 @@
-"""What a helper process runs: ``python -m pytensor_cl.runtime.helper PLATFORM VERSION DEVICE``, the program on its input.
+"""What a helper process runs: ``python -m pytensor_cl.runtime.helper PLATFORM VERSION DEVICE``, a program on stdin.
 
 See `ahead`. Kernels are launched with null pointers only: those that `outline` has moved then do nothing.
 """

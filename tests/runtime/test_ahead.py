@@ -136,7 +136,7 @@ def test_a_job_from_start_to_end(context, monkeypatch):
     monkeypatch.setattr(helper, "NICENESS", 0)
     for text in ("", '{"text": "x"}'):
         monkeypatch.setattr(helper.sys, "stdin", io.StringIO(text))
-        helper.main(context.info.platform, "0")
+        helper.main(context.info.platform, context.device.platform.version, "0")
     assert done == [{"text": "x", "parent": os.getppid()}]
 
 

@@ -111,7 +111,9 @@ def test_built_ins_of_the_program_itself(fresh, real, lanes):
         f"__kernel void f(__global {vector} *x, __global {vector} *y) {{ const {vector} a = x[0], b = x[1]; {body} }}"
     )
     (way, *_) = fresh.programs._ways(text)
-    assert all(f"define {call.partition('(')[0]} inlined_" in way.text for call in calls) and "sqrt" not in way.text
+    is_known = header(fresh.info.driver) is not None  # another PoCL gets the program as it is
+    assert [f"define {call.partition('(')[0]} inlined_" in way.text for call in calls] == [is_known] * len(calls)
+    assert "sqrt" not in way.text
     dtype, count = np.dtype({"float": "f4", "double": "f8"}[real]), int(lanes or 1)
     a = np.array([0.1, -2.5, np.nan, 1e30, -0.0, 3.5, -0.3, -np.inf] * 2)[:count].astype(dtype)
     b = np.array([np.nan, 0.5, 7, -4, 1, 3.7, -2, 2] * 2)[:count].astype(dtype)
@@ -146,7 +148,8 @@ def test_least_and_largest_of_the_program_itself(fresh, kind, lanes):
         f"__kernel void f(__global {vector} *x, __global {vector} *y) {{ const {vector} a = x[0], b = x[1]; {body} }}"
     )
     (way, *_) = fresh.programs._ways(text)
-    assert all(f"define {name} inlined_{name}" in way.text for name in ("min", "max"))
+    is_known = header(fresh.info.driver) is not None  # another PoCL gets the program as it is
+    assert [f"define {name} inlined_{name}" in way.text for name in ("min", "max")] == [is_known] * 2
     names = {"char": "i1", "uchar": "u1", "short": "i2", "int": "i4", "uint": "u4", "long": "i8", "ulong": "u8"}
     dtype, count = np.dtype(names.get(kind, "f4")), int(lanes or 1)
     a, b = (np.array(values)[:count].astype(dtype) for values in ([5, 1, -2, 0, 127, 3, -128, 9], [4, 2, -3, 7] * 2))
