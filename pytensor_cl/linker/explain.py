@@ -198,7 +198,7 @@ class Explanation:
             *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
             *(self._recorded_table(), self._tenant_table()),
             _table(("runs between recordings", "because of"), self.apart if self.recorded else ()),
-            self.device_nodes and self.fixed and f"Every call runs where these tables say: {self.fixed}.",
+            f"Every call runs where these tables say: {self.fixed}." if self.device_nodes and self.fixed else "",
             self.unrecorded and f"Calls are not recorded: {self.unrecorded}.",
             *(f"A defect of pytensor-cl: {problem}." for problem in self.problems),
         )

@@ -156,7 +156,7 @@ class Replays:
     @property
     def refusal(self) -> str:
         """Why no call is recorded, if none is."""
-        reasons = [stretch.refusal or (not stretch.calls and stretch.too_large) for stretch in self._stretches]
+        reasons = [stretch.refusal or ("" if stretch.calls else stretch.too_large) for stretch in self._stretches]
         if all(reasons):
             return next(iter(reasons), "") or next(iter(self.apart.values()), "")
         return ""

@@ -232,7 +232,7 @@ class OpenCLVM:
                 if variable.owner is not None:
                     cell[0] = None
 
-    def _lack(self, at: int, error: Exception) -> OutOfDeviceMemory:
+    def _lack(self, at: int, error: BaseException) -> OutOfDeviceMemory:
         """Return what to raise where a driver had no memory for a command of a node."""
         node = self.nodes[at]
         name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)

@@ -205,7 +205,7 @@ class Memory:
         if nbytes > self._info.max_allocation:
             raise OutOfDeviceMemory(self.refusal(nbytes))
 
-    def refusal(self, what: int | Exception) -> str:
+    def refusal(self, what: int | BaseException) -> str:
         """Say that the device has no room for so many bytes, or for what made the driver raise an error."""
         info, held = self._info, self.statistics()
         told = f"allocate {what:,} bytes" if isinstance(what, int) else f"run a command ({what})"

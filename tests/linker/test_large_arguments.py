@@ -69,7 +69,9 @@ def test_a_large_result_is_an_error_at_its_node(forced, rng):
         assert_close(f(small, small), np.exp(small[:, None] + small), rtol=1e-5)
         with refused(4 * 1000 * 1000) as caught:
             f(large, large)
-        assert "input shapes: (1000,), (1000,)" in note_of(caught) or "input shapes: (1000, 1), (1, 1000)" in note_of(caught)
+        assert "input shapes: (1000,), (1000,)" in note_of(caught) or "input shapes: (1000, 1), (1, 1000)" in note_of(
+            caught
+        )
 
 
 def test_a_large_constant_is_an_error_of_the_call(forced, rng):
@@ -124,7 +126,10 @@ def test_large_values_that_go_to_the_device_at_once(limited):
     [
         (lambda: pt.exp(x), np.exp),
         (lambda: (x[:1000, None] * x[:1000]).sum(0), lambda v: (v[:1000, None] * v[:1000]).sum(0)),
-        (lambda: x[:9] * pt.constant(np.arange(LARGE, dtype="float32"))[::100_000][:9], lambda v: v[:9] * np.arange(9) * 1e5),
+        (
+            lambda: x[:9] * pt.constant(np.arange(LARGE, dtype="float32"))[::100_000][:9],
+            lambda v: v[:9] * np.arange(9) * 1e5,
+        ),
     ],
 )
 @pytest.mark.usefixtures("c_compiler")
