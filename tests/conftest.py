@@ -12,6 +12,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
 from pytensor_cl.linker import host
+from pytensor_cl.routines.base import Routine
 from pytensor_cl.runtime import context as contexts
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import change_settings, define_contexts, get_context
@@ -186,17 +187,34 @@ def _lacking(error, info):
     return ""
 
 
+def _skip_schedule_cpu(context):
+    """Skip a test of schedule ``cpu`` where its kernels do not run.
+
+    A simulator runs those that need no more than it has; the others do not compile.
+    """
+    info = context.info
+    if not info.features.has_cpu_schedule and context.name != "oclgrind":
+        pytest.skip(f"{info.name} runs no kernels of schedule cpu: {', '.join(info.features.missing)}")
+
+
+_init_routine = Routine.__init__
+
+
+def _init_or_skip(routine, context, schedule=None):
+    if schedule == "cpu":
+        _skip_schedule_cpu(context)
+    _init_routine(routine, context, schedule)
+
+
+Routine.__init__ = _init_or_skip
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """Skip what the device does not have: schedule ``cpu``, and double precision."""
     schedule = item.callspec.params.get("schedule") if hasattr(item, "callspec") else None
-    # A simulator runs those kernels that need no more than it has; the others do not compile.
-    if (
-        schedule == "cpu"
-        and not (info := _context_of(item).info).features.has_cpu_schedule
-        and "oclgrind" not in DRIVERS
-    ):
-        pytest.skip(f"{info.name} runs no kernels of schedule cpu: {', '.join(info.features.missing)}")
+    if schedule == "cpu":
+        _skip_schedule_cpu(_context_of(item))
     try:
         return (yield)
     except (UnsupportedDtype, CompilationError) as error:

@@ -116,7 +116,7 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
         Of the arrays.
     """
     runs = dtype == np.float32 and info.max_work_group_size >= 2 * max(_ROWS) and local_memory(info) >= _BYTES
-    if p is None or not (runs and _is_enough(p, info) and is_small(p)):
+    if p is None or not (runs and info.has_large_tiles and _is_enough(p, info) and is_small(p)):
         return _general(info, dtype.itemsize)
     tiles = [_large(p, rows) for rows in _ROWS]
     filled = p.groups * tiles[0].count(p) >= info.compute_units

@@ -105,7 +105,7 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
 def _large(shape: Shape, info: DeviceInfo, dtype: np.dtype) -> Blocks | None:
     """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
     runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and local_memory(info) >= _LARGE_BYTES
-    if not runs or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
+    if not (runs and info.has_large_tiles) or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
         return None
     units, batches = info.compute_units, prod(shape.batch)
     high, low = (blocks.split(shape, units) for blocks in _LARGE_BLOCKS)

@@ -77,6 +77,11 @@ class DeviceInfo:
         """Which schedule of a kernel suits the device: ``"cpu"`` or ``"simt"``."""
         return "cpu" if self.kind == "cpu" and self.features.has_cpu_schedule else "simt"
 
+    @property
+    def has_large_tiles(self) -> bool:
+        """Whether tiles that fill a GPU's registers make sense: compilers that emulate one on a CPU take minutes."""
+        return self.kind != "cpu" or self.schedule == "cpu"
+
     def as_dict(self) -> dict[str, object]:
         """Return the facts as plain values, for JSON."""
         return {**asdict(self), "schedule": self.schedule, "features": self.features.as_dict()}
