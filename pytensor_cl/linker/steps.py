@@ -26,8 +26,15 @@ __all__ = [
     "upload_thunk",
 ]
 
-_SOLE = 3
-"""References to an array that only one cell holds: the cell, the variable that counts them, the counting."""
+
+def _references(cell: Cell) -> int:
+    """Count the references to what is in a cell; the count includes some of this function's own."""
+    value = cell[0]
+    return getrefcount(value)
+
+
+_SOLE = _references([object()])
+"""References to an array that only one cell holds: versions of Python count differently."""
 
 
 BEGINNINGS, LONG_COPY = 3, 1 << 19
@@ -202,8 +209,9 @@ def download_thunk(source: Cell, out: Cell, sole: bool) -> Thunk:
         out[0] = download(source[0])
 
     def move() -> None:
+        is_sole = _references(source) <= _SOLE  # before there is one more
         array = source[0]
-        host = array.context.views.hand_over(array) if getrefcount(array) <= _SOLE else None
+        host = array.context.views.hand_over(array) if is_sole else None
         out[0] = download(array) if host is None else host
 
     return move if sole else copy

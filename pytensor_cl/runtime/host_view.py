@@ -19,10 +19,26 @@ __all__ = ["HostViews", "address_of", "memory_before", "pays", "wrapped"]
 
 _HANDED = 1 << 16
 """Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
-_SOLE = 2
-"""References to a buffer that one array alone holds, while they are counted."""
 _MANY = 2 * PAGE  # bytes from which a buffer has a large page in it wherever it begins
 _PROBE = 64
+
+
+def _references(array: Any) -> int:
+    """Count the references to an array's buffer; the count includes some of this function's own."""
+    return sys.getrefcount(array.buffer)
+
+
+class _Example:
+    """An array with a buffer that nobody else has."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self) -> None:
+        self.buffer = object()
+
+
+_SOLE = _references(_Example())
+"""References to a buffer that one array alone holds: versions of Python count differently."""
 
 
 def pays(layout: Layout, dtype: np.dtype, nbytes: int) -> bool:
@@ -126,7 +142,7 @@ class HostViews:
 
         None if somebody else may see that it changes, or if it is a small part of its buffer.
         """
-        if self._queue.recorder is not None or sys.getrefcount(array.buffer) > _SOLE:
+        if self._queue.recorder is not None or _references(array) > _SOLE:
             return None
         if not pays(array.layout, array.dtype, array.buffer.size) or self._memory(array.buffer) is None:
             return None
