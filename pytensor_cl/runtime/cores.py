@@ -7,12 +7,13 @@ as long as with two. Linux tells for each thread how long it has run, and how lo
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
-__all__ = ["Cores", "granted_cores", "review", "spread_cores", "spread_threads", "thread_ids"]
+__all__ = ["Cores", "granted_cores", "review", "spread_cores", "spread_threads", "thread_ids", "without_python_threads"]
 
 _INTERVAL = 0.3  # seconds between two looks
 _ENOUGH = 10_000_000  # nanoseconds that threads ran or waited, from which their ratio tells something
@@ -24,6 +25,11 @@ def thread_ids() -> frozenset[int]:
     """Return the threads of this process, as the system numbers them; none where the system is not Linux."""
     folder = Path("/proc/self/task")
     return frozenset(int(path.name) for path in folder.iterdir()) if folder.is_dir() else frozenset()
+
+
+def without_python_threads(threads: frozenset[int]) -> frozenset[int]:
+    """Return those of some threads of this process that Python has not started."""
+    return threads - {thread.native_id for thread in threading.enumerate()}
 
 
 def granted_cores(group: Path = Path("/sys/fs/cgroup")) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.cores import spread_threads, thread_ids
+from pytensor_cl.runtime.cores import spread_threads, thread_ids, without_python_threads
 from pytensor_cl.runtime.features import Features
 from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, note_meaning, order
 from pytensor_cl.runtime.pocl_cache import Repair
@@ -166,7 +166,8 @@ def _platforms() -> list["cl.Platform"]:
     except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
         return []
     if any(family_of(name_of(platform).name) == "pocl" for platform in platforms):
-        spread_threads(after - before)  # PoCL starts its threads when the loader loads it
+        # PoCL starts its threads when the loader loads it; other threads of this process may start some of Python's.
+        spread_threads(without_python_threads(after - before))
     return platforms
 
 

@@ -53,6 +53,10 @@ def test_each_thread_begins_with_a_core_of_its_own(sleepers, times):
     assert {min(os.sched_getaffinity(thread)) for thread in sleepers} == os.sched_getaffinity(0)
 
 
+def test_threads_of_python_are_none_of_the_drivers(sleepers):
+    assert module.without_python_threads(sleepers | {1}) == {1}
+
+
 def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleepers, times):
     module.spread_threads(sleepers)
     times[:] = 10**9, 10**8  # they waited 9 % of the time
