@@ -24,7 +24,7 @@ from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.dispatch import Chain, Dispatcher, Stage
+from pytensor_cl.runtime.dispatch import Chain, Dispatcher, Entry, Stage
 from pytensor_cl.runtime.host_view import pays
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
@@ -59,6 +59,7 @@ class Tape:
         self._steps: list[tuple[int, Thunk]] = []
         self._pending: list[Launch] = []
         self._dispatcher: Dispatcher | None = None  # what calls the kernels, if one launch runs them all
+        self._entries: list[Entry] | None = None
         self._stages: list[Stage] = []  # pending ones
         self._at = 0  # node of the first pending launch
         self._keep: list[Any] = []
@@ -181,8 +182,9 @@ class Tape:
         `waits` tells that the call does.
         """
         dispatcher, fewest = self.context.dispatcher, 1 if waits else FEWEST
-        if dispatcher is not None and len(launches) >= fewest and dispatcher.can_call(launches):
-            self._dispatcher = dispatcher
+        if dispatcher is not None and len(launches) >= fewest:
+            self._entries = dispatcher.entries(launches)  # until the stages have them
+            self._dispatcher = None if self._entries is None else dispatcher
         return self._dispatcher is not None
 
     def _staged(self, launch: Launch, dispatcher: Dispatcher) -> Stage:

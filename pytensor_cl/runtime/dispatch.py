@@ -12,8 +12,9 @@ import platform
 import sys
 from collections.abc import Sequence
 from math import prod
-from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import monotonic, perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -28,11 +29,12 @@ from pytensor_cl.template import kernel_source
 if TYPE_CHECKING:
     from pytensor_cl.runtime.context import Context
 
-__all__ = ["Chain", "Dispatcher", "Stage", "has_entries"]
+__all__ = ["Chain", "Dispatcher", "Entry", "Stage", "has_entries"]
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
 _LOOKS = 128  # for a call, after which they are let in too
 _RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
+_LATEST = 1.0  # seconds for which work-items that came late are waited for
 _SHARES = 16  # of the items of a stage at most
 _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, and of a counter, and bytes at whose multiples a value lies."""
@@ -43,21 +45,6 @@ _WHO = slice(12, 16)
 def has_entries(version: str) -> bool:
     """Whether kernels get entries: the PoCL of the wheel, whose driver version this is, on Linux and x86-64."""
     return sys.platform == "linux" and platform.machine() == "x86_64" and header(version) is not None
-
-
-class Entry(NamedTuple):
-    """A kernel that `Dispatcher` can call.
-
-    Attributes
-    ----------
-    address
-        Of its entry.
-    parameters
-        What its arguments are: see `outline.parameters_of`.
-    """
-
-    address: int
-    parameters: str
 
 
 class _Place(ctypes.Structure):
@@ -71,12 +58,42 @@ class _Place(ctypes.Structure):
     )
 
 
-def _hold(address: int) -> Any:
-    """Keep the library loaded in which an address is; PoCL unloads those that it has not used for long."""
-    place = _Place()
-    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
-        raise OSError("no library at this address")
-    return ctypes.CDLL(os.fsdecode(place.file))
+class _Library:
+    """Keeps the library loaded in which an address is; PoCL unloads those that it has not used for long.
+
+    Raises
+    ------
+    OSError
+        There is none.
+    """
+
+    def __init__(self, address: int) -> None:
+        process, place = ctypes.CDLL(None), _Place()
+        if not process.dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
+            raise OSError("no library at this address")
+        self._close, self._handle = process.dlclose, ctypes.c_void_p(ctypes.CDLL(os.fsdecode(place.file))._handle)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle") and not sys.is_finalizing():
+            self._close(self._handle)
+
+
+class Entry:
+    """A kernel that `Dispatcher` can call, which stays loaded as long as this.
+
+    Parameters
+    ----------
+    address
+        Of its entry.
+    parameters
+        What its arguments are: see `outline.parameters_of`.
+    """
+
+    __slots__ = ("__weakref__", "_library", "address", "parameters")
+
+    def __init__(self, address: int, parameters: str) -> None:
+        self._library = _Library(address)
+        self.address, self.parameters = address, parameters
 
 
 class Dispatcher:
@@ -94,8 +111,9 @@ class Dispatcher:
         self.context = context
         self.units = min(context.info.compute_units, granted_cores())
         self._source = kernel_source("dispatch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES, cores=CORES)
-        self._entries: dict[str, Entry | None] = {}
-        self._held: list[Any] = []
+        self._entries: WeakValueDictionary[str, Entry] = WeakValueDictionary()  # of kernels that something calls
+        self._without: set[str] = set()  # kernels that have none
+        self._own: Entry | None = None  # of the kernel that calls them
         self._host: Any = None
         self.standby = Standby(context.cl_context, context.views, self.units - 1, TICKS if stands_by else 0)
         context.queue.standby = self.standby
@@ -103,11 +121,16 @@ class Dispatcher:
     def _entry(self, launch: Launch) -> Entry | None:
         """Return the entry of a kernel that was launched; None if it has none."""
         name = launch.kernel.function_name
-        if name not in self._entries:
+        entry = self._entries.get(name)
+        if entry is None and name not in self._without:
             parameters = self.context.programs.parameters.get(name, "")
             is_known = len(parameters) == len(launch.arguments)
-            self._entries[name] = self._found(launch, parameters) if is_known else None
-        return self._entries[name]
+            entry = self._found(launch, parameters) if is_known else None
+            if entry is None:
+                self._without.add(name)
+            else:
+                self._entries[name] = entry
+        return entry
 
     def _found(self, launch: Launch, parameters: str) -> Entry | None:
         """Launch a kernel so that it tells its address."""
@@ -119,14 +142,14 @@ class Dispatcher:
                 twin.set_buffer(index, None)
         told = cl.Buffer(self.context.cl_context, cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
         twin.set_buffer(len(parameters), told)
-        queue = self.context.queue.handle
-        cl.enqueue_nd_range_kernel(queue, twin.handle, (1,), (1,))
-        queue.finish()
+        queue = self.context.queue
+        queue.enqueued()  # those that stand by would be waited for
+        cl.enqueue_nd_range_kernel(queue.handle, twin.handle, (1,), (1,))
+        queue.drain()
         try:
-            self._held.append(_hold(int(memory[0])))
+            return Entry(int(memory[0]), parameters)
         except OSError:
             return None
-        return Entry(int(memory[0]), parameters)
 
     def kernel(self) -> Any:
         """Return a new object of the kernel that calls entries."""
@@ -136,18 +159,28 @@ class Dispatcher:
         return kernel
 
     def host(self) -> Any:
-        """Return what lets the calling thread take part, with two addresses: of arguments and of six numbers."""
-        if self._host is None:
+        """Return what lets the calling thread take part, with two addresses: of arguments and of six numbers.
+
+        None if the kernel that calls the others has no entry: then nothing can be called.
+        """
+        if self._host is None and self._own is None:
             first, places = (None, np.uint64(0)), (None, np.uint32(0), np.uint64(0))
             arguments = *first, np.uint32(0), np.uint32(0), None, np.uint64(0), *places
-            entry = self._entry(Launch(self.kernel().handle, (1,), (1,), arguments))
-            assert entry is not None
-            self._host = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(entry.address)
+            self._own = self._entry(Launch(self.kernel().handle, (1,), (1,), arguments))
+            if self._own is not None:
+                self._host = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(self._own.address)
         return self._host
+
+    def entries(self, launches: Sequence[Launch]) -> list[Entry] | None:
+        """Return the entries of kernels that are launched, which stay as long as the list; None if one has none."""
+        if not all(_is_single(x.local_size) for x in launches):
+            return None
+        found = [entry for x in launches if (entry := self._entry(x)) is not None]
+        return found if len(found) == len(launches) and self.host() is not None else None
 
     def can_call(self, launches: Sequence[Launch]) -> bool:
         """Whether all kernels that are launched have entries."""
-        return all(_is_single(x.local_size) and self._entry(x) is not None for x in launches)
+        return self.entries(launches) is not None
 
     def stage(self, launch: Launch) -> "Stage":
         """Return what calls a kernel that can be called."""
@@ -231,6 +264,7 @@ class Chain:
         self._context, self._standby = dispatcher.context, dispatcher.standby
         self._tables = self._counters = None
         self._counts = np.empty((0, 1), np.uint32)
+        self._entries = [stage.entry for stage in stages]
         self._views = self._context.views
         self._count = len(stages)
         self._last: tuple[Any, int] = None, 0
@@ -283,7 +317,7 @@ class Chain:
     def __del__(self) -> None:
         """Leave the tables to those who may still look at them."""
         if hasattr(self, "_counts"):  # not where a signal interrupts the very first steps
-            self._standby.leave(self._counts, (self._tables, self._counters))
+            self._standby.leave(self._counts, (self._tables, self._counters, self._entries))
 
     def address(self, buffer: Any) -> int:
         """Return where a buffer is; arguments of several kernels are often set to the same one."""
@@ -371,10 +405,20 @@ class Chain:
         event = self._events[turn]
         if event is not None and event.command_execution_status != cl.command_execution_status.COMPLETE:
             event.wait()
-        while self._counts[turn, 0]:  # who helped the host, and came late, is not through
-            sleep(0)
+        if self._counts[turn, 0]:
+            self._wait_for_late_ones(turn)
         self._ring[turn][:] = self.words
         return turn
+
+    def _wait_for_late_ones(self, turn: int) -> None:
+        """Wait until work-items that came late are through with a table, at the latest until nothing runs any more."""
+        end = monotonic() + _LATEST
+        while self._counts[turn, 0]:
+            if monotonic() > end:
+                self._context.queue.drain()
+                self._counts[turn] = 0
+                break
+            sleep(0)
 
     def _enqueue(self, turn: int, size: int, participants: int, ticks: int = 0) -> "cl.Event":
         """Launch work-items, of which there may be more participants; they stand by afterwards for some ticks."""

@@ -3,11 +3,12 @@
 import ctypes
 import gc
 from math import prod
+from weakref import ref
 
 import numpy as np
 import pytest
 
-from pytensor_cl.runtime import standby
+from pytensor_cl.runtime import dispatch, standby
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.dispatch import Chain
 from pytensor_cl.runtime.profiling import timed
@@ -288,3 +289,42 @@ def test_the_host_computes_as_the_device_does(opened, monkeypatch):
         libm.fesetenv(environment)
     assert after & 0xFFC0 == flushing & 0xFFC0
     np.testing.assert_array_equal(opened.download(x), 4 * np.full(8, 1e-40, "f4"))  # launched once before
+
+
+def test_without_an_entry_of_its_own_nothing_is_called(opened, monkeypatch):
+    """Kernels are launched one by one then."""
+    dispatcher = opened.dispatcher
+    double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
+    assert dispatcher.can_call([double])
+    monkeypatch.setattr(dispatcher, "_host", None)
+    monkeypatch.setattr(dispatcher, "_own", None)
+    found, own = dispatcher._entry, dispatcher.kernel().handle.function_name
+    monkeypatch.setattr(dispatcher, "_entry", lambda x: None if x.kernel.function_name == own else found(x))
+    assert not dispatcher.can_call([double])
+
+
+def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
+    """One for each kernel that is called, and PoCL's own handle."""
+    dispatcher = opened.dispatcher
+    double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
+    entries = dispatcher.entries([double])
+    library, name = ref(entries[0]._library), double.kernel.function_name
+    assert name in dispatcher._entries
+    del entries
+    gc.collect()
+    assert library() is None
+    assert name not in dispatcher._entries
+    assert dispatcher.can_call([double])  # it is found again
+
+
+def test_work_items_that_never_end_are_waited_for_until_nothing_runs(opened, monkeypatch):
+    monkeypatch.setattr(dispatch, "_LATEST", 0.0)
+    x = opened.from_host(np.ones(3, "float32"))
+    chain, _ = chained(opened, [launched(opened, DOUBLE, (1,), x.buffer, np.int64(3))], [-1])
+    opened.queue.finish()
+    chain._counts[:] = 1  # as if some were still there
+    before = x.to_host()
+    chain.launch([], [])
+    chain.finish()
+    np.testing.assert_array_equal(x.to_host(), 2 * before)
+    chain._counts[:] = 0
