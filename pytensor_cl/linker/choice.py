@@ -184,9 +184,9 @@ class SizeClass:
     def following(self) -> tuple[str, int] | None:
         """The side that is tried next, and after how many calls; None if none is."""
         side = self.tried[-1]
-        return (
-            None if side == self.side or side in self.barred or self.left >= NEVER // 2 else (side, max(self.left, 0))
-        )
+        if side == self.side or side in self.barred or self.left >= NEVER // 2:
+            return None
+        return side, max(self.left, 0)
 
     def fail(self, side: str, why: str) -> None:
         """Note that a trial failed for a reason that may pass: the next one is later."""
