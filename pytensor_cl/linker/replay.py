@@ -99,7 +99,7 @@ class Stretch:
         """Forget all recordings: their memory goes."""
         self._recordings.clear()
         self._variants.clear()
-        self._last = None
+        self._last = self._outcome = None
 
     def __call__(self, vm: Machine) -> bool:
         """Run a call by a recording, or make one of it; False if it must run step by step."""
@@ -293,7 +293,13 @@ class Stretch:
     def _record(self, vm: Machine, key: Any) -> bool:
         context = self._context
         assert context is not None and self._roles is not None
-        made = Listener(self._parts, self._roles, self._moving, context).record(vm)
+        try:
+            made = Listener(self._parts, self._roles, self._moving, context).record(vm)
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            # Of the call itself it would be an OutOfDeviceMemory: its results are there, the tables of a launch are not.
+            made = Trouble("the device ran out of memory", None)
         if isinstance(made, Trouble):
             self._tries -= 1
             if not self._tries or made.is_lasting:

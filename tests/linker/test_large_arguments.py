@@ -13,6 +13,7 @@ import pytest
 import pytensor_cl
 from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.errors import OutOfDeviceMemory
+from pytensor_cl.linker.listening import Listener
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import resolve
@@ -229,6 +230,16 @@ def test_a_repeated_call_that_finds_no_memory(forced, rng, updates):
         assert_close(f(value), np.cumsum(value) + 1, rtol=1e-3)
     made.steps[:] = steps
     assert_close(f(value), np.cumsum(value) + 1, rtol=1e-3)
+
+
+def test_a_recording_that_finds_no_memory_is_made_later(forced, rng, monkeypatch):
+    f = opencl([x], pt.cumsum(x))
+    value = normal(rng, 5000)
+    monkeypatch.setattr(Listener, "_build", full(1)(Listener._build))
+    for calls in range(9):
+        assert bool(f.vm.replays.recordings) == (calls >= 6)  # tried in the third call, and three calls later
+        assert_close(f(value), np.cumsum(value), rtol=1e-3)
+    assert f.vm.replays.calls
 
 
 def test_a_small_upload_that_finds_no_memory(limited, monkeypatch):
