@@ -97,26 +97,32 @@ class DeviceTables:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._arrays: dict[Hashable, tuple[GpuArray, ...]] = {}
+        self._bytes = 0
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._arrays)
 
-    @staticmethod
-    def _bytes_of(arrays: tuple[GpuArray, ...]) -> int:
-        return sum(array.size * array.dtype.itemsize for array in arrays)
+    def _remove(self, key: Hashable) -> tuple[GpuArray, ...] | None:
+        arrays = self._arrays.pop(key, None)
+        self._bytes -= sum(array.size * array.dtype.itemsize for array in arrays or ())
+        return arrays
+
+    def _store(self, key: Hashable, arrays: tuple[GpuArray, ...]) -> None:
+        self._remove(key)
+        self._arrays[key] = arrays  # the latest comes last
+        self._bytes += sum(array.size * array.dtype.itemsize for array in arrays)
+        while self._bytes > self._most_bytes and len(self._arrays) > 1:
+            self._remove(next(iter(self._arrays)))
 
     def lookup(self, key: Hashable, make: Callable[[], tuple[GpuArray, ...]]) -> tuple[GpuArray, ...]:
         """Return the arrays of `key`; make them if there are none."""
         with self._lock:
-            found = self._arrays.pop(key, None)
+            found = self._arrays.get(key)
         if found is None:
             found = make()
         with self._lock:
-            self._arrays[key] = found  # the latest comes last
-            total = sum(map(self._bytes_of, self._arrays.values()))
-            while total > self._most_bytes and len(self._arrays) > 1:
-                total -= self._bytes_of(self._arrays.pop(next(iter(self._arrays))))
+            self._store(key, found)
         return found
 
 
