@@ -16,6 +16,8 @@ __all__ = ["Program", "collect", "read"]
 
 _REQUIRED = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)[^;{]*?\bvoid\s+(\w+)\s*\(")
 _DIGEST = re.compile(r"_[0-9a-f]{12}")
+_DIRECT = ("tests/routines/", "tests/test_scalar", "tests/test_special.py")  # tests that make routines themselves
+_DOUBLES = re.compile(r"__global (?:const )?double|\(\s*const double\b|\bconst double i\d")
 _WRONG = re.compile(r"= nonsense;")  # what tests of error messages compile
 TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "test_special.py", "test_scalar.py",
          "test_scalar_complex.py", "test_scalar_loop.py", "test_coverage.py", "test_sharedvar.py")  # fmt: skip
@@ -83,9 +85,9 @@ def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
 
 
 def _asks_for_fp64(device: str, origins: Iterable[str], text: str) -> bool:
-    """Whether a test makes a routine of float64 for a device without it; users cannot, as placement refuses."""
-    direct = all(origin.startswith("tests/routines/") for origin in origins)
-    return device == "small" and direct and re.search(r"\bdouble", text) is not None
+    """Whether a test gives float64 arrays to a routine on a device without them; users cannot, as placement refuses."""
+    direct = all(origin.startswith(_DIRECT) for origin in origins)
+    return device == "small" and direct and _DOUBLES.search(text) is not None
 
 
 def _is_kernel(name: str) -> bool:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from tools.compile_tables.compilers import AMD, NVIDIA, Kernel
-from tools.compile_tables.matrix import Results
+from tools.compile_tables.matrix import KNOWN, Results
 from tools.compile_tables.occupancy import occupancy
 from tools.compile_tables.programs import Program
 
@@ -60,7 +60,9 @@ def _benchmark_rows(
     for program in programs:
         for name in names[program.name] if program.benchmarks else ():
             found = [results.kernels.get((t, name)) for t in targets]
-            group = groups.get(name, 0)
+            if name not in groups:
+                continue  # of another variant: no benchmark launches it
+            group = groups[name]
             local = max((k.local for k in found if k), default=0)
             label = program.family + name.removeprefix(program.name)
             cells = (_cell(t, k, group) for t, k in zip(targets, found, strict=True))
@@ -96,6 +98,12 @@ def _worst(target: str, found: dict[str, Kernel], groups: dict[str, int]) -> str
     parts += [f"**{spilled} spill**"] if spilled else []
     parts += [f"{len(stacks)} have private memory, at most {max(stacks)}"] if stacks else []
     return ", ".join(parts)
+
+
+def _known_rows() -> Iterator[list[str]]:
+    for known in KNOWN:
+        mark = known.mark.replace("|", "\\|")
+        yield [f"`{known.template}`", f"`{mark}`", ", ".join(known.targets), str(known.most), known.reason]
 
 
 _HEAD = """# What GPU compilers make of the kernels
@@ -140,6 +148,10 @@ def page(
         "The most registers, and the smallest share, of any.",
         "",
         *_table(("template", "kernels", *columns), _family_rows(*arguments)),
+        "",
+        "## Accepted spills",
+        "",
+        *_table(("template", "in whose text", "devices", "at most", "why"), _known_rows()),
         "",
     ]
     return "\n".join(lines)

@@ -176,10 +176,29 @@ def _said(count: Count) -> str:
     return f"{count.space} {count.kind} {count.cost / count.ideal:.1f} ({count.kernel[-12:]}:{count.line})"
 
 
+_HEAD = """# Memory transactions of the kernels
+
+Made by `python -m tools.compile_tables.transactions --write docs/memory-transactions.md`, in the simulator Oclgrind
+with small inputs of the benchmarks. Work-items form warps of 32. Global memory: sectors of 32 bytes that the accesses of a
+warp touch, as a multiple of those that its distinct bytes would fill. Local memory: turns of 32 banks of 4 bytes, as a
+multiple of the fewest. The last column has the lines of a kernel's text that are above 1.3, by the digest in its name.
+
+| kernel | global | local | above 1.3 |
+|---|---|---|---|
+"""
+
+
+def page(counts: Iterable[Count]) -> str:
+    """Return the page, as Markdown."""
+    return _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows(counts))
+
+
 def main() -> int:
     """Build the plug-in, simulate, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--write", type=Path, help="write the page to this file")
+    parser.add_argument("--counts", type=Path, help="what an earlier run has counted, instead of a new run")
     parser.add_argument("--only", default="", help="workloads whose names match this expression")
     options = parser.parse_args()
     if options.simulate:
@@ -189,9 +208,11 @@ def main() -> int:
     if missing:
         print(f"not found: {', '.join(missing)}. See --help for the packages", file=sys.stderr)
         return 2
-    print("| kernel | global | local | above 1.3 |\n|---|---|---|---|")
-    for row in rows(run(WORK, options.only)):
-        print(f"| {' | '.join(row)} |")
+    counts = parse_counts(options.counts.read_text()) if options.counts else run(WORK, options.only)
+    text = page(counts)
+    print(text)
+    if options.write:
+        options.write.write_text(text)
     return 0
 
 
