@@ -179,9 +179,10 @@ def _said(count: Count) -> str:
 _HEAD = """# Memory transactions of the kernels
 
 Made by `python -m tools.compile_tables.transactions --write docs/memory-transactions.md`, in the simulator Oclgrind
-with small inputs of the benchmarks. Work-items form warps of 32. Global memory: sectors of 32 bytes that the accesses of a
-warp touch, as a multiple of those that its distinct bytes would fill. Local memory: turns of 32 banks of 4 bytes, as a
-multiple of the fewest. The last column has the lines of a kernel's text that are above 1.3, by the digest in its name.
+with small inputs of the benchmarks. Work-items form warps of 32. Global memory: sectors of 32 bytes that the accesses
+of a warp touch, as a multiple of those that its distinct bytes would fill. Local memory: turns of 32 banks of 4 bytes,
+as a multiple of the fewest. The last column has the lines of a kernel's text that are above 1.3, by the digest in its
+name.
 
 | kernel | global | local | above 1.3 |
 |---|---|---|---|
