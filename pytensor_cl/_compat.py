@@ -7,6 +7,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from functools import wraps
 from typing import Any
 
@@ -16,17 +17,19 @@ from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
 from pytensor.compile.executor import Function
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
-from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, predefined_linkers, predefined_modes
+from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, get_mode, predefined_linkers, predefined_modes
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.link import vm
 from pytensor.link.basic import JITLinker
 from pytensor.link.c.basic import _CThunk
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.vm import VMLinker
+from pytensor.scan.op import Scan
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from pytensor.tensor.basic import AllocDiag, transfer
 from pytensor.tensor.blockwise import Blockwise
@@ -41,6 +44,7 @@ __all__ = [
     "compile_op_with_numba",
     "compile_with_c",
     "compile_with_numba",
+    "drop_scan_modes",
     "explain_call_errors",
     "has_other_transfers",
     "inline_op_from_graphs",
@@ -139,6 +143,39 @@ def bake_inner_graphs_as_numba(linker_type: type) -> None:
             _numba(host_mode.linker, op, node, inner, mode=host_mode)
 
         generic.register(linker_type, rewrite)
+
+
+def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
+    """Make loops that were given a mode of ours (`scan`'s argument ``mode``) like those that were given none.
+
+    The nodes inside a loop run on the host. PyTensor would apply the mode's rewrites to them, the lift to devices
+    among them.
+
+    Parameters
+    ----------
+    fgraph
+        A graph before any rewrite; changed in place.
+    linker_type
+        The linker by which a mode is known to be ours.
+    """
+    for node in fgraph.toposort():
+        op = _without_mode(node.op, linker_type) if isinstance(node.op, Scan) else node.op
+        if op is not node.op:
+            new = op.make_node(*node.inputs).outputs
+            fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_consider")
+
+
+def _without_mode(op: Scan, linker_type: type) -> Scan:
+    """Return a loop without a mode of ours, or itself if it has none, nor a loop inside."""
+    inner = op.fgraph
+    if any(isinstance(node.op, Scan) for node in inner.apply_nodes):
+        thawed = inner.unfreeze()
+        drop_scan_modes(thawed, linker_type)
+        op = op.clone_with_inner_graph(thawed)
+    if op.mode is not None and isinstance(get_mode(op.mode).linker, linker_type):
+        op = copy(op)
+        op.mode, op._fn = None, None
+    return op
 
 
 def bake_as_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
@@ -352,10 +389,26 @@ def _is_inlined(op: Op) -> bool:
     return isinstance(op, OpFromGraph) and not isinstance(op, FinalizedOpFromGraph)
 
 
+def _stabilized(node: Apply, known: dict[Op, Op]) -> Apply:
+    """Return a node whose inner graph has gone through the rewrites that the outer graph has gone through already.
+
+    Symbolic Ops of PyTensor itself, and gradients of them, are written so that they need none.
+    """
+    op = node.op
+    if type(op) is not OpFromGraph:
+        return node
+    if op not in known:
+        inner = op.fgraph.unfreeze()
+        rewrite_graph(inner, include=("canonicalize", "stabilize", "specialize"), clone=False)
+        known[op] = op.clone_with_inner_graph(inner)
+    return known[op].make_node(*node.inputs)
+
+
 def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
     """Replace OpFromGraph nodes by the graphs inside them, so that those fuse and move to the device."""
+    known: dict[Op, Op] = {}
     while True:
-        simple = ((node, _unbatched(node)) for node in fgraph.toposort())
+        simple = ((node, _stabilized(_unbatched(node), known)) for node in fgraph.toposort())
         found = [(node, inner) for node, inner in simple if _is_inlined(inner.op)]
         if not found:
             return

@@ -67,7 +67,8 @@ def _placement() -> str:
 
 @graph_rewriter
 def opencl_consider(fgraph: FunctionGraph) -> None:
-    """x -> x, and a note whether a backend of the host may run it."""
+    """x -> x, and a note whether a backend of the host may run it; Scan of mode OPENCL -> Scan of no mode."""
+    _compat.drop_scan_modes(fgraph, OpenCLLinker)
     consider(fgraph, config.opencl__placement, config.opencl__adapt)
 
 

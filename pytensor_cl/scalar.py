@@ -226,32 +226,35 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
 }
 """How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `_emit`."""
 
-KEEP_FIRST: frozenset[type[ps.ScalarOp]] = frozenset({ps.Switch})
-"""Ops whose first input keeps its own dtype."""
+KEEP_FIRST: frozenset[type[ps.ScalarOp]] = frozenset({ps.Second, ps.Switch})
+"""Ops whose first input keeps its own dtype, which says nothing about the dtype of the result."""
 
 MOVES: frozenset[type[ps.ScalarOp]] = frozenset({ps.Identity, ps.Second, ps.Switch})
 """Ops that compute nothing: what they return need not be widened if it is float16."""
 
 
+def _kept(op: ps.ScalarOp) -> int:
+    """Return how many of the first inputs keep their own dtype."""
+    return 1 if type(op) in KEEP_FIRST else 0
+
+
 def _is_complex(op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> bool:
-    return any(map(is_complex, (*dtypes, *(value.dtype for value in values))))
+    """Whether an output is complex, or an input from which it is computed."""
+    return any(map(is_complex, (*dtypes, *(value.dtype for value in values[_kept(op) :]))))
 
 
 def _cast_inputs(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Values:
-    kept = 1 if type(op) in KEEP_FIRST else 0
+    kept = _kept(op)
     return values[:kept] + tuple(lanes.let(lanes.cast(value, dtype)) for value in values[kept:])
 
 
 def _emit_complex(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
-    """Write an Op of which an input or the output is complex; all inputs are made so."""
+    """Write an Op of which an input or the output is complex; all inputs are cast to one dtype that holds each."""
     emit = COMPLEX.get(type(op))
     if emit is None:
         raise Unsupported(f"no OpenCL kernel for {type(op).__name__} of complex numbers yet")
-    taking_part = values[1:] if type(op) in KEEP_FIRST else values
     own = [dtype] if is_complex(dtype) else []
-    common = str(np.result_type("complex64", *(value.dtype for value in taking_part if is_complex(value.dtype)), *own))
-    if type(op) in (ps.EQ, ps.NEQ, ps.LT, ps.LE, ps.GT, ps.GE):
-        common = str(np.result_type(*(value.dtype for value in values)))
+    common = str(np.result_type("complex64", *(value.dtype for value in values[_kept(op) :]), *own))
     return emit(lanes, *_cast_inputs(lanes, op, values, common))
 
 

@@ -377,4 +377,4 @@ COMPLEX: dict[type[ps.ScalarOp], Emit] = {
     ps.TrueDiv: _divide,
     MulWithoutZeros: _mul_without_zeros,
 }
-"""Inputs are complex numbers of one dtype, but for the condition of `Switch`. The others stay on the host."""
+"""Inputs are complex numbers of one dtype, but for the first of `Second` and `Switch`. Other Ops stay on the host."""

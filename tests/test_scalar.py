@@ -16,10 +16,11 @@ from pytensor_cl.routines.base import SCHEDULES
 from pytensor_cl.routines.elemwise import Copy, Elemwise
 from pytensor_cl.scalar import BUILTINS, RULES, Unsupported, element_function, supported
 from pytensor_cl.special import SPECIAL
-from tests.helpers import cases_on, sweep
+from tests.helpers import cases_on, on_one_driver, sweep
 
 SIZE = 1000
 FLOATS = ("float16", "float32", "float64")
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = ("bool", "int8", "int32", "int64", "uint8", *FLOATS)
 MIXED = (
     ("int64", "uint64"),
@@ -207,6 +208,61 @@ def run(context, schedule, inputs, outputs, *arrays):
     ndim = arrays[0].ndim
     routine = Elemwise(context, function, ((False,) * ndim,) * len(arrays), ndim, (False,) * len(arrays), schedule)
     return [output.to_host() for output in routine(*map(context.from_host, arrays))]
+
+
+EVERY_DTYPE = ("bool", *INTEGERS, *FLOATS, "complex64", "complex128")
+# What takes its result from one input, compares, or computes in the dtype of the result; and which inputs it gets.
+BINARY = {
+    ps.second: (0, 1),
+    ps.switch: (0, 1, 1),
+    **dict.fromkeys((ps.eq, ps.lt, ps.add, ps.mul, ps.maximum), (0, 1)),
+}
+
+
+def telling(dtype):
+    """Values that a narrower dtype does not hold, or holds only rounded."""
+    kind = np.dtype(dtype).kind
+    if kind == "c":
+        parts = telling("float32" if dtype == "complex64" else "float64")
+        return (parts + 1j * parts[::-1]).astype(dtype)
+    if kind == "f":
+        eps = np.finfo(dtype).eps
+        return np.array([1 + eps, -2.5, 3, -1 / 3, 7.25, 1 - 3 * eps, 0, 100.5], dtype)
+    if kind == "b":
+        return np.array([1, 0, 1, 1, 0, 0, 1, 0], dtype)
+    limits = np.iinfo(dtype)
+    return np.array([limits.max, limits.min, 5, 7, limits.max // 3, limits.max - 1, 0, 1], dtype)
+
+
+@on_one_driver
+@pytest.mark.parametrize("first", EVERY_DTYPE)
+def test_no_dtype_is_narrowed(context, first):
+    """Every pair of dtypes: the result's dtype and each of its bits are PyTensor's, but for a rounding of products."""
+    jobs = []
+    for second in EVERY_DTYPE:
+        inputs = scalar_inputs(first, second)
+        outputs = {
+            op: op(*(inputs[i] for i in order)) for op, order in BINARY.items() if not refused(op, order, inputs)
+        }
+        composite = ps.Composite(inputs, list(outputs.values()))
+        function = element_function(composite, (first, second), [v.dtype for v in outputs.values()])
+        jobs.append((second, outputs, Elemwise(context, function, ((False,),) * 2, 1, (False,) * 2, "simt")))
+    context.build(source for *_, routine in jobs for source in routine.sources())
+    x = telling(first)
+    for second, outputs, routine in jobs:
+        y = telling(second)[[3, 0, 1, 2, 5, 4, 7, 6]]
+        assert set(outputs) == set(BINARY)
+        results = routine(context.from_host(x), context.from_host(y))
+        for op, got in zip(outputs, results, strict=True):
+            want = on_host(op, [(x, y)[i] for i in BINARY[op]])
+            rtol = 4 * np.finfo(want.dtype).eps if op in (ps.add, ps.mul) and want.dtype.kind in "fc" else 0
+            np.testing.assert_allclose(got.to_host(), want, rtol, strict=True, err_msg=f"{op} of {first}, {second}")
+
+
+def refused(op, order, inputs):
+    """Why a device has no code for an Op."""
+    node = op.make_node(*(inputs[i] for i in order))
+    return supported(op, [v.dtype for v in node.inputs], [v.dtype for v in node.outputs], True)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

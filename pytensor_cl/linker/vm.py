@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
+from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import BroadcastError, OutOfDeviceMemory
 from pytensor_cl.linker.checks import Checks
@@ -221,6 +222,8 @@ class OpenCLVM:
         is_told = isinstance(error, BroadcastError)  # by a branch
         if isinstance(error, AssertionError) and not is_told and str(error).startswith(_BROADCAST):
             error = BroadcastError(*error.args).with_traceback(error.__traceback__)
+        elif isinstance(error, TypeError | AttributeError) and (text := self._untyped_argument(at)):
+            error = AttributeError(text).with_traceback(error.__traceback__)
         elif is_lack_of_memory(error):
             error = self._lack(at, error).with_traceback(error.__traceback__)
         error.add_note(f"\nRaised by node {self._describe(at)}")
@@ -237,6 +240,16 @@ class OpenCLVM:
         node = self.nodes[at]
         name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)
         return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.refusal(error))
+
+    def _untyped_argument(self, at: int) -> str:
+        """Say which argument of a node is no array: a function that trusts its arguments does not convert them."""
+        node = self.nodes[at]
+        for variable, cell in zip(node.inputs, self.inputs_of(node), strict=True):
+            is_bare = isinstance(variable.type, TensorType) and cell[0] is not None and not hasattr(cell[0], "dtype")
+            if is_bare and variable in self.fgraph.inputs:
+                given, wanted = type(cell[0]).__name__, variable.type
+                return f"argument {variable} is of class {given}: with trust_input=True it must be an array, {wanted}"
+        return ""
 
     def _describe(self, at: int) -> str:
         """Name a node and the shapes of its inputs: PyTensor's own notes do so only at a higher verbosity."""

@@ -38,20 +38,20 @@ class GpuElemwise(GpuOp):
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node; tensors of the host are transferred unless they are 0-d."""
         placed = [v if is_by_value(v) else self.on_device(v) for v in inputs]
-        host_node = self.host.make_node(*self._host_inputs(placed))
+        host_node = self.host.make_node(*self._host_inputs(placed, max(v.type.ndim for v in placed)))
         return self.apply(placed, [o.type for o in host_node.outputs])
 
     @staticmethod
-    def _host_inputs(inputs: list[Variable]) -> list[Variable]:
-        """Stand-ins of the host, with as many dimensions for values as the arrays have."""
-        ndim = max(v.type.ndim for v in inputs)
+    def _host_inputs(inputs: list[Variable], ndim: int) -> list[Variable]:
+        """Stand-ins of the host, with as many dimensions for values as the outputs have."""
         return [TensorType(v.type.dtype, (1,) * ndim)() if is_by_value(v) else as_host_variable(v) for v in inputs]
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
         """Ask the host Op; values count as arrays of length one."""
         ones = (1,) * node.outputs[0].type.ndim
         padded = [ones if is_by_value(v) else s for v, s in zip(node.inputs, shapes, strict=True)]
-        return self.host.infer_shape(self.host.make_node(*self._host_inputs(node.inputs)), padded)
+        inputs = self._host_inputs(node.inputs, node.outputs[0].type.ndim)
+        return self.host.infer_shape(self.host.make_node(*inputs), padded)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of the scalar Op over the node's dimensions."""

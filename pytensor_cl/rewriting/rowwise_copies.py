@@ -66,16 +66,21 @@ def _reached(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[Domain]:
 
 
 def restricted(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[int, Variable]:
-    """Return, by their numbers, those outputs of an elementwise node that are needed, computed by a new node."""
+    """Return, by their numbers, those outputs of an elementwise node that are needed, computed by a new node.
+
+    They have the Types of the node's own: the inputs that are left may say less about the shape than all of them, and
+    values of the host say nothing about the number of dimensions.
+    """
     scalar_op = node.op.host.scalar_op
     if not isinstance(scalar_op, ps.Composite):
-        return dict(enumerate(node.op.make_node(*inputs).outputs))
+        return dict(enumerate(node.op.apply(inputs, [v.type for v in node.outputs]).outputs))
     graph = scalar_op.fgraph
     outputs = [graph.outputs[i] for i in needed]
     read = set(explicit_graph_inputs(outputs))
     used = [i for i, v in enumerate(graph.inputs) if v in read]
     op = ps.Composite([graph.inputs[i] for i in used], outputs)
-    made = GpuElemwise(Elemwise(op), node.op.context_name).make_node(*(inputs[i] for i in used))
+    types = [node.outputs[i].type for i in needed]
+    made = GpuElemwise(Elemwise(op), node.op.context_name).apply([inputs[i] for i in used], types)
     return dict(zip(needed, made.outputs, strict=True))
 
 

@@ -19,7 +19,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import integer_dtypes
 
-from pytensor_cl.rewriting.batch import Batch, known_integer
+from pytensor_cl.rewriting.batch import Batch, known_integer, repeated
 from pytensor_cl.rewriting.batch_index import BatchIndex, Ragged, count
 from pytensor_cl.rewriting.registry import NoKernel, register_batched_lift
 from pytensor_cl.runtime.device import DeviceInfo
@@ -36,11 +36,23 @@ def _alloc(batch: Batch) -> list[Variable]:
 
 
 def _reshape(batch: Batch) -> list[Variable]:
-    """Reshape(x, shape) -> one array."""
+    """Reshape(x, shape) -> one array. Shapes may differ from batch to batch if only in where their -1 is."""
     x, shape = batch.node.inputs
+    if repeated(shape, batch.ndim) is None:
+        shape = _without_unknown(shape, [batch.extent(x, axis) for axis in range(batch.ndim, x.type.ndim)])
     lengths = batch.one(shape)
     core = [lengths[i] for i in range(batch.core.ndim)]
     return [batch.whole(x).reshape((*batch.shape(), *core))]
+
+
+def _without_unknown(shapes: Variable, extents: list[Variable]) -> Variable:
+    """Replace the -1 of each shape by the length that it means; one that means none stays, for Reshape to complain."""
+    unknown = pt.eq(shapes, -1)
+    known = pt.switch(unknown, 1, shapes).prod(axis=-1, keepdims=True)
+    has_meaning = pt.neq(known, 0) & pt.eq(unknown.sum(axis=-1, keepdims=True), 1)
+    size = pt.prod(pt.stack(extents)) if extents else pt.constant(1, dtype="int64")
+    length = size // pt.switch(pt.eq(known, 0), 1, known)
+    return pt.switch(unknown & has_meaning, length, shapes).astype(shapes.type.dtype)
 
 
 def _count(start: Variable, stop: Variable, step: Variable) -> Variable:

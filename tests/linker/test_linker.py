@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import warnings
 
 import numpy as np
 import pytensor
@@ -239,6 +240,19 @@ def test_trusted_input(context, x, value):
     assert_close(f(value[::-1]), np.exp(value[::-1]))
 
 
+@pytest.mark.parametrize("argument", [2.0, 2, [1.0]], ids=repr)
+@pytest.mark.parametrize("output", [lambda x, s: x.sum() * s, lambda x, s: pt.exp(s), lambda x, s: pt.exp(x) * s])
+def test_trusted_input_that_is_no_array(context, x, value, output, argument):
+    """PyTensor's own backends raise AttributeError, too."""
+    s = pt.scalar("s", dtype="float32")
+    f = opencl([x, s], output(x, s), on_unused_input="ignore")
+    want = f(value, np.float32(2))
+    f.trust_input = True
+    with pytest.raises(AttributeError, match="argument s is of class .* with trust_input=True"):
+        f(value, argument)
+    assert_close(f(value, np.array(2, "float32")), want)
+
+
 # Host Ops inside
 
 
@@ -249,11 +263,44 @@ def test_scan(context, x, value):
     assert_like_host([x, weight], [cost, pt.grad(cost, x)], (value, value.T @ value), GpuCAReduce, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:The `mode` argument of `scan`:FutureWarning")
+@pytest.mark.parametrize("mode", ["OPENCL", get_mode("OPENCL").excluding("fusion")], ids=["name", "object"])
+def test_scan_that_is_given_our_mode(context, x, value, mode):
+    """No node inside goes to the device, in a loop inside a loop neither."""
+
+    def inner(state, row):
+        return scan(lambda e, total: pt.exp(e) + total, row, state.sum(), mode=mode, return_updates=False)[-1] + state
+
+    h = scan(lambda row, state: inner(state, row), [x], pt.zeros(3, "float32"), mode=mode, return_updates=False)
+    f = opencl([x], h[-1] * pt.exp(x).sum(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "Scan runs in Python, NUMBA cannot compile it"
+        got = f(value * 0.1)
+    state = np.zeros(3)
+    for row in value * 0.1:
+        state = state + np.exp(row).sum() + state.sum()
+    assert_close(got, (state * np.exp(value * 0.1).sum(0)).astype("float32"), rtol=1e-5)
+    assert_on_device(f, GpuCAReduce)
+
+
 def test_ifelse(context, x, value):
     c = pt.scalar("c", dtype="int8")
     outputs = [ifelse(c, pt.exp(x), pt.tanh(x)), ifelse(pt.gt(x.sum(), 0), x.sum(0), x.max(0))]
     for condition in (0, 1):
         assert_like_host([x, c], outputs, (value, condition))
+
+
+@pytest.mark.usefixtures("on_device")
+def test_op_from_graph_is_as_stable_as_what_is_in_it(context):
+    a, row = pt.fmatrix(), pt.fvector()
+    exps = pt.exp(a)
+    f = opencl([a], OpFromGraph([a], [exps / exps.sum(1, keepdims=True)])(a))
+    big = np.array([[1000, 1001], [-1, 0]], "float32")
+    assert_close(f(big), np.broadcast_to(np.array([0.26894143, 0.7310586], "float32"), (2, 2)))
+    assert_all_on_device(f)
+    logs = opencl([row], OpFromGraph([row], [pt.log(1 + pt.exp(row))])(row))
+    assert_close(logs(big[0]), big[0])
+    assert_all_on_device(logs)
 
 
 def test_op_from_graph(context, x, value):

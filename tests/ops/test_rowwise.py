@@ -97,6 +97,26 @@ def test_gradients_of_a_mean_do_not_wait_for_it(context, rng):
     assert not any("switch" in str(op).lower() for op in device_ops(f) if isinstance(op, GpuElemwise))
 
 
+def test_single_numbers_of_the_host_alone_keep_their_dimensions(context, rng):
+    """Computed apart from a sum, nothing but two 0-d values is left of what made them 1 by 1."""
+    x, a, b = pt.fmatrix("x"), pt.fscalar("a"), pt.fscalar("b")
+    scale = pt.exp(pt.expand_dims(a, (0, 1)) * pt.expand_dims(b, (0, 1)))
+    total = pt.exp(x).sum(keepdims=True)
+    values = matrix_values(rng, (3, 4))[0] + (np.float32(0.5), np.float32(-2))
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        f = check([x, a, b], [total * scale, scale + 1, scale * 2 + total], values)
+    assert [v.type.shape for v in f.maker.fgraph.outputs] == [(1, 1)] * 3
+
+
+def test_a_copy_keeps_a_length_that_only_other_inputs_tell(context, rng):
+    """The condition is computed twice, once without the array that has two columns."""
+    x, y = pt.fmatrix("x"), pt.tensor("y", dtype="float32", shape=(None, 2))
+    outputs = [pt.log(pt.exp(pt.switch(x > 0, y, x)).sum(1)), (x > 0).all(), (x > 0).all(0)]
+    values = matrix_values(rng, (5, 2))[0] + matrix_values(rng, (5, 2))[0]
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        check([x, y], outputs, values)
+
+
 def test_reductions_along_different_axes_store_nothing_for_each_other(context, rng):
     x, y = pt.fmatrix("x"), pt.fmatrix("y")
     cost = pt.sqrt(((x[:, None] - y[None]) ** 2).sum(-1) + 1e-3).sum()

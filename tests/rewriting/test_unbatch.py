@@ -241,3 +241,23 @@ def test_what_repeats_is_seen():
         np.testing.assert_array_equal(
             one.eval({k: [7, 8, 9], n: 2}, mode="FAST_COMPILE", on_unused_input="ignore"), want
         )
+
+
+def test_reshapes_that_differ_in_where_their_unknown_length_is(context, rng):
+    """What has to be the same for the batch is the shape that results."""
+    shapes = pt.lmatrix("shapes")
+    out = vectorize_graph(pt.reshape(x * 2, i_shape := pt.lvector("shape"), ndim=2), {i_shape: shapes})
+    f = opencl([x, shapes], out)
+    assert_on_device(f, GpuReshape)
+    value = rng.normal(size=6).astype("float32")
+    want = np.broadcast_to(2 * value.reshape(2, 3), (3, 2, 3))
+    assert_close(f(value, [[-1, 3], [2, -1], [2, 3]]), want)
+    assert_close(f(value, [[2, 3]] * 3), want)
+    assert f(value[:0], [[-1, 3], [0, 3]]).shape == (2, 0, 3)
+    for wrong, message in (
+        ([[-1, 3], [3, -1]], "different shapes"),
+        ([[-1, 4], [-1, 4]], "cannot reshape"),
+        ([[-1, -1], [-1, -1]], "cannot reshape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            f(value, wrong)
