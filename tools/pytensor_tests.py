@@ -1,10 +1,15 @@
-"""Run PyTensor's own tests with FAST_COMPILE and with OPENCL as the default mode, and compare.
+"""Run PyTensor's own tests with OPENCL as the default mode, and say what fails there and not with FAST_COMPILE.
 
-usage: python tools/pytensor_tests.py SOURCE_TREE [FILE ...] [--results FOLDER] [--device opencl:pocl] [--jobs 2]
+usage: python tools/pytensor_tests.py SOURCE_TREE [TEST ...] [--results FOLDER] [--device opencl:pocl] [--jobs 2]
 
-SOURCE_TREE is a checkout of PyTensor (its sdist lacks most tests); FILE is a path in it, as tests/tensor/test_math.py.
-Each file has a process of its own; one that dies is started again behind the test that killed it. What fails only
-under OPENCL is listed, but for tests that ask for host Ops or in-place work (`EXCUSED`).
+SOURCE_TREE is a checkout of PyTensor, of a version near the installed one: its sdist has eight of the test files. TEST
+is a path in it, as tests/tensor/test_math.py, which may go on with ::Class::test. Each has a process of its own; one
+that dies is started again behind the test that killed it. What fails is run again with FAST_COMPILE; what passes there
+is listed with a class: structure (asks for host Ops), arguments (asks for work in place), unspecified, slow, numbers,
+crash.
+
+The last two are defects. tools/pytensor_tests_known.txt names those that are known, which should be none; the exit
+status is 1 if there are others.
 """
 
 import argparse
@@ -33,14 +38,35 @@ FILES = """
 """
 DEFAULT_FILES = tuple(f"tests/tensor/{name}.py" for name in FILES.split())
 
-# What a failure's message or source line says -> why a device graph may fail there.
-EXCUSED = {
-    r"Gpu\w+[({]|HostFromGpu|\.op(\.scalar_op)?\b|fgraph|apply_nodes": "looks at the compiled graph",
-    r"toposort|topo_?\b|_nodes\b|expected_len|nb_gemm|n_gemvs|nb_dot": "counts nodes of the compiled graph",
-    r"check_stack_trace": "looks for the trace of a host Op",
-    r"assert.*inplace|destroy_map": "asks for work in place",
-    r"debugprint|\.maker\.linker|storage_map": "looks at the linker",
-}
+# Class, what the test's name or the failure's message or source line says, and why a device graph may fail there.
+STRUCTURE, ARGUMENTS, UNSPECIFIED, SLOW, NUMBERS, CRASH = CLASSES = (
+    "structure",
+    "arguments",
+    "unspecified",
+    "slow",
+    "numbers",
+    "crash",
+)
+EXCUSED = (
+    (SLOW, r"TimeoutError|the file took too long", "took longer than allowed here"),
+    (
+        ARGUMENTS,
+        r"assert.*inplace|destroy_map|data_of|\w*[Ii]nplace\w*::test_good|test_\w+_inplace",
+        "asks for work in place",
+    ),
+    (STRUCTURE, r"Gpu\w+[({]|HostFromGpu|\.op(\.scalar_op)?\b|fgraph|apply_nodes", "looks at the compiled graph"),
+    (
+        STRUCTURE,
+        r"toposort|topo_?\b|_nodes\b|expected_len|nb_gemm|n_gemvs|nb_dot|len\((ifnode|matches)",
+        "counts nodes",
+    ),
+    (STRUCTURE, r"<generator object .*genexpr|has_blockwise", "looks for a node of a host Op"),
+    (STRUCTURE, r"check_stack_trace", "looks for the trace of a host Op"),
+    (STRUCTURE, r"debugprint|\.maker\.linker|storage_map", "looks at the linker"),
+    (UNSPECIFIED, r"test_searchsortedOp_on_right_side", "searches an array that is not sorted"),
+)
+DEFECTS = (NUMBERS, CRASH)
+KNOWN = Path(__file__).with_name("pytensor_tests_known.txt")
 _BAD = ("failed", "error", "crashed", "timeout")
 
 
@@ -103,13 +129,14 @@ def _outcomes(log: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def _run_file(tree: Path, file: str, flags: str, log: Path) -> None:
-    """Run a file, again after each crash, until all its tests have an outcome."""
+def _run_tests(tree: Path, tests: list[str], flags: str, log: Path) -> None:
+    """Run tests in one process, again after each crash, until all have an outcome."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTENSOR_FLAGS": flags, "PYTENSOR_TESTS_LOG": str(log.absolute())}
     here = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(tree)]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*here, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "pytest", "-p", "pytensor_tests", "-p", "no:cacheprovider", "-q", "--tb=short"]
-    command += ["-o", "addopts=", "--rootdir", str(tree), file]
+    command += ["-o", "addopts=", "--rootdir", str(tree), *tests]
     with log.with_suffix(".txt").open("a") as text:
         for _ in range(20):
             try:
@@ -130,54 +157,76 @@ def _mark_last(log: Path, outcome: str) -> None:
         file.write(json.dumps({"test": last["test"], "outcome": outcome, "why": "the file took too long"}) + "\n")
 
 
-def _excuse(why: str) -> str | None:
-    return next((reason for pattern, reason in EXCUSED.items() if re.search(pattern, why)), None)
+def _class_of(record: dict[str, str]) -> tuple[str, str]:
+    """Return the class of a failure, and the reason."""
+    text = f"{record['test']}\n{record['why']}"
+    excuse = next(((kind, reason) for kind, pattern, reason in EXCUSED if re.search(pattern, text)), None)
+    if excuse is not None:
+        return excuse
+    return (CRASH if record["outcome"] == "crashed" else NUMBERS), record["why"]
 
 
-def _compare(results: Path, files: list[str]) -> int:
-    """Print what passes in the first mode and not in the second; return how many of these have no excuse."""
-    counts: dict[str, Counter[str]] = {mode: Counter() for mode in MODES}
-    ours = []
-    for file in files:
-        first, second = (_outcomes(results / mode / (file.replace("/", ".") + ".jsonl")) for mode in MODES)
-        for mode, found in zip(MODES, (first, second), strict=True):
-            counts[mode].update(record["outcome"] for record in found.values())
-        passed = (test for test, record in first.items() if record["outcome"] == "passed")
-        ours += [second[test] for test in passed if test in second and second[test]["outcome"] in _BAD]
-    excused = [(record, reason) for record in ours if (reason := _excuse(record["why"]))]
-    faults = [record for record in ours if not _excuse(record["why"])]
-    lines = [f"{r['outcome']}: {r['test']}\n    " + r["why"].replace("\n", "\n    ") for r in faults]
-    for mode, found in counts.items():
-        lines.append(f"{mode}: " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(found.items())))
-    reasons = Counter(reason for _, reason in excused)
-    lines.append(f"fail under OPENCL only: {len(ours)}; excused {len(excused)} {dict(reasons)}")
+def _known() -> set[str]:
+    """Return the defects that are known."""
+    lines = (line.partition("#")[0].strip() for line in KNOWN.read_text().splitlines())
+    return {line for line in lines if line}
+
+
+def _log(results: Path, mode: str, name: str) -> Path:
+    return results / mode / (name.replace("/", ".").replace("::", ".") + ".jsonl")
+
+
+def _report(results: Path, names: list[str]) -> int:
+    """Print what fails in mode OPENCL alone, by classes; return how many defects are not known."""
+    counts: Counter[str] = Counter()
+    ours: dict[str, list[tuple[str, str]]] = {kind: [] for kind in CLASSES}
+    for name in names:
+        found, plain = (_outcomes(_log(results, mode, name)) for mode in ("OPENCL", "FAST_COMPILE"))
+        counts.update(record["outcome"] for record in found.values())
+        for test, record in found.items():
+            if record["outcome"] in _BAD and plain.get(test, {}).get("outcome") == "passed":
+                kind, reason = _class_of(record)
+                ours[kind].append((test, reason))
+    known = _known()
+    new = [test for kind in DEFECTS for test, _ in ours[kind] if test not in known]
+    lines = []
+    for kind, failures in ours.items():
+        for test, reason in failures:
+            mark = ", known" if test in known else ""
+            lines.append(f"{kind}{mark}: {test}\n    " + reason.replace("\n", "\n    "))
+    lines.append("mode OPENCL: " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())))
+    lines.append("fail in mode OPENCL alone: " + ", ".join(f"{len(found)} {kind}" for kind, found in ours.items()))
+    lines.append(f"defects that are not known: {len(new)}")
     sys.stdout.write("\n".join(lines) + "\n")
-    return len(faults)
+    return len(new)
+
+
+def _run(tree: Path, name: str, flags: dict[str, str], results: Path) -> None:
+    """Run tests in mode OPENCL, then those that fail with FAST_COMPILE."""
+    log = _log(results, "OPENCL", name)
+    _run_tests(tree, [name], flags["OPENCL"], log)
+    failed = [test for test, record in _outcomes(log).items() if record["outcome"] in _BAD]
+    if failed:
+        _run_tests(tree, failed, flags["FAST_COMPILE"], _log(results, "FAST_COMPILE", name))
 
 
 def main() -> int:
     """Run and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=Path)
-    parser.add_argument("files", nargs="*")
+    parser.add_argument("tests", nargs="*")
     parser.add_argument("--results", type=Path, default=Path("pytensor-tests"))
     parser.add_argument("--device", default="opencl:pocl")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--flags", default="", help="more of PYTENSOR_FLAGS, as floatX=float32")
     parser.add_argument("--compare", action="store_true", help="only compare the results that are there")
     options = parser.parse_args()
-    files = options.files or [f for f in DEFAULT_FILES if (options.tree / f).exists()]
-    jobs = []
-    for file in files:
-        for mode, flags in MODES.items():
-            log = options.results / mode / (file.replace("/", ".") + ".jsonl")
-            log.parent.mkdir(parents=True, exist_ok=True)
-            flags = ",".join(filter(None, (flags.format(device=options.device), options.flags)))
-            jobs.append((options.tree.absolute(), file, flags, log))
+    names = options.tests or [f for f in DEFAULT_FILES if (options.tree / f).exists()]
+    flags = {k: ",".join(filter(None, (v.format(device=options.device), options.flags))) for k, v in MODES.items()}
     if not options.compare:
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(lambda job: _run_file(*job), jobs))
-    return int(_compare(options.results, files) > 0)
+            list(pool.map(lambda name: _run(options.tree.absolute(), name, flags, options.results), names))
+    return int(_report(options.results, names) > 0)
 
 
 if __name__ == "__main__":

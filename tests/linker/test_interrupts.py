@@ -1,5 +1,6 @@
 """Calls that the user interrupts, wherever: the next one is right, and repeated as before."""
 
+import sys
 from pathlib import Path
 from sys import monitoring
 
@@ -59,9 +60,17 @@ class Interrupts:
         if self.where or not code.co_filename.startswith(HOME):
             return
         self._left -= 1
-        if self._left < 0:
+        if self._left < 0 and not _is_in_destructor():
             self.where = f"{code.co_qualname} {offset}"
             raise KeyboardInterrupt
+
+
+def _is_in_destructor():
+    """Whether Python would only report an exception: which version runs a destructor during a call differs."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def as_it_is(f, value):
