@@ -201,14 +201,14 @@ def _contexts_of_flags() -> tuple[dict[str, str], str | None]:
 
 def _settings_of_flags() -> Settings:
     return Settings(
-        config.opencl__fast_math,
-        config.opencl__cache_dir or None,
-        config.opencl__sync_debug,
-        config.opencl__tuned,
-        config.opencl__compile_ahead,
-        config.opencl__one_launch,
-        config.opencl__stand_by,
-        config.opencl__quiet,
+        fast_math=config.opencl__fast_math,
+        cache_dir=config.opencl__cache_dir or None,
+        synchronous=config.opencl__sync_debug,
+        tuned=config.opencl__tuned,
+        compile_ahead=config.opencl__compile_ahead,
+        one_launch=config.opencl__one_launch,
+        stand_by=config.opencl__stand_by,
+        quiet=config.opencl__quiet,
     )
 
 
