@@ -155,6 +155,15 @@ class GpuArray:
             view = view.dimshuffle((*order, *kept))
         return self.view(view)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Name what is there in place of methods of other libraries' arrays."""
+        hint = ""
+        if name in ("get", "numpy", "cpu"):
+            hint = ": a copy on the host is np.asarray(r)"
+        elif not name.startswith("_") and hasattr(np.ndarray, name):
+            hint = f": on the host it is np.asarray(r).{name}, on the device part of a function, pytensor.function(...)"
+        raise AttributeError(f"'GpuArray' object has no attribute {name!r}{hint}", name=name, obj=self)
+
     def __setitem__(self, items: Any, value: Any) -> NoReturn:
         raise TypeError(
             "a GpuArray does not change: make a new one in a function, with x[...].set(value) or "

@@ -185,3 +185,15 @@ def test_copies_and_pickles_compare_equal(array):
         assert made is not array and (made == array).all()
     np.testing.assert_array_equal(array, np.asarray(array))
     np.testing.assert_allclose(array, np.asarray(array))
+
+
+def test_methods_of_other_arrays_are_named_with_what_to_write(array):
+    for name in ("sum", "mean", "reshape", "astype", "any", "flatten"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'.*np.asarray\(r\).{name}.*pytensor.function"):
+            getattr(array, name)
+    for name in ("get", "numpy", "cpu"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'.*np.asarray\(r\)"):
+            getattr(array, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nosuch'$"):
+        array.nosuch
+    assert not hasattr(array, "sum") and not hasattr(array, "__array_interface__")
