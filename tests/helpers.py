@@ -186,7 +186,7 @@ def run_script(script, flags="", **variables):
     """Run a script in an interpreter of its own; return what it stored in ``seen``, and its stderr."""
     script = "import json\nseen = {}\n" + textwrap.dedent(script) + "\nprint('seen', json.dumps(seen))\n"
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    own = {"PYTHONPATH": path, "PYTENSOR_FLAGS": flags, "PYTENSOR_CL_MAPPED": "", "PYTEST_XDIST_WORKER": ""}
+    own = {"PYTHONPATH": path, "PYTENSOR_FLAGS": flags, "PYTENSOR_CL_TREE": "", "PYTEST_XDIST_WORKER": ""}
     environment = {**os.environ, **own, **variables}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, env=environment, check=False

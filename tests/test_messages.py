@@ -241,6 +241,25 @@ _PARENT = """
 """
 
 
+_WORKERS = """
+import multiprocessing
+import pytensor
+import pytensor_cl
+
+def work(number):
+    return float(pytensor_cl.shared([1.0]).get_value()[0])
+
+if __name__ == "__main__":
+    workers = multiprocessing.get_context("spawn")
+    first = workers.Pool(1)
+    second = workers.Pool(1)
+    print([pool.apply(work, (0,)) for pool in (first, second)])
+    for pool in (first, second):
+        pool.close()
+        pool.join()
+"""
+
+
 def test_the_line_appears_once_in_a_tree_of_processes():
     _, stderr = run_script(_PARENT)
     assert stderr.count("Mapped name None to device opencl") == 1
@@ -255,11 +274,29 @@ def test_workers_of_xdist_print_it_once():
         assert stderr.count("Mapped name") == count
 
 
-def test_another_device_of_the_tree_is_named():
-    environment = {**os.environ, "PYTENSOR_CL_MAPPED": "Mapped name None to device opencl9:9: another"}
+def test_workers_of_a_process_that_opens_no_device_print_it_once(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(_WORKERS)
+    environment = {
+        **os.environ,
+        "PYTENSOR_CL_TREE": "",
+        "PYTEST_XDIST_WORKER": "",
+        "TMPDIR": str(tmp_path),
+        "PYTENSOR_FLAGS": "",
+    }
+    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[1.0, 1.0]\n"
+    assert done.stderr.count("Mapped name None to device opencl") == 1
+    assert list(tmp_path.glob("pytensor-cl-*")) == []  # it is removed at the end
+
+
+def test_two_programs_print_it_each(tmp_path):
+    environment = {**os.environ, "PYTENSOR_CL_TREE": "", "PYTEST_XDIST_WORKER": "", "PYTENSOR_FLAGS": ""}
     command = [sys.executable, "-c", "import pytensor_cl; pytensor_cl.shared([1.0])"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stderr.count("Mapped name None to device opencl0") == 1
+    for temporary in (tmp_path, tmp_path / "not" / "there"):
+        environment["TMPDIR"] = str(temporary)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stderr.count("Mapped name None to device opencl") == 1
 
 
 # Values in place of variables

@@ -13,6 +13,7 @@ import numpy as np
 from pytensor_cl import dtypes
 from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, OpenCLError, UnsupportedDtype, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.announcement import announce
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.copies import Copies
 from pytensor_cl.runtime.device import DeviceEntry, are_drivers_loaded, resolve
@@ -34,8 +35,6 @@ __all__ = ["Context", "Settings", "open_context"]
 
 _DEFAULT = "dev0"
 """The context of graphs that name none, where nothing else is said."""
-_ANNOUNCED = "PYTENSOR_CL_MAPPED"
-"""Environment variable: the lines about devices that this process and those that it descends from have written."""
 SMALL_UPLOAD = 8192
 """Bytes: smaller host arrays are copied while their buffer is made, if the device is a CPU."""
 
@@ -521,19 +520,10 @@ def _open(name: str) -> Context:
         sys.stderr.write(f"Mapped name {label} to no device: {error}. With opencl__placement=auto the host computes\n")
         raise
     if not settings.quiet:
-        _announce(f"Mapped name {label} to device {entry.spec}: {context.info.name} ({context.info.platform})")
+        announce(f"Mapped name {label} to device {entry.spec}: {context.info.name} ({context.info.platform})")
         if context.info.features.warning:
-            _announce(f"{entry.spec}: {context.info.features.warning}")
+            announce(f"{entry.spec}: {context.info.features.warning}")
     return context
-
-
-def _announce(line: str) -> None:
-    """Write a line on stderr that no process wrote which this one descends from; of pytest-xdist's workers one does."""
-    written = os.environ.get(_ANNOUNCED, "").splitlines()
-    if line in written or os.environ.get("PYTEST_XDIST_WORKER", "") not in ("", "gw0"):
-        return
-    os.environ[_ANNOUNCED] = "\n".join((*written, line))
-    sys.stderr.write(f"{line}\n")
 
 
 def sync() -> None:
