@@ -127,6 +127,14 @@ FLAGS: tuple[Flag, ...] = (
         mutable=False,
     ),
     Flag(
+        "opencl__progress",
+        "EnumStr",
+        "auto",
+        "Whether a pause of more than half a second, in which something compiles, is told on stderr: if that is a "
+        "terminal (auto), always, or never.",
+        options=("always", "never"),
+    ),
+    Flag(
         "opencl__stand_by",
         "BoolParam",
         True,

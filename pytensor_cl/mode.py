@@ -29,6 +29,7 @@ from pytensor_cl.rewriting.rowwise import fuse_rows
 from pytensor_cl.rewriting.subtensor import join_writes
 from pytensor_cl.rewriting.take import fuse_takes
 from pytensor_cl.rewriting.unbatch import unbatch
+from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import (
     Settings,
     add_context,
@@ -210,6 +211,9 @@ def _settings_of_flags() -> Settings:
         stand_by=config.opencl__stand_by,
         quiet=config.opencl__quiet,
     )
+
+
+progress.choose(lambda: config.opencl__progress)
 
 
 def apply_flags() -> None:

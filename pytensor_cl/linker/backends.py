@@ -14,6 +14,7 @@ from pytensor_cl.linker.generated import with_arrays
 from pytensor_cl.linker.host import Cell
 from pytensor_cl.rewriting.alternative import Alternative
 from pytensor_cl.runtime.interrupts import insisting
+from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["CFunction", "HostFunction", "NumbaFunction", "host_functions"]
@@ -44,6 +45,7 @@ class HostFunction:
     """
 
     backend: ClassVar[str]
+    name: str | None = None  # of the function, for messages
 
     def __init__(self, alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._alternative = alternative
@@ -61,7 +63,7 @@ class HostFunction:
         return []
 
     def _first_call(self) -> list[Any]:
-        with insisting():
+        with insisting(), compiling("a graph", self.backend, self.name):
             return self._first()
 
     def _first(self) -> list[Any]:

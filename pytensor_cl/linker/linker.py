@@ -31,6 +31,7 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.rewriting.alternative import alternative_of, carry
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.progress import calling
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["OpenCLLinker", "report_error"]
@@ -72,7 +73,8 @@ class _Link:
         """Build the kernels of all nodes: one program for each context; kept as long as the routines."""
         for name in self.contexts:
             routines = (r for n, r in self.routines.items() if n.op.context_name == name)
-            self.programs.extend(get_context(name).build([s for routine in routines for s in routine.sources()]))
+            with calling(getattr(self.fgraph, "name", None)):
+                self.programs.extend(get_context(name).build([s for routine in routines for s in routine.sources()]))
 
     def _takers(self) -> dict[int, Variable]:
         """Outputs that update a shared variable with a download, and the device array that it can take instead."""
@@ -224,6 +226,8 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
         link.build()
         return OpenCLVM(*parts, programs=link.programs)
     hosts = host_functions(alternative, inputs, outputs)
+    for host in hosts:
+        host.name = getattr(fgraph, "name", None)
     sizes = _sizes(alternative.graph, inputs, link)
     return ChoosingVM(*parts, link.build, link.programs, hosts=hosts, sizes=sizes, arguments=into, results=out)
 

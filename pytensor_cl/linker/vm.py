@@ -19,6 +19,7 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import get_context
 from pytensor_cl.runtime.memory import is_lack_of_memory
+from pytensor_cl.runtime.progress import calling
 
 __all__ = ["OpenCLVM"]
 
@@ -154,8 +155,18 @@ class OpenCLVM:
         stop: int | None = None,
     ) -> None:
         """Run step by step; `before` and `after` are told of each, while the values that it reads are there."""
-        if self._prepare is not None:
-            self.build()
+        with calling(getattr(self.fgraph, "name", None)):
+            if self._prepare is not None:
+                self.build()
+            self._run(before, after, start, stop)
+
+    def _run(
+        self,
+        before: Callable[[int], None] | None,
+        after: Callable[[int], None] | None,
+        start: int,
+        stop: int | None,
+    ) -> None:
         at = start
         try:
             for at, (thunk, dead) in enumerate(self._steps[start:stop], start):

@@ -16,6 +16,7 @@ from pytensor_cl.runtime.binaries import Binaries
 from pytensor_cl.runtime.by_reference import StructBuffers, by_reference, setter
 from pytensor_cl.runtime.interrupts import in_another_thread
 from pytensor_cl.runtime.outline import parameters_of
+from pytensor_cl.runtime.progress import compiling, kernel_is_new
 from pytensor_cl.runtime.ways import Way, Ways, as_it_is
 from pytensor_cl.template import KernelSource
 
@@ -167,6 +168,7 @@ class ProgramCache:
         self._ahead = ahead
         self._options = list(options)
         self._binaries = Binaries(context, cache_dir)
+        self._driver = context.devices[0].platform.name
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self.parameters: dict[str, str] = {}
@@ -190,7 +192,8 @@ class ProgramCache:
         found = {name: self._programs.get(name) for name in wanted}
         new = [s for s in wanted.values() if found[s.name] is None]
         if new:
-            program = self._compile(assemble(new))
+            with compiling(f"{len(new)} kernel{'s' * (len(new) > 1)}", self._driver):
+                program = self._compile(assemble(new))
             self._recent.append(program)
             found.update((s.name, program) for s in new)
             self._programs.update((s.name, program) for s in new)
@@ -250,6 +253,7 @@ class ProgramCache:
             Name of the kernel function if it is not the source's own.
         """
         (program,) = self.build((source,))
+        kernel_is_new(self._driver)
         return self._kernel_of(program, _handle(program, function or source.name, source))
 
     def twin(self, handle: "cl.Kernel") -> Kernel:

@@ -23,6 +23,7 @@ from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover
 from pytensor_cl.runtime.feature_probes import MARK, PROBES, Answer, ask, identity_of
 from pytensor_cl.runtime.features import FeatureFile, Features
+from pytensor_cl.runtime.progress import compiling
 
 __all__ = ["adapt", "features_of", "refuse"]
 
@@ -55,7 +56,8 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     if known is not None:
         return known
     inquiry = _Inquiry(entry, identity)
-    features = _collected(inquiry.answers())
+    with compiling("the self-check of a new driver", f"{entry.info.platform} {entry.info.driver}"):
+        features = _collected(inquiry.answers())
     if inquiry.is_lasting:
         file.write(features)
     return features

@@ -1,0 +1,192 @@
+"""A line on stderr, and in the log, where a program stands still for over half a second because something compiles.
+
+A thread that lives while something compiles writes the line. It never keeps the process alive, and writes nothing in a
+forked child. Drivers compile when a program is built, or (PoCL) when a kernel is launched first: so the first use of a
+kernel in a call may be a compilation too, until the call ends.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock, Timer, local
+from time import monotonic
+from typing import Any
+
+__all__ = ["calling", "choose", "compiling", "kernel_is_new"]
+
+_log = logging.getLogger("pytensor_cl.progress")
+PATIENCE = 0.5
+"""Seconds of a pause before a line tells what it is for."""
+
+
+class _Settings:
+    """What tests and the flag replace."""
+
+    mode: Callable[[], str] = staticmethod(lambda: "auto")
+    clock: Callable[[], float] = staticmethod(monotonic)
+    timer: Callable[..., Timer] = Timer
+    stream: Callable[[], Any] = staticmethod(lambda: sys.stderr)
+
+
+class _Here(local):
+    """What this thread is doing."""
+
+    label: str | None = None
+    """Name of the function that is called."""
+    depth = 0
+    """Calls inside each other."""
+    pause: "_Pause | None" = None
+    """What compiles now."""
+    is_call = False
+    """Whether the pause ends with the call."""
+
+
+_here = _Here()
+
+
+def choose(mode: Callable[[], str]) -> None:
+    """Set what says where lines are written.
+
+    Parameters
+    ----------
+    mode
+        Returns ``"auto"`` (if stderr is a terminal), ``"always"`` or ``"never"``.
+    """
+    _Settings.mode = staticmethod(mode)
+
+
+def _is_shown() -> bool:
+    mode = _Settings.mode()
+    if mode == "auto":
+        try:
+            return bool(_Settings.stream().isatty())
+        except (AttributeError, ValueError):  # there is none, or it is closed
+            return False
+    return mode == "always"
+
+
+class _Pause:
+    """Something that compiles.
+
+    Parameters
+    ----------
+    what
+        What compiles, and for what.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._begin = _Settings.clock()
+        self._owner = os.getpid()
+        self._lock = Lock()
+        self._is_over = self._is_told = False
+        self._is_shown = _is_shown()
+        self._timer: Timer | None = None
+        if self._is_shown or _log.isEnabledFor(logging.INFO):
+            self._timer = _Settings.timer(PATIENCE, self._tell)
+            self._timer.daemon = True
+            try:
+                self._timer.start()
+            except RuntimeError:  # no new threads while the interpreter shuts down
+                self._timer = None
+
+    def _tell(self) -> None:
+        with self._lock:
+            if self._is_over or os.getpid() != self._owner:
+                return
+            self._is_told = True
+            _log.info("compiling %s", self._what)
+            self._write(f"pytensor-cl: compiling {self._what}...")
+
+    def end(self) -> None:
+        """Say how long it took, if anything was said."""
+        if self._timer is None or os.getpid() != self._owner:
+            return
+        self._timer.cancel()
+        with self._lock:
+            self._is_over = True
+            if self._is_told:
+                seconds = _Settings.clock() - self._begin
+                _log.info("compiled %s in %.1f s", self._what, seconds)
+                self._write(f" {seconds:.1f} s\n")
+
+    def _write(self, text: str) -> None:
+        if self._is_shown:
+            try:
+                _Settings.stream().write(text)
+                _Settings.stream().flush()
+            except (AttributeError, OSError, ValueError):  # nobody reads it
+                self._is_shown = False
+
+
+def _described(what: str, driver: str) -> str:
+    label = _here.label
+    return f"{what}{f' for {label}' if label else ''} ({driver})"
+
+
+@contextmanager
+def compiling(what: str, driver: str, label: str | None = None) -> Iterator[None]:
+    """Tell of a pause while the block runs; what compiles inside it is part of it.
+
+    Parameters
+    ----------
+    what
+        What compiles, such as ``"12 kernels"``.
+    driver
+        Who compiles it.
+    label
+        Name of the function for which it is done; None is that of the call.
+    """
+    if _here.pause is not None:
+        yield
+        return
+    before = _here.label
+    _here.label = label or before
+    _here.pause = _Pause(_described(what, driver))
+    try:
+        yield
+    finally:
+        _here.label = before
+        _end()
+
+
+def _end() -> None:
+    pause, _here.pause, _here.is_call = _here.pause, None, False
+    if pause is not None:
+        pause.end()
+
+
+@contextmanager
+def calling(label: str | None) -> Iterator[None]:
+    """Mark a call of a function: until it ends, the first use of a kernel may be a pause.
+
+    Parameters
+    ----------
+    label
+        Name of the function; None if it has none.
+    """
+    before = _here.label
+    _here.label = label or before
+    _here.depth += 1
+    try:
+        yield
+    finally:
+        _here.depth -= 1
+        _here.label = before
+        if not _here.depth and _here.is_call:
+            _end()
+
+
+def kernel_is_new(driver: str) -> None:
+    """Tell that a kernel was made: its first launch, in this call, may compile it.
+
+    Parameters
+    ----------
+    driver
+        Whose kernel it is.
+    """
+    if _here.depth and _here.pause is None:
+        _here.is_call = True
+        _here.pause = _Pause(_described("kernels", driver))
