@@ -21,6 +21,8 @@ from pytensor_cl.runtime.program import ProgramCache
 
 ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 """Whether to take every case, however long it takes."""
+SHARE = os.environ.get("PYTENSOR_CL_SHARE") or "1/1"
+"""Which part of the tests runs, by their names."""
 CPU_DRIVERS = ("pocl", "intel")
 pytensor.config.opencl__adapt = False  # the arrays of tests are small: the kernels shall see them all the same
 change_settings(compile_ahead=False)  # the other cores run other tests
@@ -107,6 +109,21 @@ def _chance(item):
     return crc32(name.encode())
 
 
+def _is_in_share(item):
+    """Whether a test belongs to the share of PYTENSOR_CL_SHARE, such as 1/24; schedules and drivers have the same."""
+    count, parts = map(int, SHARE.split("/"))
+    name = re.sub(r"\b(cpu|simt)\b", "", item.nodeid)
+    for driver in DRIVERS:
+        name = name.replace(driver, "")
+    return crc32(name.encode()) % parts < count
+
+
+def _leave_out(config, items, left_out):
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_runtest_setup(item):
     """Kernels are what routines are tested for, and scalar functions; Ops launch the same ones."""
     quickly = item.path.parent.name in ("linker", "ops", "rewriting")
@@ -125,6 +142,7 @@ def pytest_collection_modifyitems(config, items):
     Schedule simt, which CPUs have for tests alone, gets each case on one of two drivers. Which cases run where depends on
     the names alone. PYTENSOR_CL_SWEEPS=all runs all everywhere.
     """
+    _leave_out(config, items, {item for item in items if not _is_in_share(item)})
     if ALL:
         return
     groups = defaultdict(list)
@@ -135,8 +153,7 @@ def pytest_collection_modifyitems(config, items):
     for place, group in groups.items():
         group.sort(key=_chance)
         left_out.update(set(group) - set(_kept(place, group)))
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    _leave_out(config, items, left_out)
 
 
 def _seed(name):
