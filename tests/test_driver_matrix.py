@@ -1,5 +1,6 @@
 """The tool that runs a share of the tests on every driver."""
 
+import os
 import runpy
 import subprocess
 import sys
@@ -59,6 +60,13 @@ def test_a_driver_that_is_not_installed_is_a_row(tool, tmp_path):
     driver = tool.Driver("ghost", "Ghost", tmp_path / "no.icd", "apt install ghost")
     row = tool._tested(driver, tool.AMOUNTS["quick"], tmp_path, tmp_path / "log")
     assert row.remark == "skipped: not installed (apt install ghost)" and row.passed == row.failed == 0
+
+
+def test_what_takes_too_long_is_ended(tool, tmp_path):
+    text = "import threading; threading.Event().wait()"
+    assert tool._run([sys.executable, "-c", text], dict(os.environ), tmp_path / "log", 0.001) is None
+    assert tool._run([sys.executable, "-c", "print(7); exit(3)"], dict(os.environ), tmp_path / "log", 1) == 3
+    assert (tmp_path / "log").read_text() == "7\n"
 
 
 @pytest.mark.parametrize(("value", "code"), [("off", 0), ("some", 2)])

@@ -10,6 +10,7 @@ is 1 if a test failed on a driver that is not known to have failures.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,22 @@ def _counts(report: Path) -> dict[str, int]:
     return counts
 
 
+def _run(command: list[str], environment: dict[str, str], log: Path, minutes: float) -> int | None:
+    """Run a command with its output in a file; return its exit code, or None if it was ended after some minutes."""
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            return process.wait(60 * minutes)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with the workers of the tests
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None
+            raise
+
+
 def _tested(driver: Driver, amount: Amount, folder: Path, log: Path) -> Row:
     """Run the tests on a driver: in one worker, in whose place another one comes if the driver ends it."""
     environment = _environment(driver, folder)
@@ -167,13 +184,8 @@ def _tested(driver: Driver, amount: Amount, folder: Path, log: Path) -> Row:
     options = ["-q", "-n", "1", "--max-worker-restart=200", "-p", "no:cacheprovider", f"--junitxml={report}"]
     command = [sys.executable, "-m", "pytest", *options, *TESTS]
     begin = time.monotonic()
-    with log.open("w") as out:
-        try:
-            subprocess.run(
-                command, cwd=ROOT, env=environment, stdout=out, stderr=out, check=False, timeout=60 * amount.minutes
-            )
-        except subprocess.TimeoutExpired:
-            return Row(driver.title, version, amount.share, remark=f"stopped after {amount.minutes:g} minutes")
+    if _run(command, environment, log, amount.minutes) is None:
+        return Row(driver.title, version, amount.share, remark=f"stopped after {amount.minutes:g} minutes")
     seconds = time.monotonic() - begin
     if not report.is_file():
         return Row(driver.title, version, amount.share, failed=1, seconds=seconds, remark=f"no report: see {log}")
@@ -189,23 +201,20 @@ def _simulated(driver: Driver, amount: Amount, folder: Path, log: Path) -> Row:
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     begin = time.monotonic()
     command = ["bash", "ci/oclgrind.sh", *amount.families]
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60 * amount.minutes
-        )
-    except subprocess.TimeoutExpired:
+    code = _run(command, environment, log, amount.minutes)
+    if code is None:
         return Row(driver.title, _version(version), share, remark=f"stopped after {amount.minutes:g} minutes")
-    log.write_text(done.stdout + done.stderr)
+    output = log.read_text(errors="replace")
     counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
-    for line in done.stdout.splitlines():
+    for line in output.splitlines():
         words = line.replace(",", "").split()
         for number, word in pairwise(words):
             if " in " in line and number.isdigit() and word in counts:
                 counts[word] += int(number)
-    problems = done.stdout.count("(report:")
+    problems = output.count("(report:")
     remark = f"{problems} families with reports" if problems else "no race, no access out of bounds"
-    if done.returncode and not (problems or counts["failed"]):
-        counts["failed"], remark = 1, f"ended with {done.returncode}: see {log}"
+    if code and not (problems or counts["failed"]):
+        counts["failed"], remark = 1, f"ended with {code}: see {log}"
     counts["failed"] += problems
     seconds = time.monotonic() - begin
     return Row(driver.title, _version(version), share, **counts, seconds=seconds, remark=remark)
@@ -259,6 +268,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], choices=[d.name for d in drivers()])
     parser.add_argument("--write", action="store_true", help="write the table to docs/drivers.md")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "matrix", help="folder of the tests' output")
+    parser.add_argument("--minutes", type=float, help="for each driver at most, in place of what the variable says")
     options = parser.parse_args()
     chosen = os.environ.get("PYTENSOR_CL_MATRIX") or "quick"
     if chosen == "off":
@@ -267,7 +277,8 @@ def main() -> int:
     if chosen not in AMOUNTS:
         parser.error(f"PYTENSOR_CL_MATRIX={chosen!r} is none of {', '.join((*AMOUNTS, 'off'))}")
     found = []
-    for driver, row in rows(AMOUNTS[chosen], options.only, options.logs.resolve()):
+    amount = AMOUNTS[chosen]._replace(minutes=options.minutes or AMOUNTS[chosen].minutes)
+    for driver, row in rows(amount, options.only, options.logs.resolve()):
         found.append((driver, row))
         print(f"{driver.name}: {row.passed} passed, {row.failed} failed, {row.crashed} ended, {row.skipped} skipped, "
               f"{row.seconds:.0f} s {row.remark}", flush=True)  # fmt: skip
