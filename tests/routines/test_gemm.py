@@ -278,7 +278,13 @@ def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
     assert all(plan.finish is not None for plan in routine._plans._plans.values())
 
 
+def _need_large_tiles(context):
+    if not context.info.has_large_tiles:
+        pytest.skip(f"{context.info.name}: no tiles that fill the registers of a GPU")
+
+
 def test_large_tiles(context, rng):
+    _need_large_tiles(context)
     for flags in ({}, {"has_c": True}):
         routine = Gemm(context, "float32", schedule="simt", **flags)
         for m, k, n, rows in ((256, 8, 257, 128), (300, 19, 383, 64), (129, 100, 520, 64), (128, 0, 512, 128)):
@@ -296,6 +302,7 @@ def test_large_tiles(context, rng):
 
 
 def test_large_tiles_of_split_sums(context, rng, monkeypatch):
+    _need_large_tiles(context)
     monkeypatch.setattr(gemm_simt, "_PART", 50)
     info = replace(context.info, compute_units=8)
     monkeypatch.setattr(Gemm, "_blocks", lambda _, p: gemm_simt.blocks_of(p, info, np.dtype("float32"), 16))
@@ -308,6 +315,7 @@ def test_large_tiles_of_split_sums(context, rng, monkeypatch):
 
 
 def test_large_tiles_of_batches(context, rng):
+    _need_large_tiles(context)
     a, b = draw(rng, "float32", 3, 2, 130, 40), draw(rng, "float32", 2, 40, 129)
     routine = BatchedGemm(context, "float32", schedule="simt")
     (got,) = routine(context.from_host(a), context.from_host(b))
