@@ -298,7 +298,7 @@ class Stretch:
         except Exception as error:
             if not is_lack_of_memory(error):
                 raise
-            # Of the call itself it would be an OutOfDeviceMemory: its results are there, the tables of a launch are not.
+            # An OutOfDeviceMemory would be the call's: its results are there, the tables of a launch are not.
             made = Trouble("the device ran out of memory", None)
         if isinstance(made, Trouble):
             self._tries -= 1
