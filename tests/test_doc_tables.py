@@ -42,6 +42,11 @@ def test_numbers_units_and_devices_are_not_compared(tool):
     assert tool.differences(PAGE, tool.printed(PAGE, "page")) == []
 
 
+def test_the_order_of_rows_is_not_compared(tool):
+    assert tool.structure("a  b\n-  -\nx  1\ny  2\n\nc\n-\nz") == tool.structure("a  b\n-  -\ny  3\nx  4\n\nc\n-\nz")
+    assert tool.structure("a  b\n-  -\nx  1") != tool.structure("x  b\n-  -\na  1")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("one   330", "two   330"), ("kernels  share", "kernels  share  GB/s"), ("one   330 us   5 %\n", ""), ("5 %", "")],

@@ -11,7 +11,8 @@ A page marks such a table so:
 
 The Python blocks of the page up to the mark are run, and what the last of them prints is the table. With ``--check``
 nothing is written: the exit status is 1 if a table has other lines, names or columns than what the code prints now.
-Numbers, units of time and the name of the device are not compared: they differ from run to run and between machines.
+Numbers, units of time, the order of rows and the name of the device are not compared: they differ from run to run and
+between machines.
 """
 
 import argparse
@@ -31,9 +32,17 @@ _DEVICE = re.compile(r"^(dev0) .*\([^)]*\)", re.MULTILINE)
 
 
 def structure(text: str) -> list[str]:
-    """Return the lines of a table with ``#`` for each number and without the spaces that align its columns."""
+    """Return the lines of tables with ``#`` for each number and without the spaces that align columns.
+
+    Rows are in the order of the alphabet below the line of dashes: reports sort them by time.
+    """
     text = _NUMBER.sub("#", _DEVICE.sub(r"\1 device", text))
-    return [re.sub(r"-+", "-", " ".join(line.split())) for line in text.splitlines()]
+    found: list[str] = []
+    for table in text.strip().split("\n\n"):
+        lines = [re.sub(r"-+", "-", " ".join(line.split())) for line in table.splitlines()]
+        body = next((i + 1 for i, line in enumerate(lines) if set(line) == {"-", " "}), len(lines))
+        found += [*lines[:body], *sorted(lines[body:]), ""]
+    return found
 
 
 def printed(page: str, name: str) -> list[str]:
