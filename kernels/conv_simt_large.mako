@@ -107,7 +107,8 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             ${fetch_w()}
             ${fetch_x()}
             if (k0 >= first) {
-                #pragma unroll
+                // Not all steps at once: what they read early would take registers that the sums need.
+                #pragma unroll 2
                 for (int k = 0; k < ${step}; k++) {
                     const ${wide}4 a0 = ${quad("a", "4 * ty")}, a1 = ${quad("a", f"{rows // 2} + 4 * ty")};
                     const ${wide}4 b0 = ${quad("b", "4 * tx")}, b1 = ${quad("b", "64 + 4 * tx")};

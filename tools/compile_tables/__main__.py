@@ -53,7 +53,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
     parser.add_argument("--keep", action="store_true", help="compile what the last run has recorded")
     parser.add_argument("--only", default="", help="compile kernels whose names match this expression")
-    parser.add_argument("--benchmarks", action="store_true", help="compile only the kernels of the benchmarks")
+    parser.add_argument("--benchmarks", action="store_true", help="record and compile only the benchmarks")
     parser.add_argument("--work", type=Path, default=WORK, help="folder for recordings and outcomes")
     return parser.parse_args()
 
@@ -64,7 +64,7 @@ def _recorded(options: argparse.Namespace) -> tuple[list[Program], dict[str, int
     if not (options.keep and folder.is_dir()):
         shutil.rmtree(folder, ignore_errors=True)
         for device in ("full", "small") if options.quick else options.devices:
-            tests = [f"tests/{found_programs.TESTS[0]}"] if options.quick else None
+            tests = [] if options.benchmarks else [f"tests/{found_programs.TESTS[0]}"] if options.quick else None
             collect(folder, device, SHARE if options.quick else 1, tests)
     programs, groups = read(folder)
     chosen = [p for p in programs if re.search(options.only, p.name) and (p.benchmarks or not options.benchmarks)]

@@ -108,8 +108,8 @@ def _known_rows() -> Iterator[list[str]]:
 
 _HEAD = """# What GPU compilers make of the kernels
 
-Made by `python -m tools.compile_tables --write docs/compile-tables.md`, which needs no GPU: it records the kernels that
-the tests and the benchmarks launch on a GPU, and compiles each one. {versions}
+Made by `python -m tools.compile_tables {command} --write docs/compile-tables.md`, which needs no GPU: it records the
+kernels that {sources} launch on a GPU, and compiles each one. {versions}
 
 A cell has the registers of a work-item (on AMD's devices vector registers), and the share of the warps or wavefronts of
 a full multiprocessor or compute unit that are resident, with the largest work-group that was launched. "private" is
@@ -135,15 +135,19 @@ def page(
         A sentence on the compilers.
     """
     columns = [t for t in targets if t in (*NVIDIA, *AMD)]
+    only_benchmarks = all(program.benchmarks for program in programs)
+    sources = "the benchmarks" if only_benchmarks else "the tests and the benchmarks"
     names = {program.name: _kernels_of(program, results, columns) for program in programs}
     arguments = (programs, groups, results, columns, names)
     lines = [
-        _HEAD.format(versions=versions),
+        _HEAD.format(versions=versions, command="--benchmarks" * only_benchmarks, sources=sources).replace(
+            "  --", " --"
+        ),
         "## Kernels of the benchmarks",
         "",
         *_table(("kernel", "benchmarks", "work-group", "local memory", *columns), _benchmark_rows(*arguments)),
         "",
-        "## All kernels of the tests and the benchmarks, by template",
+        f"## All kernels of {sources}, by template",
         "",
         "The most registers, and the smallest share, of any.",
         "",
