@@ -29,6 +29,16 @@ EVENTS = monitoring.events
 LISTENS = (EVENTS.PY_START, EVENTS.PY_RETURN, EVENTS.C_RETURN)
 
 
+def _is_in_a_finalizer():
+    """Whether something ends that a call has replaced: Python prints what is raised there, and goes on."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(HOME):
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Interrupts:
     """Raises KeyboardInterrupt at one of the places of a call where Python would handle a signal.
 
@@ -57,7 +67,7 @@ class Interrupts:
         return kind is KeyboardInterrupt
 
     def _step(self, code, offset, *_):
-        if self.where or not code.co_filename.startswith(HOME):
+        if self.where or not code.co_filename.startswith(HOME) or _is_in_a_finalizer():
             return
         self._left -= 1
         if self._left < 0 and not _is_in_destructor():
