@@ -29,7 +29,7 @@ class TemplateError(OpenCLError):
 
 # How drivers name a place of the source: Mesa "input.cl:63:15: error: ...", Intel "1:63:15: error: ...",
 # NVIDIA "<kernel>:63:15: error: ...", PoCL "error: /path/tempfile.cl:63:15: ...", AMD's old compiler
-# '"/tmp/OCL1.cl", line 63: error: ...'.
+# '"OCL1.cl", line 63: error: ...'.
 _KIND = r"(?P<{}>fatal error|error|warning|note)"
 _PLACE = re.compile(
     rf"^[ \t]*(?:{_KIND.format('before')}: )?"

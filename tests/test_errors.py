@@ -9,11 +9,11 @@ from pytensor_cl.errors import CompilationError
 _SOURCE = "\n".join(f"line_{i};" for i in range(1, 206))
 
 LOGS = {
-    "pocl": "error: /home/u/.cache/pocl/kcache/tempfile_7DVGzj.cl:103:15: use of undeclared identifier 'y'\n1 error generated.",
+    "pocl": "error: /var/cache/pocl/kcache/tempfile_7DVGzj.cl:103:15: use of undeclared identifier 'y'\n1 error generated.",
     "clang": "input.cl:103:15: error: use of undeclared identifier 'y'\nError executing LLVM compilation action.",
     "intel": "Compilation started\n1:103:15: error: use of undeclared identifier 'y'\n  103 |  float x = y;\n      |     ^\nCompilation failed",
     "nvidia": "<kernel>:103:15: error: use of undeclared identifier 'y'\n    float x = y;\n              ^\n",
-    "amd": '"/tmp/OCL4242T5.cl", line 103: error: identifier "y" is undefined\n      float x = y;\n                ^\n',
+    "amd": '"/var/OCL4242T5.cl", line 103: error: identifier "y" is undefined\n      float x = y;\n                ^\n',
     "windows": "C:\\Temp\\a.cl:103:15: error: use of undeclared identifier 'y'",
 }
 
