@@ -55,7 +55,7 @@ def test_other_errors_of_c_code_are_left_alone(on_the_device, c_compiler, vector
 
 
 @on_one_driver
-@pytest.mark.parametrize("mode", ["NUMBA", pytensor.compile.mode.Mode("numba", "fast_compile")], ids=str)
+@pytest.mark.parametrize("mode", ["NUMBA", pytensor.compile.mode.Mode("numba", "fast_compile")], ids=["name", "Mode"])
 def test_device_variables_in_a_mode_that_cannot_hold_them(context, vector, mode):
     x, d = pt.fvector("x"), pytensor_cl.shared(vector, name="d")
     kind = pytensor_cl.GpuArrayType("float32", (None,))
