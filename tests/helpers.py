@@ -23,6 +23,9 @@ from pytensor_cl.runtime.context import Context, defined_contexts, get_context
 from tests.conftest import ALL, DRIVERS
 
 ROOT = Path(pytensor_cl.__file__).parents[1]
+"""Where the package is that is tested: a checkout, or an installation."""
+CHECKOUT = Path(__file__).parents[1]
+"""Where the tests are, with the documents, tools and templates."""
 on_one_driver = pytest.mark.parametrize("context", DRIVERS if ALL else DRIVERS[:1], indirect=True)
 """For what PyTensor's own backends compute: NUMBA and C compilers take seconds, and the driver has no part in it."""
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import CHECKOUT
 from tools.compile_tables.compilers import Compiler, Kernel, missing_tools, parse_notes, parse_ptxas
 from tools.compile_tables.matrix import compile_all
 from tools.compile_tables.occupancy import occupancy
@@ -85,7 +85,7 @@ def test_the_kernels_of_a_test_are_recorded_as_a_gpu_gets_them(tmp_path):
     environment = {**os.environ, "PYTENSOR_CL_RECORD": str(tmp_path), "PYTENSOR_CL_RECORD_DEVICE": "small"}
     plugin = ["-p", "tools.compile_tables.record", "--assert=plain", "-q", "-n", "0", "-p", "no:cacheprovider"]
     command = [sys.executable, "-O", "-m", "pytest", *plugin, "tests/routines/test_diagonal.py"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     programs, groups = read(tmp_path)
     assert programs, done.stdout + done.stderr
     assert {p.family for p in programs} >= {"elemwise_simt"}

@@ -20,12 +20,12 @@ from pytensor.graph.op import Op
 
 from pytensor_cl import explain
 from tests.conftest import DRIVERS, context_of
-from tests.helpers import ROOT, opencl
+from tests.helpers import CHECKOUT, opencl
 from tests.probes.census import ops, title
 from tests.probes.survey import BATCH, DEVICE, FAMILIES, PROBES, run_all
 
-PAGE = ROOT / "docs" / "coverage.md"
-CONSTRAINTS = ROOT / "ci" / "constraints.txt"
+PAGE = CHECKOUT / "docs" / "coverage.md"
+CONSTRAINTS = CHECKOUT / "ci" / "constraints.txt"
 ROW = re.compile(r"^\| `([\w.]+)` \| device \|", re.MULTILINE)
 
 

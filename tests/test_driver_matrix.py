@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests import conftest
-from tests.helpers import ROOT
+from tests.helpers import CHECKOUT
 
-TOOL = ROOT / "tools" / "driver_matrix.py"
+TOOL = CHECKOUT / "tools" / "driver_matrix.py"
 REPORT = """<testsuites><testsuite>
 <testcase name="a"/><testcase name="b"><failure message="assert">x</failure></testcase>
 <testcase name="c"><skipped/></testcase><testcase name="d"><error message="setup">x</error></testcase>
@@ -32,7 +32,7 @@ def test_failed_tests_and_ended_processes_are_counted(tool, tmp_path):
 
 
 def test_the_table_replaces_that_of_the_page(tool):
-    page = (ROOT / "docs" / "drivers.md").read_text()
+    page = (CHECKOUT / "docs" / "drivers.md").read_text()
     text = tool.table([tool.Row("PoCL", "3.0", "1/24", 7, 1, 2, 3, 4.4, "why")])
     changed = tool.replaced(page, text)
     assert "| PoCL | 3.0 | 1/24 | 7 | 1 | 3 | 2 | 4 | why |" in changed

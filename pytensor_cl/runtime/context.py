@@ -220,7 +220,7 @@ class Context:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         address, memory = address_of(array) - slack, memory_before(array, slack) if slack else array
-        self.memory.refuse(memory.nbytes)
+        self.memory.refuse(array.nbytes)
         try:
             buffer = wrapped(self.cl_context, memory, address)
         except cl.Error as error:
@@ -252,7 +252,8 @@ class Context:
         if not alignment or self.is_small(array.nbytes) or not array.size or not array.flags.c_contiguous:
             return None
         slack = address_of(array) % alignment
-        return None if slack % array.itemsize else slack
+        is_too_large = array.nbytes <= self.info.max_allocation < array.nbytes + slack
+        return None if slack % array.itemsize or is_too_large else slack
 
     def is_small(self, nbytes: int) -> bool:
         """Whether the upload is best made part of the allocation: on CPUs a command of its own costs 10 us more."""

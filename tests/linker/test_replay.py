@@ -544,15 +544,13 @@ def test_an_array_of_numbers_is_no_counter(context, x, rng):
 def test_a_shared_variable_that_its_owner_may_change_is_uploaded_once_a_call(context, rng, size):
     value = rng.normal(size=size).astype("float32")
     w = pytensor.shared(value, "w", borrow=True)
-    x = pt.fvector("x")
-    f = opencl([x], pt.exp(w).sum() + pt.exp(x[::-1]).sum())
-    one = np.ones(3, "float32")
+    f = opencl([], pt.exp(w).sum())
     for _ in range(4):
-        f(one)
+        f()
     for _ in range(3):
         value += 1
         with counted_traffic() as traffic:
-            assert_close(f(one), np.float32(np.exp(value).sum() + 3 * np.e), rtol=1e-4)
+            assert_close(f(), np.exp(value).sum(), rtol=1e-4)
         assert f.vm.replays.calls and traffic.up == (size == 5000)  # small ones are lent
 
 

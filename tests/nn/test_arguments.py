@@ -10,7 +10,7 @@ from scipy.signal import convolve
 
 import pytensor_cl
 from pytensor_cl import nn
-from tests.helpers import ROOT
+from tests.helpers import CHECKOUT
 
 CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
 TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
@@ -291,7 +291,7 @@ def test_complex_numbers_have_no_largest():
 
 
 def test_the_page_has_every_public_name():
-    text = (ROOT / "docs" / "nn.md").read_text()
+    text = (CHECKOUT / "docs" / "nn.md").read_text()
     for name in nn.__all__:
         assert f".. autofunction:: pytensor_cl.nn.{name}\n" in text
         assert inspect.getdoc(getattr(nn, name)).count("Raises") == 1

@@ -13,7 +13,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.features import FeatureFile, Features
 from pytensor_cl.runtime.self_check import adapt, features_of, refuse
-from tests.helpers import ROOT
+from tests.helpers import CHECKOUT
 
 NAMES = [probe.name for probe in feature_probes.PROBES]
 FOUND = Features(prefetch=False, vectors=(2, 4), host_alignment=128, reasons=(("prefetch", "signal 6"),))
@@ -197,7 +197,7 @@ def test_build_options():
 
 
 def test_prefetches_are_in_one_template():
-    holding = [p.name for p in (ROOT / "kernels").rglob("*.mako") if "__builtin_prefetch" in p.read_text()]
+    holding = [p.name for p in (CHECKOUT / "kernels").rglob("*.mako") if "__builtin_prefetch" in p.read_text()]
     assert holding == ["prefetch.mako"]
 
 
