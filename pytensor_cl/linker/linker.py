@@ -14,21 +14,29 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OpenCLError
-from pytensor_cl.linker.backends import host_functions
-from pytensor_cl.linker.checks import Checks
-from pytensor_cl.linker.choice import ChoosingVM
-from pytensor_cl.linker.estimate import guess
-from pytensor_cl.linker.host import Cell, Thunk, host_thunk
-from pytensor_cl.linker.listening import Parts
-from pytensor_cl.linker.roles import changed, root_of
-from pytensor_cl.linker.schedule import schedule
-from pytensor_cl.linker.segments import Replays
-from pytensor_cl.linker.sizes import Sizes, is_of_any_size, telling
-from pytensor_cl.linker.steps import Arrival, CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
-from pytensor_cl.linker.vm import OpenCLVM
+from pytensor_cl.linker.capture.capturer import Parts
+from pytensor_cl.linker.capture.host_values import changed, root_of
+from pytensor_cl.linker.cost.model import guess
+from pytensor_cl.linker.execution.errors import Checks
+from pytensor_cl.linker.execution.segments import Replays
+from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.node_order import schedule
+from pytensor_cl.linker.selection.backends import host_functions
+from pytensor_cl.linker.selection.signature import Sizes, is_of_any_size, telling
+from pytensor_cl.linker.selection.vm import ChoosingVM
+from pytensor_cl.linker.steps.device import (
+    Arrival,
+    CopyCell,
+    ReadCell,
+    ShapeCell,
+    device_thunk,
+    download_thunk,
+    upload_thunk,
+)
+from pytensor_cl.linker.steps.host import Cell, Thunk, host_thunk
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
-from pytensor_cl.rewriting.alternative import alternative_of, carry
+from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of, carry
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.runtime.progress import calling

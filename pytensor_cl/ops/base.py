@@ -9,11 +9,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.runtime.alarm import Alarm, Finding
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.error_flag import Alarm, Finding
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.template import KernelSource
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
 __all__ = [
@@ -47,7 +47,7 @@ class Routine(Protocol):
 
 
 class CheckedRoutine(Routine, Protocol):
-    """A routine whose kernels look whether their data is right; see `pytensor_cl.routines.base.Checked`."""
+    """A routine whose kernels look whether their data is right; see `pytensor_cl.routines.base.routine.Checked`."""
 
     is_checked: bool
 

@@ -9,16 +9,16 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.ahead import Crew
-from pytensor_cl.runtime.binaries import Binaries
-from pytensor_cl.runtime.by_reference import StructBuffers, by_reference, setter
+from pytensor_cl.runtime.build.binaries import Binaries
+from pytensor_cl.runtime.build.struct_arguments import StructBuffers, by_reference, setter
+from pytensor_cl.runtime.build.variants import Way, Ways, as_it_is
 from pytensor_cl.runtime.interrupts import in_another_thread
-from pytensor_cl.runtime.outline import parameters_of
+from pytensor_cl.runtime.pocl.compile_workers import Crew
+from pytensor_cl.runtime.pocl.outlining import parameters_of
 from pytensor_cl.runtime.progress import compiling, kernel_is_new
-from pytensor_cl.runtime.ways import Way, Ways, as_it_is
-from pytensor_cl.template import KernelSource
 
 if TYPE_CHECKING:
     from pytensor_cl.runtime.queue import Queue

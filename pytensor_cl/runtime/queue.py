@@ -8,9 +8,9 @@ from weakref import ref
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.cores import review
-from pytensor_cl.runtime.recorder import Recorder
-from pytensor_cl.runtime.standby import Standby
+from pytensor_cl.runtime.launch_capture import Recorder
+from pytensor_cl.runtime.pocl.affinity import review
+from pytensor_cl.runtime.pocl.worker_pool import Standby
 
 __all__ = ["Queue"]
 

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.replay import AFTER
+from pytensor_cl.linker.execution.graph_cache import AFTER
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.context import get_context
