@@ -40,7 +40,7 @@ _TOLERANCE = 1.03  # plans that take this much longer are as good as the best
 
 
 def sizes_of(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
-    """Return the micro-kernels of kernels/gemm/microkernel.mako: rows and half vectors of a tile, and of smaller ones."""
+    """Return micro-kernels of kernels/gemm/microkernel.mako: rows and half vectors of a tile and of smaller ones."""
     low = (rows, rows // 2) if rows >= _HALVED else (rows,)
     return tuple((height, 2 * count) for height in low for count in range(1, vectors + 1))
 
