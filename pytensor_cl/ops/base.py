@@ -12,7 +12,7 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
-from pytensor_cl.runtime.error_flag import Alarm, Finding
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
@@ -51,10 +51,10 @@ class CheckedRoutine(Routine, Protocol):
 
     is_checked: bool
 
-    def watch(self, alarm: Alarm, number: int) -> None:
+    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
         """Make the kernels use an alarm that several routines share."""
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return the exception that a finding means."""
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
@@ -45,7 +45,7 @@ class _Compressed(Checked):
         """Return the kernel with the widest vectors."""
         return (self._source(self._max_lanes),)
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return what a row pointer past the end, or a column out of range, means."""
         if finding.detail:
             return IndexError(f"column index {finding.value} is out of bounds for size {finding.limit}")

@@ -23,8 +23,8 @@ from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
-from pytensor_cl.runtime.memory.host_mapping import HostViews, address_of, memory_before, wrapped
-from pytensor_cl.runtime.pocl.batch import Dispatcher, has_entries
+from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, memory_before, wrapped
+from pytensor_cl.runtime.pocl.batch import BatchLauncher, has_entries
 from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
@@ -113,7 +113,7 @@ class Context:
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
-        self.views = HostViews(self.queue, self.info)
+        self.views = HostMappings(self.queue, self.info)
         self.memory = Memory(self.queue, self.info, self.views.forget, self.views.enlarge)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
@@ -134,9 +134,9 @@ class Context:
         _opened.append(self)
 
     @cached_property
-    def dispatcher(self) -> Dispatcher | None:
+    def dispatcher(self) -> BatchLauncher | None:
         """What calls all kernels of a recording from one launch; None where they are launched one by one."""
-        return Dispatcher(self, self._stands_by) if self._enters and self.views.works() else None
+        return BatchLauncher(self, self._stands_by) if self._enters and self.views.works() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"

@@ -7,12 +7,12 @@ import numpy as np
 if TYPE_CHECKING:
     from pytensor_cl.runtime.context import Context
 
-__all__ = ["Alarm", "Finding"]
+__all__ = ["DeviceErrorFlag", "ErrorRecord"]
 
 _RECORD = np.dtype([("number", "i4"), ("detail", "i4"), ("value", "i8"), ("limit", "i8")])
 
 
-class Finding(NamedTuple):
+class ErrorRecord(NamedTuple):
     """What a kernel found.
 
     Attributes
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     limit: int
 
 
-class Alarm:
+class DeviceErrorFlag:
     """Where kernels of a context note what is wrong; the first note stays until it is read.
 
     Parameters
@@ -44,13 +44,13 @@ class Alarm:
         self.buffer = self._words.buffer
         context.queue.write(self.buffer, np.zeros(self._words.shape, "int32"))
 
-    def read(self) -> Finding | None:
+    def read(self) -> ErrorRecord | None:
         """Wait for the device; return what a kernel found, and forget it."""
         words = self._look()
         if not words[0]:
             return None
         self._context.queue.write(self.buffer, np.zeros_like(words))
-        return Finding(*words.view(_RECORD)[0].item())
+        return ErrorRecord(*words.view(_RECORD)[0].item())
 
     def _look(self) -> np.ndarray:
         """Return the words when all that was enqueued has run; where it has by now, nothing is waited for."""

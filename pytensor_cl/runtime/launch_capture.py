@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["Launch", "Recorder", "Scratch"]
+__all__ = ["CapturedAllocation", "Launch", "LaunchCapture"]
 
 
-class Scratch(NamedTuple):
+class CapturedAllocation(NamedTuple):
     """Memory that was allocated while the recorder listened; the same block may serve several, one after the other.
 
     Attributes
@@ -33,7 +33,7 @@ class Launch(NamedTuple):
     global_size, local_size
         The NDRange.
     arguments
-        Buffers, by-value arguments, and a `Scratch` in place of each buffer that was allocated meanwhile.
+        BufferPool, by-value arguments, and a `CapturedAllocation` in place of each buffer that was allocated meanwhile.
     """
 
     kernel: "cl.Kernel"
@@ -42,7 +42,7 @@ class Launch(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class Recorder:
+class LaunchCapture:
     """Listens to a context while ``listens`` is true, to the thread that made it only.
 
     Attributes
@@ -59,7 +59,7 @@ class Recorder:
         self.listens = False
         self.launches: list[Launch] = []
         self.trouble = ""
-        self.blocks: dict[int, Scratch] = {}
+        self.blocks: dict[int, CapturedAllocation] = {}
         self._thread = get_ident()
         self._count = 0
 
@@ -72,7 +72,7 @@ class Recorder:
         self.blocks.pop(handle, None)
         if self.hears():
             self._count += 1
-            self.blocks[handle] = Scratch(self._count, nbytes)
+            self.blocks[handle] = CapturedAllocation(self._count, nbytes)
 
     def launched(self, kernel: "cl.Kernel", global_size: Any, local_size: Any, arguments: tuple[Any, ...]) -> None:
         """Note a launch."""
@@ -85,6 +85,6 @@ class Recorder:
             self.trouble = self.trouble or what
 
     def place(self, argument: Any) -> Any:
-        """Return the `Scratch` that a buffer is; anything else comes back."""
+        """Return the `CapturedAllocation` that a buffer is; anything else comes back."""
         handle = getattr(argument, "int_ptr", None)
         return argument if handle is None else self.blocks.get(handle, argument)

@@ -12,7 +12,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["COPY", "DOWNLOAD", "KERNEL", "UPLOAD", "Command", "Stopwatch", "stamp", "timed"]
+__all__ = ["COPY", "DOWNLOAD", "KERNEL", "UPLOAD", "Command", "CommandLog", "stamp", "timed"]
 
 KERNEL, COPY, UPLOAD, DOWNLOAD = "kernel", "copy", "upload", "download"
 
@@ -31,7 +31,7 @@ class Command(NamedTuple):
     context
         Name of the context.
     owner
-        On whose behalf: what `Stopwatch.owner` was.
+        On whose behalf: what `CommandLog.owner` was.
     enqueued, start, end
         When the host handed it over, and when the device ran it.
     """
@@ -58,7 +58,7 @@ class _Pending(NamedTuple):
     event: Any
 
 
-class Stopwatch:
+class CommandLog:
     """What the thread that made it enqueued on one context while it was timed.
 
     Parameters
@@ -97,7 +97,7 @@ class _ProfilingQueue(Queue):
         Where to note.
     """
 
-    def __init__(self, like: Queue, watch: Stopwatch) -> None:
+    def __init__(self, like: Queue, watch: CommandLog) -> None:
         context = watch.context
         super().__init__(context.cl_context, context.device, like.synchronous)
         stamps = cl.command_queue_properties.PROFILING_ENABLE
@@ -177,11 +177,11 @@ def _replaced(queue: Queue, noting: _ProfilingQueue) -> Iterator[None]:
 
 
 @contextmanager
-def _timed(context: Context) -> Iterator[Stopwatch]:
+def _timed(context: Context) -> Iterator[CommandLog]:
     """Note what a context's queue does; it is empty before and after."""
     queue = context.queue
-    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, Stopwatch(context)))
-    outer, watch = noting.watch, Stopwatch(context)
+    noting = _queues.get(context) or _queues.setdefault(context, _ProfilingQueue(queue, CommandLog(context)))
+    outer, watch = noting.watch, CommandLog(context)
     queue.finish()
     with _replaced(queue, noting):
         queue.finish()
@@ -195,7 +195,7 @@ def _timed(context: Context) -> Iterator[Stopwatch]:
 
 
 @contextmanager
-def timed(contexts: Sequence[Context]) -> Iterator[list[Stopwatch]]:
+def timed(contexts: Sequence[Context]) -> Iterator[list[CommandLog]]:
     """Time what is enqueued on some contexts; waits for them at both ends.
 
     Parameters
@@ -219,7 +219,7 @@ def _shift(stamps: Sequence[tuple[int, ...]], pending: Sequence[_Pending], waite
     return (low + max(low, high)) // 2
 
 
-def stamp(watch: Stopwatch) -> list[Command]:
+def stamp(watch: CommandLog) -> list[Command]:
     """Read the time stamps of what was enqueued, in the order in which it was enqueued, and forget it."""
     pending, watch.pending = watch.pending, []
     if not pending:

@@ -70,7 +70,7 @@ TRIAL = """
     for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED", "CALL", "NODE"):
         setattr(selecting_vm, name, 0.0)
     selecting_vm.PATIENCE = dict.fromkeys(selecting_vm.PATIENCE, 0.0)
-    selecting_vm.least_seconds = lambda *_: 0.0
+    selecting_vm.roofline_seconds = lambda *_: 0.0
     f = pytensor.function([x], [pt.exp(x), x.sum()], mode="OPENCL")
     value = np.zeros(5, "float32")
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pytensor_cl.linker.capture.donation import find_heirs
-from pytensor_cl.linker.capture.host_values import Roles, takes_values, values_of
-from pytensor_cl.linker.capture.memory_plan import Lives, make_plan
+from pytensor_cl.linker.capture.donation import find_donations
+from pytensor_cl.linker.capture.host_values import HostValueClasses, takes_values, values_of
+from pytensor_cl.linker.capture.memory_plan import LifetimeRecorder, make_plan
 from pytensor_cl.linker.replay.bindings import (
     Upload,
     alias_step,
@@ -22,27 +22,27 @@ from pytensor_cl.linker.replay.bindings import (
     upload_step,
     value_step,
 )
-from pytensor_cl.linker.replay.buffer_bindings import Donation, Place, Slot
-from pytensor_cl.linker.replay.graph import Recording, Tape
-from pytensor_cl.linker.replay.slices import Moving, Variation, Window, move_step, part_of, split
-from pytensor_cl.linker.steps.device import Arrival, read_only
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.graph import CapturedGraph, GraphBuilder
+from pytensor_cl.linker.replay.slices import DynamicSlices, ReplayParameterSpec, SliceBinding, move_step, part_of, split
+from pytensor_cl.linker.steps.device import HostImporter, read_only
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.launch_capture import Launch, Recorder
-from pytensor_cl.runtime.pocl.batch import Stage
+from pytensor_cl.runtime.launch_capture import Launch, LaunchCapture
+from pytensor_cl.runtime.pocl.batch import BatchedKernel
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Listener", "Machine", "Parts", "Trouble"]
+__all__ = ["CaptureFailure", "Capturer", "StepProgram", "StepRunner"]
 
 LASTING = ("a wait", "a download")
 """What a routine does again and again: the shape of its result depends on values."""
 
 
-class Machine(Protocol):
+class StepRunner(Protocol):
     """What runs the nodes of a recording step by step."""
 
     def run(self, before: Callable[[int], None] | None = None, after: Callable[[int], None] | None = None) -> None:
@@ -52,7 +52,7 @@ class Machine(Protocol):
         """Re-raise the current exception at a node."""
 
 
-class Trouble(NamedTuple):
+class CaptureFailure(NamedTuple):
     """Why a call cannot be repeated.
 
     Attributes
@@ -72,7 +72,7 @@ class Trouble(NamedTuple):
         return self.what in LASTING
 
 
-class Parts(NamedTuple):
+class StepProgram(NamedTuple):
     """What a virtual machine is made of, as far as a recording needs it.
 
     Attributes
@@ -107,10 +107,10 @@ class Parts(NamedTuple):
     results: Sequence[Cell]
     sole: Collection[Apply]
     may_fail: bool
-    arrivals: Mapping[Variable, Arrival]
+    arrivals: Mapping[Variable, HostImporter]
 
 
-class Heard:
+class CaptureTrace:
     """What was noted during the recorded call.
 
     Attributes
@@ -129,21 +129,21 @@ class Heard:
         What makes the recording useless.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: GraphBuilder) -> None:
         self.tape = tape
         self.launches: list[list[Launch]] = []
         self.values: dict[Variable, Any] = {}
-        self.variation = Variation()
+        self.variation = ReplayParameterSpec()
         self.aliases: set[Variable] = set()
-        self.trouble: Trouble | None = None
+        self.trouble: CaptureFailure | None = None
 
     def doubt(self, what: str, at: int | None) -> None:
         """Note what makes the recording useless, if it is the first."""
         if what and self.trouble is None:
-            self.trouble = Trouble(what, at)
+            self.trouble = CaptureFailure(what, at)
 
 
-class Listener:
+class Capturer:
     """Makes one recording.
 
     Parameters
@@ -156,14 +156,14 @@ class Listener:
         Of the function.
     """
 
-    def __init__(self, parts: Parts, roles: Roles, moving: Moving, context: Context) -> None:
+    def __init__(self, parts: StepProgram, roles: HostValueClasses, moving: DynamicSlices, context: Context) -> None:
         self._parts, self._roles, self._moving, self._context = parts, roles, moving, context
         self._late = set(roles.late)
 
-    def record(self, vm: Machine) -> Recording | Trouble:
+    def record(self, vm: StepRunner) -> CapturedGraph | CaptureFailure:
         """Run a call; return how to repeat it, or why that cannot be."""
         queue = self._context.queue
-        recorder, heard = Recorder(), Heard(Tape(self._context))
+        recorder, heard = LaunchCapture(), CaptureTrace(GraphBuilder(self._context))
         queue.recorder = recorder
         try:
             self._listen(vm, recorder, heard)
@@ -173,7 +173,7 @@ class Listener:
         self._let_go(results)
         return heard.trouble or self._build(heard, results)
 
-    def _listen(self, vm: Machine, recorder: Recorder, heard: "Heard") -> None:
+    def _listen(self, vm: StepRunner, recorder: LaunchCapture, heard: "CaptureTrace") -> None:
         """Run the call step by step, and note what it does."""
         parts = self._parts
         for variable in parts.inputs:
@@ -193,7 +193,7 @@ class Listener:
         vm.run(before, after)
         heard.doubt(recorder.trouble, None)
 
-    def _note(self, at: int, node: Apply, heard: "Heard") -> None:
+    def _note(self, at: int, node: Apply, heard: "CaptureTrace") -> None:
         """Note where a node's results are, or what they are."""
         storage, source = self._parts.storage, node.inputs[0] if node.inputs else None
         changes = isinstance(node.op, GpuFromHost) and not isinstance(source, Constant)
@@ -210,7 +210,7 @@ class Listener:
         if launches and self._changing(node) and not takes_values(self._parts.routines[node], launches):
             heard.doubt(f"no kernel of {node.op} takes its values", at)
 
-    def _is_window(self, node: Apply, heard: "Heard") -> bool:
+    def _is_window(self, node: Apply, heard: "CaptureTrace") -> bool:
         """Whether a node is a slice that may begin elsewhere; the call goes on with a part of the buffer."""
         if node not in self._moving.slices:
             return False
@@ -221,11 +221,11 @@ class Listener:
         begin, layout = split(array.layout, array.dtype.itemsize, alignment)
         cell[0] = GpuArray(self._context, part_of(array.buffer, begin), array.dtype, layout)
         slot = tape.vary_part(node.outputs[0], cell[0], whole)
-        window = Window(slot, whole, source.layout, array.dtype.itemsize, alignment)
+        window = SliceBinding(slot, whole, source.layout, array.dtype.itemsize, alignment)
         heard.variation.windows.append((node, window))
         return True
 
-    def _vary(self, heard: "Heard", variable: Variable, array: GpuArray) -> None:
+    def _vary(self, heard: "CaptureTrace", variable: Variable, array: GpuArray) -> None:
         if not heard.tape.vary(variable, array):
             heard.aliases.add(variable)
 
@@ -253,7 +253,7 @@ class Listener:
 
     # From what was heard to a recording
 
-    def _build(self, heard: "Heard", results: list[tuple[Cell, Variable]]) -> Recording:
+    def _build(self, heard: "CaptureTrace", results: list[tuple[Cell, Variable]]) -> CapturedGraph:
         parts, tape = self._parts, heard.tape
         needed = self._needed()
         donations = self._donate(heard, needed)
@@ -287,7 +287,7 @@ class Listener:
             recording.variation = heard.variation
         return recording
 
-    def _renew(self, tape: Tape, results: Sequence[Variable]) -> None:
+    def _renew(self, tape: GraphBuilder, results: Sequence[Variable]) -> None:
         """Results get new memory in each call; so do large downloads, unless two of them are the same memory."""
         reads = [n.inputs[0] for n in self._parts.nodes if isinstance(n.op, HostFromGpu)]
         owners = Counter(tape.places[v].memory for v in (*reads, *results))
@@ -297,7 +297,7 @@ class Listener:
             if node in self._parts.sole and owners[tape.places[node.inputs[0]].memory] == 1:
                 tape.renew_large(node.inputs[0])
 
-    def _donate(self, heard: "Heard", needed: Collection[Apply]) -> dict[Variable, Donation]:
+    def _donate(self, heard: "CaptureTrace", needed: Collection[Apply]) -> dict[Variable, BufferDonation]:
         """Let updates lie where the old values are; return what must be asked in each call, by old value."""
         parts, tape = self._parts, heard.tape
         if parts.may_fail:
@@ -309,7 +309,7 @@ class Listener:
         updates = {v: device[id(c)] for v, k in lasting.items() if id(c := parts.results[k]) in device}
         risk = max((at for at, node in enumerate(parts.nodes) if self._may_fail(node, needed)), default=-1)
         found = {}
-        for old, new in find_heirs(tape, parts.nodes, heard.launches, updates, kept, risk):
+        for old, new in find_donations(tape, parts.nodes, heard.launches, updates, kept, risk):
             holders = 1 if old.owner is None else 2  # the shared variable, and the cell of its device array
             found[old] = tape.donate(old, new, parts.storage[new], holders)
         return found
@@ -322,9 +322,9 @@ class Listener:
             return node.outputs[0] in self._late
         return node in needed or not self._late.isdisjoint(node.outputs)
 
-    def _plan(self, heard: "Heard") -> None:
+    def _plan(self, heard: "CaptureTrace") -> None:
         """Choose where in the arena intermediate results lie."""
-        tape, lives = heard.tape, Lives()
+        tape, lives = heard.tape, LifetimeRecorder()
         for node, launches in zip(self._parts.nodes, heard.launches, strict=True):
             for launch in launches:
                 lives.use(node, tape.unsettled(launch.arguments))
@@ -352,7 +352,7 @@ class Listener:
                     wanted.update(node.inputs)
         return needed.difference(self._roles.early)
 
-    def _add_launches(self, heard: "Heard", at: int, node: Apply) -> None:
+    def _add_launches(self, heard: "CaptureTrace", at: int, node: Apply) -> None:
         for number, (sliced, window) in enumerate(heard.variation.windows):
             if sliced is node:
                 heard.tape.step(at, move_step(window, heard.variation, number))
@@ -366,7 +366,7 @@ class Listener:
             for kernel in taking:
                 heard.tape.step(at, value_step(cell, convert, kernel.set_bytes, place))
 
-    def _note_moving(self, heard: "Heard", node: Apply, kernels: Sequence[Kernel | Stage]) -> None:
+    def _note_moving(self, heard: "CaptureTrace", node: Apply, kernels: Sequence[Kernel | BatchedKernel]) -> None:
         """Note what of a node depends on the number of a minibatch: it is set in each call, or must stay the same."""
         variation, arguments = heard.variation, values_of(self._parts.routines[node])
         for k in (k for k, v in enumerate(node.inputs) if v in self._moving.variables):
@@ -377,16 +377,18 @@ class Listener:
             convert, place = arguments[k]
             variation.numbers += [(variable, number_setter(x.set_bytes, place, convert)) for x in kernels]
 
-    def _signature(self, heard: "Heard") -> Any:
+    def _signature(self, heard: "CaptureTrace") -> Any:
         storage, tape, variation = self._parts.storage, heard.tape, heard.variation
         layouts = tuple(tape.places[node.outputs[0]].layout for node, _ in variation.windows)
         values = (read_only(storage[v])[0] if v.owner is None else heard.values[v] for v in variation.pinned)
         return layouts, tuple(map(frozen, values))
 
-    def _add_upload(self, heard: "Heard", at: int, node: Apply, donation: Donation | None, lends: bool) -> None:
+    def _add_upload(
+        self, heard: "CaptureTrace", at: int, node: Apply, donation: BufferDonation | None, lends: bool
+    ) -> None:
         variable, storage, tape = node.outputs[0], self._parts.storage, heard.tape
         memory, _, layout = tape.places[variable]
-        if isinstance(memory, Slot):
+        if isinstance(memory, BufferBinding):
             make = resident_step if isinstance(storage[node.inputs[0]], DeviceCell) else upload_step
             thunk, cell = self._parts.thunks[at], storage[variable]
             if lends:
@@ -398,7 +400,7 @@ class Listener:
                 step = make(thunk, cell, memory, layout, donation)
                 tape.step(at, self._direct(node, step, tape.places[variable]) if lends else step)
 
-    def _direct(self, node: Apply, step: Thunk, place: Place) -> Thunk:
+    def _direct(self, node: Apply, step: Thunk, place: ArrayLocation) -> Thunk:
         """Return an upload that may do without a buffer, where the value is the caller's."""
         source, arrival = self._parts.storage[node.inputs[0]], self._parts.arrivals.get(node.inputs[0])
         if isinstance(source, DeviceCell) or node.inputs[0].owner is not None:
@@ -406,7 +408,7 @@ class Listener:
         is_in_place = arrival is not None and arrival.slack(source[0]) is not None
         return Upload(step, source, place, self._context, is_in_place)
 
-    def _add_host(self, heard: "Heard", at: int, node: Apply) -> None:
+    def _add_host(self, heard: "CaptureTrace", at: int, node: Apply) -> None:
         parts = self._parts
         if all(map(self._is_known, node.outputs)):
             for variable in node.outputs:
@@ -420,6 +422,6 @@ class Listener:
         heard.tape.step(at, parts.thunks[at])
         self._add_guards(heard, at, node)
 
-    def _add_guards(self, heard: "Heard", at: int, node: Apply) -> None:
+    def _add_guards(self, heard: "CaptureTrace", at: int, node: Apply) -> None:
         for variable in self._late.intersection(node.outputs):
             heard.tape.step(at, guard_step(self._parts.storage[variable], frozen(heard.values[variable])))

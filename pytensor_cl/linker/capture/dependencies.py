@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from threading import active_count
 from typing import Any, NamedTuple
 
-from pytensor_cl.linker.replay.buffer_bindings import Block, Slot
-from pytensor_cl.runtime.pocl.batch import Chain
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.runtime.pocl.batch import KernelBatch
 
 __all__ = ["Access", "Dispatch", "accesses", "orders"]
 
@@ -34,7 +34,7 @@ class Access(NamedTuple):
         return is_shared and (self.writes or other.writes)
 
 
-def accesses(parameters: str, memories: Sequence[Any], fresh: Collection[Slot]) -> list[Access]:
+def accesses(parameters: str, memories: Sequence[Any], fresh: Collection[BufferBinding]) -> list[Access]:
     """Return what a kernel accesses.
 
     Parameters
@@ -48,11 +48,11 @@ def accesses(parameters: str, memories: Sequence[Any], fresh: Collection[Slot]) 
     """
     found = []
     for kind, memory in zip(parameters, memories, strict=True):
-        if isinstance(memory, Block):
+        if isinstance(memory, ArenaBinding):
             found.append(Access(("arena", memory.region.number), memory.region.offset, memory.region.end, kind == "w"))
         elif memory is not None:
-            is_given = isinstance(memory, Slot) and memory not in fresh
-            key = "given" if is_given else memory if isinstance(memory, Slot) else memory.int_ptr
+            is_given = isinstance(memory, BufferBinding) and memory not in fresh
+            key = "given" if is_given else memory if isinstance(memory, BufferBinding) else memory.int_ptr
             found.append(Access(key, 0, 1, kind == "w"))
     return found
 
@@ -91,7 +91,7 @@ class Dispatch:
     is_waited_for = False
     is_in_place = False
 
-    def __init__(self, chain: Chain, slots: Sequence[Slot], keep: Sequence[Any]) -> None:
+    def __init__(self, chain: KernelBatch, slots: Sequence[BufferBinding], keep: Sequence[Any]) -> None:
         self._chain, self._slots, self._keep = chain, slots, keep
 
     def __len__(self) -> int:

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.linker.replay.buffer_bindings import Place, Slot
-from pytensor_cl.linker.replay.graph import Tape
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding
+from pytensor_cl.linker.replay.graph import GraphBuilder
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
-from pytensor_cl.runtime.launch_capture import Launch, Scratch
+from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
 
-__all__ = ["Heir", "find_heirs"]
+__all__ = ["DonationPair", "find_donations"]
 
 
-class Heir(NamedTuple):
+class DonationPair(NamedTuple):
     """A new value that may lie where an old one does.
 
     Attributes
@@ -36,7 +36,7 @@ class Heir(NamedTuple):
 class _Uses:
     """First and last launch of each slot and each allocation, and their nodes."""
 
-    def __init__(self, tape: Tape, nodes: Sequence[Apply], launches: Sequence[Sequence[Launch]]) -> None:
+    def __init__(self, tape: GraphBuilder, nodes: Sequence[Apply], launches: Sequence[Sequence[Launch]]) -> None:
         self.first: dict[Any, tuple[int, int]] = {}
         self.last: dict[Any, tuple[int, int]] = {}
         self._tape = tape
@@ -58,17 +58,17 @@ class _Uses:
 
     def owner(self, memory: Any) -> Any:
         """Return whose memory it is: a slot, or the number of an allocation."""
-        return memory.number if isinstance(memory, Scratch) else self._tape.slot_of(memory)
+        return memory.number if isinstance(memory, CapturedAllocation) else self._tape.slot_of(memory)
 
 
-def find_heirs(
-    tape: Tape,
+def find_donations(
+    tape: GraphBuilder,
     nodes: Sequence[Apply],
     launches: Sequence[Sequence[Launch]],
     updates: Mapping[Variable, Variable],
     results: Sequence[Variable],
     risk: int,
-) -> Iterator[Heir]:
+) -> Iterator[DonationPair]:
     """Yield the updates that may take the memory of the old value.
 
     Parameters
@@ -90,17 +90,21 @@ def find_heirs(
     for source, new in updates.items():
         old = uploads.get(source, source)
         place, target = tape.places.get(old), tape.places[new]
-        if place is None or not isinstance(place.memory, Slot) or not isinstance(target.memory, Scratch):
+        if (
+            place is None
+            or not isinstance(place.memory, BufferBinding)
+            or not isinstance(target.memory, CapturedAllocation)
+        ):
             continue
         is_alone = kept.count(target.memory.number) == 1 and place.memory not in kept
         written = uses.first.get(target.memory.number)
         if is_alone and written is not None and written[1] > risk and _fits(place, target):
             read, at = uses.last.get(place.memory, (-1, -1)), written[1]
             if read[0] < written[0] or (read[1] == at and _is_in_place(tape, nodes[at], place)):
-                yield Heir(old, new)
+                yield DonationPair(old, new)
 
 
-def _fits(old: Place, new: Place) -> bool:
+def _fits(old: ArrayLocation, new: ArrayLocation) -> bool:
     """Whether both arrays are the whole of their memory, and of the same kind; complex products go by parts."""
     return (
         old.dtype == new.dtype
@@ -111,7 +115,7 @@ def _fits(old: Place, new: Place) -> bool:
     )
 
 
-def _is_in_place(tape: Tape, node: Apply, old: Place) -> bool:
+def _is_in_place(tape: GraphBuilder, node: Apply, old: ArrayLocation) -> bool:
     """Whether the node reads no element of the old value after it wrote the one at the same place."""
     reads = [
         k for k, v in enumerate(node.inputs) if v in tape.places and tape.slot_of(tape.places[v].memory) is old.memory

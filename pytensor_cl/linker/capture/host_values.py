@@ -17,7 +17,7 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.launch_capture import Launch
 
-__all__ = ["Roles", "assign", "changed", "root_of", "takes_values", "trouble_of", "values_of"]
+__all__ = ["HostValueClasses", "assign", "changed", "root_of", "takes_values", "trouble_of", "values_of"]
 
 SHAPES = (Shape, Shape_i)
 ARITHMETIC = (
@@ -28,7 +28,7 @@ ARITHMETIC = (
 
 
 @dataclass
-class Roles:
+class HostValueClasses:
     """What becomes of host values.
 
     Attributes
@@ -68,7 +68,7 @@ def takes_values(routine: Routine, launches: Sequence[Launch]) -> list[int]:
     return [i for i, launch in enumerate(launches) if launch.kernel.int_ptr in kernels]
 
 
-def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
+def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> HostValueClasses:
     """Work out the roles of a graph's host values.
 
     Parameters
@@ -78,7 +78,7 @@ def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> Roles:
     routines
         What computes each device node.
     """
-    roles = Roles(trouble=next(filter(None, map(trouble_of, nodes)), ""))
+    roles = HostValueClasses(trouble=next(filter(None, map(trouble_of, nodes)), ""))
     _fix(nodes, roles.fixed)
     roles.numbers = _numbers(_wanted(routines, roles.fixed))
     roles.fixed.update(roles.numbers)
@@ -162,7 +162,7 @@ def _is_fixed(node: Apply, fixed: set[Variable]) -> bool:
     return isinstance(node.op, ARITHMETIC) and all(_is_known(v, fixed) for v in node.inputs)
 
 
-def _sort(variable: Variable, roles: Roles) -> None:
+def _sort(variable: Variable, roles: HostValueClasses) -> None:
     """Note how a value becomes known."""
     before = list(_before(variable))
     if any(isinstance(n.op, HostFromGpu) for n in before) or any(v.owner is None for v in changed(before)):

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.runtime.launch_capture import Scratch
+from pytensor_cl.runtime.launch_capture import CapturedAllocation
 
-__all__ = ["Lives", "Plan", "Region", "Tenant", "lower_bound", "make_plan"]
+__all__ = ["Allocation", "ArenaRange", "LifetimeRecorder", "Plan", "lower_bound", "make_plan"]
 
 GOOD = 1.02
 """Times the lower bound: other orders are tried until the plan is as small."""
 
 
 @dataclass(frozen=True)
-class Tenant:
+class Allocation:
     """An intermediate result, or what a kernel needs besides.
 
     Attributes
@@ -44,7 +44,7 @@ class Tenant:
     last: int
 
 
-class Region(NamedTuple):
+class ArenaRange(NamedTuple):
     """Bytes of an arena.
 
     Attributes
@@ -79,8 +79,8 @@ class Plan:
         Bytes of each buffer.
     """
 
-    tenants: tuple[Tenant, ...] = ()
-    regions: tuple[Region, ...] = ()
+    tenants: tuple[Allocation, ...] = ()
+    regions: tuple[ArenaRange, ...] = ()
     bound: int = 0
     extents: tuple[int, ...] = ()
 
@@ -90,12 +90,12 @@ class Plan:
         return sum(self.extents)
 
     @property
-    def largest(self) -> tuple[Tenant, ...]:
+    def largest(self) -> tuple[Allocation, ...]:
         """The tenants, the largest first."""
         return tuple(sorted(self.tenants, key=lambda t: -t.nbytes))
 
 
-class Lives:
+class LifetimeRecorder:
     """Collects from when to when allocations are used.
 
     Attributes
@@ -110,7 +110,7 @@ class Lives:
         self._told: dict[int, tuple[str, tuple[int, ...] | None, str, int]] = {}
         self._time = 0
 
-    def use(self, node: Apply, memories: Iterable[Scratch]) -> None:
+    def use(self, node: Apply, memories: Iterable[CapturedAllocation]) -> None:
         """Note what a node uses at once; then time goes on."""
         for memory in memories:
             if memory.number not in self._used:
@@ -120,18 +120,18 @@ class Lives:
             self._used[memory.number][1] = self._time
         self._time += 1
 
-    def name(self, memory: Scratch, variable: Variable, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def name(self, memory: CapturedAllocation, variable: Variable, shape: tuple[int, ...], dtype: np.dtype) -> None:
         """Note what an allocation is, the first time that it is told."""
         told = self._told.get(memory.number)
         if told is not None and told[1] is None:
             self._told[memory.number] = variable.name or str(variable.owner.op), shape, str(dtype), memory.nbytes
 
-    def tenants(self) -> list[Tenant]:
+    def tenants(self) -> list[Allocation]:
         """Return what was collected."""
-        return [Tenant(*self._told[number], *self._used[number]) for number in self.numbers]
+        return [Allocation(*self._told[number], *self._used[number]) for number in self.numbers]
 
 
-def lower_bound(tenants: Sequence[Tenant]) -> int:
+def lower_bound(tenants: Sequence[Allocation]) -> int:
     """Return the largest sum of bytes that are alive at the same time."""
     changes = sorted(change for t in tenants for change in ((t.first, 1, t.nbytes), (t.last + 1, 0, -t.nbytes)))
     alive = largest = 0
@@ -141,7 +141,7 @@ def lower_bound(tenants: Sequence[Tenant]) -> int:
     return largest
 
 
-_ORDERS: tuple[Callable[[Tenant], Any], ...] = (
+_ORDERS: tuple[Callable[[Allocation], Any], ...] = (
     lambda t: (-t.nbytes, t.first),
     lambda t: (-t.nbytes * (t.last - t.first + 1), t.first),
     lambda t: (t.first - t.last, -t.nbytes),
@@ -149,7 +149,7 @@ _ORDERS: tuple[Callable[[Tenant], Any], ...] = (
 )
 
 
-def make_plan(tenants: Sequence[Tenant], alignment: int, limit: int) -> Plan:
+def make_plan(tenants: Sequence[Allocation], alignment: int, limit: int) -> Plan:
     """Choose the regions.
 
     Parameters
@@ -173,7 +173,7 @@ def make_plan(tenants: Sequence[Tenant], alignment: int, limit: int) -> Plan:
     return best
 
 
-def _extents(regions: Sequence[Region], alignment: int, limit: int) -> tuple[int, ...]:
+def _extents(regions: Sequence[ArenaRange], alignment: int, limit: int) -> tuple[int, ...]:
     ends = [0] * (max((r.number for r in regions), default=-1) + 1)
     for region in regions:
         ends[region.number] = max(ends[region.number], region.end)
@@ -185,11 +185,11 @@ def _aligned(nbytes: int, alignment: int) -> int:
     return -(-nbytes // alignment) * alignment
 
 
-def _assign(tenants: Sequence[Tenant], order: Sequence[int], alignment: int, limit: int) -> list[Region]:
+def _assign(tenants: Sequence[Allocation], order: Sequence[int], alignment: int, limit: int) -> list[ArenaRange]:
     """Give each tenant, in this order, the smallest gap between those that are alive at the same time."""
     first, last = (np.array([getattr(tenants[k], name) for k in order], np.int64) for name in ("first", "last"))
     numbers, offsets, ends = np.zeros((3, len(order)), np.int64)
-    found: dict[int, Region] = {}
+    found: dict[int, ArenaRange] = {}
     for n, k in enumerate(order):
         nbytes = max(tenants[k].nbytes, 1)
         beside = np.flatnonzero((first[:n] <= last[n]) & (first[n] <= last[:n]))
@@ -201,7 +201,7 @@ def _assign(tenants: Sequence[Tenant], order: Sequence[int], alignment: int, lim
                 break
             number += 1
         numbers[n], offsets[n], ends[n] = number, offset, _aligned(offset + nbytes, alignment)
-        found[k] = Region(number, offset, nbytes)
+        found[k] = ArenaRange(number, offset, nbytes)
     return [found[k] for k in range(len(tenants))]
 
 

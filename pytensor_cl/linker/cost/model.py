@@ -21,10 +21,10 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.pocl.affinity import granted_cores
 
-__all__ = ["Guess", "guess"]
+__all__ = ["CostEstimate", "guess"]
 
 
-class Guess(NamedTuple):
+class CostEstimate(NamedTuple):
     """Seconds of a call on each side; how many nodes C would build, with element-wise ones fused."""
 
     device: float
@@ -113,7 +113,7 @@ scan besides what it does."""
 
 def guess(
     fgraph: FunctionGraph, given: Sequence[Extents], info: DeviceInfo | None, nodes: Sequence[Apply] = ()
-) -> Guess:
+) -> CostEstimate:
     """Return how long a call may take.
 
     Parameters
@@ -139,7 +139,7 @@ def guess(
     numba = NUMBA_CALL + apart[1] + along[1] + flops[1] / cores + faults
     c = C_CALL + apart[2] + along[2] + flops[2] / cores + faults
     built = _built(amounts)
-    return Guess(device, numba, c if config.cxx else inf, built)
+    return CostEstimate(device, numba, c if config.cxx else inf, built)
 
 
 def _built(amounts: Mapping[str, float]) -> int:

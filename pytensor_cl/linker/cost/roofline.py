@@ -11,7 +11,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i
 
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 
-__all__ = ["bytes_moved", "is_simple", "least_seconds"]
+__all__ = ["bytes_moved", "is_simple", "roofline_seconds"]
 
 FREE = (GpuFromHost, HostFromGpu, GpuToGpu, Shape, Shape_i, DimShuffle, Reshape)
 """What the host need not do, or need not touch the data for."""
@@ -53,7 +53,7 @@ def _product_flops(inputs: Sequence[int], outputs: Sequence[int]) -> float:
     return 2 * prod((*largest, *outputs[:1])) ** 0.5
 
 
-def least_seconds(node: Apply, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> float:
+def roofline_seconds(node: Apply, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> float:
     """Return the least time that a node can take on the host.
 
     Parameters

@@ -23,7 +23,7 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type import TensorType
 
-__all__ = ["Extents", "Known", "core_of"]
+__all__ = ["Extents", "ShapeEnv", "core_of"]
 
 Extents = tuple[int, ...]
 
@@ -40,7 +40,7 @@ def core_of(op: Any) -> Any:
     return op.core_op if isinstance(op, Blockwise) else op
 
 
-class Known:
+class ShapeEnv:
     """What is known of the values of a graph.
 
     Parameters
@@ -112,7 +112,7 @@ class Known:
 # How large a result is
 
 
-def _broadcast(node: Apply, known: Known) -> Extents:
+def _broadcast(node: Apply, known: ShapeEnv) -> Extents:
     return _common([known.shape(v) for v in node.inputs])
 
 
@@ -122,57 +122,57 @@ def _common(shapes: Sequence[Extents]) -> Extents:
     return tuple(next((n for n in along if n != 1), 1) for along in zip(*aligned, strict=True))
 
 
-def _shuffled(node: Apply, known: Known) -> Extents:
+def _shuffled(node: Apply, known: ShapeEnv) -> Extents:
     order: Sequence[Any] = node.op.new_order
     shape = known.shape(node.inputs[0])
     return tuple(1 if axis == "x" else shape[axis] for axis in order)
 
 
-def _reduced(node: Apply, known: Known) -> Extents:
+def _reduced(node: Apply, known: ShapeEnv) -> Extents:
     axes = node.op.axis
     return () if axes is None else tuple(n for k, n in enumerate(known.shape(node.inputs[0])) if k not in axes)
 
 
-def _product(node: Apply, known: Known) -> Extents:
+def _product(node: Apply, known: ShapeEnv) -> Extents:
     left, right = (known.shape(v) for v in node.inputs)
     batch = _common([left[:-2], right[:-2]])
     return (*batch, *left[-2:-1], *right[-1:]) if len(right) > 1 else left[:-1]
 
 
-def _first(node: Apply, known: Known) -> Extents:
+def _first(node: Apply, known: ShapeEnv) -> Extents:
     return known.shape(node.inputs[0])
 
 
-def _filled(node: Apply, known: Known) -> Extents:
+def _filled(node: Apply, known: ShapeEnv) -> Extents:
     return tuple(map(known.number, node.inputs[1:]))
 
 
-def _empty(node: Apply, known: Known) -> Extents:
+def _empty(node: Apply, known: ShapeEnv) -> Extents:
     return tuple(map(known.number, node.inputs))
 
 
-def _counted(node: Apply, known: Known) -> Extents:
+def _counted(node: Apply, known: ShapeEnv) -> Extents:
     start, stop, step = map(known.number, node.inputs)
     return (len(range(start, stop, step)),)
 
 
-def _square(node: Apply, known: Known) -> Extents:
+def _square(node: Apply, known: ShapeEnv) -> Extents:
     return known.number(node.inputs[0]), known.number(node.inputs[1])
 
 
-def _reshaped(node: Apply, known: Known) -> Extents:
+def _reshaped(node: Apply, known: ShapeEnv) -> Extents:
     elements, wanted = prod(known.shape(node.inputs[0])), [int(n) for n in known.value(node.inputs[1])]
     rest = prod(n for n in wanted if n >= 0)
     return tuple(elements // max(rest, 1) if n < 0 else n for n in wanted)
 
 
-def _joined(node: Apply, known: Known) -> Extents:
+def _joined(node: Apply, known: ShapeEnv) -> Extents:
     op: Any = node.op
     shapes = [known.shape(v) for v in node.inputs]
     return tuple(sum(along) if k == op.axis else along[0] for k, along in enumerate(zip(*shapes, strict=True)))
 
 
-def _entries(node: Apply, first: int, known: Known) -> Iterator[Any]:
+def _entries(node: Apply, first: int, known: ShapeEnv) -> Iterator[Any]:
     """Yield the entries of an index, with numbers for what slices are made of."""
     for entry in indices_from_subtensor(node.inputs[first:], node.op.idx_list):
         if isinstance(entry, slice):
@@ -181,7 +181,7 @@ def _entries(node: Apply, first: int, known: Known) -> Iterator[Any]:
             yield entry
 
 
-def _cut(node: Apply, known: Known) -> Extents:
+def _cut(node: Apply, known: ShapeEnv) -> Extents:
     shape, found = known.shape(node.inputs[0]), []
     entries = list(_entries(node, 1, known))
     for n, entry in zip(shape, entries, strict=False):
@@ -190,7 +190,7 @@ def _cut(node: Apply, known: Known) -> Extents:
     return (*found, *shape[len(entries) :])
 
 
-def _taken(node: Apply, known: Known) -> Extents:
+def _taken(node: Apply, known: ShapeEnv) -> Extents:
     shape = known.shape(node.inputs[0])
     entries = list(_entries(node, 1, known))
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
@@ -204,7 +204,7 @@ def _taken(node: Apply, known: Known) -> Extents:
     return (*before, *picked, *after, *shape[len(entries) :])
 
 
-_SHAPES: Mapping[type, Callable[[Apply, Known], Extents]] = {
+_SHAPES: Mapping[type, Callable[[Apply, ShapeEnv], Extents]] = {
     Elemwise: _broadcast,
     DimShuffle: _shuffled,
     CAReduce: _reduced,

@@ -25,7 +25,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pytensor_cl.linker.cost.roofline import is_simple
-from pytensor_cl.linker.cost.shapes import Extents, Known, core_of
+from pytensor_cl.linker.cost.shapes import Extents, ShapeEnv, core_of
 
 __all__ = ["scalars_of", "tally"]
 
@@ -61,7 +61,7 @@ class _Tally:
     def __init__(self) -> None:
         self.amounts: dict[str, float] = defaultdict(float)
 
-    def walk(self, fgraph: FunctionGraph, known: Known) -> None:
+    def walk(self, fgraph: FunctionGraph, known: ShapeEnv) -> None:
         """Count what a graph does."""
         for node in fgraph.toposort():
             if isinstance(node.op, OpFromGraph):
@@ -71,9 +71,9 @@ class _Tally:
             if node.outputs[0] not in known.values:
                 self._count(node, fgraph, known)
 
-    def _inside(self, node: Apply, known: Known) -> None:
+    def _inside(self, node: Apply, known: ShapeEnv) -> None:
         inner = node.op.fgraph
-        within = Known({})
+        within = ShapeEnv({})
         for mine, outer in zip(inner.inputs, node.inputs, strict=True):
             within.shapes[mine] = known.shape(outer)
             if outer in known.values or isinstance(outer, Constant):
@@ -81,7 +81,7 @@ class _Tally:
         self.walk(inner, within)
         known.shapes.update((o, within.shape(i)) for o, i in zip(node.outputs, inner.outputs, strict=True))
 
-    def _count(self, node: Apply, fgraph: FunctionGraph, known: Known) -> None:
+    def _count(self, node: Apply, fgraph: FunctionGraph, known: ShapeEnv) -> None:
         op = core_of(node.op)
         inputs, outputs = [known.shape(v) for v in node.inputs], [known.shape(v) for v in node.outputs]
         count = next((_COUNTS[t] for t in type(op).__mro__ if t in _COUNTS), _any)
@@ -241,6 +241,6 @@ def tally(fgraph: FunctionGraph, given: Sequence[Extents]) -> tuple[dict[str, fl
     given
         Shapes of its inputs.
     """
-    known, found = Known(dict(zip(fgraph.inputs, given, strict=True))), _Tally()
+    known, found = ShapeEnv(dict(zip(fgraph.inputs, given, strict=True))), _Tally()
     found.walk(fgraph, known)
     return found.amounts, [known.shape(v) for v in fgraph.outputs]

@@ -8,9 +8,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, is_checked
 from pytensor_cl.runtime.context import get_context
-from pytensor_cl.runtime.error_flag import Alarm
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 
-__all__ = ["Checks", "Dropped", "Noting"]
+__all__ = ["Dropped", "ErrorMonitor", "Noting"]
 
 
 class Dropped(NamedTuple):
@@ -53,7 +53,7 @@ class Noting:
         self.shapes = [getattr(c[0], "shape", None) for c in self._cells]
 
 
-class Checks:
+class ErrorMonitor:
     """The alarms of one function, one for each context that needs one.
 
     Parameters
@@ -66,7 +66,9 @@ class Checks:
         self._watched: list[tuple[Apply, CheckedRoutine]] = [
             (node, routine) for node, routine in routines.items() if is_checked(routine, node.op)
         ]
-        self._alarms = {name: Alarm(get_context(name)) for name in {n.op.context_name for n, _ in self._watched}}
+        self._alarms = {
+            name: DeviceErrorFlag(get_context(name)) for name in {n.op.context_name for n, _ in self._watched}
+        }
         self._notes: dict[Apply, Noting] = {}
         for number, (node, routine) in enumerate(self._watched, start=1):
             routine.watch(self._alarms[node.op.context_name], number)

@@ -10,13 +10,13 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
-from pytensor_cl.linker.capture.capturer import Listener, Machine, Parts, Trouble
-from pytensor_cl.linker.capture.host_values import Roles, assign, changed
+from pytensor_cl.linker.capture.capturer import CaptureFailure, Capturer, StepProgram, StepRunner
+from pytensor_cl.linker.capture.host_values import HostValueClasses, assign, changed
 from pytensor_cl.linker.execution.errors import Noting
-from pytensor_cl.linker.execution.rng_state import set_back, states_of
-from pytensor_cl.linker.replay.bindings import Mismatch, TooLarge, frozen
-from pytensor_cl.linker.replay.graph import Recording
-from pytensor_cl.linker.replay.slices import Finder, Moving, Variant, find_moving
+from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
+from pytensor_cl.linker.replay.bindings import GuardFailure, TooLarge, frozen
+from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.replay.slices import DynamicSlices, ParameterResolver, ReplayParameters, find_dynamic_slices
 from pytensor_cl.linker.steps.device import read_only
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.base import context_of
@@ -26,21 +26,21 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Stretch"]
+__all__ = ["GraphCache"]
 
-AFTER = 2
+WARMUP_CALLS = 2
 """Calls with the same key that run step by step: they build kernels and tables, and most functions are called once."""
-RECORDINGS, KEYS = 64, 1024
+MAX_GRAPHS, MAX_SIGNATURES = 64, 1024
 """How many are kept, and how many keys are counted, of a function: minibatches that are slices differ in their keys."""
-MISSES = 8
+MAX_GUARD_FAILURES = 8
 """Calls that may turn out to differ from a recording before it is forgotten."""
-TRIES = 3
+MAX_CAPTURE_ATTEMPTS = 3
 """Recordings that may fail before the function is left alone."""
 
 _log = logging.getLogger("pytensor_cl")
 
 
-class Stretch:
+class GraphCache:
     """The recordings of a function, or of some of its nodes in a row.
 
     Parameters
@@ -62,31 +62,31 @@ class Stretch:
         What was raised when a key was made, although the call was right: a defect.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StepProgram) -> None:
         self._parts = parts
-        self._recordings: dict[Any, Recording] = {}
-        self._variants: dict[Any, tuple[Recording, Variant]] = {}
-        self._moving = Moving()
-        self._finder: Finder | None = None
+        self._recordings: dict[Any, CapturedGraph] = {}
+        self._variants: dict[Any, tuple[CapturedGraph, ReplayParameters]] = {}
+        self._moving = DynamicSlices()
+        self._finder: ParameterResolver | None = None
         self._counts: dict[Any, int] = {}
-        self._roles: Roles | None = None
+        self._roles: HostValueClasses | None = None
         self._early: list[Thunk] = []
         self._keyed: list[Cell] = []
         self._numbers: list[Cell] = []
         self._alike: Any = None  # what this call has in common with those that one recording serves
         self._generators: list[Cell] = []  # that calls change in place
         self._readers: list[Callable[[], Any]] = []
-        self._tries = TRIES
+        self._tries = MAX_CAPTURE_ATTEMPTS
         self._context: Context | None = None
-        self._last: tuple[Any, tuple[Recording, Variant | None]] | None = None
+        self._last: tuple[Any, tuple[CapturedGraph, ReplayParameters | None]] | None = None
         self.refusal = "" if len(parts.contexts) < 2 else "it runs on several devices"
         self.break_at: int | None = None
         self.calls = 0
         self.too_large = self.problem = ""
-        self._outcome: Recording | Exception | None = None  # what this call repeats, or why it has no key
+        self._outcome: CapturedGraph | Exception | None = None  # what this call repeats, or why it has no key
 
     @property
-    def recordings(self) -> dict[Any, Recording]:
+    def recordings(self) -> dict[Any, CapturedGraph]:
         """What is kept, by key."""
         return {(*key, *numbers): recording for (key, numbers), recording in self._recordings.items()}
 
@@ -101,7 +101,7 @@ class Stretch:
         self._variants.clear()
         self._last = self._outcome = None
 
-    def __call__(self, vm: Machine) -> bool:
+    def __call__(self, vm: StepRunner) -> bool:
         """Run a call by a recording, or make one of it; False if it must run step by step."""
         if self.refusal or not self._parts.contexts:
             return False
@@ -142,7 +142,7 @@ class Stretch:
 
     def restore(self) -> None:
         """If this call was a repetition, tell the nodes that check their data what they read in it."""
-        if isinstance(self._outcome, Recording):
+        if isinstance(self._outcome, CapturedGraph):
             for noting, shapes in self._outcome.noted:
                 noting.shapes = shapes
 
@@ -162,10 +162,10 @@ class Stretch:
         self._numbers = [read_only(parts.storage[v]) for v in roles.numbers]
         results = {id(cell) for cell in parts.results}
         kept = {v for v, cell in parts.storage.items() if id(cell) in results}
-        self._moving = find_moving(parts.nodes, roles.numbers, roles.fixed, kept)
+        self._moving = find_dynamic_slices(parts.nodes, roles.numbers, roles.fixed, kept)
         if self._moving.slices:
             thunks = [parts.thunks[position[n]] for n in self._moving.nodes]
-            self._finder = Finder(self._moving, thunks, parts.storage, parts.routines)
+            self._finder = ParameterResolver(self._moving, thunks, parts.storage, parts.routines)
         context.memory.serve(self)
         return not self.refusal
 
@@ -202,7 +202,7 @@ class Stretch:
         key.extend([frozen(cell[0]) for cell in self._keyed])
         return tuple(key), tuple([frozen(cell[0]) for cell in self._numbers]) if self._numbers else ()
 
-    def _recorded(self, key: Any) -> tuple[Recording, Variant | None] | None:
+    def _recorded(self, key: Any) -> tuple[CapturedGraph, ReplayParameters | None] | None:
         """Return what repeats a call."""
         last = self._last
         if last is not None and last[0] == key:
@@ -215,11 +215,11 @@ class Stretch:
             self._refresh(found[0])
         return found
 
-    def _refresh(self, recording: Recording) -> None:
+    def _refresh(self, recording: CapturedGraph) -> None:
         """Make a recording the last one that goes: the oldest is the first."""
         self._recordings[recording.key] = self._recordings.pop(recording.key, recording)
 
-    def _found(self, key: Any) -> tuple[Recording, Variant | None] | None:
+    def _found(self, key: Any) -> tuple[CapturedGraph, ReplayParameters | None] | None:
         """Look for a recording of the key, or one that serves a call whose slices begin elsewhere."""
         self._alike = key
         if self._finder is None:
@@ -239,28 +239,28 @@ class Stretch:
                 return found
         return None
 
-    def _remember(self, key: Any, found: tuple[Recording, Variant]) -> None:
-        if len(self._variants) >= KEYS:
+    def _remember(self, key: Any, found: tuple[CapturedGraph, ReplayParameters]) -> None:
+        if len(self._variants) >= MAX_SIGNATURES:
             self._variants.clear()
         self._variants[key] = found
 
     def _is_due(self) -> bool:
         """Count a call; tell whether to record it."""
         count = self._counts.get(self._alike, 0)
-        if len(self._counts) >= KEYS:
+        if len(self._counts) >= MAX_SIGNATURES:
             self._counts.clear()
         self._counts[self._alike] = count + 1
-        return count >= AFTER
+        return count >= WARMUP_CALLS
 
     # Repeating
 
-    def _repeat(self, vm: Machine, recording: Recording, variant: Variant | None) -> bool:
-        before = states_of(self._generators)
+    def _repeat(self, vm: StepRunner, recording: CapturedGraph, variant: ReplayParameters | None) -> bool:
+        before = save_rng_states(self._generators)
         self._outcome = recording
         try:
             recording(variant)
-        except (Mismatch, OutOfDeviceMemory):
-            set_back(before)
+        except (GuardFailure, OutOfDeviceMemory):
+            restore_rng_states(before)
             self._outcome = None
             self._missed(recording)
             return False
@@ -268,7 +268,7 @@ class Stretch:
             # What kernels of this call have written to old values must not be computed with again.
             if not is_lack_of_memory(error) or recording.donations:
                 vm.fail(recording.at)
-            set_back(before)
+            restore_rng_states(before)
             self._outcome = None
             return False
         finally:
@@ -276,10 +276,10 @@ class Stretch:
         self.calls += 1
         return True
 
-    def _missed(self, recording: Recording) -> None:
+    def _missed(self, recording: CapturedGraph) -> None:
         """Forget a recording that calls do not match again and again."""
         recording.misses += 1
-        if recording.misses >= MISSES:
+        if recording.misses >= MAX_GUARD_FAILURES:
             self._drop(recording.key)
             self._counts.clear()
 
@@ -288,19 +288,19 @@ class Stretch:
         self._variants = {k: found for k, found in self._variants.items() if found[0] is not gone}
         self._last = None
 
-    # Recording
+    # CapturedGraph
 
-    def _record(self, vm: Machine, key: Any) -> bool:
+    def _record(self, vm: StepRunner, key: Any) -> bool:
         context = self._context
         assert context is not None and self._roles is not None
         try:
-            made = Listener(self._parts, self._roles, self._moving, context).record(vm)
+            made = Capturer(self._parts, self._roles, self._moving, context).record(vm)
         except Exception as error:
             if not is_lack_of_memory(error):
                 raise
             # An OutOfDeviceMemory would be the call's: its results are there, the tables of a launch are not.
-            made = Trouble("the device ran out of memory", None)
-        if isinstance(made, Trouble):
+            made = CaptureFailure("the device ran out of memory", None)
+        if isinstance(made, CaptureFailure):
             self._tries -= 1
             if not self._tries or made.is_lasting:
                 self.refusal, self.break_at = made.what, made.at
@@ -310,8 +310,8 @@ class Stretch:
             context.memory.give_back()
         return True
 
-    def _keep(self, key: Any, recording: Recording) -> None:
-        while len(self._recordings) >= RECORDINGS:
+    def _keep(self, key: Any, recording: CapturedGraph) -> None:
+        while len(self._recordings) >= MAX_GRAPHS:
             self._drop(next(iter(self._recordings)))
         self._recordings[key] = recording
         recording.key = key

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pytensor_cl.linker.capture.capturer import Parts
+from pytensor_cl.linker.capture.capturer import StepProgram
 from pytensor_cl.linker.capture.host_values import trouble_of
-from pytensor_cl.linker.execution.graph_cache import Stretch
-from pytensor_cl.linker.replay.graph import Recording
+from pytensor_cl.linker.execution.graph_cache import GraphCache
+from pytensor_cl.linker.replay.graph import CapturedGraph
 from pytensor_cl.ops.base import GpuOp
 
 if TYPE_CHECKING:
     from pytensor_cl.linker.execution.vm import OpenCLVM
 
-__all__ = ["Replays"]
+__all__ = ["GraphExecutor"]
 
 
 class _Span(NamedTuple):
@@ -47,7 +47,7 @@ class _Piece(NamedTuple):
 
     start: int
     stop: int
-    stretch: Stretch | None
+    stretch: GraphCache | None
 
     def __call__(self, vm: "OpenCLVM") -> None:
         span = _Span(vm, self.start, self.stop)
@@ -59,7 +59,7 @@ class _Piece(NamedTuple):
                 self.stretch.confirm()
 
 
-class Replays:
+class GraphExecutor:
     """The recordings of one function.
 
     Parameters
@@ -73,12 +73,12 @@ class Replays:
         Nodes that run by themselves, and why.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StepProgram) -> None:
         self._parts = parts
         self.apart: dict[int, str] = {at: why for at, node in enumerate(parts.nodes) if (why := trouble_of(node))}
         self._calls = 0
         self._pieces: list[_Piece] = []
-        self._whole: Stretch | None = Stretch(parts)
+        self._whole: GraphCache | None = GraphCache(parts)
         if self.apart and not self._whole.refusal:
             self._split()
 
@@ -128,16 +128,16 @@ class Replays:
                 self._pieces.append(_Piece(at, at + 1, None))
             start = at + 1
 
-    def _stretch(self, start: int, stop: int) -> Stretch | None:
+    def _stretch(self, start: int, stop: int) -> GraphCache | None:
         """Return the recordings of some nodes; None if they compute nothing."""
         nodes = self._parts.nodes[start:stop]
         computes = any(isinstance(node.op, GpuOp) and node.op.works for node in nodes)
-        return Stretch(_cut(self._parts, start, stop)) if computes else None
+        return GraphCache(_cut(self._parts, start, stop)) if computes else None
 
     # What the report and tests want to know
 
     @property
-    def _stretches(self) -> Iterable[Stretch]:
+    def _stretches(self) -> Iterable[GraphCache]:
         return [self._whole] if self._whole is not None else [p.stretch for p in self._pieces if p.stretch is not None]
 
     def _repeated(self) -> int:
@@ -149,7 +149,7 @@ class Replays:
         return self._calls if self._whole is None else self._whole.calls
 
     @property
-    def recordings(self) -> dict[Any, Recording]:
+    def recordings(self) -> dict[Any, CapturedGraph]:
         """What is kept, by key."""
         return {key: found for stretch in self._stretches for key, found in stretch.recordings.items()}
 
@@ -167,7 +167,7 @@ class Replays:
         return list(dict.fromkeys(stretch.problem for stretch in self._stretches if stretch.problem))
 
 
-def _cut(parts: Parts, start: int, stop: int) -> Parts:
+def _cut(parts: StepProgram, start: int, stop: int) -> StepProgram:
     """Return some nodes with fresh variables for what other nodes compute.
 
     Updates are no updates for them: a node after them may fail, which must change nothing.
@@ -185,7 +185,7 @@ def _cut(parts: Parts, start: int, stop: int) -> Parts:
     results = {id(cell) for cell in parts.results}
     later = {v for node in parts.nodes[stop:] for v in node.inputs}
     kept = [v for node in old for v in node.outputs if v in later or id(parts.storage[v]) in results]
-    return Parts(
+    return StepProgram(
         nodes=list(nodes.values()),
         thunks=parts.thunks[start:stop],
         storage={mine: parts.storage[v] for v, mine in new.items()},

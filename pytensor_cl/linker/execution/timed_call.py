@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply
 from pytensor_cl.linker.steps.host import Cell
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.runtime.context import Context, get_context
-from pytensor_cl.runtime.timed_queue import Command, Stopwatch, stamp, timed
+from pytensor_cl.runtime.timed_queue import Command, CommandLog, stamp, timed
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["Call", "Step", "Timer", "node_seconds"]
@@ -48,7 +48,7 @@ class Call:
         What the host did.
     """
 
-    def __init__(self, start: int, watches: Sequence[Stopwatch]) -> None:
+    def __init__(self, start: int, watches: Sequence[CommandLog]) -> None:
         self.start = start
         self.end = start
         self.steps: list[Step] = []

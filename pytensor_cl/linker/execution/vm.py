@@ -10,9 +10,9 @@ from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import BroadcastError, OutOfDeviceMemory
-from pytensor_cl.linker.execution.errors import Checks
-from pytensor_cl.linker.execution.rng_state import set_back, states_of
-from pytensor_cl.linker.execution.segments import Replays
+from pytensor_cl.linker.execution.errors import ErrorMonitor
+from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
+from pytensor_cl.linker.execution.segments import GraphExecutor
 from pytensor_cl.linker.execution.timed_call import Call, Timer, node_seconds
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -86,8 +86,8 @@ class OpenCLVM:
         dead: Sequence[Sequence[Cell]],
         finish: Thunk,
         allow_gc: bool,
-        checks: Checks,
-        replays: Replays,
+        checks: ErrorMonitor,
+        replays: GraphExecutor,
         generators: Sequence[Cell],
         prepare: Thunk | None = None,
         programs: Sequence[Any] = (),
@@ -118,7 +118,7 @@ class OpenCLVM:
         self._steps = list(zip(self.thunks, dead, strict=True))
 
     def __call__(self) -> list[Any]:
-        before = states_of(self.generators) if self.generators else ()
+        before = save_rng_states(self.generators) if self.generators else ()
         try:
             if self.time_thunks:
                 return self._timed()
@@ -129,7 +129,7 @@ class OpenCLVM:
             self.replays.confirm()
             return results
         except BaseException:
-            set_back(before)
+            restore_rng_states(before)
             raise
 
     def _results(self) -> list[Any]:

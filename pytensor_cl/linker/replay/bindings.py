@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.replay.buffer_bindings import Donation, Place, Slot
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding, BufferDonation
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -15,7 +15,7 @@ from pytensor_cl.runtime.memory.host_mapping import address_of
 from pytensor_cl.sharedvar import DeviceCell, is_held_elsewhere
 
 __all__ = [
-    "Mismatch",
+    "GuardFailure",
     "TooLarge",
     "Upload",
     "alias_step",
@@ -30,11 +30,11 @@ __all__ = [
     "value_step",
 ]
 
-LARGEST_KEY = 256
+MAX_GUARD_BYTES = 256
 """Bytes of a value that may tell calls apart."""
 
 
-class Mismatch(Exception):
+class GuardFailure(Exception):
     """A value of the call differs from the one that was recorded."""
 
 
@@ -51,8 +51,8 @@ def frozen(value: Any) -> Any:
         It is too large, or nothing that can be compared.
     """
     array = np.asarray(value)
-    if array.nbytes > LARGEST_KEY or array.dtype == object:
-        raise TooLarge(f"launches depend on a value of the host of {array.nbytes:,} bytes, more than {LARGEST_KEY}")
+    if array.nbytes > MAX_GUARD_BYTES or array.dtype == object:
+        raise TooLarge(f"launches depend on a value of the host of {array.nbytes:,} bytes, more than {MAX_GUARD_BYTES}")
     return array.shape, array.tobytes()
 
 
@@ -68,12 +68,12 @@ def constant_step(cell: Cell, value: Any) -> Thunk:
     return lambda: cell.__setitem__(0, np.array(value))
 
 
-def upload_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, _: Donation | None) -> Thunk:
+def upload_step(thunk: Thunk, cell: Cell, slot: BufferBinding, layout: Layout, _: BufferDonation | None) -> Thunk:
     def run() -> None:
         thunk()
         array = cell[0]
         if array.layout != layout:
-            raise Mismatch
+            raise GuardFailure
         slot.bind(array.buffer)
 
     return run
@@ -130,7 +130,7 @@ class Upload:
 
     thunk: Thunk
     source: Cell
-    place: Place
+    place: ArrayLocation
     context: Context
     is_in_place: bool
 
@@ -184,12 +184,14 @@ def _in_place(upload: Upload, pointers: Sequence[tuple[np.ndarray, int]]) -> Thu
     return run
 
 
-def resident_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, donation: Donation | None) -> Thunk:
+def resident_step(
+    thunk: Thunk, cell: Cell, slot: BufferBinding, layout: Layout, donation: BufferDonation | None
+) -> Thunk:
     def run() -> None:
         thunk()
         array = cell[0]
         if array.layout != layout:
-            raise Mismatch
+            raise GuardFailure
         if donation is not None:
             donation.offer(array)
         slot.hold(array)
@@ -197,7 +199,7 @@ def resident_step(thunk: Thunk, cell: Cell, slot: Slot, layout: Layout, donation
     return run
 
 
-def input_step(cell: Cell, slot: Slot, donation: Donation | None) -> Thunk:
+def input_step(cell: Cell, slot: BufferBinding, donation: BufferDonation | None) -> Thunk:
     def run() -> None:
         array = cell[0]
         if donation is not None:
@@ -207,12 +209,12 @@ def input_step(cell: Cell, slot: Slot, donation: Donation | None) -> Thunk:
     return run
 
 
-def alias_step(cell: Cell, slot: Slot) -> Thunk:
+def alias_step(cell: Cell, slot: BufferBinding) -> Thunk:
     """Check that two inputs share their memory, as they did."""
 
     def run() -> None:
         if cell[0].buffer is not slot.buffer:
-            raise Mismatch
+            raise GuardFailure
 
     return run
 
@@ -220,6 +222,6 @@ def alias_step(cell: Cell, slot: Slot) -> Thunk:
 def guard_step(cell: Cell, expected: Any) -> Thunk:
     def run() -> None:
         if frozen(cell[0]) != expected:
-            raise Mismatch
+            raise GuardFailure
 
     return run

@@ -7,22 +7,22 @@ from weakref import ref
 
 import numpy as np
 
-from pytensor_cl.linker.capture.memory_plan import Region
+from pytensor_cl.linker.capture.memory_plan import ArenaRange
 from pytensor_cl.linker.steps.host import Cell
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.arena import Arena
-from pytensor_cl.runtime.pocl.batch import Stage
+from pytensor_cl.runtime.pocl.batch import BatchedKernel
 
-__all__ = ["Block", "Donation", "Place", "Slot"]
+__all__ = ["ArenaBinding", "ArrayLocation", "BufferBinding", "BufferDonation"]
 
 
 def _nobody() -> None:
     """Stands for a reference to what is gone."""
 
 
-class Slot:
+class BufferBinding:
     """A buffer that is another one in each call, and the kernel arguments that it is.
 
     Attributes
@@ -58,7 +58,7 @@ class Slot:
     def pointers(self) -> list[tuple[np.ndarray, int]] | None:
         """Return what the kernels read its address from; None where they want a buffer."""
         users = [(getattr(set_argument, "__self__", None), index) for set_argument, index in self.uses]
-        found = [stage.pointer(index) for stage, index in users if isinstance(stage, Stage)]
+        found = [stage.pointer(index) for stage, index in users if isinstance(stage, BatchedKernel)]
         return found if len(found) == len(users) else None
 
     def hold(self, array: GpuArray) -> None:
@@ -70,13 +70,13 @@ class Slot:
             self._array = ref(array)
 
 
-class Place(NamedTuple):
+class ArrayLocation(NamedTuple):
     """Where a device variable is during a recorded call.
 
     Attributes
     ----------
     memory
-        A `Slot`, a `Scratch`, or a buffer that stays.
+        A `BufferBinding`, a `CapturedAllocation`, or a buffer that stays.
     dtype, layout
         Of the array.
     """
@@ -91,7 +91,7 @@ def _references(array: Any) -> tuple[int, int]:
     return getrefcount(array), getrefcount(array.buffer)
 
 
-class Donation:
+class BufferDonation:
     """An update that is written where the old value is, if nobody else refers to that.
 
     Parameters
@@ -106,11 +106,11 @@ class Donation:
         How many cells refer to the old value when it is offered.
     """
 
-    def __init__(self, context: Context, place: Place, nbytes: int, out: Cell, holders: int) -> None:
+    def __init__(self, context: Context, place: ArrayLocation, nbytes: int, out: Cell, holders: int) -> None:
         self._context, self._place, self._nbytes = context, place, nbytes
         self._out = out
         self._alone = _REFERENCES[0] + holders - 1, _REFERENCES[1]
-        self.slot = Slot()
+        self.slot = BufferBinding()
         self.array: GpuArray | None = None
         self.taken = 0  # how often
 
@@ -142,7 +142,7 @@ class _Example:
 
     @staticmethod
     def offer(array: Any) -> tuple[int, int]:
-        """As `Donation.offer`."""
+        """As `BufferDonation.offer`."""
         return _references(array)
 
 
@@ -155,7 +155,7 @@ def _references_of_one(cell: Cell) -> tuple[int, int]:
 _REFERENCES = _references_of_one([_Example()])
 
 
-class Block(Slot):
+class ArenaBinding(BufferBinding):
     """A part of the arena, which is another buffer when the arena has grown.
 
     Parameters
@@ -171,7 +171,7 @@ class Block(Slot):
 
     __slots__ = ("region", "whole")
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: ArenaRange) -> None:
         super().__init__()
         self.region = region
         self.whole: Any = None

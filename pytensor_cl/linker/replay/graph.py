@@ -1,7 +1,7 @@
 """A call, recorded: its kernels with their arguments bound, in memory that is already there.
 
 The first calls with inputs of some shapes run step by step. One of the next is listened to while it runs: what its
-routines enqueue becomes a list of kernels of their own, whose arguments stay as they are but for a few `Slot`: uploaded
+routines enqueue becomes a list of kernels of their own, whose arguments stay as they are but for a few bindings: uploaded
 inputs, shared variables, results. Intermediate results lie in parts of the context's arena, where a `Plan` puts them.
 Nothing there outlives a call, so all recordings of a context share it.
 """
@@ -17,27 +17,27 @@ from pytensor_cl.linker.capture.dependencies import Dispatch, accesses, orders
 from pytensor_cl.linker.capture.memory_plan import Plan
 from pytensor_cl.linker.execution.errors import Noting
 from pytensor_cl.linker.replay.bindings import Upload
-from pytensor_cl.linker.replay.buffer_bindings import Block, Donation, Place, Slot
-from pytensor_cl.linker.replay.slices import Variant, Variation
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, ArrayLocation, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.slices import ReplayParameters, ReplayParameterSpec
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.launch_capture import Launch, Scratch
+from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.host_mapping import pays
-from pytensor_cl.runtime.pocl.batch import Chain, Dispatcher, Entry, Stage
+from pytensor_cl.runtime.pocl.batch import BatchedKernel, BatchLauncher, Entry, KernelBatch
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["MemoryUse", "Recording", "Tape"]
+__all__ = ["CapturedGraph", "GraphBuilder", "MemoryUse"]
 
-FEWEST = 2
+MIN_BATCHED_KERNELS = 2
 """Kernels that are worth one launch for all if nobody waits for them: a single one takes 2 to 5 us more from a table.
 In what it waits for the host takes part, which is worth it for one."""
 
 
-class Tape:
+class GraphBuilder:
     """Collects a recording while the call runs.
 
     Parameters
@@ -48,27 +48,27 @@ class Tape:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.places: dict[Variable, Place] = {}
+        self.places: dict[Variable, ArrayLocation] = {}
         self.plan = Plan()
-        self._slots: dict[int, Slot] = {}
-        self._wholes: dict[Slot, Slot] = {}  # of parts
-        self._looked_at: set[Slot] = set()  # as arrays, not by kernels alone
-        self._scratch: dict[int, Slot] = {}  # number of the allocation to what stands for it
-        self._blocks: list[Block] = []
+        self._slots: dict[int, BufferBinding] = {}
+        self._wholes: dict[BufferBinding, BufferBinding] = {}  # of parts
+        self._looked_at: set[BufferBinding] = set()  # as arrays, not by kernels alone
+        self._scratch: dict[int, BufferBinding] = {}  # number of the allocation to what stands for it
+        self._blocks: list[ArenaBinding] = []
         self._constant: dict[int, int] = {}  # buffers that stay, and their sizes
         self._steps: list[tuple[int, Thunk]] = []
         self._pending: list[Launch] = []
-        self._dispatcher: Dispatcher | None = None  # what calls the kernels, if one launch runs them all
+        self._dispatcher: BatchLauncher | None = None  # what calls the kernels, if one launch runs them all
         self._entries: list[Entry] | None = None
-        self._stages: list[Stage] = []  # pending ones
+        self._stages: list[BatchedKernel] = []  # pending ones
         self._at = 0  # node of the first pending launch
         self._keep: list[Any] = []
         self._pauses = 0
         self._waits = False  # whether something was enqueued that nobody waited for
-        self._fresh: list[tuple[Slot, int]] = []
-        self._donations: dict[Variable, Donation] = {}
+        self._fresh: list[tuple[BufferBinding, int]] = []
+        self._donations: dict[Variable, BufferDonation] = {}
         self._given: set[int] = set()  # allocations whose memory becomes the host's
-        self._transient: list[Slot] = []
+        self._transient: list[BufferBinding] = []
         self._alive: dict[int, GpuArray] = {}
 
     # While the call runs
@@ -77,7 +77,7 @@ class Tape:
         """Note where a variable is."""
         recorder = self.context.queue.recorder
         memory = array.buffer if recorder is None else recorder.place(array.buffer)
-        self.places[variable] = Place(memory, array.dtype, array.layout)
+        self.places[variable] = ArrayLocation(memory, array.dtype, array.layout)
 
     def vary(self, variable: Variable, array: GpuArray) -> bool:
         """Note a variable whose buffer may be another one in each call; return whether it is nobody else's too."""
@@ -85,33 +85,33 @@ class Tape:
         is_new = handle not in self._slots
         if is_new:
             self._alive[handle] = array  # so that its handle stays its own
-            self._transient.append(self._slots.setdefault(handle, Slot()))
-        self.places[variable] = Place(self._slots[handle], array.dtype, array.layout)
+            self._transient.append(self._slots.setdefault(handle, BufferBinding()))
+        self.places[variable] = ArrayLocation(self._slots[handle], array.dtype, array.layout)
         return is_new
 
     # Afterwards
 
-    def slot_of(self, memory: Any) -> Slot | None:
+    def slot_of(self, memory: Any) -> BufferBinding | None:
         """Return the slot that memory is, if it is one; of a part of its buffer, that of the whole."""
-        slot = memory if isinstance(memory, Slot) else self._slots.get(getattr(memory, "int_ptr", 0))
+        slot = memory if isinstance(memory, BufferBinding) else self._slots.get(getattr(memory, "int_ptr", 0))
         return None if slot is None else self._wholes.get(slot, slot)
 
     def is_part(self, memory: Any) -> bool:
         """Whether memory is a part of the buffer of another slot."""
-        slot = memory if isinstance(memory, Slot) else self._slots.get(getattr(memory, "int_ptr", 0))
+        slot = memory if isinstance(memory, BufferBinding) else self._slots.get(getattr(memory, "int_ptr", 0))
         return slot in self._wholes
 
-    def vary_part(self, variable: Variable, array: GpuArray, whole: Slot) -> Slot:
+    def vary_part(self, variable: Variable, array: GpuArray, whole: BufferBinding) -> BufferBinding:
         """Note a variable that is a part of a slot's buffer, another one in each call."""
         self.vary(variable, array)
-        slot: Slot = self.places[variable].memory
+        slot: BufferBinding = self.places[variable].memory
         self._wholes[slot] = whole
         return slot
 
-    def donate(self, old: Variable, new: Variable, out: Cell, holders: int) -> Donation:
-        """Let the value of a variable lie where that of another one was, whose slot is bound by `Donation.offer`."""
+    def donate(self, old: Variable, new: Variable, out: Cell, holders: int) -> BufferDonation:
+        """Let the value of a variable lie where that of another one was, bound by `BufferDonation.offer`."""
         place = self.places[new]
-        donation = Donation(self.context, place, place.memory.nbytes, out, holders)
+        donation = BufferDonation(self.context, place, place.memory.nbytes, out, holders)
         self._scratch[place.memory.number] = donation.slot
         self._transient.append(donation.slot)
         self._donations[new] = donation
@@ -120,15 +120,15 @@ class Tape:
     def renew(self, variable: Variable) -> None:
         """Give a variable that is in scratch memory new memory in each call."""
         memory = self.places[variable].memory
-        if isinstance(memory, Scratch) and memory.number not in self._scratch:
-            slot = self._scratch[memory.number] = Slot()
+        if isinstance(memory, CapturedAllocation) and memory.number not in self._scratch:
+            slot = self._scratch[memory.number] = BufferBinding()
             self._fresh.append((slot, memory.nbytes))
             self._transient.append(slot)
 
     def renew_large(self, variable: Variable) -> None:
         """Do so if the array is better handed to the host than copied; nobody else may see its memory."""
         memory, dtype, layout = self.places[variable]
-        if isinstance(memory, Scratch) and pays(layout, dtype, memory.nbytes) and self.context.views.works():
+        if isinstance(memory, CapturedAllocation) and pays(layout, dtype, memory.nbytes) and self.context.views.works():
             self.renew(variable)
             self._given.add(memory.number)
 
@@ -136,14 +136,14 @@ class Tape:
         """Return what makes an array of a variable's place."""
         memory, dtype, layout = self.places[variable]
         context, found = self.context, self._found(memory)
-        if isinstance(found, Slot):
+        if isinstance(found, BufferBinding):
             self._looked_at.add(found)
             return lambda: GpuArray(context, found.buffer, dtype, layout)
         return lambda: GpuArray(context, found, dtype, layout)
 
     def _found(self, memory: Any) -> Any:
         """Return the slot or the buffer that stands for what a launch or a place names."""
-        if isinstance(memory, Scratch):
+        if isinstance(memory, CapturedAllocation):
             return self._scratch[memory.number]
         handle = getattr(memory, "int_ptr", 0)
         if handle and handle not in self._slots:
@@ -154,18 +154,18 @@ class Tape:
         """Note where what has no memory yet shall be; `numbers` are those of the allocations."""
         self.plan = plan
         for number, region in zip(numbers, plan.regions, strict=True):
-            block = self._scratch[number] = Block(region)
+            block = self._scratch[number] = ArenaBinding(region)
             self._blocks.append(block)
 
-    def unsettled(self, memories: Iterable[Any]) -> list[Scratch]:
+    def unsettled(self, memories: Iterable[Any]) -> list[CapturedAllocation]:
         """Return those that have no memory yet."""
-        return [m for m in memories if isinstance(m, Scratch) and m.number not in self._scratch]
+        return [m for m in memories if isinstance(m, CapturedAllocation) and m.number not in self._scratch]
 
     def step(self, at: int, thunk: Thunk) -> None:
         """Add something that is done before the launches that are pending."""
         self._steps.append((at, thunk))
 
-    def launch(self, at: int, launches: Sequence[Launch]) -> Sequence[Kernel | Stage]:
+    def launch(self, at: int, launches: Sequence[Launch]) -> Sequence[Kernel | BatchedKernel]:
         """Add launches; return what sets the arguments of their kernels, which are set."""
         self._at = self._at if self._pending or self._stages else at
         if self._dispatcher is not None:
@@ -181,19 +181,19 @@ class Tape:
 
         `waits` tells that the call does.
         """
-        dispatcher, fewest = self.context.dispatcher, 1 if waits else FEWEST
+        dispatcher, fewest = self.context.dispatcher, 1 if waits else MIN_BATCHED_KERNELS
         if dispatcher is not None and len(launches) >= fewest:
             self._entries = dispatcher.entries(launches)  # until the stages have them
             self._dispatcher = None if self._entries is None else dispatcher
         return self._dispatcher is not None
 
-    def _staged(self, launch: Launch, dispatcher: Dispatcher) -> Stage:
+    def _staged(self, launch: Launch, dispatcher: BatchLauncher) -> BatchedKernel:
         stage = dispatcher.stage(launch)
         for index, argument in enumerate(launch.arguments):
             if isinstance(argument, bytes | np.generic):
                 continue
             found = self._found(argument)
-            if isinstance(found, Slot):
+            if isinstance(found, BufferBinding):
                 found.uses.append((stage.set_buffer, index))
             else:
                 stage.fixed[index] = found
@@ -208,7 +208,7 @@ class Tape:
                 kernel.set_bytes(index, argument)
                 continue
             found = self._found(argument)
-            if isinstance(found, Slot):
+            if isinstance(found, BufferBinding):
                 found.uses.append((kernel.set_buffer, index))
             else:
                 kernel.set_buffer(index, found)
@@ -228,11 +228,11 @@ class Tape:
         """Return what runs the stages that are pending."""
         assert self._dispatcher is not None
         memories = [[None if m is None else self._found(m) for m in s.memories] for s in self._stages]
-        slots = dict.fromkeys(m for found in memories for m in found if isinstance(m, Slot))
+        slots = dict.fromkeys(m for found in memories for m in found if isinstance(m, BufferBinding))
         slots.update(dict.fromkeys(self._wholes[slot] for slot in list(slots) if slot in self._wholes))
         fresh = {slot for slot, _ in self._fresh}
         used = [accesses(s.entry.parameters, found, fresh) for s, found in zip(self._stages, memories, strict=True)]
-        dispatch = Dispatch(Chain(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)
+        dispatch = Dispatch(KernelBatch(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)
         dispatch.is_in_place = any(donation.slot in slots for donation in self._donations.values())
         return dispatch
 
@@ -253,7 +253,7 @@ class Tape:
         memory = self.places[variable].memory
         views, found = self.context.views, self._found(memory)
         array = self.array(variable)
-        if isinstance(memory, Scratch) and memory.number in self._given:
+        if isinstance(memory, CapturedAllocation) and memory.number in self._given:
             self.wait(at)
             self.step(at, lambda: out.__setitem__(0, views.own(array())))
             return
@@ -272,9 +272,9 @@ class Tape:
         _, dtype, layout = self.places[variable]
         if not layout.is_contiguous or not self.context.views.works():
             return None
-        if isinstance(found, Block):
+        if isinstance(found, ArenaBinding):
             return _BlockView(self.context, found, dtype, layout)
-        view = None if isinstance(found, Slot) else self.context.views.view(self.array(variable)())
+        view = None if isinstance(found, BufferBinding) else self.context.views.view(self.array(variable)())
         return None if view is None else lambda: view
 
     def _settled(self, step: Thunk) -> Thunk:
@@ -285,14 +285,14 @@ class Tape:
         is_array = slot in self._looked_at or slot in self._wholes or slot in self._wholes.values()
         return step.thunk if is_array else step.direct()
 
-    def end(self, results: Sequence[tuple[Cell, Variable]], clear: Sequence[Cell]) -> "Recording":
+    def end(self, results: Sequence[tuple[Cell, Variable]], clear: Sequence[Cell]) -> "CapturedGraph":
         """Return the recording."""
         self.flush()
         donated = self._donations
         arrays = [(c, donated[v].take if v in donated else self.array(v)) for c, v in results]
         slots = self._fresh, self._transient, self._blocks, list(self._donations.values())
         steps = [(at, self._settled(step)) for at, step in self._steps]
-        found = Recording(self.context, steps, *slots, arrays, list(clear))
+        found = CapturedGraph(self.context, steps, *slots, arrays, list(clear))
         found.waits = self._pauses
         given = {h: a.buffer.size for h, a in self._alive.items() if self._slots[h] not in self._wholes}
         self._alive.clear()
@@ -310,7 +310,7 @@ class _BlockView:
         What an array of it is made of.
     """
 
-    def __init__(self, context: Context, block: Block, dtype: np.dtype, layout: Layout) -> None:
+    def __init__(self, context: Context, block: ArenaBinding, dtype: np.dtype, layout: Layout) -> None:
         self._context, self._block = context, block
         self._dtype, self._layout = dtype, layout
         self._buffer: Any = None
@@ -392,7 +392,7 @@ class _Enqueue:
             queue.enqueued()
 
 
-class Recording:
+class CapturedGraph:
     """A call that can be repeated.
 
     Attributes
@@ -415,10 +415,10 @@ class Recording:
         self,
         context: Context,
         steps: list[tuple[int, Thunk]],
-        fresh: list[tuple[Slot, int]],
-        transient: list[Slot],
-        blocks: list[Block],
-        donations: list[Donation],
+        fresh: list[tuple[BufferBinding, int]],
+        transient: list[BufferBinding],
+        blocks: list[ArenaBinding],
+        donations: list[BufferDonation],
         results: list[tuple[Cell, Callable[[], GpuArray]]],
         clear: list[Cell],
     ) -> None:
@@ -427,7 +427,7 @@ class Recording:
         self.transient = transient
         self.memory = MemoryUse()
         self.donations = donations
-        self.variation = Variation()
+        self.variation = ReplayParameterSpec()
         self._blocks = blocks
         self._fresh = fresh
         self._results = results
@@ -450,7 +450,7 @@ class Recording:
         """Number of launches that run them."""
         return sum(thunk.launches for _, thunk in self.steps if isinstance(thunk, _Enqueue | Dispatch))
 
-    def __call__(self, variant: Variant | None = None) -> None:
+    def __call__(self, variant: ReplayParameters | None = None) -> None:
         """Do it again; `let_go` must follow."""
         if variant is not None:
             self.variation.apply(variant)

@@ -14,7 +14,7 @@ from weakref import ref
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from pytensor_cl.linker.replay.bindings import frozen
-from pytensor_cl.linker.replay.buffer_bindings import Slot
+from pytensor_cl.linker.replay.buffer_bindings import BufferBinding
 from pytensor_cl.linker.steps.device import read_only
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.base import Routine
@@ -23,7 +23,17 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Finder", "Moving", "Variant", "Variation", "Window", "find_moving", "move_step", "part_of", "split"]
+__all__ = [
+    "DynamicSlices",
+    "ParameterResolver",
+    "ReplayParameterSpec",
+    "ReplayParameters",
+    "SliceBinding",
+    "find_dynamic_slices",
+    "move_step",
+    "part_of",
+    "split",
+]
 
 
 def split(layout: Layout, itemsize: int, alignment: int) -> tuple[int, Layout]:
@@ -42,7 +52,7 @@ def part_of(buffer: Any, begin: int) -> "cl.Buffer":
 
 
 @dataclass
-class Moving:
+class DynamicSlices:
     """What of a graph depends on numbers such as that of a minibatch.
 
     Attributes
@@ -63,9 +73,9 @@ class Moving:
     slices: set[Apply] = field(default_factory=set)
 
 
-def find_moving(
+def find_dynamic_slices(
     nodes: Sequence[Apply], numbers: Iterable[Variable], fixed: set[Variable], kept: set[Variable]
-) -> Moving:
+) -> DynamicSlices:
     """Look for slices that begin elsewhere in each call.
 
     Parameters
@@ -79,7 +89,7 @@ def find_moving(
     kept
         Variables that outlive the call.
     """
-    found = Moving(list(numbers))
+    found = DynamicSlices(list(numbers))
     found.variables.update(found.numbers)
     for node in nodes:
         if isinstance(node.op, GpuSubtensor):
@@ -104,7 +114,7 @@ def _views(variable: Variable, nodes: Iterable[Apply]) -> set[Variable]:
     return found
 
 
-class Window:
+class SliceBinding:
     """A slice in a recording.
 
     Parameters
@@ -119,7 +129,9 @@ class Window:
         Bytes at whose multiples a part may begin.
     """
 
-    def __init__(self, slot: Slot, source: Slot, whole: Layout, itemsize: int, alignment: int) -> None:
+    def __init__(
+        self, slot: BufferBinding, source: BufferBinding, whole: Layout, itemsize: int, alignment: int
+    ) -> None:
         self._slot, self._source = slot, source
         self._whole = whole
         self._itemsize, self._alignment = itemsize, alignment
@@ -150,7 +162,7 @@ class Window:
             self._bound = begin
 
 
-class Variant(NamedTuple):
+class ReplayParameters(NamedTuple):
     """What differs between calls that one recording serves.
 
     Attributes
@@ -169,7 +181,7 @@ class Variant(NamedTuple):
 
 
 @dataclass
-class Variation:
+class ReplayParameterSpec:
     """How the calls that a recording serves may differ.
 
     Attributes
@@ -183,20 +195,20 @@ class Variation:
     pinned
         Variables that must have the recorded values.
     values
-        Other host values that the nodes of `Moving` read.
+        Other host values that the nodes of `DynamicSlices` read.
     signature
         Layouts of the windows, and the pinned values.
     """
 
-    windows: list[tuple[Apply, Window]] = field(default_factory=list)
+    windows: list[tuple[Apply, SliceBinding]] = field(default_factory=list)
     numbers: list[tuple[Variable, Callable[[Any], None]]] = field(default_factory=list)
     constants: list[tuple[Variable, Cell]] = field(default_factory=list)
     pinned: list[Variable] = field(default_factory=list)
     values: dict[Variable, Any] = field(default_factory=dict)
     signature: Any = None
-    last: Variant | None = None
+    last: ReplayParameters | None = None
 
-    def apply(self, variant: Variant) -> None:
+    def apply(self, variant: ReplayParameters) -> None:
         """Set the numbers for a call."""
         for (_, cell), value in zip(self.constants, variant.constants, strict=True):
             cell[0] = value.copy() if hasattr(value, "copy") else value
@@ -206,7 +218,7 @@ class Variation:
             self.last = variant
 
 
-def move_step(window: Window, variation: Variation, number: int) -> Thunk:
+def move_step(window: SliceBinding, variation: ReplayParameterSpec, number: int) -> Thunk:
     """Return what moves a window to where it is in a call."""
 
     def run() -> None:
@@ -216,7 +228,7 @@ def move_step(window: Window, variation: Variation, number: int) -> Thunk:
     return run
 
 
-class Finder:
+class ParameterResolver:
     """Finds out which recording serves a call, and how.
 
     Parameters
@@ -231,7 +243,7 @@ class Finder:
 
     def __init__(
         self,
-        moving: Moving,
+        moving: DynamicSlices,
         thunks: Sequence[Thunk],
         storage: Mapping[Variable, Cell],
         routines: Mapping[Apply, Routine],
@@ -240,7 +252,7 @@ class Finder:
         own = {v for node in moving.nodes for v in node.inputs}
         self._others = [v for v in own if v.owner is not None and v not in moving.variables]
 
-    def signature(self, variation: Variation) -> Any:
+    def signature(self, variation: ReplayParameterSpec) -> Any:
         """Return what calls have in common that one recording serves; raises what the nodes of the host raise.
 
         Parameters
@@ -255,7 +267,7 @@ class Finder:
         layouts = tuple(layout for _, layout in self._places(variation))
         return layouts, tuple(frozen(self._value(v)) for v in variation.pinned)
 
-    def _places(self, variation: Variation) -> list[tuple[int, Layout]]:
+    def _places(self, variation: ReplayParameterSpec) -> list[tuple[int, Layout]]:
         return [
             window.place(self._routines[node], [self._value(v) for v in node.inputs[1:]])
             for node, window in variation.windows
@@ -264,8 +276,8 @@ class Finder:
     def _value(self, variable: Variable) -> Any:
         return read_only(self._storage[variable])[0]
 
-    def variant(self, variation: Variation) -> Variant:
+    def variant(self, variation: ReplayParameterSpec) -> ReplayParameters:
         """Return how the call differs, after `signature` has computed its values."""
         begins = tuple(begin for begin, _ in self._places(variation))
         numbers = tuple(self._value(v)[()] for v, _ in variation.numbers)
-        return Variant(begins, numbers, tuple(self._value(v) for v, _ in variation.constants))
+        return ReplayParameters(begins, numbers, tuple(self._value(v) for v, _ in variation.constants))

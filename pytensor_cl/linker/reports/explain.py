@@ -7,11 +7,11 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pytensor_cl.linker.capture.memory_plan import Tenant
+from pytensor_cl.linker.capture.memory_plan import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.linker.replay.graph import Recording
+from pytensor_cl.linker.replay.graph import CapturedGraph
 from pytensor_cl.linker.reports.tables import Table, lines
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, ChoosingVM, SizeClass
+from pytensor_cl.linker.selection.vm import DEVICE, HOST, SelectingVM, SignatureStats
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of
@@ -19,7 +19,7 @@ from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.context import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Tenant", "Transfer", "explain"]
+__all__ = ["Allocation", "Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Transfer", "explain"]
 
 WIDEST = 100  # characters of a cell
 SHOWN = 5  # of the largest intermediate results
@@ -150,7 +150,7 @@ class Recorded:
     arena_bytes: int = 0
     bound_bytes: int = 0
     peak_bytes: int = 0
-    tenants: tuple[Tenant, ...] = ()
+    tenants: tuple[Allocation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def _transfer(node: Apply, fn: Any) -> Transfer:
 
 
 def _choices_of(vm: Any) -> tuple[Choice, ...]:
-    if not isinstance(vm, ChoosingVM):
+    if not isinstance(vm, SelectingVM):
         return ()
     return tuple(_choice(size, vm.backends) for size in vm.size_classes)
 
@@ -307,7 +307,7 @@ def _fixed(fn: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _choice(size: SizeClass, backends: list[str]) -> Choice:
+def _choice(size: SignatureStats, backends: list[str]) -> Choice:
     best = min(backends, key=lambda backend: size.seconds[backend])  # the first one if none was measured
     backend = best if size.side == DEVICE else size.side
     device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, backend))
@@ -316,7 +316,7 @@ def _choice(size: SizeClass, backends: list[str]) -> Choice:
     return Choice(size.shapes, side, backend, *measured, _why(size), *(size.following or (None, None)))
 
 
-def _why(size: SizeClass) -> str:
+def _why(size: SignatureStats) -> str:
     """Why calls of a class run where they do, and when that may change."""
     measured = [side for side, seconds in size.seconds.items() if seconds < inf]
     others = [side for side in size.seconds if side != size.side and side not in size.barred]
@@ -336,7 +336,7 @@ def _without_place(part: Any) -> Any:
     return part[0] if isinstance(part, tuple) and part and isinstance(part[0], tuple) and len(part) == 2 else part
 
 
-def _recorded(key: tuple[Any, ...], recording: Recording) -> Recorded:
+def _recorded(key: tuple[Any, ...], recording: CapturedGraph) -> Recorded:
     parts = [str(getattr(part, "shape", part)) for part in map(_without_place, key)]
     use = recording.memory
     counts = recording.kernels, recording.launches, recording.waits

@@ -21,7 +21,7 @@ from pytensor_cl.routines.peak import Peak, measure_peak
 from pytensor_cl.runtime.context import get_context
 from pytensor_cl.runtime.timed_queue import COPY, DOWNLOAD, KERNEL, UPLOAD, Command
 
-__all__ = ["NodeTime", "Profile", "Shares", "profile"]
+__all__ = ["NodeTime", "Profile", "TimeBreakdown", "profile"]
 
 UPLOADS = (GpuFromHost, GpuToGpu)  # and copies between devices
 TRANSFERS = (*UPLOADS, HostFromGpu)
@@ -37,7 +37,7 @@ _NOT_ENTERED = (
 Span = tuple[int, int]
 
 
-class Shares(NamedTuple):
+class TimeBreakdown(NamedTuple):
     """Seconds of calls, divided among what went on. Where two things did, the one named first counts.
 
     Attributes
@@ -149,7 +149,7 @@ class Profile:
     functions: tuple[Any, ...]
     calls: int = 0
     seconds: float = 0.0
-    _spent: Shares = field(default_factory=Shares)
+    _spent: TimeBreakdown = field(default_factory=TimeBreakdown)
     _nodes: dict[tuple[int, int], NodeTime] = field(default_factory=dict)
     _traced: list[tuple[int, Call]] = field(default_factory=list)
     _pending: list[tuple[int, Call]] = field(default_factory=list)
@@ -204,7 +204,7 @@ class Profile:
         self.calls += 1
         self.seconds += 1e-9 * (call.end - call.start)
         shares = _divided(_layers(nodes, call), call.start, call.end)
-        self._spent = Shares(*map(sum, zip(self._spent, shares, strict=True)))
+        self._spent = TimeBreakdown(*map(sum, zip(self._spent, shares, strict=True)))
 
     def _entry(self, number: int, at: int, nodes: Sequence[Apply]) -> NodeTime:
         key = number, at
@@ -235,7 +235,7 @@ class Profile:
             entry.nbytes += command.nbytes if isinstance(entry.node.op, UPLOADS) else 0
 
     @property
-    def shares(self) -> Shares:
+    def shares(self) -> TimeBreakdown:
         """What the time was spent on."""
         self._check_entered()
         self._digest()

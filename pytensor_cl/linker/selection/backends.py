@@ -9,7 +9,7 @@ from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
-from pytensor_cl.linker.execution.rng_state import set_back, states_of
+from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_arrays
 from pytensor_cl.linker.steps.host import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import Alternative
@@ -175,11 +175,11 @@ def _careful(run: Callable[[], list[Any]], generators: Sequence[Cell]) -> Callab
     """Return a function that sets random generators back when it fails: the call is repeated on the device."""
 
     def careful() -> list[Any]:
-        before = states_of(generators)
+        before = save_rng_states(generators)
         try:
             return run()
         except BaseException:
-            set_back(before)
+            restore_rng_states(before)
             raise
 
     return careful

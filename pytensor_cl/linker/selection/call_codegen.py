@@ -13,7 +13,7 @@ import numpy as np
 from pytensor_cl.linker.steps.host import Cell
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Hooks", "generate", "with_arrays"]
+__all__ = ["SlowPaths", "generate", "with_arrays"]
 
 _TEXT = """
 def make(classify, otherwise, on_device, without_choice, ndarray, {names}):
@@ -62,7 +62,7 @@ _EXPOSED = {True: "e{}.devices", False: "type(e{}[0]) is not ndarray"}
 """Whether compiled code cannot read the value of a shared variable, or of an argument."""
 
 
-class Hooks(NamedTuple):
+class SlowPaths(NamedTuple):
     """What a call needs of the virtual machine.
 
     Attributes
@@ -84,7 +84,7 @@ class Hooks(NamedTuple):
 
 
 def generate(
-    hooks: Hooks, sized: Sequence[tuple[Cell, int]], dropped: Sequence[Cell], doubtful: Sequence[Cell] = ()
+    hooks: SlowPaths, sized: Sequence[tuple[Cell, int]], dropped: Sequence[Cell], doubtful: Sequence[Cell] = ()
 ) -> Callable[[], list[Any]]:
     """Return what runs a call.
 

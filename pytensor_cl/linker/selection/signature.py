@@ -7,10 +7,10 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from pytensor_cl.linker.cost.model import Guess
+from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.steps.host import Cell
 
-__all__ = ["Sizes", "is_of_any_size", "telling"]
+__all__ = ["Sizes", "has_dynamic_shape", "telling"]
 
 
 class Sizes(NamedTuple):
@@ -28,10 +28,10 @@ class Sizes(NamedTuple):
 
     unknown: Sequence[Cell]
     telling: Sequence[tuple[Cell, int]]
-    guess: Callable[[Sequence[tuple[Any, ...]]], Guess]
+    guess: Callable[[Sequence[tuple[Any, ...]]], CostEstimate]
 
 
-def is_of_any_size(variable: Variable) -> bool:
+def has_dynamic_shape(variable: Variable) -> bool:
     """Whether its shape is known only when the function is called."""
     return None in getattr(variable.type, "shape", ())
 
@@ -72,6 +72,6 @@ def telling(fgraph: FunctionGraph, last: set[Variable]) -> list[int]:
         elif isinstance(node.op, DimShuffle):
             groups.join([*node.inputs, *node.outputs])
     chosen: dict[Variable, Variable] = {}
-    for variable in sorted(filter(is_of_any_size, fgraph.inputs), key=lambda v: v in last):
+    for variable in sorted(filter(has_dynamic_shape, fgraph.inputs), key=lambda v: v in last):
         chosen.setdefault(groups.of(variable), variable)
     return [i for i, v in enumerate(fgraph.inputs) if v in chosen.values()]

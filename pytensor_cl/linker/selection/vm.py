@@ -21,19 +21,19 @@ from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.link.basic import Container
 
 from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory
-from pytensor_cl.linker.cost.model import Guess
-from pytensor_cl.linker.cost.roofline import least_seconds
-from pytensor_cl.linker.execution.graph_cache import AFTER
-from pytensor_cl.linker.execution.rng_state import set_back, states_of
+from pytensor_cl.linker.cost.model import CostEstimate
+from pytensor_cl.linker.cost.roofline import roofline_seconds
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
+from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.selection.backends import CFunction, HostFunction, NumbaFunction
-from pytensor_cl.linker.selection.call_codegen import Hooks, generate
+from pytensor_cl.linker.selection.call_codegen import SlowPaths, generate
 from pytensor_cl.linker.selection.signature import Sizes
 from pytensor_cl.linker.steps.host import Cell
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["DEVICE", "HOST", "ChoosingVM", "SizeClass"]
+__all__ = ["DEVICE", "HOST", "SelectingVM", "SignatureStats"]
 
 DEVICE, HOST = "device", "host"
 NUMBA, C = NumbaFunction.backend, CFunction.backend
@@ -63,7 +63,7 @@ a device tries itself who helps the host's thread."""
 LONG, HOPELESS = 2e-3, 2.0
 """Seconds of a call on the chosen side, and how many times as long one on another takes that ends the trial at once:
 other programs take the core for less than that."""
-UNTIMED = {DEVICE: AFTER + 8, NUMBA: 2, C: 2}
+UNTIMED = {DEVICE: WARMUP_CALLS + 8, NUMBA: 2, C: 2}
 """Calls before these: the first one compiles, and moves shared variables; a device's third one is recorded, and in
 those that follow it tries who helps; a host's last one brings the values into the caches."""
 CALL, NODE = 3e-6, 1e-6
@@ -85,7 +85,7 @@ _log = logging.getLogger("pytensor_cl")
 Side = Callable[[], list[Any]]
 
 
-class SizeClass:
+class SignatureStats:
     """Calls whose inputs have about the same sizes.
 
     Attributes
@@ -238,7 +238,7 @@ class SizeClass:
         return 2 ** min(self.rounds[side], 30) * lost / SHARE
 
 
-class ChoosingVM(OpenCLVM):
+class SelectingVM(OpenCLVM):
     """Runs each call on the side that is fastest for its sizes.
 
     Parameters
@@ -276,8 +276,8 @@ class ChoosingVM(OpenCLVM):
         self._hosts = {host.backend: host for host in hosts}
         self._sizes = sizes
         self._arguments, self._returned = arguments, results
-        self._by_size: dict[Any, SizeClass] = {}
-        self._classes: dict[Any, SizeClass] = {}
+        self._by_size: dict[Any, SignatureStats] = {}
+        self._classes: dict[Any, SignatureStats] = {}
         self._used: dict[Any, None] = {}  # their keys, in the order of their last use
         self._refusals: dict[str, str] = {}
         self._compiled: set[str] = set()  # hosts
@@ -290,7 +290,7 @@ class ChoosingVM(OpenCLVM):
         return list(self._hosts)
 
     @property
-    def size_classes(self) -> list[SizeClass]:
+    def size_classes(self) -> list[SignatureStats]:
         """What was chosen for the sizes seen so far."""
         return list(self._classes.values())
 
@@ -299,7 +299,7 @@ class ChoosingVM(OpenCLVM):
 
     def _begin(self) -> list[Any]:
         """Make what runs the calls; PyTensor has said by now which arguments it wants back."""
-        hooks = Hooks(self._class_of, self._otherwise, self._on_device, self._without_choice)
+        hooks = SlowPaths(self._class_of, self._otherwise, self._on_device, self._without_choice)
         doubtful = [cell for host in self._hosts.values() for cell in host.doubtful]
         call = generate(hooks, self._sizes.telling, self._dropped(), doubtful)
         self._set_call(call)
@@ -357,7 +357,7 @@ class ChoosingVM(OpenCLVM):
         self._leave(size, host.backend)
         return results
 
-    def _on_a_host(self, error: OpenCLError) -> tuple[SizeClass, HostFunction, list[Any]]:
+    def _on_a_host(self, error: OpenCLError) -> tuple[SignatureStats, HostFunction, list[Any]]:
         """Run a call on the first host that can; `error` is raised if none can."""
         size = self._class_of()
         if size is None:
@@ -375,7 +375,7 @@ class ChoosingVM(OpenCLVM):
             return size, host, results
         raise error
 
-    def _leave(self, size: SizeClass, side: str) -> None:
+    def _leave(self, size: SignatureStats, side: str) -> None:
         """Run calls on a side, as another one has failed."""
         size.move(side, self._direct(side))
         if size.seconds[side] < inf:
@@ -400,7 +400,7 @@ class ChoosingVM(OpenCLVM):
         """Return what runs a call on a side that has been measured."""
         return self._on_device if side == DEVICE else self._hosts[side].direct or self._hosts[side].run
 
-    def _class_of(self) -> SizeClass | None:
+    def _class_of(self) -> SignatureStats | None:
         """Return the class of the arguments; None if a caller who is trusted gave one that has no shape."""
         try:
             told = tuple([tuple(c[0].shape) for c, _ in self._sizes.telling])
@@ -426,7 +426,7 @@ class ChoosingVM(OpenCLVM):
             self._by_size = {sizes: kept for sizes, kept in self._by_size.items() if kept is not gone}
         return size
 
-    def _new(self, shapes: tuple[Any, ...]) -> SizeClass:
+    def _new(self, shapes: tuple[Any, ...]) -> SignatureStats:
         is_empty = any(0 in s for s in shapes)
         guessed = self._guess()
         likely = dict(zip((DEVICE, NUMBA, C), guessed, strict=False))
@@ -436,7 +436,7 @@ class ChoosingVM(OpenCLVM):
         first = min(possible, key=lambda s: (s == dear, likely[s]), default=DEVICE)
         if DEVICE not in barred and DOUBT * likely[first] >= likely[DEVICE]:
             first = DEVICE  # which takes the least time to try
-        size = SizeClass(shapes, first, self._sides)
+        size = SignatureStats(shapes, first, self._sides)
         size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
         size.guessed, size.nodes = {s: likely[s] for s in self._sides}, guessed.nodes
         size.patience = {s: self._patience(s, guessed.nodes) for s in self._sides}
@@ -444,28 +444,28 @@ class ChoosingVM(OpenCLVM):
         size.barred.update(barred)
         return size
 
-    def _guess(self) -> Guess:
-        """Guess what a call takes; a failure of that must not become one of the call."""
+    def _guess(self) -> CostEstimate:
+        """Estimate what a call takes; a failure of that must not become one of the call."""
         try:
             return self._sizes.guess([getattr(_anywhere(c), "shape", ()) for c in self.input_storage])
         except Exception as error:
             if not self.trouble:
                 self.trouble = f"estimates failed: {type(error).__name__}: {error}"
                 _log.warning("The estimate of a call's time failed; the device goes first.", exc_info=True)
-            return Guess(inf, inf, inf, len(self.nodes))
+            return CostEstimate(inf, inf, inf, len(self.nodes))
 
     def _patience(self, side: str, nodes: int) -> float:
         """Return how many seconds others may take before a side is tried."""
         is_compiled = side in self._hosts and self._hosts[side].is_compiled
         return PATIENCE_IF_COMPILED if is_compiled else max(LEAST_PATIENCE, PATIENCE[side] * nodes)
 
-    def _otherwise(self, size: SizeClass) -> list[Any]:
+    def _otherwise(self, size: SignatureStats) -> list[Any]:
         """Run a call that is due to be timed, or one that needs care."""
         if size.left < 0:
             return self._measured(size)
         return self._on_device() if size.is_on_device else self._sides[size.side]()
 
-    def _measured(self, size: SizeClass) -> list[Any]:
+    def _measured(self, size: SignatureStats) -> list[Any]:
         """Run a call and time it; the last one of a trial decides."""
         side = size.trials[0]
         failure: Exception | None = None
@@ -498,11 +498,11 @@ class ChoosingVM(OpenCLVM):
         for size in self._classes.values():
             size.hasten(side, PATIENCE_IF_COMPILED)
 
-    def _settle(self, size: SizeClass) -> None:
+    def _settle(self, size: SignatureStats) -> None:
         size.settle()
         size.move(size.side, self._direct(size.side))
 
-    def _trial(self, size: SizeClass, side: str) -> list[Any]:
+    def _trial(self, size: SignatureStats, side: str) -> list[Any]:
         if side != DEVICE:
             return self._sides[side]()
         if not any(size.bound[host] for host in self._hosts):
@@ -511,14 +511,14 @@ class ChoosingVM(OpenCLVM):
         self._finish()
         return results
 
-    def _noted(self, size: SizeClass) -> list[Any]:
+    def _noted(self, size: SignatureStats) -> list[Any]:
         """Run on the device, and note the bounds of the other sides."""
-        before = states_of(self.generators)
+        before = save_rng_states(self.generators)
         try:
             size.bound.update(dict.fromkeys(self._hosts, self._noting() or sys.float_info.min))
             return self._results()
         except BaseException:
-            set_back(before)
+            restore_rng_states(before)
             raise
 
     def _noting(self) -> float:
@@ -529,12 +529,12 @@ class ChoosingVM(OpenCLVM):
             nonlocal total
             node = self.nodes[at]
             shapes = [[np.shape(_anywhere(self.storage_map[v])) for v in many] for many in (node.inputs, node.outputs)]
-            total += least_seconds(node, *shapes)
+            total += roofline_seconds(node, *shapes)
 
         self.run(after=note)
         return total
 
-    def _instead(self, size: SizeClass, failed: str, error: Exception) -> list[Any]:
+    def _instead(self, size: SignatureStats, failed: str, error: Exception) -> list[Any]:
         """The side that was tried has failed: if another one does not, it is the fault of the side."""
         others = (s for s in (size.side, DEVICE, *self._hosts) if s != failed and s not in size.barred)
         instead = next(others, None)

@@ -16,10 +16,10 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = [
-    "Arrival",
-    "CopyCell",
-    "ReadCell",
-    "ShapeCell",
+    "CopyOnReadCell",
+    "HostImporter",
+    "PeekCell",
+    "ShapeOnlyCell",
     "device_thunk",
     "download_thunk",
     "read_only",
@@ -42,7 +42,7 @@ BEGINNINGS, LONG_COPY = 3, 1 << 19
 10 to 30 us more."""
 
 
-class ReadCell:
+class PeekCell:
     """Reads a shared variable's host value without giving up its device copies.
 
     Parameters
@@ -60,7 +60,7 @@ class ReadCell:
         return self._cell.peek()
 
 
-class CopyCell(ReadCell):
+class CopyOnReadCell(PeekCell):
     """Gives a copy of a shared variable's value to a node that changes it: a failed call must change nothing."""
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class CopyCell(ReadCell):
         return np.array(self._cell.peek())
 
 
-class ShapeCell(ReadCell):
+class ShapeOnlyCell(PeekCell):
     """Reads a shared variable where it is: a device array has the shape too."""
 
     __slots__ = ()
@@ -78,7 +78,7 @@ class ShapeCell(ReadCell):
         return self._cell.anywhere()
 
 
-class Arrival:
+class HostImporter:
     """Brings arguments to the device, where they are if that can be; kernels then depend on where they begin.
 
     Arrays that begin anywhere would each want a recording of its own, so those that are quickly copied then are.
@@ -110,7 +110,7 @@ class Arrival:
 
 def read_only(cell: Cell) -> Cell:
     """Return what reads a cell and leaves a shared variable where it is."""
-    return ReadCell(cell) if isinstance(cell, DeviceCell) else cell
+    return PeekCell(cell) if isinstance(cell, DeviceCell) else cell
 
 
 def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cell], by_value: Sequence[bool]) -> Thunk:

@@ -20,7 +20,7 @@ from pytensor_cl.routines.indexing.plan import TRUSTED, Bounds, Entry
 from pytensor_cl.routines.nonzero import Expand, Flatnonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Alarm
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 from pytensor_cl.type import GpuArrayType
@@ -273,7 +273,7 @@ class _LastWins:
         """Kernels of the three."""
         return (*self._gather.sources(), *self._add.sources(), *self._scatter.sources())
 
-    def watch(self, alarm: Alarm, number: int) -> None:
+    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
         """Make both kernels that read the indices use the alarm."""
         self._gather.watch(alarm, number)
         self._scatter.watch(alarm, number)

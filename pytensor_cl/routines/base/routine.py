@@ -10,7 +10,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.ndrange import WorkGroupLimits
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Alarm, Finding
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
@@ -207,17 +207,17 @@ class Checked(Routine):
 
     def __init__(self, context: Context, schedule: str | None = None) -> None:
         super().__init__(context, schedule)
-        self._alarm: Alarm | None = None
+        self._alarm: DeviceErrorFlag | None = None
         self.number = np.int32(1)
 
     @property
-    def alarm(self) -> Alarm:
+    def alarm(self) -> DeviceErrorFlag:
         """Where the kernels note what they find."""
         if self._alarm is None:
-            self._alarm = Alarm(self.context)
+            self._alarm = DeviceErrorFlag(self.context)
         return self._alarm
 
-    def watch(self, alarm: Alarm, number: int) -> None:
+    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
         """Make the kernels use an alarm that several routines share.
 
         Parameters
@@ -230,7 +230,7 @@ class Checked(Routine):
         self._alarm = alarm
         self.number = np.int32(number)
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return the exception that a finding means."""
         raise NotImplementedError
 

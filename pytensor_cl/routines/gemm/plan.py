@@ -9,9 +9,9 @@ from typing import NamedTuple
 from pytensor_cl.runtime.layout import Layout, collapse
 
 __all__ = [
+    "CpuBlocking",
     "Product",
     "Tile",
-    "Way",
     "balanced",
     "encode",
     "grid",
@@ -112,7 +112,7 @@ def _starts(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterato
         yield tuple(sum(i * s for i, s in zip(index, row, strict=False)) for row in strides)
 
 
-class Way(NamedTuple):
+class CpuBlocking(NamedTuple):
     """How the cpu schedule goes through a product; fields of gemm_plan."""
 
     m_block: int = 1
@@ -137,7 +137,7 @@ def _operands(p: Product, operands: Sequence[tuple[int, ...]]) -> list[bytes]:
     ]
 
 
-def encode(p: Product, way: Way, has_epilogue: bool) -> tuple[tuple[bytes, ...], ...]:
+def encode(p: Product, way: CpuBlocking, has_epilogue: bool) -> tuple[tuple[bytes, ...], ...]:
     """Pack a gemm_plan for each launch, and the operands of an epilogue, of which there is one at least."""
     inner = ((1,) * _BATCH_DIMS + p.batch)[-_BATCH_DIMS:]
     head = _HEAD.pack(p.m, p.n, p.k, *way, prod(inner), *inner)

@@ -13,9 +13,9 @@ from pytensor_cl.routines.base.ndrange import MAX_GROUPS, Sizes, index_type, ndr
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.gemm.plan import (
+    CpuBlocking,
     Product,
     Tile,
-    Way,
     balanced,
     encode,
     grid,
@@ -249,16 +249,16 @@ class Gemm(BlasRoutine):
         rows, panels = -(-p.k // _PACKED_ROWS), -(-p.n // self.tile.cols)
         return (1, min(many, rows)) if p.b[-1] == 1 else (min(many, panels), 1)
 
-    def _common_way(self, p: Product, high: int, wide: int, parts: int) -> Way:
+    def _common_way(self, p: Product, high: int, wide: int, parts: int) -> CpuBlocking:
         """Return how work-items of so many rows and columns go through a product, but for what they pack."""
         # Whole cache lines along k keep the panels aligned.
         kb = balanced(-(-p.k // parts), self._depth(p), 16)
         mb = balanced(high, self.context.tuning["gemm.block_rows"], self.tile.rows)
         pack_a = wide >= _REUSE_A and any(map(self._shares_sets, p.a[-2:]))
         ahead = not pack_a and p.m * p.k * prod(p.batch) * self.dtype.itemsize >= _FETCHED_BYTES
-        return Way(mb, kb, pack_a, ahead=ahead, splits=parts)
+        return CpuBlocking(mb, kb, pack_a, ahead=ahead, splits=parts)
 
-    def _way(self, p: Product, x: int, y: int, z: int, parts: int) -> Way:
+    def _way(self, p: Product, x: int, y: int, z: int, parts: int) -> CpuBlocking:
         tile, high, wide = self.tile, -(-p.m // y), -(-p.n // x)
         way = self._common_way(p, high, wide, parts)
         mb, kb = way.m_block, way.k_block
@@ -269,7 +269,7 @@ class Gemm(BlasRoutine):
         partial = scratch * x * y * z * parts
         return way._replace(pack_b=pack_b, packed_b=packed_b, scratch=scratch, partial=partial)
 
-    def _shared_way(self, p: Product, x: int, y: int) -> Way:
+    def _shared_way(self, p: Product, x: int, y: int) -> CpuBlocking:
         """Return the way where B is packed once for all work-items: `packed_b` columns, filled up."""
         tile = self.tile
         way = self._common_way(p, -(-p.m // y), -(-p.n // x), 1)
@@ -317,7 +317,7 @@ class Gemm(BlasRoutine):
         rows, columns = p.m + blocks.rows, p.n + blocks.columns
         count = 2 * blocks.tiles(p.m, p.n) * prod(p.batch) * parts  # how far the loop over tiles may count
         source = self._source(blocks, index_type(max(reach, rows, columns, p.k + blocks.step, count)))
-        heads = encode(p, Way(splits=parts), self.epilogue is not None)
+        heads = encode(p, CpuBlocking(splits=parts), self.epilogue is not None)
         plan = _Plan(self._kernel(source, "", across * down), heads, size, blocks.group)
         if parts == 1:
             return plan

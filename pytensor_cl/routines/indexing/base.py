@@ -22,7 +22,7 @@ from pytensor_cl.routines.indexing.plan import (
 )
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
@@ -264,6 +264,6 @@ class Indexing(Checked):
         """Return the index arrays among the index inputs."""
         return [values[at] for at in self._arrays]
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
         return out_of_bounds(finding.value, finding.detail, finding.limit)

@@ -15,7 +15,7 @@ from pytensor_cl.routines.indexing.plan import Bounds, check_bounds
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
@@ -116,7 +116,7 @@ class Bag(Checked):
             **self._reduction.accumulator,
         )
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
         return self._gather.error(finding)
 

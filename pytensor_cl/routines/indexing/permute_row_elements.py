@@ -6,7 +6,7 @@ from typing import Any
 from pytensor_cl.routines.indexing.take_along_axis import Pick
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["PermuteRowElements"]
@@ -70,6 +70,6 @@ class PermuteRowElements(Pick):
         first = Layout((*shape[:-1], 1), (*strides[:-1], 0), offset)
         return array.view(first.broadcast_to(output.shape))
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
         return IndexError(f"index {finding.value} is out of bounds for axis 0 with size {finding.limit}")

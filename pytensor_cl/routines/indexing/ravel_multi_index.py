@@ -14,7 +14,7 @@ from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
@@ -152,7 +152,7 @@ class RavelMultiIndex(_Indices):
         view = array.view(array.layout.broadcast_to(shape))
         return view if view.layout.is_contiguous else copy(view)[0]
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""
         return ValueError("invalid entry in coordinates array")
 
@@ -211,6 +211,6 @@ class UnravelIndex(_Indices):
             )
         return outputs
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""
         return ValueError(f"index {finding.value} is out of bounds for array with size {finding.limit}")

@@ -12,7 +12,7 @@ from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Checked, struct_argument
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
@@ -179,6 +179,6 @@ class Choose(Pick):
         where = index.view(index.layout.broadcast_to(output.shape))
         self.pick(output, choices.view(each), where, shape[0], step)
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""
         return ValueError("invalid entry in choice array")

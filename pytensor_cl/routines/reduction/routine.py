@@ -211,8 +211,8 @@ class Reduction(Routine):
             operation = OPERATIONS[operation.boolean]
         combine = {"f": operation.real, "c": operation.pairs}.get(dtype.kind, operation.combine)
         if combine is None:
-            takers = "real numbers" if dtype.kind == "c" else "bool and integers"
-            raise UnsupportedDtype(f"reduction {self.operation!r} is for {takers}, not {dtype}")
+            device_updates = "real numbers" if dtype.kind == "c" else "bool and integers"
+            raise UnsupportedDtype(f"reduction {self.operation!r} is for {device_updates}, not {dtype}")
         return {
             "combine": combine,
             "identity": literal(operation.identity(dtype), dtype),

@@ -22,7 +22,7 @@ from pytensor_cl.routines.rowwise.program import DEAR, NEVER, Loop, Program, Red
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
@@ -351,7 +351,7 @@ class Rowwise(Checked):
         for step in plan.steps:
             step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
         return out_of_bounds(finding.value, finding.detail, finding.limit)
 

@@ -15,7 +15,7 @@ from pytensor_cl.routines.base.routine import Checked, Plans, struct_argument
 from pytensor_cl.routines.sort.plan import key_code
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.error_flag import Finding
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
@@ -166,6 +166,6 @@ class SearchSorted(Checked):
             return (min(4 * units, -(-size // SHARE)),), (1,)
         return ndrange(self.context, kernel, size, GROUP)
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""
         return ValueError("Sorter index out of range.")

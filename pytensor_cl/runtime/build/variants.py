@@ -12,7 +12,7 @@ from pytensor_cl.codegen.template import render
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP, declare, header
 from pytensor_cl.runtime.pocl.outlining import outline
 
-__all__ = ["Way", "Ways", "as_it_is", "for_nvidia", "for_pocl"]
+__all__ = ["BuildVariant", "Ways", "as_it_is", "for_nvidia", "for_pocl"]
 
 
 _INLINED = ("ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "max", "min", "rint", "select", "trunc")
@@ -20,7 +20,7 @@ _CALL = re.compile(rf"\b({'|'.join(_INLINED)})\(")
 _REGISTERS = re.compile(r"at most (\d+) registers")
 
 
-class Way(NamedTuple):
+class BuildVariant(NamedTuple):
     """One way to build a program.
 
     Attributes
@@ -38,16 +38,16 @@ class Way(NamedTuple):
     is_new: bool = False
 
 
-Ways = Callable[[str], Iterator[Way]]
+Ways = Callable[[str], Iterator[BuildVariant]]
 """From a program's text to the ways of building it: the first that builds is taken, the last one's errors are shown."""
 
 
-def as_it_is(text: str) -> Iterator[Way]:
+def as_it_is(text: str) -> Iterator[BuildVariant]:
     """Yield the text."""
-    yield Way(text)
+    yield BuildVariant(text)
 
 
-def for_nvidia(text: str) -> Iterator[Way]:
+def for_nvidia(text: str) -> Iterator[BuildVariant]:
     """Yield the text; first for as few registers as a comment in it asks for ("at most N registers").
 
     A work-group of 256 has room beside another one of them on a multiprocessor if no work-item has more than 128. Left
@@ -55,8 +55,8 @@ def for_nvidia(text: str) -> Iterator[Way]:
     """
     asked = _REGISTERS.findall(text)
     if asked:
-        yield Way(text, (f"-cl-nv-maxrregcount={min(map(int, asked))}",))
-    yield Way(text)
+        yield BuildVariant(text, (f"-cl-nv-maxrregcount={min(map(int, asked))}",))
+    yield BuildVariant(text)
 
 
 @cache
@@ -89,10 +89,10 @@ def for_pocl(version: str, inlines: bool = False, has_entries: bool = False) -> 
     file = header(version)
     extend = _inlined if inlines else str
 
-    def whole(text: str) -> Iterator[Way]:
-        yield Way(outline(text, has_entries))
+    def whole(text: str) -> Iterator[BuildVariant]:
+        yield BuildVariant(outline(text, has_entries))
 
-    def short(text: str) -> Iterator[Way]:
+    def short(text: str) -> Iterator[BuildVariant]:
         assert file is not None
         extended = extend(text)
         made: list[str] = []
@@ -101,7 +101,7 @@ def for_pocl(version: str, inlines: bool = False, has_entries: bool = False) -> 
             made.append(declare(outline(extended, has_entries), file))
             return made[0]
 
-        yield Way(kept(_stamp(file) + bytes([has_entries]) + extended.encode(), make), (SKIP,), bool(made))
+        yield BuildVariant(kept(_stamp(file) + bytes([has_entries]) + extended.encode(), make), (SKIP,), bool(made))
         yield from whole(text)
 
     return short if file else whole

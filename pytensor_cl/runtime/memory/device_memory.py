@@ -10,7 +10,7 @@ from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.memory.arena import Arena
-from pytensor_cl.runtime.memory.pool import Buffers
+from pytensor_cl.runtime.memory.pool import BufferPool
 from pytensor_cl.runtime.queue import Queue
 
 __all__ = ["Memory", "MemoryStatistics", "is_lack_of_memory"]
@@ -78,7 +78,7 @@ class Memory:
         self._info = info
         self._queue = queue
         self._forget, self._fresh = forget, fresh
-        self.buffers = Buffers(queue, info.global_memory, forget, fresh, info.max_allocation)
+        self.buffers = BufferPool(queue, info.global_memory, forget, fresh, info.max_allocation)
         self._allocate = self.buffers.allocate
         self._immediate = ImmediateAllocator(queue.handle)
         self.arena = Arena(queue, info.max_allocation)

@@ -15,7 +15,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.huge_pages import PAGE, ask_for_large_pages
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["HostViews", "address_of", "memory_before", "pays", "wrapped"]
+__all__ = ["HostMappings", "address_of", "memory_before", "pays", "wrapped"]
 
 _HANDED = 1 << 16
 """Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
@@ -102,7 +102,7 @@ class _Owned:
         return memoryview(self._memory)
 
 
-class HostViews:
+class HostMappings:
     """Where the host finds the pool's buffers.
 
     A map tells the address of a buffer. Drivers of CPUs never move it, so it is asked once: a map costs PoCL 60 us, a

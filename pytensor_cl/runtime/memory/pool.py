@@ -8,7 +8,7 @@ from typing import Any
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["Buffers"]
+__all__ = ["BufferPool"]
 
 LARGE = 1 << 20
 """Bytes: smaller buffers share one pool."""
@@ -18,7 +18,7 @@ SHARE = 8
 """An eighth of the device's memory may be idle when more of it is needed."""
 
 
-class _Shelf:
+class _SizeBin:
     """The large buffers of about one size.
 
     Attributes
@@ -52,7 +52,7 @@ class _Shelf:
         self.windows, self.was_emptied = 0, True
 
 
-class Buffers:
+class BufferPool:
     """Allocates buffers, and keeps those that come back for a while.
 
     Large buffers go back to the device when they were idle through a window of allocations; and all that are idle when
@@ -92,7 +92,7 @@ class Buffers:
         self._forget, self._fresh = forget, fresh
         self._small = self._new_pool()
         self._allocate_small = self._small.allocate
-        self._shelves: dict[int, _Shelf] = {}
+        self._shelves: dict[int, _SizeBin] = {}
         self._limit = memory // SHARE
         self._left = WINDOW
         self.patience = 1
@@ -121,7 +121,7 @@ class Buffers:
             return self._allocate_apart(nbytes)
         shelf = self._shelves.get(number)
         if shelf is None:
-            shelf = self._shelves.setdefault(number, _Shelf(self._new_pool(), nbytes))
+            shelf = self._shelves.setdefault(number, _SizeBin(self._new_pool(), nbytes))
         held = shelf.pool.held_blocks
         if not held:
             self._grow(shelf)
@@ -141,7 +141,7 @@ class Buffers:
         self._fresh(buffer)
         return buffer
 
-    def _grow(self, shelf: _Shelf) -> None:
+    def _grow(self, shelf: _SizeBin) -> None:
         """Prepare for asking the device for one more buffer."""
         if shelf.was_emptied:
             self.patience, shelf.was_emptied = 2 * self.patience, False
@@ -155,7 +155,7 @@ class Buffers:
         for shelf in shelves:
             shelf.spare = shelf.pool.held_blocks
 
-    def _give_back(self, counts: dict[_Shelf, int]) -> None:
+    def _give_back(self, counts: dict[_SizeBin, int]) -> None:
         """Give idle buffers back to the device."""
         if self._queue.recorder is not None or not any(counts.values()):
             return  # recorders know buffers by their handles, which the driver uses again

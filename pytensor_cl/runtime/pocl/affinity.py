@@ -13,7 +13,15 @@ from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
-__all__ = ["Cores", "granted_cores", "review", "spread_cores", "spread_threads", "thread_ids", "without_python_threads"]
+__all__ = [
+    "ThreadAffinity",
+    "granted_cores",
+    "review",
+    "spread_cores",
+    "spread_threads",
+    "thread_ids",
+    "without_python_threads",
+]
 
 _INTERVAL = 0.3  # seconds between two looks
 _ENOUGH = 10_000_000  # nanoseconds that threads ran or waited, from which their ratio tells something
@@ -56,7 +64,7 @@ def _times(files: Sequence[int]) -> tuple[int, int]:
     return sum(int(run) for run, *_ in each), sum(int(wait) for _, wait, *_ in each)
 
 
-class Cores:
+class ThreadAffinity:
     """The cores that each of some threads may use.
 
     Parameters
@@ -119,7 +127,7 @@ class Cores:
             self._tie(1)
 
 
-_spread: list[Cores] = []  # PoCL's, if they were spread
+_spread: list[ThreadAffinity] = []  # PoCL's, if they were spread
 
 
 def spread_threads(threads: frozenset[int]) -> bool:
@@ -141,7 +149,7 @@ def spread_threads(threads: frozenset[int]) -> bool:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) != len(threads):
         return False
-    _spread[:] = [Cores(sorted(threads), cores)]
+    _spread[:] = [ThreadAffinity(sorted(threads), cores)]
     return True
 
 

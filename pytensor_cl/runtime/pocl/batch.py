@@ -23,13 +23,22 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl.affinity import granted_cores
 from pytensor_cl.runtime.pocl.builtin_headers import header
-from pytensor_cl.runtime.pocl.worker_pool import ALONE, CALLED, CORES, LAUNCHED, NUMBERS, TICKS, Standby, Team
+from pytensor_cl.runtime.pocl.worker_pool import (
+    ALONE,
+    CALLED,
+    CORES,
+    LAUNCHED,
+    NUMBERS,
+    TICKS,
+    ParticipationTuner,
+    WorkerPool,
+)
 from pytensor_cl.runtime.program import Kernel
 
 if TYPE_CHECKING:
     from pytensor_cl.runtime.context import Context
 
-__all__ = ["Chain", "Dispatcher", "Entry", "Stage", "has_entries"]
+__all__ = ["BatchLauncher", "BatchedKernel", "Entry", "KernelBatch", "has_entries"]
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
 _LOOKS = 128  # for a call, after which they are let in too
@@ -79,7 +88,7 @@ class _Library:
 
 
 class Entry:
-    """A kernel that `Dispatcher` can call, which stays loaded as long as this.
+    """A kernel that `BatchLauncher` can call, which stays loaded as long as this.
 
     Parameters
     ----------
@@ -96,7 +105,7 @@ class Entry:
         self.address, self.parameters = address, parameters
 
 
-class Dispatcher:
+class BatchLauncher:
     """Finds entries, and launches the kernel that calls them.
 
     Parameters
@@ -115,7 +124,7 @@ class Dispatcher:
         self._without: set[str] = set()  # kernels that have none
         self._own: Entry | None = None  # of the kernel that calls them
         self._host: Any = None
-        self.standby = Standby(context.cl_context, context.views, self.units - 1, TICKS if stands_by else 0)
+        self.standby = WorkerPool(context.cl_context, context.views, self.units - 1, TICKS if stands_by else 0)
         context.queue.standby = self.standby
 
     def _entry(self, launch: Launch) -> Entry | None:
@@ -182,18 +191,18 @@ class Dispatcher:
         """Whether all kernels that are launched have entries."""
         return self.entries(launches) is not None
 
-    def stage(self, launch: Launch) -> "Stage":
+    def stage(self, launch: Launch) -> "BatchedKernel":
         """Return what calls a kernel that can be called."""
         entry = self._entry(launch)
         assert entry is not None
-        return Stage(launch, entry)
+        return BatchedKernel(launch, entry)
 
 
 def _is_single(local_size: tuple[int, ...] | None) -> bool:
     return local_size is not None and prod(local_size) == 1
 
 
-class Stage:
+class BatchedKernel:
     """Sets the arguments of a kernel that is called by its entry, as a `Kernel` does.
 
     Parameters
@@ -218,7 +227,7 @@ class Stage:
         """The arguments; None for those that are passed by value."""
         return [None if isinstance(a, bytes | np.generic) else a for a in self.launch.arguments]
 
-    def settle(self, chain: "Chain", first: int, values: dict[int, memoryview]) -> None:
+    def settle(self, chain: "KernelBatch", first: int, values: dict[int, memoryview]) -> None:
         """Be a part of a chain, with arguments from a word of its table on, and values there."""
         self._chain, self._first, self._values = chain, first, values
         for index, buffer in self.fixed.items():
@@ -239,7 +248,7 @@ class Stage:
         self._values[index][:] = value if type(value) is bytes else value.tobytes()
 
 
-class Chain:
+class KernelBatch:
     """Kernels that run one after the other, in one launch.
 
     The host changes arguments in a table of its own. A launch gets a copy of it, one of a few, so that a call can be
@@ -260,7 +269,7 @@ class Chain:
         The table: of each stage what `dispatch.mako` calls one, then its arguments and values.
     """
 
-    def __init__(self, dispatcher: Dispatcher, stages: Sequence[Stage], after: Sequence[int]) -> None:
+    def __init__(self, dispatcher: BatchLauncher, stages: Sequence[BatchedKernel], after: Sequence[int]) -> None:
         self._context, self._standby = dispatcher.context, dispatcher.standby
         self._tables = self._counters = None
         self._counts = np.empty((0, 1), np.uint32)
@@ -281,9 +290,9 @@ class Chain:
             stage.settle(self, first // _WORD, values)
         self._participants = min(max(map(prod, shapes)), dispatcher.units)
         self._make_ring(dispatcher)
-        self._team = Team(self._participants - 1)
+        self._team = ParticipationTuner(self._participants - 1)
 
-    def _make_ring(self, dispatcher: Dispatcher) -> None:
+    def _make_ring(self, dispatcher: BatchLauncher) -> None:
         """Allocate the tables that launches read, and the counters."""
         nbytes = self.words.nbytes
         pitch = _LINE * (1 + (1 + min(_SHARES, self._participants)) * self._count)

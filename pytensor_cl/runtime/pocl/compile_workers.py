@@ -21,9 +21,9 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.pocl.affinity import granted_cores
 from pytensor_cl.runtime.pocl.outlining import moved
 
-__all__ = ["Crew"]
+__all__ = ["CompileWorkers"]
 
-FEWEST = 8
+MIN_BATCHED_KERNELS = 8
 """Kernels of a program for which helpers are started: fewer are compiled before they are ready."""
 EACH = 4
 """Kernels for one helper at least."""
@@ -37,7 +37,7 @@ def _can_help() -> bool:
     return is_python and os.environ.get("POCL_KERNEL_CACHE") != "0"
 
 
-class Crew:
+class CompileWorkers:
     """Helpers that wait for a program, or none.
 
     Parameters
@@ -51,7 +51,7 @@ class Crew:
     def __init__(self, device: "cl.Device", text: str) -> None:
         self._kernels = moved(text)
         count = len(self._kernels)
-        wanted = min(granted_cores() - 1, count // EACH, MOST) if count >= FEWEST and _can_help() else 0
+        wanted = min(granted_cores() - 1, count // EACH, MOST) if count >= MIN_BATCHED_KERNELS and _can_help() else 0
         self._helpers = _start(device, wanted)
 
     def send(self, text: str, options: Sequence[str]) -> None:

@@ -19,9 +19,9 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.pocl.affinity import spread_cores
 
 if TYPE_CHECKING:
-    from pytensor_cl.runtime.memory.host_mapping import HostViews
+    from pytensor_cl.runtime.memory.host_mapping import HostMappings
 
-__all__ = ["ALONE", "CALLED", "CORES", "LAUNCHED", "NUMBERS", "TICKS", "Standby", "Team"]
+__all__ = ["ALONE", "CALLED", "CORES", "LAUNCHED", "NUMBERS", "TICKS", "ParticipationTuner", "WorkerPool"]
 
 ALONE, LAUNCHED, CALLED = "alone", "launched", "called"
 TICKS, SOON = 800_000, 2.5e-4
@@ -47,7 +47,7 @@ NUMBERS = 1 << 30
 """Calls, and launches, after which their numbers begin again."""
 
 
-class Standby:
+class WorkerPool:
     """The work-items of a queue that stand by.
 
     Parameters
@@ -69,7 +69,7 @@ class Standby:
         One object for each thread in a call, which removes it.
     """
 
-    def __init__(self, context: "cl.Context", views: "HostViews", most: int, ticks: int) -> None:
+    def __init__(self, context: "cl.Context", views: "HostMappings", most: int, ticks: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.places = cl.Buffer(context, flags, hostbuf=np.zeros(_PLACE * (1 + most), np.uint8))
         memory = views.memory_of(self.places)
@@ -161,7 +161,7 @@ def _tell_cores(news: np.ndarray, cores: Sequence[int]) -> None:
         news[_TIED] = 1
 
 
-class Team:
+class ParticipationTuner:
     """Who helps in the calls of a chain: what took least, as measured.
 
     Parameters

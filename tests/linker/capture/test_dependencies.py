@@ -8,9 +8,9 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.linker.capture.dependencies import Access, Dispatch, accesses, orders
-from pytensor_cl.linker.capture.memory_plan import Region
-from pytensor_cl.linker.execution.graph_cache import AFTER
-from pytensor_cl.linker.replay.buffer_bindings import Block, Slot
+from pytensor_cl.linker.capture.memory_plan import ArenaRange
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.queue import Queue
@@ -18,7 +18,7 @@ from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 4
+CALLS = WARMUP_CALLS + 4
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def test_accesses_collide_where_one_of_them_writes():
 
 
 def test_slots_may_be_the_same_memory_unless_it_is_new():
-    given, other, new = Slot(), Slot(), Slot()
-    block = Block(Region(0, 128, 64))
+    given, other, new = BufferBinding(), BufferBinding(), BufferBinding()
+    block = ArenaBinding(ArenaRange(0, 128, 64))
     found = accesses("rwvwrw", [given, other, None, new, block, None], {new})
     assert [a.writes for a in found] == [False, True, True, False]
     assert found[0].collides(found[1]) and not found[2].collides(found[1])

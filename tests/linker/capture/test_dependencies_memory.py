@@ -10,22 +10,22 @@ import pytest
 
 from pytensor_cl.linker.capture import dependencies
 from pytensor_cl.linker.capture.dependencies import Dispatch
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.replay import graph
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.memory.host_mapping import HostViews
+from pytensor_cl.runtime.memory.host_mapping import HostMappings
 from tests.helpers import normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 4
+CALLS = WARMUP_CALLS + 4
 
 
 @pytest.fixture(autouse=True)
 def _only_where_chains_are(context, monkeypatch):
     if context.dispatcher is None:
         pytest.skip("kernels are launched one by one")
-    monkeypatch.setattr(graph, "FEWEST", 1)
+    monkeypatch.setattr(graph, "MIN_BATCHED_KERNELS", 1)
 
 
 def recordings(f):
@@ -110,8 +110,8 @@ def test_a_minibatch_is_found_without_a_wait(context, rng, monkeypatch):
     for call in range(32):
         f(call % 16)
     assert_joined(f)
-    maps, find = [], HostViews._address
-    monkeypatch.setattr(HostViews, "_address", lambda views, buffer: maps.append(buffer) or find(views, buffer))
+    maps, find = [], HostMappings._address
+    monkeypatch.setattr(HostMappings, "_address", lambda views, buffer: maps.append(buffer) or find(views, buffer))
     for call in range(16):
         f(call)
     assert not maps

@@ -9,12 +9,12 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.linker.capture.dependencies import Dispatch
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from tests.helpers import another_context, device_ops, normal, opencl, run_script
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 4
+CALLS = WARMUP_CALLS + 4
 
 
 def joined(f):

@@ -6,12 +6,12 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from tests.helpers import HostSort, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 4
+CALLS = WARMUP_CALLS + 4
 
 
 @pytest.fixture

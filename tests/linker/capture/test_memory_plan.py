@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.linker.capture.memory_plan import Plan, Tenant, lower_bound, make_plan
+from pytensor_cl.linker.capture.memory_plan import Allocation, Plan, lower_bound, make_plan
 from pytensor_cl.runtime.context import open_context
 
 LIMIT = 1 << 40
 
 
 def tenant(nbytes, first, last):
-    return Tenant("", None, "", nbytes, first, last)
+    return Allocation("", None, "", nbytes, first, last)
 
 
 def assert_valid(plan, alignment):

@@ -13,7 +13,7 @@ from pytensor.printing import Print
 
 from pytensor_cl import explain
 from pytensor_cl.linker.execution import graph_cache
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.replay import bindings
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22, GpuGemm
@@ -24,7 +24,7 @@ from tests.helpers import HostSort, assert_on_device, counted_traffic, normal, o
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 4
+CALLS = WARMUP_CALLS + 4
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def assert_repeats(f, arguments, expected, calls=CALLS):
         for a, b in zip(got if isinstance(got, list) else [got], wanted, strict=True):
             assert_close(a, b)
     assert not f.vm.replays.refusal
-    assert f.vm.replays.calls - before == calls - AFTER - 1
+    assert f.vm.replays.calls - before == calls - WARMUP_CALLS - 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 300])
@@ -284,7 +284,7 @@ def test_a_value_that_the_device_computes_is_checked(context, x, rng):
 
 
 def test_changing_shapes(context, x, rng, monkeypatch):
-    monkeypatch.setattr(graph_cache, "RECORDINGS", 4)
+    monkeypatch.setattr(graph_cache, "MAX_GRAPHS", 4)
     f = opencl([x], pt.tanh(x @ x.T).sum(0))
     sizes = [*range(1, 12), *([3] * CALLS), *([4] * CALLS), *([3] * CALLS)]
     for n in sizes:
@@ -520,7 +520,9 @@ def test_minibatches_that_are_slices(context, rng):
         h = np.tanh(part @ value)
         assert_close(f(k % 6), (h**2).mean())
         value -= np.float32(0.1) * part.T @ (2 * h * (1 - h**2) / h.size)
-    assert f.vm.replays.calls == 6 * (CALLS - AFTER - 1) and len(recordings(f)) == 6  # none begins at a like address
+    assert (
+        f.vm.replays.calls == 6 * (CALLS - WARMUP_CALLS - 1) and len(recordings(f)) == 6
+    )  # none begins at a like address
 
 
 def test_a_shared_number_that_tells_calls_apart(context, rng):
@@ -529,7 +531,7 @@ def test_a_shared_number_that_tells_calls_apart(context, rng):
     rows = data.get_value()
     for k in range(5 * CALLS):
         assert_close(f(), np.tanh(rows[: (k + 2) % 5 + 1]).sum(0))
-    assert f.vm.replays.calls == 5 * (CALLS - AFTER - 1)
+    assert f.vm.replays.calls == 5 * (CALLS - WARMUP_CALLS - 1)
 
 
 def test_an_array_of_numbers_is_no_counter(context, x, rng):
@@ -590,7 +592,7 @@ def test_wrong_data_are_no_error_of_the_comparison(context, rng, caplog):
 
 
 def test_what_tells_calls_apart_and_is_too_large_is_said(context, rng, monkeypatch):
-    monkeypatch.setattr(bindings, "LARGEST_KEY", 4)
+    monkeypatch.setattr(bindings, "MAX_GUARD_BYTES", 4)
     x, i = pt.fvector("x"), pt.lscalar("i")
     f = opencl([x, i], pt.exp(x.reshape((i, 3))))
     value = rng.normal(size=6).astype("float32")

@@ -7,14 +7,14 @@ import pytest
 from pytensor.ifelse import ifelse
 
 from pytensor_cl import explain
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.sort.unique import GpuUnique
 from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = 3 * (AFTER + 2)
+CALLS = 3 * (WARMUP_CALLS + 2)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_what_stands_before_and_after_is_repeated(context, x, rng):
         assert_close(first, np.exp((2 * h)[h[:, 0] > 0] @ h).sum(0))
         assert_close(second, h.sum())
     before, after = f.vm.replays._stretches
-    assert before.calls >= 4 * CALLS - 2 * (AFTER + 1) and 2 * CALLS < after.calls < before.calls
+    assert before.calls >= 4 * CALLS - 2 * (WARMUP_CALLS + 1) and 2 * CALLS < after.calls < before.calls
     assert kernels(f) >= 4 and not f.vm.replays.refusal and f.vm.replays.calls == before.calls
     report = explain(f)
     assert [op for op, _ in report.apart] == [

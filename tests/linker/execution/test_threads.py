@@ -17,7 +17,7 @@ from pytensor.graph.op import Op
 import pytensor_cl
 from pytensor_cl import _compat
 from pytensor_cl.linker.execution import call_lock
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.runtime.context import Context
@@ -42,7 +42,7 @@ def placement(request, context, monkeypatch):
     for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED", "CALL", "NODE"):
         monkeypatch.setattr(selecting_vm, name, 0.0)
     monkeypatch.setattr(selecting_vm, "PATIENCE", dict.fromkeys(selecting_vm.PATIENCE, 0.0))
-    monkeypatch.setattr(selecting_vm, "least_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(selecting_vm, "roofline_seconds", lambda *_: 0.0)
     with pytensor.config.change_flags(opencl__placement=request.param, opencl__adapt=adapts):
         yield request.param
 
@@ -220,7 +220,7 @@ def test_a_function_is_copied_and_pickled_while_it_is_called(placement, rng):
         for _ in range(5):
             g = (lambda: f, f.copy, lambda: pickle.loads(pickle.dumps(f)), lambda: copy.deepcopy(f))[number]()
             assert isinstance(g, _compat.SerialFunction)
-            for _ in range(AFTER):
+            for _ in range(WARMUP_CALLS):
                 np.testing.assert_allclose(g(*value)[0], wanted(*value)[0], rtol=1e-5)
 
     in_threads(work)
@@ -328,7 +328,7 @@ def test_a_function_whose_node_calls_it_again(placement):
         return (x if x[0] < 1 else wanted(x / 2)) + np.sqrt(x) + 10 * x
 
     value = np.array([9, 30], "float32")
-    for _ in range(AFTER + 3):
+    for _ in range(WARMUP_CALLS + 3):
         np.testing.assert_allclose(f(value), wanted(value), rtol=1e-5)
     in_threads(lambda number: [np.testing.assert_allclose(f(value + number), wanted(value + number), rtol=1e-5)])
 
@@ -339,7 +339,7 @@ def test_a_node_calls_a_function_that_updates_the_same_variable(placement):
     x, w = pt.vector("x", dtype="float32"), pytensor.shared(np.zeros(2, "float32"))
     op.function = opencl([x], x * 2, updates={w: w + 1})
     f = opencl([x], op(x) + w, updates={w: w + 2})
-    for _ in range(AFTER + 2):
+    for _ in range(WARMUP_CALLS + 2):
         f(np.array([4, 4], "float32"))
     assert f.vm.call_lock is op.function.vm.call_lock
     assert not f.vm.call_lock.held
@@ -398,11 +398,11 @@ def test_the_call_without_pytensors_source(monkeypatch):
     def method(self, *args, **kwargs):
         return self, args, kwargs
 
-    class Machine:
+    class StepRunner:
         call_lock = call_lock.CallLock()
 
     class Some:
-        vm = Machine
+        vm = StepRunner
 
     def no_source(_):
         raise OSError("no source")
@@ -411,7 +411,7 @@ def test_the_call_without_pytensors_source(monkeypatch):
     assert _compat._with_lock(method)(some, 1, k=2) == (some, (1,), {"k": 2})
     monkeypatch.setattr(_compat.inspect, "getsourcelines", no_source)
     assert _compat._with_lock(method)(some, 1, k=2) == (some, (1,), {"k": 2})
-    assert not Machine.call_lock.held
+    assert not StepRunner.call_lock.held
 
 
 FORK = """

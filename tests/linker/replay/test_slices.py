@@ -9,14 +9,14 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl import explain
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.replay.slices import split
 from pytensor_cl.runtime.layout import Layout
 from tests.helpers import normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 4
+CALLS = WARMUP_CALLS + 4
 
 
 def recordings(f):
@@ -53,7 +53,7 @@ def test_one_recording_serves_all_minibatches(context, rng):
         if k == 4 * CALLS:
             x = normal(rng, 64, 32)
             data.set_value(x)
-    assert f.vm.replays.calls == 6 * CALLS - AFTER - 1 and len(recordings(f)) == 1
+    assert f.vm.replays.calls == 6 * CALLS - WARMUP_CALLS - 1 and len(recordings(f)) == 1
     assert len(explain(f).recorded) == 1
 
 

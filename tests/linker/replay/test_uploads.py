@@ -8,13 +8,13 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.execution.graph_cache import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.runtime import context as opening
 from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
 
-CALLS = AFTER + 3
+CALLS = WARMUP_CALLS + 3
 SMALL, LARGE = 50, 50_000
 
 

@@ -8,7 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.selection.call_codegen import Hooks, generate, with_arrays
+from pytensor_cl.linker.selection.call_codegen import SlowPaths, generate, with_arrays
 from pytensor_cl.linker.selection.vm import DEVICE, NUMBA, C
 from pytensor_cl.sharedvar import DeviceCell
 from tests.helpers import assert_close, opencl
@@ -138,7 +138,7 @@ def hooks(**others):
     def unexpected(*_):
         raise AssertionError
 
-    return Hooks(**(dict.fromkeys(Hooks._fields, unexpected) | others))
+    return SlowPaths(**(dict.fromkeys(SlowPaths._fields, unexpected) | others))
 
 
 def test_a_function_without_cells_classifies_once():

@@ -16,7 +16,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor_cl import explain
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker import linker
-from pytensor_cl.linker.cost.model import Guess
+from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
@@ -98,12 +98,12 @@ def sides(monkeypatch):
 def guessed(monkeypatch):
     """Set what the estimates say."""
 
-    current = Guess(1e-3, 1e-3, 1e-3, 1)
+    current = CostEstimate(1e-3, 1e-3, 1e-3, 1)
     monkeypatch.setattr(linker, "guess", lambda *_, **__: current)
 
     def set_guess(**seconds):
         nonlocal current
-        current = Guess(1e-3, 1e-3, 1e-3, 1)._replace(**seconds)
+        current = CostEstimate(1e-3, 1e-3, 1e-3, 1)._replace(**seconds)
 
     return set_guess
 
@@ -165,7 +165,7 @@ def test_a_failed_trial_leaves_calls_where_the_report_says_they_are(context, sid
 
 def test_an_estimate_delays_a_trial_and_never_forbids_it(context, sides, guessed, monkeypatch):
     """The host's least time, by estimate, is more than what the device takes; still it is the faster one."""
-    monkeypatch.setattr(selecting_vm, "least_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(selecting_vm, "roofline_seconds", lambda *_: 1.0)
     guessed(device=1e-6, numba=10.0, c=10.0)
     sides.take(device=2e-2, numba=1e-3, c=3.0)
     f = opencl([x], pt.exp(x))
@@ -180,7 +180,7 @@ def test_an_estimate_delays_a_trial_and_never_forbids_it(context, sides, guessed
 
 
 def test_a_delay_grows_with_what_the_trial_is_thought_to_cost(context, sides, guessed, monkeypatch):
-    monkeypatch.setattr(selecting_vm, "least_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(selecting_vm, "roofline_seconds", lambda *_: 1.0)
     delays = []
     for seconds in (0.1, 100.0):
         guessed(device=1e-6, numba=seconds, c=seconds)

@@ -13,7 +13,7 @@ from pytensor_cl.linker.selection.vm import (
     UNLIKELY,
     UNTIMED,
     C,
-    SizeClass,
+    SignatureStats,
     _slower,
 )
 
@@ -21,7 +21,7 @@ from pytensor_cl.linker.selection.vm import (
 @pytest.fixture
 def size():
     """Return a class whose first side, NUMBA, takes three milliseconds."""
-    made = SizeClass(((3,),), NUMBA, dict.fromkeys((DEVICE, NUMBA, C), lambda: []))
+    made = SignatureStats(((3,),), NUMBA, dict.fromkeys((DEVICE, NUMBA, C), lambda: []))
     made.seconds[NUMBA] = 3e-3
     made.trials = [DEVICE, C]
     return made
@@ -69,7 +69,7 @@ def test_who_seems_slower_waits_longer_where_compiling_takes_long():
 
 @pytest.mark.parametrize(("seconds", "slower"), [(1e-3, 4), (2e-3, 1), (4e-3, 1)])
 def test_who_seemed_slower_than_the_first_side_was_thought_to_be_waits_by_what_that_takes(seconds, slower):
-    size = SizeClass(((3,),), DEVICE, dict.fromkeys((DEVICE, NUMBA), lambda: []))
+    size = SignatureStats(((3,),), DEVICE, dict.fromkeys((DEVICE, NUMBA), lambda: []))
     size.guessed, size.nodes, size.patience[NUMBA] = {DEVICE: 1e-3, NUMBA: 2e-3}, FEW + 1, 0.5
     size.seconds[DEVICE] = seconds
     size.plan([DEVICE], 0)

@@ -14,10 +14,10 @@ from pytensor.tensor.extra_ops import SearchsortedOp
 
 from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.linker import linker
-from pytensor_cl.linker.cost.model import Guess
+from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, ChoosingVM, SizeClass
+from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM, SignatureStats
 from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of
 from tests.helpers import ALL, assert_close, on_one_driver, opencl
 
@@ -37,7 +37,7 @@ def impatient(monkeypatch):
         monkeypatch.setattr(selecting_vm, name, 0.0)
     monkeypatch.setattr(selecting_vm, "PATIENCE", dict.fromkeys(selecting_vm.PATIENCE, 0.0))
     monkeypatch.setattr(selecting_vm, "SHORT", np.inf)
-    monkeypatch.setattr(selecting_vm, "least_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(selecting_vm, "roofline_seconds", lambda *_: 0.0)
     monkeypatch.setattr(selecting_vm, "CALL", 0.0)
     monkeypatch.setattr(selecting_vm, "NODE", 0.0)
 
@@ -45,7 +45,7 @@ def impatient(monkeypatch):
 @pytest.fixture
 def numba_first(monkeypatch):
     """Begin with NUMBA, whatever the estimates say."""
-    monkeypatch.setattr(linker, "guess", lambda *_, **__: Guess(1.0, 1e-6, 1.0, 99))
+    monkeypatch.setattr(linker, "guess", lambda *_, **__: CostEstimate(1.0, 1e-6, 1.0, 99))
 
 
 def only(f):
@@ -243,7 +243,7 @@ def test_copies_and_pickles_choose_too(context):
     one = np.ones(3, "float32")
     f(one)
     for g in (copy.copy(f), pickle.loads(pickle.dumps(f))):
-        assert isinstance(g.vm, ChoosingVM)
+        assert isinstance(g.vm, SelectingVM)
         assert [float(g(one)) for _ in range(3)] == [3, 6, 9]
         assert only(g).side == HOST
     swapped = f.copy(swap={w: v})
@@ -468,7 +468,7 @@ def test_errors_of_the_host_are_those_of_the_device(context, rng, graph, error, 
     f = opencl([x, i, m, t], graph(), on_unused_input="ignore")
     good = [np.ones(3, "float32"), np.zeros(3, "int64"), np.eye(3, dtype="float32"), np.ones((1, 3, 3), "float32")]
     bad = [good[0], np.array([0, 5, 0]), good[2], np.ones((2, 3, 3), "float32")]
-    assert isinstance(f.vm, ChoosingVM), explain(f).fixed
+    assert isinstance(f.vm, SelectingVM), explain(f).fixed
     hosts = count(f, NUMBA)
     for _ in range(2):
         with pytest.raises(error, match=text):
@@ -520,7 +520,7 @@ def test_an_error_does_not_end_the_choice(context, numba_first):
 def test_products_of_matrices_have_a_choice(context):
     for y in (m @ m.T, pt.dot(m, x), m @ x, pt.exp(m).sum(0) @ x):
         f = opencl([m, x], y, on_unused_input="ignore")
-        assert isinstance(f.vm, ChoosingVM), explain(f).fixed
+        assert isinstance(f.vm, SelectingVM), explain(f).fixed
         if ALL:  # NUMBA compiles a product for ten seconds
             with pytest.raises(ValueError):
                 opencl([m, x], y + pt.dot(m, x).sum())(np.ones((2, 3), "float32"), np.ones(2, "float32"))
@@ -529,7 +529,7 @@ def test_products_of_matrices_have_a_choice(context):
 def test_graphs_that_name_a_device_run_there(context):
     d = GpuArrayType("float32", shape=(None,))("d")
     for f in (opencl([x], pt.exp(x).transfer(context.name)), opencl([d], pt.exp(d))):
-        assert not isinstance(f.vm, ChoosingVM) and explain(f).fixed
+        assert not isinstance(f.vm, SelectingVM) and explain(f).fixed
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_graphs_that_name_a_device_run_there(context):
 def test_flags_force_a_side(context, flags):
     with pytensor.config.change_flags(**flags):
         f = opencl([x], pt.exp(x))
-    assert not isinstance(f.vm, ChoosingVM) and explain(f).fixed
+    assert not isinstance(f.vm, SelectingVM) and explain(f).fixed
 
 
 def test_a_function_without_inputs_or_with_fixed_shapes(context):
@@ -573,7 +573,7 @@ def test_a_trial_leaves_those_who_stand_by(context, rng, monkeypatch):
 
 
 def test_settling_waits_longer_each_time():
-    size = SizeClass(((1,),), NUMBA, SIDES)
+    size = SignatureStats(((1,),), NUMBA, SIDES)
     size.seconds = {NUMBA: 1e-6, DEVICE: 1e-3}
     waits = []
     for _ in range(3):
@@ -585,7 +585,7 @@ def test_settling_waits_longer_each_time():
 
 
 def test_close_times_do_not_swing():
-    size = SizeClass(((1,),), NUMBA, SIDES)
+    size = SignatureStats(((1,),), NUMBA, SIDES)
     size.seconds = {NUMBA: 1.0, DEVICE: 0.97}
     size.settle()
     assert size.side == NUMBA

@@ -7,7 +7,7 @@ import pytest
 
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
-from pytensor_cl.runtime.error_flag import Alarm
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.helpers import assert_all_on_device, assert_on_device, opencl
 
 GATHER, SCATTER = GpuAdvancedSubtensor, GpuAdvancedIncSubtensor
@@ -175,7 +175,7 @@ def test_bad_index_where_the_result_stays_on_the_device(context):
 def test_bad_constant_index_needs_no_device(context, monkeypatch):
     x = pt.fvector("x")
     f = opencl([x], x[np.array([2, 0, 0])] + 1)
-    monkeypatch.setattr(Alarm, "read", None)
+    monkeypatch.setattr(DeviceErrorFlag, "read", None)
     np.testing.assert_array_equal(f(np.ones(3, "float32")), [2, 2, 2])
     with pytest.raises(IndexError, match="index 2 is out of bounds for axis 0 with size 2"):
         f(np.ones(2, "float32"))

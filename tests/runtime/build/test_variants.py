@@ -78,7 +78,7 @@ def test_results(fresh):
 def test_on_pocl_alone(fresh):
     found = list(fresh.programs._ways(EXP))
     if "Portable" not in fresh.info.platform:
-        assert found == [variants.Way(EXP)]
+        assert found == [variants.BuildVariant(EXP)]
     elif header(fresh.info.driver):
         assert [way.options for way in found] == [(SKIP,), ()] and found[1].text == EXP
         assert found[0].is_new and not next(fresh.programs._ways(EXP)).is_new

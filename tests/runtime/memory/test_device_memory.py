@@ -8,7 +8,7 @@ import pytest
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.runtime.launch_capture import Recorder
+from pytensor_cl.runtime.launch_capture import LaunchCapture
 from pytensor_cl.runtime.memory import pool
 
 
@@ -130,7 +130,7 @@ def test_calls_that_need_more_than_the_share_soon_find_it(fresh, monkeypatch):
 
 def test_recorders_know_buffers_by_their_handles(fresh):
     fresh.empty((4 * MIB,), "int8")
-    fresh.queue.recorder = Recorder()
+    fresh.queue.recorder = LaunchCapture()
     small_ones(fresh, 4)
     assert large(fresh) == 1
     fresh.queue.recorder = None

@@ -12,7 +12,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl import batch, worker_pool
-from pytensor_cl.runtime.pocl.batch import Chain
+from pytensor_cl.runtime.pocl.batch import KernelBatch
 from pytensor_cl.runtime.timed_queue import timed
 
 ALONE = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
@@ -71,7 +71,7 @@ def chained(context, launches, after):
     stages = [dispatcher.stage(x) for x in launches]
     for stage, launch in zip(stages, launches, strict=True):
         stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
-    return Chain(dispatcher, stages, after), stages
+    return KernelBatch(dispatcher, stages, after), stages
 
 
 def test_values_are_passed_as_by_a_launch(opened):

@@ -9,7 +9,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.pocl.batch import Chain
+from pytensor_cl.runtime.pocl.batch import KernelBatch
 
 _SOURCE = """
 typedef struct { char a; long b; float16 v; int n[3]; } all_kinds_s;
@@ -56,7 +56,7 @@ def test_arguments_of_all_kinds(context):
     stages, outs = [dispatcher.stage(launch) for _ in range(3)], [context.empty((30,), "float64") for _ in range(3)]
     for stage, array in zip(stages, outs, strict=True):
         stage.fixed.update({0: array.buffer, 4: None})
-    chain = Chain(dispatcher, stages, [-1, 0, -1])
+    chain = KernelBatch(dispatcher, stages, [-1, 0, -1])
     for _ in range(6):
         chain.launch((), [array.buffer for array in outs])
     for array in outs:

@@ -12,7 +12,7 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
-from pytensor_cl.runtime.build.variants import Way
+from pytensor_cl.runtime.build.variants import BuildVariant
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.pocl import compile_worker, compile_workers
 from pytensor_cl.runtime.pocl.outlining import moved, outline
@@ -28,7 +28,7 @@ def add(k):
 
 
 def always_new(text):
-    yield Way(outline(text), (), True)
+    yield BuildVariant(outline(text), (), True)
 
 
 class FakeHelper:
@@ -75,13 +75,13 @@ def test_each_helper_gets_a_share_of_the_kernels(fresh):
 
 
 def test_few_kernels_need_no_helper(fresh):
-    fresh.build([add(k) for k in range(compile_workers.FEWEST - 1)])
+    fresh.build([add(k) for k in range(compile_workers.MIN_BATCHED_KERNELS - 1)])
     fresh.build([KernelSource(f"g{k}", f"__kernel void g{k}(__global int *x) {{ }}", ()) for k in range(9)])
     assert not FakeHelper.made
 
 
 def test_nor_does_a_program_that_is_known(fresh, monkeypatch):
-    monkeypatch.setattr(fresh.programs, "_ways", lambda text: iter((Way(outline(text)),)))
+    monkeypatch.setattr(fresh.programs, "_ways", lambda text: iter((BuildVariant(outline(text)),)))
     fresh.build([add(k) for k in range(12)])
     assert not FakeHelper.made
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.runtime.build.variants import Way
+from pytensor_cl.runtime.build.variants import BuildVariant
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.pocl.outlining import outline
 
@@ -47,7 +47,7 @@ def test_results(context):
     fresh = open_context(f"opencl:{context.name}", "fresh")
     x = np.arange(10, dtype="float32")
     for name, rewrite in (("plain", str), ("moved", outline)):
-        fresh.programs._ways = lambda text, rewrite=rewrite: iter((Way(rewrite(text)),))
+        fresh.programs._ways = lambda text, rewrite=rewrite: iter((BuildVariant(rewrite(text)),))
         source = KernelSource(name, STRUCT + kernel(name))
         y = fresh.empty((11,), "float32")
         launched = fresh.kernel(source)

@@ -13,8 +13,8 @@ from pytensor_cl.runtime.context import Settings, open_context, sync
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl import affinity as module
 from pytensor_cl.runtime.pocl.affinity import spread_cores
-from pytensor_cl.runtime.pocl.batch import Chain
-from pytensor_cl.runtime.pocl.worker_pool import ALONE, CALLED, LAUNCHED, Team
+from pytensor_cl.runtime.pocl.batch import KernelBatch
+from pytensor_cl.runtime.pocl.worker_pool import ALONE, CALLED, LAUNCHED, ParticipationTuner
 
 ALONE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
 DOUBLE = f"""{ALONE_ITEMS} stood_double(__global float *x, const long n)
@@ -57,7 +57,7 @@ def chained(context, launches, after):
     stages = [context.dispatcher.stage(x) for x in launches]
     for stage, launch in zip(stages, launches, strict=True):
         stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
-    return Chain(context.dispatcher, stages, after)
+    return KernelBatch(context.dispatcher, stages, after)
 
 
 class Always:
@@ -401,7 +401,7 @@ def undisturbed(monkeypatch):
 @pytest.mark.usefixtures("undisturbed")
 def test_help_that_others_have_launched_is_no_reason_to_do_without():
     """Those of a small function stand by; they are not worth it here, or are too few."""
-    team = Team(3)
+    team = ParticipationTuner(3)
     seconds = {LAUNCHED: 1e-3, ALONE: 3.5e-3, CALLED: 3.5e-3}
     answers(team, seconds, 11, True)
     assert answers(team, seconds, 50, True, is_ready=True) == [LAUNCHED] * 50
@@ -409,7 +409,7 @@ def test_help_that_others_have_launched_is_no_reason_to_do_without():
 
 @pytest.mark.usefixtures("undisturbed")
 def test_a_lucky_launch_changes_nothing():
-    team = Team(3)
+    team = ParticipationTuner(3)
     quiet = {LAUNCHED: 500e-6, ALONE: 130e-6, CALLED: 200e-6}
     answers(team, quiet, 6, True)
     answers(team, quiet | {LAUNCHED: 90e-6}, 1, True)  # for those that are to stand by
@@ -418,7 +418,7 @@ def test_a_lucky_launch_changes_nothing():
 
 @pytest.mark.usefixtures("undisturbed")
 def test_what_takes_longer_in_use_than_in_tries_is_given_up():
-    team = Team(3)
+    team = ParticipationTuner(3)
     tries = {LAUNCHED: 44e-6, ALONE: 45e-6, CALLED: 43e-6}
     answers(team, tries, 11, False)
     in_use = {LAUNCHED: 150e-6, ALONE: 45e-6, CALLED: 43e-6}
@@ -428,11 +428,11 @@ def test_what_takes_longer_in_use_than_in_tries_is_given_up():
 
 @pytest.mark.usefixtures("undisturbed")
 def test_where_other_threads_want_the_cores_a_call_is_done_alone():
-    team = Team(3)
+    team = ParticipationTuner(3)
     answers(team, {LAUNCHED: 100e-6, ALONE: 150e-6, CALLED: 120e-6}, 40, False)
     assert team.choose(False, False, False) == LAUNCHED
     assert team.choose(False, False, True) == ALONE
-    long = Team(3)
+    long = ParticipationTuner(3)
     answers(long, {LAUNCHED: 100e-6, ALONE: 250e-6, CALLED: 120e-6}, 40, False)
     assert long.choose(False, False, True) == LAUNCHED
 
@@ -450,7 +450,7 @@ def answers(team, seconds, calls, is_soon, is_ready=None):
 
 @pytest.mark.parametrize(("alone", "best"), [(80e-6, ALONE), (130e-6, LAUNCHED)])
 def test_help_is_taken_where_it_helps(alone, best):
-    team = Team(3)
+    team = ParticipationTuner(3)
     seconds = {LAUNCHED: 100e-6, ALONE: alone, CALLED: 10e-6}
     assert answers(team, seconds, 6, False) == [LAUNCHED, *[ALONE] * 3, *[LAUNCHED] * 2]
     assert answers(team, seconds, 20, False) == [best] * 20
@@ -458,7 +458,7 @@ def test_help_is_taken_where_it_helps(alone, best):
 
 @pytest.mark.usefixtures("undisturbed")
 def test_those_that_stand_by_are_called_where_calls_come_soon():
-    team = Team(3)
+    team = ParticipationTuner(3)
     seconds = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
     answers(team, seconds, 6, True)
     assert answers(team, seconds, 50, True) == [LAUNCHED, *[CALLED] * 49]
@@ -466,7 +466,7 @@ def test_those_that_stand_by_are_called_where_calls_come_soon():
 
 
 def test_those_that_stand_by_are_not_called_where_it_takes_longer():
-    team = Team(3)
+    team = ParticipationTuner(3)
     seconds = {LAUNCHED: 100e-6, ALONE: 5e-6, CALLED: 6e-6}
     answers(team, seconds, 6, True)
     assert answers(team, seconds, 30, True) == [LAUNCHED, *[CALLED] * 4, *[ALONE] * 25]
@@ -475,7 +475,7 @@ def test_those_that_stand_by_are_not_called_where_it_takes_longer():
 def test_it_is_looked_at_again(monkeypatch):
     """Programs that keep the cores busy come and go."""
     monkeypatch.setattr("pytensor_cl.runtime.pocl.worker_pool._AGAIN", (100,))
-    team = Team(3)
+    team = ParticipationTuner(3)
     quiet = {LAUNCHED: 100e-6, ALONE: 80e-6, CALLED: 30e-6}
     busy = {LAUNCHED: 900e-6, ALONE: 90e-6, CALLED: 300e-6}
     assert answers(team, quiet, 60, True)[-1] == CALLED
@@ -485,7 +485,7 @@ def test_it_is_looked_at_again(monkeypatch):
 
 def test_an_unlucky_try_is_soon_made_good():
     """Of the first launches each wakes threads, and touches memory for the first time."""
-    team = Team(3)
+    team = ParticipationTuner(3)
     answers(team, {LAUNCHED: 1900e-6, ALONE: 1800e-6, CALLED: inf}, 6, False)
     settled = {LAUNCHED: 700e-6, ALONE: 1500e-6, CALLED: inf}
     assert answers(team, settled, 32, False) == [ALONE] * 32
@@ -494,7 +494,7 @@ def test_an_unlucky_try_is_soon_made_good():
 
 @pytest.mark.usefixtures("undisturbed")
 def test_what_is_taken_where_nobody_stands_by_is_looked_at_in_use_too():
-    team = Team(3)
+    team = ParticipationTuner(3)
     answers(team, {LAUNCHED: 90e-6, ALONE: 80e-6, CALLED: 20e-6}, 12, True)
     apart = answers(team, {LAUNCHED: 90e-6, ALONE: 200e-6, CALLED: 20e-6}, 40, False, is_ready=False)
     assert apart[0] == ALONE and apart[-1] == LAUNCHED
@@ -502,17 +502,17 @@ def test_what_is_taken_where_nobody_stands_by_is_looked_at_in_use_too():
 
 def test_those_that_stand_by_are_tried_in_long_calls_too():
     """They need not be better by a tenth then: what they gain is more than what they cost others."""
-    team = Team(3)
+    team = ParticipationTuner(3)
     seconds = {LAUNCHED: 4e-3, ALONE: 14e-3, CALLED: 3.9e-3}
     assert answers(team, seconds, 30, True)[-20:] == [CALLED] * 20
-    team = Team(3)
+    team = ParticipationTuner(3)
     assert answers(team, seconds | {CALLED: 3.99e-3}, 30, True)[-20:] == [LAUNCHED] * 20
 
 
 @pytest.mark.usefixtures("undisturbed")
 def test_those_who_leave_again_and_again_are_done_without():
     """Another program keeps a core from one of them: each call would launch others."""
-    team = Team(3)
+    team = ParticipationTuner(3)
     seconds = {LAUNCHED: 200e-6, ALONE: 100e-6, CALLED: 50e-6}
     assert answers(team, seconds, 20, True)[-1] == CALLED
     assert answers(team, seconds, 60, True, is_ready=False)[-20:] == [ALONE] * 20
@@ -521,11 +521,11 @@ def test_those_who_leave_again_and_again_are_done_without():
 
 @pytest.mark.parametrize("calls", [[(LAUNCHED, 5e-3)], [(LAUNCHED, 1e-3), (ALONE, 3.5e-3)]])
 def test_what_takes_long_is_not_done_alone(calls):
-    team = Team(3)
+    team = ParticipationTuner(3)
     for wanted, seconds in calls:
         assert team.choose(False, False) == wanted
         team.took(wanted, seconds)
     assert answers(team, {LAUNCHED: calls[0][1]}, 9, False) == [LAUNCHED] * 9
-    alone = Team(0)
+    alone = ParticipationTuner(0)
     alone.took(ALONE, 1.0)
     assert alone.choose(False, True) == alone.choose(True, True) == ALONE
