@@ -1,7 +1,7 @@
 """A call, recorded: its kernels with their arguments bound, in memory that is already there.
 
 The first calls with inputs of some shapes run step by step. One of the next is listened to while it runs: what its
-routines enqueue becomes a list of kernels of their own, whose arguments stay as they are but for a few bindings: uploaded
+routines enqueue is a list of kernels of their own, whose arguments stay as they are but for a few bindings: uploaded
 inputs, shared variables, results. Intermediate results lie in parts of the context's arena, where a `Plan` puts them.
 Nothing there outlives a call, so all recordings of a context share it.
 """
