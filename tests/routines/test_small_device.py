@@ -4,7 +4,7 @@ import numpy as np
 import pytensor.scalar as ps
 import pytest
 from scipy import sparse
-from tests.routines.test_rowwise import MOMENTS, SOFTMAX, moments, softmax
+from tests.routines.rowwise.test_rowwise import MOMENTS, SOFTMAX, moments, softmax
 
 from pytensor_cl.routines.conv.routine import ConvForward
 from pytensor_cl.routines.creation import ARange, Bartlett

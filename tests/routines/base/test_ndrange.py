@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytensor.scalar as ps
 import pytest
-from tests.routines.test_rowwise import MOMENTS
+from tests.routines.rowwise.test_rowwise import MOMENTS
 
 from pytensor_cl.codegen.emitter import unroll_of
 from pytensor_cl.errors import CompilationError

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_conv import CASES, FOLDED, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
-from tests.routines.test_epilogue import Function
+from tests.routines.conv.test_conv import CASES, FOLDED, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
+from tests.routines.elemwise.test_epilogue import Function
 
 from pytensor_cl.routines.conv import col2im, im2col, select, winograd
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue

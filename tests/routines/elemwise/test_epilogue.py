@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_gemm import PLACEMENTS, draw
+from tests.routines.gemm.test_gemm import PLACEMENTS, draw
 
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.gemm import routine as module

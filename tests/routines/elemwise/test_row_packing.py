@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_elemwise import FUSED, expected_fused, wide_dtype
+from tests.routines.elemwise.test_elemwise import FUSED, expected_fused, wide_dtype
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise.routine import Copy, Elemwise

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tests.routines.test_rowwise import Code
+from tests.routines.rowwise.test_rowwise import Code
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.gemv.pair import GemvPair, PairFunction, is_one_pass

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_rowwise import F32, FULL, step
+from tests.routines.rowwise.test_rowwise import F32, FULL, step
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.indexing.table_lookup import Take
