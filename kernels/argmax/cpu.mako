@@ -1,6 +1,7 @@
-## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
-## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
-## the innermost kept dimension; pattern short: the same, one vector after another). Positions are looked for only where a block of elements beats what was found before.
+## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one
+## output (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns:
+## vectors across the innermost kept dimension; pattern short: the same, one vector after another). Positions are
+## looked for only where a block of elements beats what was found before.
 <%page args="name, geometry, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
 <%include file="/math/every_lane.mako"/>\
 <%namespace name="walk" file="/reduction/traversal.mako"/>
@@ -57,9 +58,11 @@ ${along.helpers()}
                     if (some_lane(${order.beats("found", "top")})) {
                         // Minus the rows before the first that holds the maximum: a mask is -1.
                         % for r in range(ROWS - 1):
-                        const ${mask_type(dtype, lanes)} m${r} = ${order.beats("found", f"v{r}")}${f" & m{r - 1}" if r else ""};
+                        const ${mask_type(dtype, lanes)} m${r} =
+                            ${order.beats("found", f"v{r}")}${f" & m{r - 1}" if r else ""};
                         % endfor
-                        const long${lanes} place = (at + i) - convert_long${lanes}(${" + ".join(f"m{r}" for r in range(ROWS - 1))});
+                        const long${lanes} place =
+                            (at + i) - convert_long${lanes}(${" + ".join(f"m{r}" for r in range(ROWS - 1))});
                         where[k] = convert_long${lanes}(${order.beats("found", "top")}) ? place : where[k];
                         best[k] = ${order.beats("found", "top")} ? found : top;
                     }
@@ -67,7 +70,8 @@ ${along.helpers()}
             }
         </%order:runs>
         for (int k = 0; k < vectors; ++k)
-            store_long${lanes}(where[k], output + out + k * ${lanes} * g.kept_out[0], g.kept_out[0], min(${lanes}, width - k * ${lanes}) - 1);
+            store_long${lanes}(where[k], output + out + k * ${lanes} * g.kept_out[0], g.kept_out[0],
+                min(${lanes}, width - k * ${lanes}) - 1);
 </%def>
 
 <%def name="short()">
@@ -76,11 +80,13 @@ ${along.helpers()}
         for (int k = 0; k < width; k += ${lanes}) {
             const int end = min(${lanes}, width - k) - 1;
             ${V} best = ${load}(input + ${name}_at(&g, 0) + k * across, across, end);
-            ${M} where = 0, here = 0;
+            ${M} where = 0;
+            ${M} here = 0;
             <%order:runs>
             for (long i = 0; i < n; ++i, ++here) {
                 __global const ${ctype(dtype)} *y = x + i * step + k * across;
-                const ${V} v = end == ${lanes - 1} ? (${V})(${", ".join(f"y[{r} * across]" for r in range(lanes))}) : ${load}(y, across, end);
+                const ${V} v = end == ${lanes - 1} ? (${V})(${", ".join(f"y[{r} * across]" for r in range(lanes))})
+                    : ${load}(y, across, end);
                 where = ${order.beats("v", "best")} ? here : where;
                 best = ${order.beats("v", "best")} ? v : best;
             }
@@ -90,13 +96,19 @@ ${along.helpers()}
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${vector_type(dtype, lanes)})))
-void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at, __global long *restrict output, const long output_at,
+void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at, __global long *restrict output,
+    const long output_at,
              const ${name}_geometry g)
 {
-    const long tasks = g.blocks * g.chunks, end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    const long tasks = g.blocks * g.chunks;
+    const long end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
-        const long chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.total, first + g.chunk);
-        long rest = task % g.blocks, in = input_at, out = output_at + chunk * g.chunk_step;
+        const long chunk = task / g.blocks;
+        const long first = chunk * g.chunk;
+        const long last = min(g.total, first + g.chunk);
+        long rest = task % g.blocks;
+        long in = input_at;
+        long out = output_at + chunk * g.chunk_step;
         % if pattern != "rows":
         const long column = rest % g.tiles * ${strip_vectors * lanes};
         const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);

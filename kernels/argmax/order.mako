@@ -1,6 +1,6 @@
-## What the argmax kernels share: which value wins, where a position lies, and the last pass.
-## The defs see the arguments of the template that calls them. NaN beats every number, as in NumPy; equals do not beat each
-## other. The expressions serve scalars and vectors.
+## What the argmax kernels share: which value wins, where a position lies, and the last pass. The defs see the
+## arguments of the template that calls them. NaN beats every number, as in NumPy; equals do not beat each other. The
+## expressions serve scalars and vectors.
 <%!
     import numpy as np
 
@@ -14,7 +14,8 @@
 <%def name="same(a, b)" buffered="True" filter="trim">${f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))" if is_real(dtype) else f"({a} == {b})"}</%def>
 
 <%def name="position(reduced_offset=None)">
-% if lanes > 1:  # vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+% if lanes > 1:
 typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endif
 // Where element `rest` of the reduced range lies, in C order of the reduced axes.
@@ -38,7 +39,8 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 ## Calls the body for each run (x, n, step) of the innermost reduced dimension in the task's chunk; it begins at `at`.
 <%def name="runs()">
         for (long at = first, n; at < last; at += n) {
-            const long inner = at % g.reduced[0], step = g.reduced_in[0];
+            const long inner = at % g.reduced[0];
+            const long step = g.reduced_in[0];
             __global const ${ctype(dtype)} *x = input + ${name}_at(&g, at);
             n = min(g.reduced[0] - inner, last - at);
             ${caller.body()}
@@ -51,7 +53,9 @@ __kernel void ${name}_finish(__global const ${ctype(dtype)} *input, const long i
                              __global long *output, const long output_at, const ${name}_geometry g)
 {
     for (${index} number = get_global_id(0); number < g.outputs; number += get_global_size(0)) {
-        ${index} rest = number, in = 0, out = 0;
+        ${index} rest = number;
+        ${index} in = 0;
+        ${index} out = 0;
         ${kept_offset(unrolled)}
         __global const ${ctype(dtype)} *x = input + input_at + in;
         long where = found[number];

@@ -13,7 +13,9 @@
     % for n in (8, 4, 2, 1):
     % if n < lanes:
     <% whole, half = vector if 2 * n == lanes else f"half{2 * n}", vector_type(dtype, n) %>
-    const ${half} low${n} = ${whole}.lo, high${n} = ${whole}.hi, half${n} = ${meet(f"low{n}", f"high{n}")};
+    const ${half} low${n} = ${whole}.lo;
+    const ${half} high${n} = ${whole}.hi;
+    const ${half} half${n} = ${meet(f"low{n}", f"high{n}")};
     % endif
     % endfor
     return half1;
@@ -35,7 +37,8 @@ static inline int ${name}_first(const int${lanes} is_there)
 ## A vector from `i` on; the last one of a block reaches back for elements that were seen, rather than be incomplete.
 <%def name="read(i)">
                     const long j = max(min(${i}, stop - ${lanes}), start);
-                    const ${vector_type(dtype, lanes)} v = step == 1 && stop - j >= ${lanes} ? *(__global const ${name}_v *)(x + j)
+                    const ${vector_type(dtype, lanes)} v = step == 1 && stop - j >= ${lanes}
+                        ? *(__global const ${name}_v *)(x + j)
                         : load_${vector_type(dtype, lanes)}(x + j * step, step, min(${lanes}, (int)(stop - j)) - 1);
 </%def>
 

@@ -1,16 +1,20 @@
-## What kernels share that apply a function to the elements that they store: `i0` is what they computed, i1.. come from further
-## arrays, and the results go where o0.. are. The defs see the arguments of the template that calls them: name, inputs (dtypes of
-## the further arrays), repeated (which of them have one column for all), outputs (dtypes), statements.
+## What kernels share that apply a function to the elements that they store: `i0` is what they computed, i1.. come
+## from further arrays, and the results go where o0.. are. The defs see the arguments of the template that calls them:
+## name, inputs (dtypes of the further arrays), repeated (which of them have one column for all), outputs (dtypes),
+## statements.
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import access_name, ctype, repeated as same, vector_type
 %>
 <%def name="declarations(lanes)">
 % for dtype in dict.fromkeys((*inputs, *outputs)) if lanes > 1 else ():
-typedef ${vector_type(dtype, lanes)} ${name}_${vector_type(dtype, lanes)} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+typedef ${vector_type(dtype, lanes)} ${name}_${vector_type(dtype,
+    lanes)} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endfor
-typedef struct { long in[${max(1, len(inputs))}], out[${len(outputs)}]; } ${name}_starts;  // offsets of the further arrays
-typedef struct {  // where the first element of a matrix lies in them, and the steps from row to row and from column to column
+// offsets of the further arrays
+typedef struct { long in[${max(1, len(inputs))}], out[${len(outputs)}]; } ${name}_starts;
+// where the first element of a matrix lies in them, and the steps from row to row and from column to column
+typedef struct {
 % for k, dtype in enumerate(inputs, 1):
     __global const ${ctype(dtype)} *i${k};
     long row${k}, col${k};
@@ -29,8 +33,8 @@ typedef struct {  // where the first element of a matrix lies in them, and the s
 ## A condition: neighbouring columns are neighbours in memory.
 <%def name="is_unit()">${"".join(f" && at->col{k} == 1" for k, r in enumerate(repeated, 1) if not r)}</%def>
 
-## Pointers to the elements in row i and column j, and the steps from row to row of what is read; `to` is the distance of the
-## results from their first.
+## Pointers to the elements in row i and column j, and the steps from row to row of what is read; `to` is the distance
+## of the results from their first.
 <%def name="pointers(i, j, to)">
 % for k, dtype in enumerate(inputs, 1):
     const long step${k} = at->row${k};

@@ -17,7 +17,9 @@ void ${name}(__global ${T} *output, const long output_at, const long step, const
     #pragma OPENCL FP_CONTRACT OFF
     output += output_at;
     % if schedule == "cpu":
-    const long vectors = (size + ${lanes - 1}) / ${lanes}, part = get_global_id(0), parts = get_global_size(0);
+    const long vectors = (size + ${lanes - 1}) / ${lanes};
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
     for (long k = vectors * part / parts; k < vectors * (part + 1) / parts; ++k) {
         const ${index} i = k * ${lanes};
         const ${V} values = (${V})(first) + ${as_dtype(dtype, lanes)}(i + (${I})(${places})) * (${V})(difference);
@@ -25,7 +27,8 @@ void ${name}(__global ${T} *output, const long output_at, const long step, const
     }
     if (part == 0) {
         output[0] = first;  /* which is no number above where the difference is infinite */
-        if (size > 1) output[step] = second;
+        if (size > 1)
+            output[step] = second;
     }
     % else:
     for (${index} i = get_global_id(0); i < size; i += get_global_size(0))

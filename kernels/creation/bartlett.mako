@@ -7,7 +7,8 @@ from pytensor_cl.codegen.dtypes import ctype, literal
 __kernel void ${name}(__global ${T} *o, const long size)
 {
 % if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0);
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
     for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {

@@ -11,8 +11,8 @@ typedef struct {  // rows lie along the axis; kept dimensions from the innermost
 
 <%def name="read_parameter()" filter="trim">${f"const {name}_geometry g = *geometry;" if in_buffer else ""}</%def>
 
-## Moves `in`, `out` and `total` to row number `rest`. GPUs (`unrolled`) would copy the geometry into private memory for indices
-## that are not constants.
+## Moves `in`, `out` and `total` to row number `rest`. GPUs (`unrolled`) would copy the geometry into private memory
+## for indices that are not constants.
 <%def name="kept_offset(index, unrolled=False)">
 % if unrolled:
 % for d in range(kept_dims):

@@ -1,5 +1,5 @@
-## Cumulative sums and products on schedule simt. `<name>_rows`: a work-group takes a chunk of a row, tile by tile, in local
-## memory. `<name>_columns`: a work-item takes a chunk of a row; its neighbours take the rows beside it.
+## Cumulative sums and products on schedule simt. `<name>_rows`: a work-group takes a chunk of a row, tile by tile, in
+## local memory. `<name>_columns`: a work-item takes a chunk of a row; its neighbours take the rows beside it.
 <%page args="name, dtype, combine, identity, kept_dims, index, group, run, in_buffer"/>
 <%namespace name="shared" file="/cumop/geometry.mako"/>
 <%!
@@ -29,8 +29,13 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     __local ${T} elements[${tile + group}];  // with gaps, so that runs of ${ITEMS} do not meet in a memory bank
     __local ${T} sums[${group}];
     const int item = get_local_id(0);
-    const ${index} chunk = get_group_id(1), first = chunk * g.chunk, last = min(g.length, first + g.chunk);
-    ${index} rest = get_group_id(0), in = 0, out = 0, total = g.first_total;
+    const ${index} chunk = get_group_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.length, first + g.chunk);
+    ${index} rest = get_group_id(0);
+    ${index} in = 0;
+    ${index} out = 0;
+    ${index} total = g.first_total;
     ${shared.kept_offset(index, unrolled=True)}
     input += input_at + in;
     output += output_at + out;
@@ -41,12 +46,14 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${T} run[${ITEMS}];
         % for k in range(ITEMS):
-        run[${k}] = ${f"{name}_combine(run[{k - 1}], elements[item * {ITEMS + 1} + {k}])" if k else f"elements[item * {ITEMS + 1}]"};
+        run[${k}] =
+            ${f"{name}_combine(run[{k - 1}], elements[item * {ITEMS + 1} + {k}])" if k else f"elements[item * {ITEMS + 1}]"};
         % endfor
         sums[item] = run[${ITEMS - 1}];
         for (int reach = 1; reach < ${group}; reach *= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            const ${T} own = sums[item], lower = item >= reach ? sums[item - reach] : ${identity};
+            const ${T} own = sums[item];
+            const ${T} lower = item >= reach ? sums[item - reach] : ${identity};
             barrier(CLK_LOCAL_MEM_FENCE);
             sums[item] = ${name}_combine(lower, own);
         }
@@ -62,12 +69,18 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     }
 }
 
-__kernel void ${name}_columns(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
+__kernel void ${name}_columns(__global const ${T} *input, const long input_at, __global ${T} *output,
+    const long output_at,
                               __global const ${T} *totals, ${shared.parameter()})
 {
     ${shared.read_parameter()}
-    const ${index} chunk = get_global_id(1), first = chunk * g.chunk, last = min(g.length, first + g.chunk);
-    ${index} rest = get_global_id(0), in = 0, out = 0, total = g.first_total;
+    const ${index} chunk = get_global_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.length, first + g.chunk);
+    ${index} rest = get_global_id(0);
+    ${index} in = 0;
+    ${index} out = 0;
+    ${index} total = g.first_total;
     if (rest >= g.outputs)
         return;
     ${shared.kept_offset(index, unrolled=True)}

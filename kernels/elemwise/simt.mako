@@ -55,7 +55,8 @@ __kernel void ${name}${"_flat" if flat else ""}(
     % for a, array in enumerate(arrays):
     b_${array} += offset.at[${a}];
     % endfor
-    const ${unsigned} size = p.size, step = get_global_size(0);
+    const ${unsigned} size = p.size;
+    const ${unsigned} step = get_global_size(0);
     ${unsigned} n = get_global_id(0);
     % if flat:
     % if unroll > 1:

@@ -1,8 +1,8 @@
-## A function of each element, for GPUs, where inputs run along another dimension than the outputs, as transposed matrices do.
-## A work-group computes tiles of 32 x 32 elements. The `turned` inputs (by number) pass through local memory: neighbouring
-## work-items read neighbours along the last dimension but one, and take from there what lies along the last one.
-## shape[ndim], stride[arrays][ndim] in elements: the dimensions are ordered so that the last two are those of the tiles.
-## NDRange: work-groups of 32 x 8; each takes every so many tiles.
+## A function of each element, for GPUs, where inputs run along another dimension than the outputs, as transposed
+## matrices do. A work-group computes tiles of 32 x 32 elements. The `turned` inputs (by number) pass through local
+## memory: neighbouring work-items read neighbours along the last dimension but one, and take from there what lies
+## along the last one. shape[ndim], stride[arrays][ndim] in elements: the dimensions are ordered so that the last two
+## are those of the tiles. NDRange: work-groups of 32 x 8; each takes every so many tiles.
 <%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, turned"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
@@ -42,12 +42,17 @@ void ${name}(
     % for a, array in enumerate(arrays):
     b_${array} += offset.at[${a}];
     % endfor
-    const int x = get_local_id(0), y = get_local_id(1);
-    const ${index} rows = p.shape[${ndim - 2}], columns = p.shape[${ndim - 1}];
-    const ${unsigned} across = (columns + ${TILE - 1}) / ${TILE}, down = (rows + ${TILE - 1}) / ${TILE}, tiles = p.tiles;
+    const int x = get_local_id(0);
+    const int y = get_local_id(1);
+    const ${index} rows = p.shape[${ndim - 2}];
+    const ${index} columns = p.shape[${ndim - 1}];
+    const ${unsigned} across = (columns + ${TILE - 1}) / ${TILE};
+    const ${unsigned} down = (rows + ${TILE - 1}) / ${TILE};
+    const ${unsigned} tiles = p.tiles;
     for (${unsigned} tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         ${unsigned} rest = tile / across;
-        const ${index} column = tile % across * ${TILE}, row = rest % down * ${TILE};
+        const ${index} column = tile % across * ${TILE};
+        const ${index} row = rest % down * ${TILE};
         rest /= down;
         % for array in arrays:
         ${index} at_${array} = 0;
@@ -73,7 +78,8 @@ void ${name}(
             if (row + q < rows && column + x < columns) {
                 % for k, dtype in enumerate(inputs):
                 % if not by_value[k]:
-                const ${ctype(dtype)} i${k} = ${f"tile_i{k}[x][q]" if k in turned else f"b_i{k}[{place(f'i{k}', 'row + q', 'column + x')}]"};
+                const ${ctype(dtype)} i${k} =
+                    ${f"tile_i{k}[x][q]" if k in turned else f"b_i{k}[{place(f'i{k}', 'row + q', 'column + x')}]"};
                 % endif
                 % endfor
                 % for k, dtype in enumerate(outputs):

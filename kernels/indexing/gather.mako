@@ -1,6 +1,6 @@
-## x[i, j, ...] for index arrays i, j, ...: one result, any strides.
-## All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an index array are 0
-## where x steps. Without x (`ctype` is None) the result is the positions that the indices mean, in elements of x.
+## x[i, j, ...] for index arrays i, j, ...: one result, any strides. All strides are over the dimensions of the
+## result: those of x are 0 where index arrays step, those of an index array are 0 where x steps. Without x (`ctype`
+## is None) the result is the positions that the indices mean, in elements of x.
 <%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
@@ -16,7 +16,8 @@ last, count = ndim - 1, max(1, len(index_types))
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
 typedef struct {
-    ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${count}][${ndim}], length[${count}], step[${count}], axis[${count}];
+    ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${count}][${ndim}], length[${count}], step[${count}],
+        axis[${count}];
     ${index} segment, segments, units, rows;
 } ${name}_plan;
 typedef struct { long o, x, i[${count}]; } ${name}_offsets;
@@ -32,7 +33,8 @@ __kernel void ${name}(
     __global const ${ctype} *x,
 % endif
     __global ${ctype or index} *o, const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"},
+        volatile __global int *alarm,
     const int number)
 {
 % if plan_in_buffer:
@@ -46,7 +48,8 @@ __kernel void ${name}(
     i${k} += offset.i[${k}];
 % endfor
 % if lanes > 1:
-    const long part = get_global_id(0), parts = get_global_size(0);
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
     const ${index} end = p.units * (part + 1) / parts;
     for (${index} unit = p.units * part / parts; unit < end; ++unit) {
         ${index} rest = unit / p.segments;
@@ -62,9 +65,11 @@ __kernel void ${name}(
             if (p.x[${last}] == 1 && p.o[${last}] == 1)
                 for (; c + ${lanes} <= count; c += ${lanes})
                     *(__global ${name}_vector *)(to + c) = *(__global const ${name}_vector *)(from + c);
-            for (; c < count; ++c) to[c * p.o[${last}]] = from[c * p.x[${last}]];
+            for (; c < count; ++c)
+                to[c * p.o[${last}]] = from[c * p.x[${last}]];
     % else:
-            for (${index} c = 0; c < count; ++c) o[at_o + c * p.o[${last}]] = row;
+            for (${index} c = 0; c < count; ++c)
+                o[at_o + c * p.o[${last}]] = row;
     % endif
         } else {
             for (${index} c = 0; c < count; ++c) {

@@ -8,7 +8,8 @@ from pytensor_cl.codegen.dtypes import ctype
 arrays, count = [k for k, value in enumerate(by_value) if not value], len(index_types)
 %>\
 typedef struct {
-    ${index} size, shape[${ndim}], i[${count}][${ndim}], length[${count}], axis[${count}], step[${len(arrays)}][${count}];
+    ${index} size, shape[${ndim}], i[${count}][${ndim}], length[${count}], axis[${count}],
+        step[${len(arrays)}][${count}];
 } ${name}_plan;
 typedef struct { long o, i[${count}], x[${len(arrays)}]; } ${name}_offsets;
 
@@ -23,13 +24,15 @@ __kernel void ${name}(
     __global const ${kind} *index${k},
 % endfor
     __global ${ctype(output)} *b_o0, const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"},
+        volatile __global int *alarm,
     const int number)
 {
 % if plan_in_buffer:
     const ${name}_plan p = *plan;
 % endif
-    const long item = get_global_id(0), items = get_global_size(0);
+    const long item = get_global_id(0);
+    const long items = get_global_size(0);
 % if in_parts:
     const ${index} end = p.size * (item + 1) / items;
     for (${index} n = p.size * item / items; n < end; ++n) {

@@ -1,5 +1,6 @@
-## x[i] for CPUs, where x has dense rows, or single elements, of which the index picks some. The range of the indices of a block
-## is found with vectors first: most blocks need no look at each of them. One that is out of range is reported, and taken for 0.
+## x[i] for CPUs, where x has dense rows, or single elements, of which the index picks some. The range of the indices
+## of a block is found with vectors first: most blocks need no look at each of them. One that is out of range is
+## reported, and taken for 0.
 <%page args="name, ctype, index_type, is_checked, lanes, index_lanes"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
@@ -14,9 +15,11 @@ typedef ${index_type}${index_lanes} ${name}_indices __attribute__((aligned(sizeo
 typedef struct { long o, x, i, rows, run, o_row, x_row, i_step, length, is_far; } ${name}_plan;
 
 /* Whether indices that lie side by side count from the start and are in range. */
-__attribute__((noinline)) static int ${name}_is_plain(__global const ${index_type} *i, const long count, const long length)
+__attribute__((noinline)) static int ${name}_is_plain(__global const ${index_type} *i, const long count,
+    const long length)
 {
-    if (count < ${index_lanes}) return 0;
+    if (count < ${index_lanes})
+        return 0;
     ${index_type}${index_lanes} low = *(__global const ${name}_indices *)i, high = low;
     for (long b = 0; b < count; b += ${index_lanes}) {
         const ${index_type}${index_lanes} v = *(__global const ${name}_indices *)(i + min(b, count - ${index_lanes}));
@@ -42,11 +45,13 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
                 c += ${n};
             }
 % endfor
-            for (; c < p.run; ++c) to[c] = from[c];
+            for (; c < p.run; ++c)
+                to[c] = from[c];
 </%def>\
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-__kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *x, __global ${ctype} *o, const ${name}_plan p,
+__kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *x, __global ${ctype} *o,
+    const ${name}_plan p,
                       volatile __global int *alarm, const int number)
 {
     o += p.o;
@@ -58,12 +63,14 @@ __kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *
         const int is_plain = p.i_step == 1 && ${name}_is_plain(i + first, end - first, p.length);
         if (is_plain && p.run == 1) {
             #pragma clang loop unroll_count(4)
-            for (long b = first; b < end; ++b) o[b * p.o_row] = x[(long)i[b] * p.x_row];
+            for (long b = first; b < end; ++b)
+                o[b * p.o_row] = x[(long)i[b] * p.x_row];
             continue;
         }
         if (is_plain) {
             for (long b = first; b < end; ++b) {
-                if (p.is_far) fetch_ahead(x + (long)i[min(b + ${AHEAD}, end - 1)] * p.x_row, p.run * sizeof(${ctype}));
+                if (p.is_far)
+                    fetch_ahead(x + (long)i[min(b + ${AHEAD}, end - 1)] * p.x_row, p.run * sizeof(${ctype}));
                 ${copy("(long)i[b]")}
             }
             continue;

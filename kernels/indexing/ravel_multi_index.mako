@@ -5,7 +5,8 @@ count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise",
 %>\
 <%def name="walk()">
 % if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0);
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
     for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
@@ -43,7 +44,8 @@ ${unravel(types[0], len(types) - 1)}
 typedef struct { long at[${count}], dim[${count}], weight[${count}]; } ${name}_dims;
 
 __kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))}
-                      __global long *o, const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+                      __global long *o, const long size, const ${name}_dims d, volatile __global int *alarm,
+                          const int number)
 {
     int wrong = 0;
 ${walk()}
@@ -65,7 +67,8 @@ ${walk()}
         o[i] = flat;
     }
     % if is_checked:
-    if (wrong) raise_alarm(alarm, number, 0, 0, 0);
+    if (wrong)
+        raise_alarm(alarm, number, 0, 0, 0);
     % endif
 }
 % endif

@@ -1,8 +1,9 @@
-## x[i] = y, or += y, in place, for vectors on CPUs: a work-item reads the indices itself, in order, so that repeated ones need
-## no atomics. One that is out of range is reported. Several work-items have a share of the indices each, and add to a vector of
-## zeros of its own, `apart` elements after that of the one before; else the last one wins, or the sum is NumPy's to the bit.
-## Where equal indices follow one another, which the first few of a block tell, the element stays in a register. The range of
-## the indices of other blocks is found with vectors first: most need no look at each of them.
+## x[i] = y, or += y, in place, for vectors on CPUs: a work-item reads the indices itself, in order, so that repeated
+## ones need no atomics. One that is out of range is reported. Several work-items have a share of the indices each,
+## and add to a vector of zeros of its own, `apart` elements after that of the one before; else the last one wins, or
+## the sum is NumPy's to the bit. Where equal indices follow one another, which the first few of a block tell, the
+## element stays in a register. The range of the indices of other blocks is found with vectors first: most need no
+## look at each of them.
 <%page args="name, ctype, index_type, is_checked, combine, nothing, lanes"/>\
 <%!
 BLOCK, SAMPLE, RUN = 1024, 32, 4
@@ -22,9 +23,11 @@ typedef ${index_type}${lanes} ${name}_indices __attribute__((aligned(sizeof(${in
 typedef struct { long x, y, i, count, y_step, i_step, length, apart; } ${name}_plan;
 
 /* Whether indices that lie side by side count from the start and are in range. */
-__attribute__((noinline)) static int ${name}_is_plain(__global const ${index_type} *i, const long count, const long length)
+__attribute__((noinline)) static int ${name}_is_plain(__global const ${index_type} *i, const long count,
+    const long length)
 {
-    if (count < ${lanes}) return 0;
+    if (count < ${lanes})
+        return 0;
     ${index_type}${lanes} low = *(__global const ${name}_indices *)i, high = low;
     for (long b = 0; b < count; b += ${lanes}) {
         const ${index_type}${lanes} v = *(__global const ${name}_indices *)(i + min(b, count - ${lanes}));
@@ -39,7 +42,8 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
 }
 
 /* Add up indices that follow equal ones. A function of its own, or it takes a fifth longer. */
-__attribute__((noinline)) static void ${name}_add_runs(__global const ${index_type} *i, __global ${ctype} *x, __global const ${ctype} *y,
+__attribute__((noinline)) static void ${name}_add_runs(__global const ${index_type} *i, __global ${ctype} *x,
+    __global const ${ctype} *y,
     const long first, const long end, const ${name}_plan p, volatile __global int *alarm, const int number)
 {
     ${ctype} sum = 0;
@@ -47,29 +51,37 @@ __attribute__((noinline)) static void ${name}_add_runs(__global const ${index_ty
     for (long b = first; b < end; ++b) {
         ${next_index()}
         if (at != last) {
-            if (last >= 0) x[last] = sum;
+            if (last >= 0)
+                x[last] = sum;
             sum = x[at];
             last = at;
         }
         sum = ${combine.format(a="sum", b=value)};
     }
-    if (last >= 0) x[last] = sum;
+    if (last >= 0)
+        x[last] = sum;
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-__kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __global const ${ctype} *y, const ${name}_plan p,
+__kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __global const ${ctype} *y,
+    const ${name}_plan p,
                       volatile __global int *alarm, const int number)
 {
-    const long part = get_global_id(0), parts = get_global_size(0), stop = p.count * (part + 1) / parts;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long stop = p.count * (part + 1) / parts;
     x += p.x + part * p.apart;
     y += p.y;
     i += p.i;
     if (p.apart)
-        for (long k = 0; k < p.length; ++k) x[k] = ${nothing};
+        for (long k = 0; k < p.length; ++k)
+            x[k] = ${nothing};
     for (long first = p.count * part / parts; first < stop; first += ${BLOCK}) {
-        const long end = min(first + ${BLOCK}, stop), sampled = min(first + ${SAMPLE}, end);
+        const long end = min(first + ${BLOCK}, stop);
+        const long sampled = min(first + ${SAMPLE}, end);
         int runs = 1;
-        for (long b = first + 1; b < sampled; ++b) runs += i[b * p.i_step] != i[(b - 1) * p.i_step];
+        for (long b = first + 1; b < sampled; ++b)
+            runs += i[b * p.i_step] != i[(b - 1) * p.i_step];
         if (runs * ${RUN} <= sampled - first) {
             ${name}_add_runs(i, x, y, first, end, p, alarm, number);
             continue;

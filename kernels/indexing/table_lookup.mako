@@ -1,5 +1,5 @@
-## table[i0], counted from the end where it is negative: statements of an element function. Lanes that do not exist repeat one
-## that does. An index that is out of range is reported, and taken for another.
+## table[i0], counted from the end where it is negative: statements of an element function. Lanes that do not exist
+## repeat one that does. An index that is out of range is reported, and taken for another.
 <%page args="number, dtype, index_dtype, lanes, is_checked"/>\
 <%!
 from pytensor_cl.codegen.dtypes import vector_type
@@ -9,7 +9,8 @@ whole, element = vector_type("int64", lanes), f"table{number}[tables.at[{number}
 places = [f"place.s{k:x}" for k in range(lanes)] if lanes > 1 else ["place"]
 halves = [1 << k for k in reversed(range(lanes.bit_length() - 1))]
 %>\
-const ${whole} given = ${f"convert_{whole}" if lanes > 1 else "(long)"}(i0), length = tables.length[${number}];
+const ${whole} given = ${f"convert_{whole}" if lanes > 1 else "(long)"}(i0);
+const ${whole} length = tables.length[${number}];
 ${whole} place = given + ((given >> 63) & length);
 % if is_checked:
 /* Negative in lanes that are out of range. PoCL's any() takes as long as all the rest. */

@@ -1,9 +1,10 @@
-## o[place] = x[place, i[place]]: an index picks one of the elements that lie `step` apart, `length` of them. Any strides.
-## `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is reported.
-## `inverse`: o[place, i[place]] = x[place].
+## o[place] = x[place, i[place]]: an index picks one of the elements that lie `step` apart, `length` of them. Any
+## strides. `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is
+## reported. `inverse`: o[place, i[place]] = x[place].
 <%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
 <% last = ndim - 1 %>\
-typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x, at_i; } ${name}_plan;
+typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x,
+    at_i; } ${name}_plan;
 
 static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *alarm, const int number)
 {
@@ -37,11 +38,17 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
     i += p.at_i;
     o += p.at_o;
 % if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0), end = p.size * (part + 1) / parts;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long end = p.size * (part + 1) / parts;
     for (long e = p.size * part / parts; e < end;) {
-        const long row = e / p.shape[${last}], first = e - row * p.shape[${last}];
+        const long row = e / p.shape[${last}];
+        const long first = e - row * p.shape[${last}];
         const long stop = min(end, e - first + p.shape[${last}]);
-        ${index} rest = row, at_o = first * p.o[${last}], at_x = first * p.x[${last}], at_i = first * p.i[${last}];
+        ${index} rest = row;
+        ${index} at_o = first * p.o[${last}];
+        ${index} at_x = first * p.x[${last}];
+        ${index} at_i = first * p.i[${last}];
         ${place(range(last), index)}
         for (; e < stop; ++e) {
             const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
@@ -53,7 +60,10 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
     }
 % else:
     for (${index} e = get_global_id(0); e < p.size; e += get_global_size(0)) {
-        ${index} rest = e, at_o = 0, at_x = 0, at_i = 0;
+        ${index} rest = e;
+        ${index} at_o = 0;
+        ${index} at_x = 0;
+        ${index} at_i = 0;
         ${place(range(ndim), index)}
         const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
         ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};

@@ -17,10 +17,13 @@ FORMS = {"float32": ((8, 16), "uint32", 23, 127, -104, 89, "0x1.63p-1f", "-0x1.b
 static inline ${V} exp_${V}(const ${V} x)
 {
     /* NaN passes both comparisons. */
-    const ${V} above = x < (${V})(${least}) ? (${V})(${least}) : x, y = above > (${V})(${most}) ? (${V})(${most}) : above;
-    /* A number to which this is added loses its fraction; the rest, plus twice the bias, is in the low bits of the sum. */
+    const ${V} above = x < (${V})(${least}) ? (${V})(${least}) : x;
+    const ${V} y = above > (${V})(${most}) ? (${V})(${most}) : above;
+    /* A number to which this is added loses its fraction; the rest, plus twice the bias,
+        is in the low bits of the sum. */
     const ${V} magic = (${V})(${literal(1.5 * 2**bits + 2 * bias, dtype)});
-    const ${V} sum = y * (${V})(${literal(1.4426950408889634, dtype)}) + magic, k = sum - magic;
+    const ${V} sum = y * (${V})(${literal(1.4426950408889634, dtype)}) + magic;
+    const ${V} k = sum - magic;
     const ${V} t = (y - k * (${V})(${high})) - k * (${V})(${low});
     const ${V} p = ${horner(series, "t", dtype, V)};
 % if bits * lanes > 300:  # a register of AVX-512
@@ -33,7 +36,9 @@ static inline ${V} exp_${V}(const ${V} x)
 % endif
 #ifndef scaled_${V}
     /* The power of two may be out of range: it comes in two factors. */
-    const ${U} exponent = as_${U}(sum), first = exponent >> 1, second = exponent - first;
+    const ${U} exponent = as_${U}(sum);
+    const ${U} first = exponent >> 1;
+    const ${U} second = exponent - first;
     return p * as_${V}(first << ${bits}) * as_${V}(second << ${bits});
 #endif
 }

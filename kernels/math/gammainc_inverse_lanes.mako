@@ -1,5 +1,6 @@
-## Inverses of the incomplete gamma functions of vectors: the equation and the start of kernels/math/gammainc_inverse.mako, with Halley's method, until
-## every lane has converged. What is rare is done lane by lane.
+## Inverses of the incomplete gamma functions of vectors: the equation and the start of
+## kernels/math/gammainc_inverse.mako, with Halley's method, until every lane has converged. What is rare is done lane
+## by lane.
 <%page args="dtype"/>\
 <%include file="/math/every_lane.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
@@ -15,31 +16,48 @@ number = lambda value: literal(value, dtype)
 /* P = p, where q = 1 - p. */
 static inline ${V} gamma_start_${V}(const ${V} a, const ${V} p, const ${V} q)
 {
-    const ${V} power = exp_${V}((gammaln_${V}(a + 1) + log_${V}(p)) / a), root = sqrt(a), tail = erfcinv_${V}(2 * fmin(p, q));
-    const ${V} normal = select(tail, -tail, (${mask})(p < q)), cube_root = 1 - 1 / (9 * a) + normal * ${number(2**0.5 / 3)} / root;
-    const ${mask} is_power = (${mask})(a < (${V})(1)) | (${mask})(power < ${number(0.2)} * a) | (${mask})(cube_root <= (${V})(${number(0.2)}));
+    const ${V} power = exp_${V}((gammaln_${V}(a + 1) + log_${V}(p)) / a);
+    const ${V} root = sqrt(a);
+    const ${V} tail = erfcinv_${V}(2 * fmin(p, q));
+    const ${V} normal = select(tail, -tail, (${mask})(p < q));
+    const ${V} cube_root = 1 - 1 / (9 * a) + normal * ${number(2**0.5 / 3)} / root;
+    const ${mask} is_power =
+        (${mask})(a < (${V})(1)) | (${mask})(power < ${number(0.2)}
+            * a) | (${mask})(cube_root <= (${V})(${number(0.2)}));
     return select(a * cube_root * cube_root * cube_root, power, is_power);
 }
 
 static inline ${V} gamma_inverse_${V}(const ${V} a0, const ${V} p0, const ${V} q0)
 {
-    const ${mask} usual = (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(a0 < (${V})(${number(1e10)})) & (${mask})(p0 > (${V})(0)) & (${mask})(q0 > (${V})(0));
-    const ${V} a = select((${V})(1), a0, usual), p = select((${V})(${number(0.5)}), p0, usual), q = select((${V})(${number(0.5)}), q0, usual);
+    const ${mask} usual =
+        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(a0 < (${V})(${number(1e10)})) & (${mask})(p0 > (${V})(0)) & (${mask})(q0 > (${V})(0));
+    const ${V} a = select((${V})(1), a0, usual);
+    const ${V} p = select((${V})(${number(0.5)}), p0, usual);
+    const ${V} q = select((${V})(${number(0.5)}), q0, usual);
     const ${mask} upper = (${mask})(q < p);
-    const ${V} goal = fmin(p, q), width = 1 + sqrt(a);
+    const ${V} goal = fmin(p, q);
+    const ${V} width = 1 + sqrt(a);
     /* Nothing is too small for the dtype at the mean. */
-    ${V} x = gamma_start_${V}(a, p, q), last = select(x, a, (${mask})(a > (${V})(1))), density;
+    ${V} x = gamma_start_${V}(a, p, q);
+    ${V} last = select(x, a, (${mask})(a > (${V})(1)));
+    ${V} density;
     ${mask} active = (${mask})(x > (${V})(0));
     for (int k = 0; k < 60 && some_lane(active); ++k) {
-        const ${V} ratio = gamma_ratio_${V}(a, x, upper, 1, &density), slope = a * density, relative = slope / ratio;
+        const ${V} ratio = gamma_ratio_${V}(a, x, upper, 1, &density);
+        const ${V} slope = a * density;
+        const ${V} relative = slope / ratio;
         const ${mask} inside = (${mask})(slope > (${V})(0)) & (${mask})(ratio > (${V})(0));
-        const ${V} down = log_${V}(ratio / goal) / relative, newton = select(-down, down, upper);
+        const ${V} down = log_${V}(ratio / goal) / relative;
+        const ${V} newton = select(-down, down, upper);
         /* How the slope of the logarithm changes. */
         const ${V} bend = newton * ((a - x) + select(-relative, relative, upper)) * ${number(0.5)};
         ${V} step = newton / (1 + fmin(fmax(bend, (${V})(${number(-0.5)})), (${V})(1)));
         step = fmin(fmax(step, (${V})(-3)), (${V})(3));
-        /* The tail of Q falls with x, not with log(x): do not run past the end of the range. Below it go half of the way back. */
-        const ${V} next = select(sqrt(x) * sqrt(last), x * select(exp_${V}(step), 1 + step, (${mask})(step > (${V})(${number(0.1)}))), inside);
+        /* The tail of Q falls with x,
+            not with log(x): do not run past the end of the range. Below it go half of the way back. */
+        const ${V} next =
+            select(sqrt(x) * sqrt(last),
+                x * select(exp_${V}(step), 1 + step, (${mask})(step > (${V})(${number(0.1)}))), inside);
         last = select(last, x, inside);
         const ${mask} done = inside & (${mask})(fabs(step) * (width + fabs(a - x)) < (${V})(${number(close)}));
         x = select(x, next, active);
@@ -47,7 +65,9 @@ static inline ${V} gamma_inverse_${V}(const ${V} a0, const ${V} p0, const ${V} q
     }
     if (!every_lane(usual))
         for (int k = 0; k < ${lanes}; ++k)
-            if (!((${M} *)&usual)[k]) ((${T} *)&x)[k] = gamma_inverse_${T}(((const ${T} *)&a0)[k], ((const ${T} *)&p0)[k], ((const ${T} *)&q0)[k]);
+            if (!((${M} *)&usual)[k])
+                ((${T} *)&x)[k] =
+                    gamma_inverse_${T}(((const ${T} *)&a0)[k], ((const ${T} *)&p0)[k], ((const ${T} *)&q0)[k]);
     return x;
 }
 

@@ -1,5 +1,5 @@
-## The Gauss hypergeometric function of vectors where the first way of kernels/math/hyp2f1.mako is good: the series about 0 of z, or of z / (z - 1), up
-## to 3/4, of numbers that end nowhere. All else is done lane by lane.
+## The Gauss hypergeometric function of vectors where the first way of kernels/math/hyp2f1.mako is good: the series
+## about 0 of z, or of z / (z - 1), up to 3/4, of numbers that end nowhere. All else is done lane by lane.
 <%page args="dtype"/>\
 <%include file="/math/every_lane.mako"/>\
 <%!
@@ -19,17 +19,33 @@ static inline ${mask} hyp_poles_${V}(const ${V} x)
 
 static inline ${V} hyp2f1_${V}(const ${V} p0, const ${V} q0, const ${V} c0, const ${V} z0)
 {
-    const ${V} limit = (${V})(1000), ca0 = c0 - p0, cb0 = c0 - q0;
-    ${mask} usual = (${mask})(fabs(p0) < limit) & (${mask})(fabs(q0) < limit) & (${mask})(fabs(c0) < limit) & (${mask})(z0 <= (${V})(${number(0.75)})) & (${mask})(z0 >= (${V})(-3));
+    const ${V} limit = (${V})(1000);
+    const ${V} ca0 = c0 - p0;
+    const ${V} cb0 = c0 - q0;
+    ${mask} usual =
+        (${mask})(fabs(p0) < limit) & (${mask})(fabs(q0) < limit) & (${mask})(fabs(c0) < limit) & (${mask})(z0 <= (${V})(${number(0.75)})) & (${mask})(z0 >= (${V})(-3));
     usual &= ~(hyp_poles_${V}(p0) | hyp_poles_${V}(q0) | hyp_poles_${V}(c0) | hyp_poles_${V}(ca0) | hyp_poles_${V}(cb0));
-    const ${V} a = select((${V})(1), fmin(p0, q0), usual), b = select((${V})(1), fmax(p0, q0), usual), c = select((${V})(1), c0, usual), z = select((${V})(0), z0, usual);
-    /* F(a, b; c; z) = y**power F(first, second; c; w), DLMF 15.8.1, of numbers above zero if it can be: then no terms alternate. */
-    const ${V} y = 1 - z, ca = c - a, cb = c - b, s = ca - b;
-    const ${mask} left = (${mask})(z < (${V})(0)), below = (${mask})(cb < (${V})(0)), turned = ~(left | below) & (${mask})(s < (${V})(0));
-    const ${V} first = select(a, select(cb, ca, left), (left & below) | turned), second = select(b, select(ca, cb, left), (left & ~below) | turned);
+    const ${V} a = select((${V})(1), fmin(p0, q0), usual);
+    const ${V} b = select((${V})(1), fmax(p0, q0), usual);
+    const ${V} c = select((${V})(1), c0, usual);
+    const ${V} z = select((${V})(0), z0, usual);
+    /* F(a, b; c; z) = y**power F(first, second; c; w), DLMF 15.8.1,
+        of numbers above zero if it can be: then no terms alternate. */
+    const ${V} y = 1 - z;
+    const ${V} ca = c - a;
+    const ${V} cb = c - b;
+    const ${V} s = ca - b;
+    const ${mask} left = (${mask})(z < (${V})(0));
+    const ${mask} below = (${mask})(cb < (${V})(0));
+    const ${mask} turned = ~(left | below) & (${mask})(s < (${V})(0));
+    const ${V} first = select(a, select(cb, ca, left), (left & below) | turned);
+    const ${V} second = select(b, select(ca, cb, left), (left & ~below) | turned);
     const ${V} w = select(z, z / (z - 1), left);
     const ${V} turn = -fmin(fmin(first, second), fmin(c, (${V})(0)));
-    ${V} term = 1, sum = 1, largest = 1, steps = 0;
+    ${V} term = 1;
+    ${V} sum = 1;
+    ${V} largest = 1;
+    ${V} steps = 0;
     ${mask} active = usual;
     for (int k = 0; k < ${most} && some_lane(active); ++k) {
         term *= (first + k) * (second + k) / ((c + k) * (k + 1)) * w;
@@ -49,7 +65,9 @@ static inline ${V} hyp2f1_${V}(const ${V} p0, const ${V} q0, const ${V} c0, cons
     if (!every_lane(usual))
         for (int k = 0; k < ${lanes}; ++k)
             if (!((${M} *)&usual)[k])
-                ((${T} *)&result)[k] = hyp2f1_${T}(((const ${T} *)&p0)[k], ((const ${T} *)&q0)[k], ((const ${T} *)&c0)[k], ((const ${T} *)&z0)[k]);
+                ((${T} *)&result)[k] =
+                    hyp2f1_${T}(((const ${T} *)&p0)[k], ((const ${T} *)&q0)[k], ((const ${T} *)&c0)[k],
+                        ((const ${T} *)&z0)[k]);
     return result;
 }
 

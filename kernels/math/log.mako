@@ -1,7 +1,8 @@
-## log, log2 and log10 of vectors where there is AVX-512: an instruction takes the significand m, from 3/4 to 3/2, and a register chooses a
-## number near 1 / m by its first bits, and its logarithm (Tang 1990). What is left is a series in r = m / near - 1. No case is
-## special: the instructions have the right exponent and significand for zero, infinities, NaN and subnormal numbers.
-## With AVX2, the series of kernels/math/log1p.mako: PoCL 3.0's own take twice as long.
+## log, log2 and log10 of vectors where there is AVX-512: an instruction takes the significand m, from 3/4 to 3/2, and
+## a register chooses a number near 1 / m by its first bits, and its logarithm (Tang 1990). What is left is a series
+## in r = m / near - 1. No case is special: the instructions have the right exponent and significand for zero,
+## infinities, NaN and subnormal numbers. With AVX2, the series of kernels/math/log1p.mako: PoCL 3.0's own take twice
+## as long.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal, vector_type
@@ -22,9 +23,12 @@ scalar, bits, counts, root_half, least, parts = ("long", 52, (8,), "0x3fe6a09e66
 static inline ${V} ${name}_${V}(const ${V} x)
 {
     const ${V} m = __builtin_ia32_getmant${suffix}(x, 11, x, ${all_lanes}, 4);
-    const ${V} exponent = __builtin_ia32_getexp${suffix}(x, x, ${all_lanes}, 4) - __builtin_ia32_getexp${suffix}(m, m, ${all_lanes}, 4);
+    const ${V} exponent =
+        __builtin_ia32_getexp${suffix}(x, x, ${all_lanes}, 4) - __builtin_ia32_getexp${suffix}(m, m, ${all_lanes}, 4);
     const ${I} interval = as_${I}(m) >> ${digits};
-    const ${V} r = fma(m, ${chosen("log", 0, "interval", dtype)}, (${V})(-1)), square = r * r, near = ${chosen("log", column, "interval", dtype)};
+    const ${V} r = fma(m, ${chosen("log", 0, "interval", dtype)}, (${V})(-1));
+    const ${V} square = r * r;
+    const ${V} near = ${chosen("log", column, "interval", dtype)};
     const ${V} rest = square * ${minimax("log1p", "r", dtype, V)} + r;
 % if name == "log":
     return fma(exponent, ${number(0.6931471805599453)}, near + rest);
@@ -47,10 +51,13 @@ static inline ${V} ${name}_${V}(const ${V} x)
 static inline ${V} log_parts_${V}(const ${V} x, ${V} *exponent, ${V} *t)
 {
     const ${I} tiny = x < (${V})(${least});
-    const ${I} whole = as_${I}(tiny ? x * (${V})(${literal(2.0**bits, dtype)}) : x), power = (whole - ${root_half}) & ((${I})(-1) << ${bits});
+    const ${I} whole = as_${I}(tiny ? x * (${V})(${literal(2.0**bits, dtype)}) : x);
+    const ${I} power = (whole - ${root_half}) & ((${I})(-1) << ${bits});
     *exponent = convert_${V}(power >> ${bits}) - (tiny ? (${V})(${bits}) : (${V})(0));
     *t = as_${V}(whole - power) - 1;
-    const ${V} r = *t / (2 + *t), square = r * r, half_square = *t * *t * ${literal(0.5, dtype)};
+    const ${V} r = *t / (2 + *t);
+    const ${V} square = r * r;
+    const ${V} half_square = *t * *t * ${literal(0.5, dtype)};
     return r * (square * ${minimax("log", "square", dtype, V)} + half_square) - half_square;
 }
 
@@ -70,7 +77,8 @@ static inline ${V} ${name}_${V}(const ${V} x)
 % else:
 <% (high, high_low), (unit, unit_low) = SCALES[name, dtype] %>\
     const ${V} sum = t * ${number(high)} + (t * ${number(high_low)} + low * ${number(high)});
-    return log_else_${V}(x, ${"exponent + sum" if name == "log2" else f"exponent * {number(unit)} + (exponent * {number(unit_low)} + sum)"});
+    return log_else_${V}(x,
+        ${"exponent + sum" if name == "log2" else f"exponent * {number(unit)} + (exponent * {number(unit_low)} + sum)"});
 % endif
 }
 

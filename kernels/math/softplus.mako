@@ -16,8 +16,11 @@ static inline ${V} softplus_${V}(const ${V} x)
 {
     const ${V} below = -fabs(x);
     ${I} k;
-    const ${V} p = exp_parts_${V}(select(below, (${V})(${lowest}), below < (${V})(${lowest})), (${V})(0), &k), t = times_power_${V}(p + 1, k);
-    const ${V} r = t / (t + 2), square = r * r, half_square = t * t * ${number(0.5)};
+    const ${V} p = exp_parts_${V}(select(below, (${V})(${lowest}), below < (${V})(${lowest})), (${V})(0), &k);
+    const ${V} t = times_power_${V}(p + 1, k);
+    const ${V} r = t / (t + 2);
+    const ${V} square = r * r;
+    const ${V} half_square = t * t * ${number(0.5)};
     const ${V} low = r * fma(square, ${minimax("log_near_1", "square", dtype, V)}, half_square) - half_square;
     return low + t + select(x, (${V})(0), x < (${V})(0));
 }

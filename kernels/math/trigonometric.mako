@@ -1,6 +1,6 @@
-## sin, cos and tan of vectors: PoCL 3.0's own take two to four times as long, and a huge argument in one lane spoils others.
-## The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in float64 the first two products are exact.
-## Huge arguments, infinities and NaN are left to the scalar functions.
+## sin, cos and tan of vectors: PoCL 3.0's own take two to four times as long, and a huge argument in one lane spoils
+## others. The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in float64 the first two
+## products are exact. Huge arguments, infinities and NaN are left to the scalar functions.
 <%page args="dtype"/>\
 <%include file="/math/every_lane.mako"/>\
 <%!
@@ -18,7 +18,9 @@ half, smallest = ("0.5", "DBL_MIN") if dtype == "float64" else ("0.5f", "FLT_MIN
 static inline ${V} quarter_turns_${V}(const ${V} x, ${I} *quarter)
 {
     /* So large a sum is rounded to an integer, which its last bits are. */
-    const ${V} magic = (${V})(${magic}), shifted = fma(x, (${V})(${turns_of_one}), magic), turns = shifted - magic;
+    const ${V} magic = (${V})(${magic});
+    const ${V} shifted = fma(x, (${V})(${turns_of_one}), magic);
+    const ${V} turns = shifted - magic;
     *quarter = as_${I}(shifted);
     ${V} rest = fma(turns, (${V})(${parts[0]}), x);
     rest = fma(turns, (${V})(${parts[1]}), rest);
@@ -60,7 +62,9 @@ static inline ${V} cos_reduced_${V}(const ${V} x)
 static inline ${V} tan_reduced_${V}(const ${V} x)
 {
     ${I} quarter;
-    const ${V} rest = quarter_turns_${V}(x, &quarter), s = small_sin_${V}(rest), c = small_cos_${V}(rest);
+    const ${V} rest = quarter_turns_${V}(x, &quarter);
+    const ${V} s = small_sin_${V}(rest);
+    const ${V} c = small_cos_${V}(rest);
     const ${I} odd = (quarter & 1) == 1;
     return select(s, -c, odd) / select(c, s, odd);
 }
@@ -73,7 +77,8 @@ static inline ${V} ${name}_${V}(const ${V} x)
     ${"result = select(x, result, fabs(x) >= (%s)(%s));" % (V, smallest) if name != "cos" else ""}
     if (!every_lane(plain)) {
     % for k in range(lanes):
-        if (!plain.s${f"{k:x}"}) result.s${f"{k:x}"} = ${name}(x.s${f"{k:x}"});
+        if (!plain.s${f"{k:x}"})
+            result.s${f"{k:x}"} = ${name}(x.s${f"{k:x}"});
     % endfor
     }
     return result;

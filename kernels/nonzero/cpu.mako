@@ -1,7 +1,7 @@
-## Where an array is not zero, for CPUs: each work-item takes a contiguous chunk. `<name>_count` counts the hits of each chunk;
-## `<name>` knows from the counts where its own hits belong, and what it does with them is `emit`:
-## "places": the index of each hit along each dimension; "flat": its index in the flat array;
-## "select": the element of x; "expand": x, with the elements of y at the hits.
+## Where an array is not zero, for CPUs: each work-item takes a contiguous chunk. `<name>_count` counts the hits of
+## each chunk; `<name>` knows from the counts where its own hits belong, and what it does with them is `emit`:
+## "places": the index of each hit along each dimension; "flat": its index in the flat array; "select": the element of
+## x; "expand": x, with the elements of y at the hits.
 <%page args="name, unit, bits, emit, dims=1, element='', combine='', lanes=16, elements=''"/>\
 <%include file="/math/every_lane.mako"/>\
 <%
@@ -20,19 +20,24 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)
 {
     mask += mask_at;
-    const long part = get_global_id(0), parts = get_global_size(0), last = size * (part + 1) / parts;
-    long i = size * part / parts, count = 0;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long last = size * (part + 1) / parts;
+    long i = size * part / parts;
+    long count = 0;
 % if wide:
     while (i + ${block} <= last) {
         int16 hits = 0;
         for (const long stop = min(last, i + (1L << 30)); i + ${block} <= stop; i += ${block})
-            hits -= convert_int16((*(__global const ${name}_vector *)(mask + i) & (${unit}16)(${bits or 1})) != (${unit}16)(0));
+            hits -= convert_int16((*(__global const ${name}_vector *)(mask
+                + i) & (${unit}16)(${bits or 1})) != (${unit}16)(0));
         const int8 a = hits.lo + hits.hi;
         const int4 b = a.lo + a.hi;
         count += (long)b.x + b.y + b.z + b.w;
     }
 % endif
-    for (; i < last; ++i) count += ${hit.format("mask[i]")};
+    for (; i < last; ++i)
+        count += ${hit.format("mask[i]")};
     counts[part] = count;
 }
 
@@ -50,9 +55,12 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
 % endif
 {
     mask += mask_at;
-    const long part = get_global_id(0), parts = get_global_size(0), last = size * (part + 1) / parts;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long last = size * (part + 1) / parts;
     long k = 0;
-    for (long p = 0; p < part; ++p) k += counts[p];
+    for (long p = 0; p < part; ++p)
+        k += counts[p];
     const long end = k + counts[part];
     long i = size * part / parts;
     /* A test of ${block} elements pays where it nearly always comes out the same. */
@@ -68,14 +76,17 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
 % endif
 % if emit == "places":
     while (i < last && k < end) {
-        long rest = i / n${dims - 1}, start = k;
-        const long row = rest * n${dims - 1}, stop = min(last, row + n${dims - 1});
+        long rest = i / n${dims - 1};
+        long start = k;
+        const long row = rest * n${dims - 1};
+        const long stop = min(last, row + n${dims - 1});
         ${walk("stop", "row", emit, dims, unit, hit, bits, block, wide, name, lanes, combine, element)}
     % for d in reversed(range(dims - 1)):
         {
             const long place = ${f"rest % n{d}" if d else "rest"};
             rest /= n${d};
-            for (long h = start; h < k; ++h) o${d}[h] = place;
+            for (long h = start; h < k; ++h)
+                o${d}[h] = place;
         }
     % endfor
     }
@@ -83,16 +94,19 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     ${walk("last", "0", emit, dims, unit, hit, bits, block, wide, name, lanes, combine, element)}
 % endif
 }
-## Take the elements from i to `stop`. Where many hits follow, without a branch for each: what is no hit is written too, and
-## overwritten by the next hit. `end` is where the hits of the next chunk begin, which are another work-item's.
+## Take the elements from i to `stop`. Where many hits follow, without a branch for each: what is no hit is written
+## too, and overwritten by the next hit. `end` is where the hits of the next chunk begin, which are another
+## work-item's.
 <%def name="walk(stop, row, emit, dims, unit, hit, bits, block, wide, name, lanes, combine, element)">
 % if wide:
         for (; i + ${block} <= ${stop}; i += ${block}) {
             const ${unit}16 m = *(__global const ${name}_vector *)(mask + i) & (${unit}16)(${bits or 1});
             if (${"" if emit == "expand" else "is_rare && "}!some_lane(m != (${unit}16)(0))) {
     % for j in range(0, block if emit == "expand" else 0, lanes):
-                if (x_step == 1) *(__global ${name}_elements *)(o + i + ${j}) = *(__global const ${name}_elements *)(x + i + ${j});
-                else for (int j = ${j}; j < ${j + lanes}; ++j) o[i + j] = x[(i + j) * x_step];
+                if (x_step == 1)
+                    *(__global ${name}_elements *)(o + i + ${j}) = *(__global const ${name}_elements *)(x + i + ${j});
+                else for (int j = ${j}; j < ${j + lanes}; ++j)
+                    o[i + j] = x[(i + j) * x_step];
     % endfor
                 continue;
             }
@@ -115,7 +129,8 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     % if emit == "expand":
         % for j in range(block):
             {
-                const ${element} own = x[(i + ${j}) * x_step], other = y[min(k, end - 1) * y_step];
+                const ${element} own = x[(i + ${j}) * x_step];
+                const ${element} other = y[min(k, end - 1) * y_step];
                 const int h = ${hit.format(f"mask[i + {j}]")};
                 o[i + ${j}] = h ? ${combine.format(a="own", b="other")} : own;
                 k += h;
@@ -129,7 +144,8 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
         for (; i < ${stop}; ++i) { ${careful("i", row, emit, dims, hit, combine)} }
 </%def>\
 <%def name="careful(at, row, emit, dims, hit, combine)">\
-if (${hit.format(f"mask[{at}]")}) { ${store(at, row, emit, dims, combine)} ++k; }${f" else o[{at}] = x[{at} * x_step];" if emit == "expand" else ""}\
+if (${hit.format(f"mask[{at}]")}) { ${store(at, row, emit, dims,
+    combine)} ++k; }${f" else o[{at}] = x[{at} * x_step];" if emit == "expand" else ""}\
 </%def>\
 <%def name="store(at, row, emit, dims, combine)">\
 % if emit == "expand":

@@ -1,4 +1,5 @@
-## Where an array is not zero, for GPUs: each work-group takes a contiguous chunk, tile by tile. See kernels/nonzero/cpu.mako for `emit`.
+## Where an array is not zero, for GPUs: each work-group takes a contiguous chunk, tile by tile. See
+## kernels/nonzero/cpu.mako for `emit`.
 <%page args="name, unit, bits, emit, index, group, run, dims=1, element='', combine=''"/>\
 <%
 hit = "mask[{}]" if bits is None else f"((mask[{{}}] & {bits}) != 0)" if unit != "ulong2" else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
@@ -9,14 +10,18 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
 {
     __local long sums[${group}];
     const int item = get_local_id(0);
-    const long part = get_group_id(0), parts = get_num_groups(0);
-    const ${index} first = size * part / parts, last = size * (part + 1) / parts;
+    const long part = get_group_id(0);
+    const long parts = get_num_groups(0);
+    const ${index} first = size * part / parts;
+    const ${index} last = size * (part + 1) / parts;
     mask += mask_at;
     ${index} count = 0;
-    for (${index} i = first + item; i < last; i += ${group}) count += ${hit.format("i")};
+    for (${index} i = first + item; i < last; i += ${group})
+        count += ${hit.format("i")};
     sums[item] = count;
     ${total()}
-    if (item == 0) counts[part] = sums[0];
+    if (item == 0)
+        counts[part] = sums[0];
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
@@ -36,8 +41,10 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     __local int ends[${group}];
     __local uchar hits[${tile}];
     const int item = get_local_id(0);
-    const long part = get_group_id(0), parts = get_num_groups(0);
-    const ${index} first = size * part / parts, last = size * (part + 1) / parts;
+    const long part = get_group_id(0);
+    const long parts = get_num_groups(0);
+    const ${index} first = size * part / parts;
+    const ${index} last = size * (part + 1) / parts;
     mask += mask_at;
 % if emit in ("select", "expand"):
     x += x_at;
@@ -46,15 +53,18 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     y += y_at;
 % endif
     long before = 0;
-    for (long p = item; p < part; p += ${group}) before += counts[p];
+    for (long p = item; p < part; p += ${group})
+        before += counts[p];
     sums[item] = before;
     ${total()}
     before = sums[0];
     for (${index} start = first; start < last; start += ${tile}) {
-        for (int j = item; j < ${tile}; j += ${group}) hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
+        for (int j = item; j < ${tile}; j += ${group})
+            hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         int own = 0;
-        for (int t = 0; t < ${run}; ++t) own += hits[item * ${run} + t];
+        for (int t = 0; t < ${run}; ++t)
+            own += hits[item * ${run} + t];
         ends[item] = own;
         for (int reach = 1; reach < ${group}; reach *= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -71,7 +81,8 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
                 ++k;
             }
 % if emit == "expand":
-            else if (i < last) o[i] = x[i * x_step];
+            else if (i < last)
+                o[i] = x[i * x_step];
 % endif
         }
         before += ends[${group - 1}];
@@ -81,7 +92,8 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
 <%def name="total()">
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int half_way = get_local_size(0) / 2; half_way; half_way /= 2) {
-        if (item < half_way) sums[item] += sums[item + half_way];
+        if (item < half_way)
+            sums[item] += sums[item + half_way];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 </%def>\

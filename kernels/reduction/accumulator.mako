@@ -21,7 +21,8 @@ typedef struct { ${value} sum, error; } ${acc};  // their sum is the value
 % else:
 typedef ${value} ${acc};
 % endif
-% if n > 1:  # vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+% if n > 1:
 typedef ${vector_type(in_dtype, n)} ${name}_v${n} __attribute__((aligned(${itemsize(in_dtype)})));
 typedef ${vector_type(out_dtype, n)} ${name}_w${n} __attribute__((aligned(${itemsize(out_dtype)})));
 % endif
@@ -39,7 +40,8 @@ static ${acc} ${name}_identity${n}(void)
 static ${acc} ${name}_combine${n}(const ${acc} a, const ${acc} b)
 {
 % if compensation == "add":  # Knuth's TwoSum; the errors are summed apart (Ogita, Rump and Oishi 2005, Sum2)
-    const ${value} sum = a.sum + b.sum, part = sum - a.sum;
+    const ${value} sum = a.sum + b.sum;
+    const ${value} part = sum - a.sum;
     const ${acc} c = {sum, a.error + (b.error + ((a.sum - (sum - part)) + (b.sum - part)))};
     return c;
 % elif compensation == "mul":  # TwoProduct by fma (Graillat 2009, CompProd)
@@ -78,7 +80,8 @@ static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${ind
     return a;
 }
 
-static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, const ${index} step, const ${index} plane)
+static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, const ${index} step,
+    const ${index} plane)
 {
 % if pair_out:
     ${write("p", "a.sum", n)}

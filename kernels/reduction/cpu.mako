@@ -1,7 +1,9 @@
-## Reduction on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
-## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
-## the innermost kept dimension; pattern short: the same, for so few elements that each vector is finished before the next).
-<%page args="name, geometry, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index,
+## Reduction on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one
+## output (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns:
+## vectors across the innermost kept dimension; pattern short: the same, for so few elements that each vector is
+## finished before the next).
+<%page args="name, geometry, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in,
+             pair_out, index,
              lanes, strip_vectors, kept_dims, reduced_dims"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="walk" file="/reduction/traversal.mako"/>
@@ -28,7 +30,8 @@ ${shared.fold(n)}
 <%def name="last(vector)">
 <% mask = MASK[np.dtype(acc_dtype).itemsize] %>
             if (i < n && n >= ${lanes}) {
-                const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))}), is_new = lane >= (${mask}${lanes})(${lanes} - (int)(n - i));
+                const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))}),
+                    is_new = lane >= (${mask}${lanes})(${lanes} - (int)(n - i));
                 ${vector} a = ${name}_load${lanes}(x + (n - ${lanes}) * step, step, g.plane);
                 const ${vector} nothing = ${name}_identity${lanes}();
                 % for part in (".sum", ".error") if compensation else ("",):
@@ -74,9 +77,9 @@ ${shared.fold(n)}
         ${name}_store1(${name}_combine1(${name}_fold${lanes}(total0), tail), output + out, 1, g.plane);
 </%def>
 
-## `size` accumulators of n lanes; the last vector may overlap the one before. Eight rows at a time cost the least, but are read from
-## memory at half the speed of rows that follow one another. What compilers would make of the loops over vectors doubles the build,
-## and is no faster.
+## `size` accumulators of n lanes; the last vector may overlap the one before. Eight rows at a time cost the least,
+## but are read from memory at half the speed of rows that follow one another. What compilers would make of the loops
+## over vectors doubles the build, and is no faster.
 <%def name="strip(n, size, count)">
         {
             ${name}_a${n} sums[${size + 1}];
@@ -110,7 +113,8 @@ ${shared.fold(n)}
             </%walk:runs>
             #pragma clang loop unroll(disable) vectorize(disable)
             for (int k = 0; k < vectors; ++k)
-                ${name}_store${n}(sums[k], output + out + min(k * ${n}, width - ${n}) * g.kept_out[0], g.kept_out[0], g.plane);
+                ${name}_store${n}(sums[k], output + out + min(k * ${n}, width - ${n}) * g.kept_out[0], g.kept_out[0],
+                    g.plane);
         }
 </%def>
 
@@ -122,12 +126,15 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     const ${index} end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (${index} task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
         ${walk.split("task", "chunk", "rest", "g.blocks")}
-        const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
-        ${index} in = input_at, out = output_at + chunk * g.chunk_step;
+        const ${index} first = chunk * g.chunk;
+        const ${index} last = min(g.total, first + g.chunk);
+        ${index} in = input_at;
+        ${index} out = output_at + chunk * g.chunk_step;
         % if pattern != "rows":
         const ${index} column = rest % g.tiles * ${strip_vectors * lanes};
         const int width = g.tiles == 1 ? g.kept[0] : min((${index})${strip_vectors * lanes}, g.kept[0] - column);
-        const int is_dense = g.tiles == 1 && width >= ${4 * lanes} && g.kept_in[0] == 1 && 4 * g.reduced_in[0] <= 5 * width;
+        const int is_dense = g.tiles == 1 && width >= ${4 * lanes} && g.kept_in[0] == 1
+            && 4 * g.reduced_in[0] <= 5 * width;
         rest = rest / g.tiles * g.kept[0] + column;
         % endif
         ${walk.kept_offset()}

@@ -7,7 +7,8 @@
             <%walk:runs>
             #pragma clang loop vectorize(disable)
             for (${index} i = 0; i < n; ++i)
-                sum = ${name}_combine${n}(sum, ${name}_load${n}(x + i * step + k * g.kept_in[0], g.kept_in[0], g.plane));
+                sum = ${name}_combine${n}(sum,
+                    ${name}_load${n}(x + i * step + k * g.kept_in[0], g.kept_in[0], g.plane));
             </%walk:runs>
             ${name}_store${n}(sum, output + out + k * g.kept_out[0], g.kept_out[0], g.plane);
         }

@@ -1,7 +1,8 @@
-## Reduction on schedule simt: a work-group holds `slots` outputs with `threads` work-items each, which share a chunk of the
-## reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the reduced dimension
-## (thread_step 1) or across the outputs (slot_step 1).
-<%page args="name, geometry, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index, kept_dims,
+## Reduction on schedule simt: a work-group holds `slots` outputs with `threads` work-items each, which share a chunk
+## of the reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the
+## reduced dimension (thread_step 1) or across the outputs (slot_step 1).
+<%page args="name, geometry, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out,
+             index, kept_dims,
              reduced_dims, group"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="walk" file="/reduction/traversal.mako"/>
@@ -25,11 +26,17 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
              __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
 {
     __local ${acc} scratch[${group}];
-    const ${index} item = get_local_id(0), slots = ${group} / g.threads;
-    const ${index} thread = item / g.thread_step % g.threads, slot = item / g.slot_step % slots;
-    const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
-    const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
-    ${index} rest = number < g.outputs ? number : 0, in = 0, out = chunk * g.chunk_step;
+    const ${index} item = get_local_id(0);
+    const ${index} slots = ${group} / g.threads;
+    const ${index} thread = item / g.thread_step % g.threads;
+    const ${index} slot = item / g.slot_step % slots;
+    const ${index} number = (${index})get_group_id(0) * slots + slot;
+    const ${index} chunk = get_group_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.total, first + g.chunk);
+    ${index} rest = number < g.outputs ? number : 0;
+    ${index} in = 0;
+    ${index} out = chunk * g.chunk_step;
     ${walk.kept_offset(unrolled=True)}
     input += input_at;
     output += output_at;
@@ -37,7 +44,8 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     for (${index} i = first + thread; i < last;) {
         const ${index} stop = min(last, i + ${BLOCK} * g.threads);
         ${acc} part = ${name}_identity1();
-        for (; stop - i > ${TOGETHER - 1} * g.threads; i += ${TOGETHER} * g.threads) {  // loads that are under way together
+        // loads that are under way together
+        for (; stop - i > ${TOGETHER - 1} * g.threads; i += ${TOGETHER} * g.threads) {
             % for q in range(TOGETHER):
             const ${acc} e${q} = ${name}_load1(input + in + ${name}_at(&g, i + ${q} * g.threads), 1, g.plane);
             % endfor
@@ -50,7 +58,8 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
         total = ${combined}(total, part);
     }
     scratch[item] = total;
-    for (int reach = g.threads / 2; reach > 0; reach /= 2) {  // the same for the whole group, so the barriers are uniform
+    // the same for the whole group, so the barriers are uniform
+    for (int reach = g.threads / 2; reach > 0; reach /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (thread < reach)
             scratch[item] = ${combined}(scratch[item], scratch[item + reach * g.thread_step]);

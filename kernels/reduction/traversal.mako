@@ -6,7 +6,8 @@
 <%def name="runs()">
         for (${index} at = first; at < last;) {
             ${split("at", "rest", "inner", "g.reduced[0]")}
-            const ${index} n = min(g.reduced[0] - inner, last - at), step = g.reduced_in[0];
+            const ${index} n = min(g.reduced[0] - inner, last - at);
+            const ${index} step = g.reduced_in[0];
             __global const ${ctype(in_dtype)} *x = input + in + inner * step;
             for (int d = 1; rest; ++d) {
                 x += rest % g.reduced[d] * g.reduced_in[d];
@@ -17,8 +18,9 @@
         }
 </%def>
 
-## Moves `in` and `out` to output number `rest` (in C order of the kept dimensions). Outer coordinates of a small number are
-## zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory for indices that are not constants.
+## Moves `in` and `out` to output number `rest` (in C order of the kept dimensions). Outer coordinates of a small
+## number are zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory for indices
+## that are not constants.
 <%def name="kept_offset(unrolled=False)">
 % if unrolled:
 % for d in range(kept_dims):
@@ -43,7 +45,8 @@
 % endif
 </%def>
 
-## Where element `rest` of the reduced range lies, in C order of the reduced dimensions; every index is a constant, for GPUs.
+## Where element `rest` of the reduced range lies, in C order of the reduced dimensions; every index is a constant,
+## for GPUs.
 <%def name="reduced_offset()">
     ${index} at = 0;
 % for d in range(reduced_dims - 1):

@@ -11,12 +11,15 @@
 % for dtype in dict.fromkeys([array.dtype for array in arrays] + [dtype for _, dtype in keeps]):
 typedef ${vector_type(dtype, lanes)} ${name}_${ctype(dtype)} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endfor
-% for dtype in dict.fromkeys(array.dtype for array in arrays if array.is_output and array.access == "unit" and pattern == "rows"):
-static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value, __global ${ctype(dtype)} *p, const int first, const int end)
+% for dtype in dict.fromkeys(array.dtype for array in arrays if array.is_output and array.access == "unit" \
+      and pattern == "rows"):
+static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value, __global ${ctype(dtype)} *p,
+    const int first, const int end)
 {
     ${ctype(dtype)} lane[${lanes}];
     *(${name}_${ctype(dtype)} *)lane = value;
-    for (int k = first; k < end; ++k) p[k] = lane[k];
+    for (int k = first; k < end; ++k)
+        p[k] = lane[k];
 }
 % endfor
 </%def>
@@ -29,15 +32,21 @@ for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
-## Where a vector begins: the last of a strip reaches back. That of a narrow row reaches into the next one, which makes that good
-## when its turn comes.
+## Where a vector begins: the last of a strip reaches back. That of a narrow row reaches into the next one, which
+## makes that good when its turn comes.
 <%def name="lanes_of_vector(is_narrow=False)" buffered="True" filter="trim">
 % if is_narrow:
-const int whole = n - i > ${lanes} / width + 1, top = width - 1, c = 0;
+const int whole = n - i > ${lanes} / width + 1;
+const int top = width - 1;
+const int c = 0;
 % elif pattern == "columns":
-const int top = min(${lanes}, width) - 1, whole = top == ${lanes - 1}, c = ${f"min(k * {lanes}, max(width - {lanes}, 0))" if strip > 1 else 0};
+const int top = min(${lanes}, width) - 1;
+const int whole = top == ${lanes - 1};
+const int c = ${f"min(k * {lanes}, max(width - {lanes}, 0))" if strip > 1 else 0};
 % else:
-const int whole = 0, top = 0, c = 0;
+const int whole = 0;
+const int top = 0;
+const int c = 0;
 % endif
 </%def>
 
@@ -88,16 +97,19 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
                 if (past_cache && !skip && (ulong)(${place(a)}) % sizeof(${vector}) == 0)
                     put_past_cache(${value}, (__global ${vector} *)(${place(a)}));
                 else if (past_cache && skip)
-                    ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(skip, 0), min(${lanes}, skip + ${lanes}));
+                    ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(skip, 0),
+                        min(${lanes}, skip + ${lanes}));
                 else
 % elif array.access == "unit":
-                if (whole && ${f"past_{array.name}" if array.kind == "full" else "offset.past_cache"} && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
+                if (whole && ${f"past_{array.name}" if array.kind == "full" else "offset.past_cache"}
+                    && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
                     put_past_cache(${value}.lo, (__global ${half} *)(${place(a)}));
                     put_past_cache(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
                 } else
 % endif
 % if array.access == "unit":
-                if (whole) *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value}; else
+                if (whole)
+                    *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value}; else
 % endif
                 store_${vector}(${value}, ${place(a)}, ${lane_step(a)}, top);
 </%def>
@@ -112,7 +124,8 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
                     ${vector} m = ${total.source};
                     if (skip || !whole) {  // some lanes are another vector's, or do not exist
                         const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))});
-                        m = (lane >= (${mask})skip) & (lane < (${mask})(skip + ${lanes})) & (lane <= (${mask})top) ? m : (${vector})(${total.identity});
+                        m = (lane >= (${mask})skip) & (lane < (${mask})(skip + ${lanes})) & (lane <= (${mask})top) ? m
+                            : (${vector})(${total.identity});
                     }
                     % if total.is_blocked:
                     part${total.value} += m;

@@ -1,5 +1,6 @@
-## Arrays that kernels/rowwise/cpu.mako reads and writes by blocks of rows, turned in registers, and rows that an index picks from
-## tables: `picks` has the number of each such array with that of its index. The defs see the kernel's arguments.
+## Arrays that kernels/rowwise/cpu.mako reads and writes by blocks of rows, turned in registers, and rows that an
+## index picks from tables: `picks` has the number of each such array with that of its index. The defs see the
+## kernel's arguments.
 <%!
     from pytensor_cl.codegen.dtypes import access_name, ctype, vector_type
 
@@ -17,13 +18,15 @@ typedef struct { long step[${len(picks)}], length[${len(picks)}], is_far[${len(p
 % endif
 </%def>
 
-## Where the rows of a table begin: one, or those of all lanes. An index that is out of range is reported, and taken for another.
+## Where the rows of a table begin: one, or those of all lanes. An index that is out of range is reported, and taken
+## for another.
 <%def name="pick(p, a, index)">
 <%
 n = lanes if pattern == "columns" else 1
 whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in reversed(range(n.bit_length() - 1))]
 %>
-        const ${whole} given${p} = ${f"convert_{whole}" if n > 1 else "(long)"}(r${index}), length${p} = picks.length[${p}];
+        const ${whole} given${p} = ${f"convert_{whole}" if n > 1 else "(long)"}(r${index});
+        const ${whole} length${p} = picks.length[${p}];
         ${whole} place${p} = given${p} + ((given${p} >> 63) & length${p});
         {
             const ${whole} outside${n} = place${p} | (length${p} - 1 - place${p});
@@ -53,7 +56,10 @@ whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in rev
 % else:
         at_${x} = offset.at[${a}] + place${p} * picks.step[${p}];
         if (picks.is_far[${p}] && column + ${AHEAD} < g.kept[0])
-            fetch_ahead(${x} + offset.at[${a}] + (long)x${index}[at_x${index} + ${AHEAD} * g.kept_step[${[array.name for array in arrays].index(f"x{index}")}][0]] * picks.step[${p}], g.total * sizeof(${ctype(arrays[a].dtype)}));
+            fetch_ahead(${x} + offset.at[${a}]
+                + (long)x${index}[at_x${index} + ${AHEAD}
+                    * g.kept_step[${[array.name for array in arrays].index(f"x{index}")}][0]] * picks.step[${p}],
+                        g.total * sizeof(${ctype(arrays[a].dtype)}));
 % endif
 </%def>
 
@@ -66,9 +72,11 @@ whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in rev
 % if array.access == "tile":
         ${vector_type(array.dtype, lanes)} t_${array.name}[${2 * lanes if tile == lanes else tile}];
 % if a in picked:
-        turn_picked_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + offset.at[${a}], row_${array.name}, g.total, all_${array.name}, (length${picked[a]}.s0 - 1) * picks.step[${picked[a]}]);
+        turn_picked_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + offset.at[${a}],
+            row_${array.name}, g.total, all_${array.name}, (length${picked[a]}.s0 - 1) * picks.step[${picked[a]}]);
 % elif not array.is_output:
-        turn_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + at_${array.name}, g.kept_step[${a}][0], g.total, column + ${lanes} < g.kept[0]);
+        turn_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + at_${array.name},
+            g.kept_step[${a}][0], g.total, column + ${lanes} < g.kept[0]);
 % endif
 % endif
 % endfor
@@ -77,7 +85,8 @@ whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in rev
 <%def name="turn_back()">
 % for a, array in enumerate(arrays):
 % if array.access == "tile" and array.is_output:
-        turn_back_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + at_${array.name}, g.kept_step[${a}][0], g.total);
+        turn_back_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + at_${array.name},
+            g.kept_step[${a}][0], g.total);
 % endif
 % endfor
 </%def>

@@ -38,8 +38,8 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
     long ${", ".join(f"at_{array.name} = 0" for array in arrays)};
 </%def>
 
-## Where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private memory for indices that
-## are not constants.
+## Where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private memory for
+## indices that are not constants.
 <%def name="row_offsets(unrolled=False)">
 % for a, array in enumerate(arrays):
         at_${array.name} = offset.at[${a}];
@@ -95,7 +95,8 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
 ## A full value as one of an accumulator.
 <%def name="lift(total, value, n)" buffered="True" filter="trim">
 % if total.compensation:
-(${total.accumulator}_a${n}){${convert.cast(value, total.source_dtype, total.acc_dtype, n)}, (${vector_type(total.acc_dtype, n)})(0.0f)}
+(${total.accumulator}_a${n}){${convert.cast(value, total.source_dtype, total.acc_dtype, n)},
+    (${vector_type(total.acc_dtype, n)})(0.0f)}
 % else:
 ${convert.cast(value, total.source_dtype, total.acc_dtype, n)}
 % endif

@@ -1,7 +1,9 @@
-## Functions of rows on schedule cpu: each work-item takes a run of tasks. A task is a row (pattern rows: vectors along it) or a
-## strip of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a kernel does all loops of a
-## task, so that the row is in the cache from the second on. With it, it does that loop, and leaves its reductions to the next.
-<%page args="name, pattern, lanes, strip, is_narrow, tile, picks, arrays, values, loops, stage, row_values, keeps, totals, tables, index, kept_dims, reduced_dims"/>
+## Functions of rows on schedule cpu: each work-item takes a run of tasks. A task is a row (pattern rows: vectors
+## along it) or a strip of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a
+## kernel does all loops of a task, so that the row is in the cache from the second on. With it, it does that loop,
+## and leaves its reductions to the next.
+<%page args="name, pattern, lanes, strip, is_narrow, tile, picks, arrays, values, loops, stage, row_values, keeps,
+             totals, tables, index, kept_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%namespace name="access" file="/rowwise/access.mako"/>
 <%namespace name="along" file="/rowwise/vector_access.mako"/>
@@ -67,19 +69,24 @@ void ${name}(${parts.parameters()}${block.parameters()})
     % for number, (v, dtype) in enumerate(keeps):
     __global ${ctype(dtype)} *z${v} = (__global ${ctype(dtype)} *)(scratch + g.keep_at[${number}]);
     % endfor
-    const long tasks = g.blocks * g.chunks, end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    const long tasks = g.blocks * g.chunks;
+    const long end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     long column = g.kept[0];
     ${parts.declare_offsets()}
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
         % if stage is None:
-        const long chunk = 0, block = task;
+        const long chunk = 0;
+        const long block = task;
         % else:
-        const long chunk = task / g.blocks, block = task % g.blocks;
+        const long chunk = task / g.blocks;
+        const long block = task % g.blocks;
         % endif
-        const long first = chunk * g.chunk, last = min(g.total, first + g.chunk);
+        const long first = chunk * g.chunk;
+        const long last = min(g.total, first + g.chunk);
         ${along.next_row()}
         % if across:
-        const int width = min(g.width, g.kept[0] - column), vectors = (width + ${lanes - 1}) / ${lanes};
+        const int width = min(g.width, g.kept[0] - column);
+        const int vectors = (width + ${lanes - 1}) / ${lanes};
         % endif
         % for v, dtype in row_values:
         ${vector_type(dtype, row_lanes)} r${v}${size};
@@ -101,7 +108,8 @@ void ${name}(${parts.parameters()}${block.parameters()})
         // Loop ${s}
         ${every} {
             % for total in walk.results:
-            r${total.value}${at_k} = ${parts.result(total, f"sum{total.value}{at_k}" if across else f"all{total.value}", row_lanes)};
+            r${total.value}${at_k} =
+                ${parts.result(total, f"sum{total.value}{at_k}" if across else f"all{total.value}", row_lanes)};
             % endfor
             ${walk.row_code}
             % for total in walk.totals:
@@ -119,7 +127,8 @@ void ${name}(${parts.parameters()}${block.parameters()})
         % if stage is not None:
         ${every} {
             ${access.lanes_of_vector()}
-            const long slot = block * g.width + c, plane = g.parts * g.slots;
+            const long slot = block * g.width + c;
+            const long plane = g.parts * g.slots;
             % for total in walk.totals:
             <% sum = f"sum{total.value}{at_k}" if across else f"all{total.value}" %>
             % if s == stage:
@@ -127,7 +136,8 @@ void ${name}(${parts.parameters()}${block.parameters()})
             % else:
             ${sum} = ${total.accumulator}_identity${row_lanes}();
             for (long part = 0; part < g.parts; ++part)
-                ${sum} = ${total.accumulator}_combine${row_lanes}(${sum}, ${total.accumulator}_load${row_lanes}(${parts.partial(total)} + part * g.slots + slot, 1, plane));
+                ${sum} = ${total.accumulator}_combine${row_lanes}(${sum},
+                    ${total.accumulator}_load${row_lanes}(${parts.partial(total)} + part * g.slots + slot, 1, plane));
             % endif
             % endfor
         }

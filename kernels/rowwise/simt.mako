@@ -1,7 +1,8 @@
-## Functions of rows on schedule simt: a work-group holds `slots` rows with `threads` work-items each, which walk a row, or a
-## chunk of it, together, and meet in local memory. Neighbouring work-items take neighbouring elements: along the row
-## (thread_step 1) or across rows (slot_step 1). For `stage` see kernels/rowwise/cpu.mako.
-<%page args="name, group, arrays, values, loops, stage, row_values, row_qualifier, keeps, totals, tables, index, kept_dims, reduced_dims"/>
+## Functions of rows on schedule simt: a work-group holds `slots` rows with `threads` work-items each, which walk a
+## row, or a chunk of it, together, and meet in local memory. Neighbouring work-items take neighbouring elements:
+## along the row (thread_step 1) or across rows (slot_step 1). For `stage` see kernels/rowwise/cpu.mako.
+<%page args="name, group, arrays, values, loops, stage, row_values, row_qualifier, keeps, totals, tables, index,
+             kept_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -13,7 +14,8 @@ ${parts.declarations()}
 <% sum, local, combine = f"sum{total.value}", f"local_{total.accumulator}", f"{total.accumulator}_combine1" %>
         barrier(CLK_LOCAL_MEM_FENCE);  // what was here before has been read
         ${local}[item] = ${sum};
-        for (int reach = g.threads / 2; reach > 0; reach /= 2) {  // the same for the whole group, so the barriers are uniform
+        // the same for the whole group, so the barriers are uniform
+        for (int reach = g.threads / 2; reach > 0; reach /= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
             if (thread < reach)
                 ${local}[item] = ${combine}(${local}[item], ${local}[item + reach * g.thread_step]);
@@ -56,10 +58,12 @@ ${parts.declarations()}
                 % endfor
                 ${walk.code}
                 % for total in walk.totals:
-                sum${total.value} = ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
+                sum${total.value} =
+                    ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
                 % endfor
                 % if walk.writes:
-                ${parts.run_pointers([numbers[f"y{o}"] for o, _ in walk.writes], f"at + {q} * g.threads", unrolled=True)}
+                ${parts.run_pointers([numbers[f"y{o}"] for o, _ in walk.writes], f"at + {q} * g.threads",
+                    unrolled=True)}
                 if (exists) { ${" ".join(f"y{o}[p_y{o}] = {value};" for o, value in walk.writes)} }
                 % endif
             }
@@ -74,10 +78,14 @@ void ${name}(${parts.parameters()})
     % for total in totals:
     ${total.accumulator}_a1 sum${total.value};
     % endfor
-    const ${index} item = get_local_id(0), slots = ${group} / g.threads;
-    const ${index} thread = item / g.thread_step % g.threads, slot = item / g.slot_step % slots;
-    const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
-    const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
+    const ${index} item = get_local_id(0);
+    const ${index} slots = ${group} / g.threads;
+    const ${index} thread = item / g.thread_step % g.threads;
+    const ${index} slot = item / g.slot_step % slots;
+    const ${index} number = (${index})get_group_id(0) * slots + slot;
+    const ${index} chunk = get_group_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.total, first + g.chunk);
     const int exists = number < g.blocks;
     ${index} rest = exists ? number : 0;
     ${parts.declare_offsets()}
@@ -102,7 +110,10 @@ void ${name}(${parts.parameters()})
         % if stage is not None and s < stage:
         for (${index} part = thread; part < g.parts; part += g.threads) {
             % for total in walk.totals:
-            sum${total.value} = ${total.accumulator}_combine1(sum${total.value}, ${total.accumulator}_load1(${parts.partial(total)} + part * g.slots + (exists ? number : 0), 1, g.parts * g.slots));
+            sum${total.value} =
+                ${total.accumulator}_combine1(sum${total.value},
+                    ${total.accumulator}_load1(${parts.partial(total)} + part * g.slots + (exists ? number : 0), 1,
+                        g.parts * g.slots));
             % endfor
         }
         % elif not walk.is_empty:
@@ -114,7 +125,8 @@ void ${name}(${parts.parameters()})
         % if s == stage:
         % for total in walk.totals:
         if (exists && thread == 0)
-            ${total.accumulator}_store1(sum${total.value}, ${parts.partial(total)} + chunk * g.slots + number, 1, g.parts * g.slots);
+            ${total.accumulator}_store1(sum${total.value}, ${parts.partial(total)} + chunk * g.slots + number, 1,
+                g.parts * g.slots);
         % endfor
         % endif
     }

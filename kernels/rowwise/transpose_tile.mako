@@ -1,7 +1,8 @@
-## A block of `lanes` rows of few elements, turned in registers: read where rows lie one after the other, computed with vectors
-## across them, and written back. The elements of the block are `tile` vectors in a row. To sort the even ones before the odd ones
-## turns the bits of their numbers, row before column, by one; so many steps as a column has bits put the column before the row.
-## Picked rows begin where `rows` says, and what follows the one at `last` may not exist.
+## A block of `lanes` rows of few elements, turned in registers: read where rows lie one after the other, computed
+## with vectors across them, and written back. The elements of the block are `tile` vectors in a row. To sort the even
+## ones before the odd ones turns the bits of their numbers, row before column, by one; so many steps as a column has
+## bits put the column before the row. Picked rows begin where `rows` says, and what follows the one at `last` may not
+## exist.
 <%page args="dtype, lanes, tile, is_picked"/>\
 <%!
 import numpy as np
@@ -22,7 +23,9 @@ typedef ${V} turned_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 typedef ${P} piece_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 /* Column k to t[k]. A row that is shorter than a piece is read with what follows it, unless that may not exist. */
 % for picked in (False, True) if is_picked else (False,):
-static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p, const long ${'*rows' if picked else 'step'}, const int n, const int is_whole${', const long last' if picked else ''})
+static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p,
+    const long ${'*rows' if picked else 'step'}, const int n,
+        const int is_whole${', const long last' if picked else ''})
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -37,9 +40,11 @@ static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global con
             ${T} lane[${lanes * tile}] __attribute__((aligned(sizeof(${V}))));
             for (int l = 0; l < ${lanes}; ++l)
 % if picked:
-                if (rows[l] < last) *(piece_${A} *)(lane + l * ${tile}) = *(__global const piece_${A} *)(q + rows[l]); else
+                if (rows[l] < last)
+                    *(piece_${A} *)(lane + l * ${tile}) = *(__global const piece_${A} *)(q + rows[l]); else
 % endif
-                for (int k = 0; k < ${tile}; ++k) lane[l * ${tile} + k] = q[${'rows[l]' if picked else 'l * step'} + min(k, n - 1)];
+                for (int k = 0; k < ${tile}; ++k)
+                    lane[l * ${tile} + k] = q[${'rows[l]' if picked else 'l * step'} + min(k, n - 1)];
             ${each(f"a# = *(({V} *)lane + #);")}
 % if not many and not picked:
         } else if (step == ${tile}) {
@@ -97,7 +102,9 @@ static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long st
 % endfor
         ${T} lane[${tile}] __attribute__((aligned(sizeof(${P}))));
         *(${P} *)lane = ${pieces[-1]};
-        if (n >= ${tile}) *(__global piece_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
-        else for (int k = 0; k < n; ++k) q[${lanes - 1} * step + k] = lane[k];
+        if (n >= ${tile})
+            *(__global piece_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
+        else for (int k = 0; k < n; ++k)
+            q[${lanes - 1} * step + k] = lane[k];
     }
 }

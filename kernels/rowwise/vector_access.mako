@@ -11,7 +11,8 @@
 ${"1" if any(array.kind == "full" and array.access == "gather" for array in arrays) else ""}
 </%def>
 
-## Where the task begins in each array; most begin beside the one before. (Of gathered lanes compilers would make a pointer each.)
+## Where the task begins in each array; most begin beside the one before. (Of gathered lanes compilers would make a
+## pointer each.)
 <%def name="next_row()">
 <% across = pattern == "columns" %>
         ${"{" if is_gathered() else ""}
@@ -36,8 +37,8 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
         }
 </%def>
 
-## Pointers to the first element of a run; the next one is a step away. Processors see long runs coming, but not short ones, and the
-## next row begins where this one's runs end.
+## Pointers to the first element of a run; the next one is a step away. Processors see long runs coming, but not short
+## ones, and the next row begins where this one's runs end.
 <%def name="next_run(used, ahead)">
 % if reduced_dims == 1:
             ${parts.run_pointers(used, "at")}
@@ -52,7 +53,8 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
                 ${parts.split("run", "begin", "g.reduced[0]")}
                 inner = begin;
                 number = run;
-                if (number >= g.reduced[1]) number %= g.reduced[1];
+                if (number >= g.reduced[1])
+                    number %= g.reduced[1];
                 % for a in used:
                 p_${arrays[a].name} = at_${arrays[a].name} + inner * g.reduced_step[${a}][0];
                 % endfor
@@ -60,22 +62,25 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
             }
             inner_before = inner;
             % for a in ahead:
-            if (g.reduced[0] * sizeof(*${arrays[a].name}) <= ${SHORT}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
+            if (g.reduced[0]
+                * sizeof(*${arrays[a].name}) <= ${SHORT}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
                 for (long i = 0; i < g.reduced[0]; i += 64 / sizeof(*${arrays[a].name}))
                     prefetch_line(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
             % endfor
 % endif
 </%def>
 
-## The loops over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's (`skip`), or do not
-## exist. A line of the cache that is stored in part must not go past it, and no line both ways: `before` elements lie before the first whole line.
+## The loops over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's
+## (`skip`), or do not exist. A line of the cache that is stored in part must not go past it, and no line both ways:
+## `before` elements lie before the first whole line.
 <%def name="vectors(walk)">
 <% blocked, start = [total for total in walk.totals if total.is_blocked], "0" %>
 % if walk.streamed is not None:
 <% array, start = arrays[walk.streamed], "before" %>
 <% size = np.dtype(array.dtype).itemsize %>
             const ulong place = (ulong)(${array.name} + p_${array.name});
-            const int past_cache = offset.past_cache && (n >= ${SHORT // size} || (place | n * ${size}) % ${lanes * size} == 0);
+            const int past_cache = offset.past_cache
+                && (n >= ${SHORT // size} || (place | n * ${size}) % ${lanes * size} == 0);
             const long before = past_cache ? -place % ${lanes * size} / ${size} : 0;
 % endif
             long i = ${start};
@@ -90,8 +95,11 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
                 #pragma clang loop unroll(disable) vectorize(disable)
                 for (; n - i >= ${lanes}; i += ${lanes}) {
 % endif
-                    const long j = ${f"min(i, n - {lanes})" if is_gathered() else "i"}, kept = at + j;
-                    const int skip = 0, whole = 1, top = ${lanes - 1};
+                    const long j = ${f"min(i, n - {lanes})" if is_gathered() else "i"};
+                    const long kept = at + j;
+                    const int skip = 0;
+                    const int whole = 1;
+                    const int top = ${lanes - 1};
                     ${caller.body()}
                 }
                 ${blocks(blocked, "end")}
@@ -99,8 +107,11 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
             ${blocks(blocked)}
             #pragma clang loop unroll(disable) vectorize(disable)
             for (int end = ${"!before" if walk.streamed is not None else 1}; end < 1 + (i < n); ++end) {
-                const int whole = n >= ${lanes}, top = whole ? ${lanes - 1} : (int)n - 1;
-                const long at_first = ${f"end ? i : before - {lanes}" if walk.streamed is not None else "i"}, j = whole ? max(0L, min(at_first, n - ${lanes})) : 0, kept = at + j;
+                const int whole = n >= ${lanes};
+                const int top = whole ? ${lanes - 1} : (int)n - 1;
+                const long at_first = ${f"end ? i : before - {lanes}" if walk.streamed is not None else "i"};
+                const long j = whole ? max(0L, min(at_first, n - ${lanes})) : 0;
+                const long kept = at + j;
                 const int skip = at_first - j;  // lanes that belong to the vector before; negative: to the one after
                 ${caller.body()}
             }
@@ -113,24 +124,29 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
 % if at == "start":
                 ${vector_type(total.source_dtype, lanes)} part${total.value} = 0;
 % else:
-                sum${total.value} = ${total.accumulator}_combine${lanes}(sum${total.value}, ${parts.lift(total, f"part{total.value}", lanes)});
+                sum${total.value} =
+                    ${total.accumulator}_combine${lanes}(sum${total.value},
+                        ${parts.lift(total, f"part{total.value}", lanes)});
 % endif
 % endfor
 </%def>
 
 ## Whether NaN is looked for apart: the larger of two numbers is one instruction.
 <%def name="is_extreme(total)" buffered="True" filter="trim">
-${"1" if pattern == "rows" and total.operation in ("maximum", "minimum") and total.acc_dtype in ("float32", "float64") else ""}
+${"1" if pattern == "rows" and total.operation in ("maximum", "minimum") and total.acc_dtype in ("float32",
+    "float64") else ""}
 </%def>
 
 <%def name="before_elements(walk, used)">
 % if reduced_dims > 1:
-        long inner_before = 0, number = 0${"".join(f", p_{arrays[a].name} = 0" for a in used)};
+        long inner_before = 0;
+        long number = 0${"".join(f", p_{arrays[a].name} = 0" for a in used)};
 % endif
 % for a, array in enumerate(arrays):
 % if pattern == "columns" and array.access == "unit" and array.name in [f"y{o}" for o, _ in walk.writes]:
 <% size = np.dtype(array.dtype).itemsize %>
-        const int past_${array.name} = offset.past_cache && (width >= ${SHORT // size} || (width | g.reduced_step[${a}][0]) * ${size} % ${lanes * size} == 0);
+        const int past_${array.name} = offset.past_cache
+            && (width >= ${SHORT // size} || (width | g.reduced_step[${a}][0]) * ${size} % ${lanes * size} == 0);
 % endif
 % endfor
 % for total in walk.totals:

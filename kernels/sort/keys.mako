@@ -1,7 +1,7 @@
-## What the sorting kernels share. Values are compared as unsigned integers of the same order, their keys; an element is what
-## moves: a key, or a key and the place that it came from, packed into a ulong if both fit (else `wide`). As places differ, no
-## two elements with places are equal, and every way to sort them is stable.
-## The defs see the arguments of the template that calls them.
+## What the sorting kernels share. Values are compared as unsigned integers of the same order, their keys; an element
+## is what moves: a key, or a key and the place that it came from, packed into a ulong if both fit (else `wide`). As
+## places differ, no two elements with places are equal, and every way to sort them is stable. The defs see the
+## arguments of the template that calls them.
 <%def name="key_function()">
 static inline ${key} ${name}_key(const ${key} x)
 {
@@ -29,10 +29,11 @@ static inline ${key} ${name}_result(const ${key} x)
 % endif
 </%def>
 
-## The rows, and the offset of a row in the input and in the output. GPUs (`unrolled`) would copy the geometry into private memory
-## for indices that are not constants.
+## The rows, and the offset of a row in the input and in the output. GPUs (`unrolled`) would copy the geometry into
+## private memory for indices that are not constants.
 <%def name="rows(unrolled=False)">
-typedef struct {  // rows lie along the axis; other dimensions from the innermost outwards; lengths and steps in elements
+// rows lie along the axis; other dimensions from the innermost outwards; lengths and steps in elements
+typedef struct {
     long rows, length, chunk, chunks, in_step, out_step;
     long kept[${dims}], kept_out[${dims}], kept_in[${dims}];
 } ${name}_geometry;

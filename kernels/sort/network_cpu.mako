@@ -1,5 +1,6 @@
-## Short rows on schedule cpu: as many rows as a vector has lanes are sorted side by side by one network, the merge exchange of
-## Batcher for any length (Knuth, The Art of Computer Programming 3, algorithm 5.2.2M). A task is such a bundle of rows.
+## Short rows on schedule cpu: as many rows as a vector has lanes are sorted side by side by one network, the merge
+## exchange of Batcher for any length (Knuth, The Art of Computer Programming 3, algorithm 5.2.2M). A task is such a
+## bundle of rows.
 <%page args="name, key, to_key, from_key, element, indexed, wide, dims, lanes"/>
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%
@@ -10,9 +11,11 @@ ${shared.rows()}
 ${shared.element()}
 static inline void ${name}_exchange(__global ${V} *a, __global ${V} *b)
 {
-    const ${V} x = a[0], y = b[0];
+    const ${V} x = a[0];
+    const ${V} y = b[0];
     % if words == 2:
-    const ${V} i = a[1], j = b[1];
+    const ${V} i = a[1];
+    const ${V} j = b[1];
     const long${lanes} swap = (x > y) | ((x == y) & (i > j));
     a[0] = swap ? y : x;
     b[0] = swap ? x : y;
@@ -30,7 +33,8 @@ static void ${name}_sort(__global ${V} *v, const long n)
     while (2 * top < n)
         top *= 2;
     for (long p = top; p > 0; p /= 2) {
-        long q = top, r = 0;
+        long q = top;
+        long r = 0;
         for (long d = p; d > 0; d = q - p, q /= 2, r = p) {
             const long last = n - d;
             if (p == 1)
@@ -49,10 +53,12 @@ static void ${name}_sort(__global ${V} *v, const long n)
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
-void ${name}(__global const ${key} *restrict input, const long input_at, __global ${R} *restrict output, const long output_at,
+void ${name}(__global const ${key} *restrict input, const long input_at, __global ${R} *restrict output,
+    const long output_at,
              __global ${V} *scratch, const ${name}_geometry g)
 {
-    const long n = g.length, tasks = (g.rows + ${lanes - 1}) / ${lanes};
+    const long n = g.length;
+    const long tasks = (g.rows + ${lanes - 1}) / ${lanes};
     const long task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     __global ${V} *v = scratch + get_global_id(0) * n * ${words};
     __global ${E} *e = (__global ${E} *)v;

@@ -1,5 +1,5 @@
-## Short rows on schedule simt: a work-group sorts a row in local memory, or as many as it has work-items for, by the network of
-## kernels/sort/network_cpu.mako: g.chunks rows at once with g.chunk work-items each.
+## Short rows on schedule simt: a work-group sorts a row in local memory, or as many as it has work-items for, by the
+## network of kernels/sort/network_cpu.mako: g.chunks rows at once with g.chunk work-items each.
 <%page args="name, key, to_key, from_key, element, indexed, wide, dims, group, tile"/>
 <%namespace name="shared" file="/sort/keys.mako"/>
 <% E, R = element, "long" if indexed else key %>
@@ -11,16 +11,21 @@ static inline int ${name}_greater(const ${E} a, const ${E} b)
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(__global const ${key} *restrict input, const long input_at, __global ${R} *restrict output, const long output_at,
+void ${name}(__global const ${key} *restrict input, const long input_at, __global ${R} *restrict output,
+    const long output_at,
              const ${name}_geometry g)
 {
     __local ${E} elements[${tile}];
-    const int threads = (int)g.chunk, slots = (int)g.chunks, slot = get_local_id(0) / threads, item = get_local_id(0) % threads;
+    const int threads = (int)g.chunk;
+    const int slots = (int)g.chunks;
+    const int slot = get_local_id(0) / threads;
+    const int item = get_local_id(0) % threads;
     int top = 1;
     while (2 * top < g.length)
         top *= 2;
     for (long first = get_group_id(0) * (long)slots; first < g.rows; first += get_num_groups(0) * (long)slots) {
-        const int has_row = slot < slots && first + slot < g.rows, n = has_row ? (int)g.length : 0;
+        const int has_row = slot < slots && first + slot < g.rows;
+        const int n = has_row ? (int)g.length : 0;
         const long row = has_row ? first + slot : 0;
         __global const ${key} *x = input + input_at + ${name}_in(&g, row);
         __global ${R} *y = output + output_at + ${name}_out(&g, row);
@@ -30,14 +35,18 @@ void ${name}(__global const ${key} *restrict input, const long input_at, __globa
             v[i] = ${name}_make(k, i);
         }
         for (int p = top; p > 0; p /= 2) {
-            int q = 2 * top, r = 0, d = p;
+            int q = 2 * top;
+            int r = 0;
+            int d = p;
             while (q > p) {  // the same for the whole group, so the barrier is uniform
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (int c = item;; c += threads) {
-                    const int i = (c & -p) * 2 + (c & (p - 1)) + r, j = i + d;
+                    const int i = (c & -p) * 2 + (c & (p - 1)) + r;
+                    const int j = i + d;
                     if (j >= n)
                         break;
-                    const ${E} a = v[i], b = v[j];
+                    const ${E} a = v[i];
+                    const ${E} b = v[j];
                     if (${name}_greater(a, b)) {
                         v[i] = b;
                         v[j] = a;

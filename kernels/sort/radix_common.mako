@@ -1,5 +1,5 @@
-## What the kernels of the radix sort share: digits, which passes there are, and where a pass reads and writes.
-## The first pass reads the input and writes `a`; those between go to and fro between `a` and `b`, and do nothing if their
+## What the kernels of the radix sort share: digits, which passes there are, and where a pass reads and writes. The
+## first pass reads the input and writes `a`; those between go to and fro between `a` and `b`, and do nothing if their
 ## digit is the same in all keys of each row; the last writes the output. The defs see the arguments of the caller.
 <%def name="digits(E, alone='')">
 static inline int ${name}_digit(const ${E} e, const int pass)

@@ -1,5 +1,6 @@
-## Long rows on schedule cpu: a radix sort from the lowest digit up. A task is a chunk of a row; each pass counts the digits of
-## every chunk, makes of the counts where each chunk's share of each digit begins (scan), and moves the elements (scatter).
+## Long rows on schedule cpu: a radix sort from the lowest digit up. A task is a chunk of a row; each pass counts the
+## digits of every chunk, makes of the counts where each chunk's share of each digit begins (scan), and moves the
+## elements (scatter).
 <%page args="name, key, to_key, from_key, element, indexed, wide, dims, index, bits, passes, steps"/>
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
@@ -8,10 +9,13 @@ ${shared.rows()}
 ${shared.element()}
 ${radix.digits(E, "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))")}
 <%def name="tasks()">
-    const long tasks = g.rows * g.chunks, task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    const long tasks = g.rows * g.chunks;
+    const long task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
-        const long row = task / g.chunks, chunk = task % g.chunks;
-        const long start = chunk * g.chunk, end = min(g.length, start + g.chunk);
+        const long row = task / g.chunks;
+        const long chunk = task % g.chunks;
+        const long start = chunk * g.chunk;
+        const long end = min(g.length, start + g.chunk);
         __global ${index} *share = counts + row * ${1 << bits} * g.chunks + chunk;
         ${caller.body()}
     }

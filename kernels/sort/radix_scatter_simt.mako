@@ -1,6 +1,6 @@
-## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of `moved` elements of a tile, the
-## tile is put in order in local memory, and goes out from there, neighbours mostly to neighbouring places.
-## The def sees the arguments of the template that calls it.
+## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of `moved` elements of
+## a tile, the tile is put in order in local memory, and goes out from there, neighbours mostly to neighbouring
+## places. The def sees the arguments of the template that calls it.
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <%def name="scatter(first, last, chunk)">
@@ -61,7 +61,8 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         % for k in range(moved):
-        if (${k} < own) elements[ranks[${name}_digit(run${k}, pass) * ${group} + item]++] = run${k};
+        if (${k} < own)
+            elements[ranks[${name}_digit(run${k}, pass) * ${group} + item]++] = run${k};
         % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = item; k < n; k += ${group}) {

@@ -1,5 +1,5 @@
-## Long rows on schedule simt: the radix sort of kernels/sort/radix_cpu.mako. A work-group takes a chunk, tile by tile; neighbouring
-## work-items read neighbouring elements. In a tile, each work-item ranks a run of elements.
+## Long rows on schedule simt: the radix sort of kernels/sort/radix_cpu.mako. A work-group takes a chunk, tile by
+## tile; neighbouring work-items read neighbouring elements. In a tile, each work-item ranks a run of elements.
 <%page args="name, key, to_key, from_key, element, indexed, wide, dims, index, bits, passes, steps, group, moved"/>
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
@@ -13,12 +13,14 @@ static inline ${index} ${name}_before(__local ${index} *sums, const int item)
 {
     for (int reach = 1; reach < ${group}; reach *= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        const ${index} own = sums[item], lower = item >= reach ? sums[item - reach] : 0;
+        const ${index} own = sums[item];
+        const ${index} lower = item >= reach ? sums[item - reach] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         sums[item] = own + lower;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const ${index} all = sums[${group - 1}], before = item ? sums[item - 1] : 0;
+    const ${index} all = sums[${group - 1}];
+    const ${index} before = item ? sums[item - 1] : 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     sums[item] = before;
     return all;
@@ -26,8 +28,11 @@ static inline ${index} ${name}_before(__local ${index} *sums, const int item)
 
 <%def name="chunk(skips)">
     const int item = get_local_id(0);
-    const long row = get_group_id(0) / g.chunks, chunk = get_group_id(0) % g.chunks, start = chunk * g.chunk;
-    const long end = ${f"{skips} ? start : " if skips else ""}min(g.length, start + g.chunk);  // the same for the whole group
+    const long row = get_group_id(0) / g.chunks;
+    const long chunk = get_group_id(0) % g.chunks;
+    const long start = chunk * g.chunk;
+    // the same for the whole group
+    const long end = ${f"{skips} ? start : " if skips else ""}min(g.length, start + g.chunk);
     __global ${index} *share = counts + row * ${1 << bits} * g.chunks + chunk;
 </%def>
 

@@ -1,5 +1,6 @@
-## Where values belong in sorted rows. A binary search without branches: every search of a row of n elements takes the same
-## steps, so that `lanes` of them run side by side and wait for memory together. Values are compared by their keys.
+## Where values belong in sorted rows. A binary search without branches: every search of a row of n elements takes the
+## same steps, so that `lanes` of them run side by side and wait for memory together. Values are compared by their
+## keys.
 <%page args="name, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
 <%namespace name="keys" file="/sort/keys.mako"/>
 <%!
@@ -7,7 +8,8 @@
 %>
 <% T, precedes = ctype(dtype), "<" if side == "left" else "<=" %>
 ${keys.key_function()}
-typedef struct {  // the values' dimensions from the innermost outwards; steps of the output, the values, the rows, the sorters
+// the values' dimensions from the innermost outwards; steps of the output, the values, the rows, the sorters
+typedef struct {
     long size, length, row_step, sorter_step, output_at, values_at, rows_at, sorters_at;
     long shape[${dims}], out[${dims}], in[${dims}], row[${dims}], sorter[${dims}];
 } ${name}_geometry;
@@ -22,11 +24,14 @@ static inline long ${name}_checked(const long place, const long n, volatile __gl
 }
 % endif
 
-__kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows, __global const ${ctype(value_dtype)} *restrict values,
+__kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
+    __global const ${ctype(value_dtype)} *restrict values,
                       % if sorter_dtype:
-                      __global const ${ctype(sorter_dtype)} *restrict sorters, volatile __global int *alarm, const int number,
+                      __global const ${ctype(sorter_dtype)} *restrict sorters, volatile __global int *alarm,
+                          const int number,
                       % endif
-                      __global long *restrict output, ${"__global " if in_buffer else ""}const ${name}_geometry ${"*geometry" if in_buffer else "g"})
+                      __global long *restrict output,
+                          ${"__global " if in_buffer else ""}const ${name}_geometry ${"*geometry" if in_buffer else "g"})
 {
     % if in_buffer:
     const ${name}_geometry g = *geometry;
@@ -43,7 +48,8 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows, __globa
         long to[${lanes}], row[${lanes}], found[${lanes}];
         ${"long sorter[%d];" % lanes if sorter_dtype else ""}
         for (int k = 0; k < ${lanes}; ++k) {
-            long rest = first + min(k, count - 1), in = g.values_at;
+            long rest = first + min(k, count - 1);
+            long in = g.values_at;
             to[k] = g.output_at;
             row[k] = g.rows_at;
             ${"sorter[k] = g.sorters_at;" if sorter_dtype else ""}

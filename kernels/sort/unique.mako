@@ -1,5 +1,6 @@
-## Which values occur. `<name>_heads` marks the first of each run of equal values in sorted order; the marks are summed up, which
-## numbers the runs; `<name>_starts` notes where each run starts, and `<name>_results` what each run is.
+## Which values occur. `<name>_heads` marks the first of each run of equal values in sorted order; the marks are
+## summed up, which numbers the runs; `<name>_starts` notes where each run starts, and `<name>_results` what each run
+## is.
 <%page args="name, key, to_key, place, ordered, inverse, schedule"/>
 <%namespace name="keys" file="/sort/keys.mako"/>
 <% value = "x[order[i]]" if ordered else "x[i]" %>
@@ -20,7 +21,8 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
 {
     x += x_at;
     <%self:each n="n">
-        const ${key} own = ${value}, before = ${value.replace("i]", "max(i, 1L) - 1]")};
+        const ${key} own = ${value};
+        const ${key} before = ${value.replace("i]", "max(i, 1L) - 1]")};
         heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before);
     </%self:each>
 }
@@ -40,7 +42,8 @@ __kernel void ${name}_starts(__global const ${place} *restrict number, __global 
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
                               __global const long *restrict starts, __global ${key} *restrict values,
-                              __global long *restrict first, __global long *restrict counts, const long n, const long found)
+                              __global long *restrict first, __global long *restrict counts, const long n,
+                                  const long found)
 {
     x += x_at;
     <%self:each n="found">

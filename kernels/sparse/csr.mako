@@ -1,5 +1,6 @@
-## Products with a matrix of compressed rows: `_dot` is A @ B; `_sampled` is (X @ Y.T) at the places that the matrix has.
-## Schedule cpu: each work-item takes rows with about the same number of entries in all; vectors lie along the columns of B.
+## Products with a matrix of compressed rows: `_dot` is A @ B; `_sampled` is (X @ Y.T) at the places that the matrix
+## has. Schedule cpu: each work-item takes rows with about the same number of entries in all; vectors lie along the
+## columns of B.
 <%page args="name, dtype, lanes, schedule"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
@@ -12,7 +13,8 @@ typedef ${V} ${name}_v __attribute__((aligned(sizeof(${T}))));
 /* The first row that is not before entry number `target`, where each row counts as one entry more. */
 static inline long ${name}_row(__global const int *indptr, const long rows, const long target)
 {
-    long low = 0, high = rows;
+    long low = 0;
+    long high = rows;
     while (low < high) {
         const long middle = (low + high) / 2;
         if (indptr[middle] + middle < target)
@@ -47,16 +49,20 @@ __global const int *indices, __global const int *indptr,
 </%def>
 
 <%def name="share()">
-    const long part = get_global_id(0), parts = get_global_size(0), entries = indptr[g.rows] + g.rows;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long entries = indptr[g.rows] + g.rows;
     const long last = ${name}_row(indptr, g.rows, entries * (part + 1) / parts);
     for (long row = ${name}_row(indptr, g.rows, entries * part / parts); row < last; ++row) {
 </%def>
 
 <%def name="tile(vectors)">
             ${V} ${", ".join(f"sum{k} = 0" for k in range(vectors))};
-            for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, alarm, number); p < end; ++p) {
+            for (int p = max(indptr[row], 0),
+                end = ${name}_end(indptr[row + 1], g.entries, alarm, number); p < end; ++p) {
                 const ${T} a = left[p];
-                __global const ${T} *b = right + ${name}_column(indices[p], g.inner, alarm, number) * g.columns + column;
+                __global const ${T} *b =
+                    right + ${name}_column(indices[p], g.inner, alarm, number) * g.columns + column;
     % for k in range(vectors):
                 sum${k} += a * *(__global const ${name}_v *)(b + ${k * lanes});
     % endfor
@@ -91,7 +97,8 @@ void ${name}_sampled(${arguments(f"__global const {T} *left,")}
             long c = 0;
             for (; c + ${lanes} <= g.columns; c += ${lanes})
                 sums += *(__global const ${name}_v *)(x + c) * *(__global const ${name}_v *)(y + c);
-            ${T} lane[${lanes}], sum = 0;
+            ${T} lane[${lanes}];
+            ${T} sum = 0;
             *(${V} *)lane = sums;
             for (; c < g.columns; ++c)
                 sum += x[c] * y[c];
@@ -104,7 +111,8 @@ void ${name}_sampled(${arguments(f"__global const {T} *left,")}
 % else:
 __kernel void ${name}_dot(${arguments(f"__global const {T} *left,")}
     for (long unit = get_global_id(0); unit < g.rows * g.columns; unit += get_global_size(0)) {
-        const long row = unit / g.columns, column = unit - row * g.columns;
+        const long row = unit / g.columns;
+        const long column = unit - row * g.columns;
         ${T} sum = 0;
         for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, alarm, number); p < end; ++p)
             sum += left[p] * right[${name}_column(indices[p], g.inner, alarm, number) * g.columns + column];
@@ -114,7 +122,9 @@ __kernel void ${name}_dot(${arguments(f"__global const {T} *left,")}
 
 __kernel void ${name}_sampled(${arguments(f"__global const {T} *left,")}
     for (long p = get_global_id(0); p < g.entries; p += get_global_size(0)) {
-        long row = 0, high = g.rows; /* the last row that starts at p or before */
+        /* the last row that starts at p or before */
+        long row = 0;
+        long high = g.rows;
         while (high - row > 1) {
             const long middle = (row + high) / 2;
             if (indptr[middle] <= p)
