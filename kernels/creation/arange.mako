@@ -9,7 +9,14 @@
         """Return the function that converts a vector of indices."""
         return f"convert_{vector_type(dtype, lanes)}"
 %>
-<% T, V, places, I = ctype(dtype), vector_type(dtype, lanes), ", ".join(map(str, range(lanes))), vector_type("int32" if index == "int" else "int64", lanes) %>
+<%
+    T, V, places, I = (
+        ctype(dtype),
+        vector_type(dtype, lanes),
+        ", ".join(map(str, range(lanes))),
+        vector_type("int32" if index == "int" else "int64", lanes),
+    )
+%>
 __kernel ${f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({V})))" if schedule == "cpu" else ""}
 void ${name}(__global ${T} *output, const long output_at, const long step, const long size, const ${T} first,
              const ${T} second, const ${T} difference)

@@ -9,8 +9,10 @@ from pytensor_cl.codegen.coefficients.minimax import minimax
 from pytensor_cl.codegen.coefficients.register_tables import chosen
 %>\
 <%
-T, counts, first, last = (ctype(dtype), (8,), 2**0.5 - 1, 2**0.5 + 1) if dtype == "float64" else (ctype(dtype), (8, 16), 0, 0)
-number = lambda value: literal(value, dtype)
+    T, counts, first, last = (
+        (ctype(dtype), (8,), 2**0.5 - 1, 2**0.5 + 1) if dtype == "float64" else (ctype(dtype), (8, 16), 0, 0)
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 % if dtype == "float64":
 #if defined(__AVX512F__) && defined(__has_builtin)

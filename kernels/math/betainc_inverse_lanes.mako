@@ -8,8 +8,12 @@
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
 <%
-T, M, counts, close, least, most = (ctype(dtype), "long", (8,), 3e-6, 0.05, 1e8) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 2e-3, 0.25, 1e4)
-number = lambda value: literal(value, dtype)
+    T, M, counts, close, least, most = (
+        (ctype(dtype), "long", (8,), 3e-6, 0.05, 1e8)
+        if dtype == "float64"
+        else (ctype(dtype), "int", (8, 16), 2e-3, 0.25, 1e4)
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
@@ -38,7 +42,8 @@ static inline ${V} betaincinv_${V}(const ${V} a0, const ${V} b0, const ${V} p0)
     const ${V} limit = (${V})(${number(most)});
     const ${V} q0 = 1 - p0;
     ${mask} usual =
-        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(b0 >= (${V})(${number(least)})) & (${mask})(a0 < limit) & (${mask})(b0 < limit)
+        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(b0 >= (${V})(${number(least)})) & (${mask})(a0 < limit)
+            & (${mask})(b0 < limit)
         & (${mask})(p0 > (${V})(0)) & (${mask})(q0 > (${V})(0)), left;
     const ${V} a1 = select((${V})(1), a0, usual);
     const ${V} b1 = select((${V})(1), b0, usual);

@@ -117,7 +117,8 @@ static inline ${V} beta_ratio_${V}(const ${V} a0, const ${V} b0, const ${V} x0, 
 {
     const ${V} limit = (${V})(${number(1e8 if double else 1e4)});
     const ${mask} usual =
-        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(b0 >= (${V})(${number(least)})) & (${mask})(a0 < limit) & (${mask})(b0 < limit)
+        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(b0 >= (${V})(${number(least)})) & (${mask})(a0 < limit)
+            & (${mask})(b0 < limit)
         & (${mask})(x0 > (${V})(0)) & (${mask})(x0 < (${V})(1));
     const ${V} a = select((${V})(1), a0, usual);
     const ${V} b = select((${V})(1), b0, usual);
@@ -127,7 +128,8 @@ static inline ${V} beta_ratio_${V}(const ${V} a0, const ${V} b0, const ${V} x0, 
     const ${V} bend = (${V})(${number(0.7)});
     const ${mask} easy = (${mask})(x <= bend) & (${mask})(b * x <= bend);
     const ${mask} above =
-        (${mask})(away < (${V})(0)) & ~easy & ((${mask})(b >= (${V})(1)) | ((${mask})(y < (${V})(${number(least)})) & (${mask})(a * y < (${V})(1))));
+        (${mask})(away < (${V})(0)) & ~easy
+            & ((${mask})(b >= (${V})(1)) | ((${mask})(y < (${V})(${number(least)})) & (${mask})(a * y < (${V})(1))));
     const ${mask} turned = (${mask})(a > b);
     const ${V} density =
         beta_density_${V}(select(a, b, turned), select(b, a, turned), select(x, y, turned), select(y, x, turned),

@@ -9,11 +9,20 @@ from pytensor_cl.codegen.coefficients.minimax import minimax
 from pytensor_cl.codegen.coefficients.series import DIGAMMA_ZERO, chebyshev_series, horner, inverse_sums
 %>\
 <%
-T, M, steps, counts = (ctype(dtype), "long", 6, ("", 8)) if dtype == "float64" else (ctype(dtype), "int", 4, ("", 8, 16))
-number = lambda value: literal(value, dtype)
+    T, M, steps, counts = (
+        (ctype(dtype), "long", 6, ("", 8)) if dtype == "float64" else (ctype(dtype), "int", 4, ("", 8, 16))
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 % for lanes in counts:
-<% V, mask, log, (q, r, s) = f"{T}{lanes}", f"{M}{lanes}", f"log_{T}{lanes}" if lanes else "log", [horner(c, "v", dtype, f"{T}{lanes}") for c in inverse_sums(steps)] %>\
+<%
+    V, mask, log, (q, r, s) = (
+        f"{T}{lanes}",
+        f"{M}{lanes}",
+        f"log_{T}{lanes}" if lanes else "log",
+        [horner(c, "v", dtype, f"{T}{lanes}") for c in inverse_sums(steps)],
+    )
+%>\
 /* sin(pi x) / pi for 0 <= x <= 1/2 */
 static inline ${V} sine_of_turn_${V}(const ${V} x)
 {

@@ -8,11 +8,13 @@ from pytensor_cl.codegen.dtypes import ctype, literal
 from pytensor_cl.codegen.coefficients.minimax import constant_term, minimax
 %>\
 <%
-double = dtype == "float64"
-T, M, counts, last, digits, bias = (ctype(dtype), "long", (8,), 4.95, 52, 1023) if double else (ctype(dtype), "int", (8, 16), 2.95, 23, 127)
-number = lambda value: literal(value, dtype)
-largest, k = (28, 2.5) if double else (10.2, 1.5)
-low, high = 1 / (largest + k), 1 / (0.8 + k)
+    double = dtype == "float64"
+    T, M, counts, last, digits, bias = (
+        (ctype(dtype), "long", (8,), 4.95, 52, 1023) if double else (ctype(dtype), "int", (8, 16), 2.95, 23, 127)
+    )
+    number = lambda value: literal(value, dtype)
+    largest, k = (28, 2.5) if double else (10.2, 1.5)
+    low, high = 1 / (largest + k), 1 / (0.8 + k)
 %>\
 <%include file="/math/exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 <%include file="/math/every_lane.mako"/>\

@@ -12,7 +12,11 @@
 #endif
 % for scalar in ("char", "short", "int", "long"):
 % for lanes in (2, 4, 8, 16):
-<% mask, full = {"int16": ("cvtd2mask512", "0xffff"), "long8": ("cvtq2mask512", "0xff")}.get(f"{scalar}{lanes}", ("", "")) %>\
+<%
+    mask, full = {"int16": ("cvtd2mask512", "0xffff"), "long8": ("cvtq2mask512", "0xff")}.get(
+        f"{scalar}{lanes}", ("", "")
+    )
+%>\
 % if mask:
 #ifdef LANES_IN_MASKS
 static inline int __attribute__((overloadable)) in_every_lane(const ${scalar}${lanes} m) { return __builtin_ia32_${mask}(m) == ${full}; }

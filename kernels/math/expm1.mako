@@ -4,8 +4,12 @@
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
 <%
-T, M, counts, digits, bias, most = (ctype(dtype), "long", (8,), 52, 1023, 709.8) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 23, 127, 88.8)
-number = lambda value: literal(value, dtype)
+    T, M, counts, digits, bias, most = (
+        (ctype(dtype), "long", (8,), 52, 1023, 709.8)
+        if dtype == "float64"
+        else (ctype(dtype), "int", (8, 16), 23, 127, 88.8)
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 <%include file="/math/exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 % for lanes in counts:

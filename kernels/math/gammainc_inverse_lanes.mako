@@ -8,8 +8,10 @@
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
 <%
-T, M, counts, close, least = (ctype(dtype), "long", (8,), 3e-6, 1e-3) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 2e-3, 1e-2)
-number = lambda value: literal(value, dtype)
+    T, M, counts, close, least = (
+        (ctype(dtype), "long", (8,), 3e-6, 1e-3) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 2e-3, 1e-2)
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
@@ -30,7 +32,8 @@ static inline ${V} gamma_start_${V}(const ${V} a, const ${V} p, const ${V} q)
 static inline ${V} gamma_inverse_${V}(const ${V} a0, const ${V} p0, const ${V} q0)
 {
     const ${mask} usual =
-        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(a0 < (${V})(${number(1e10)})) & (${mask})(p0 > (${V})(0)) & (${mask})(q0 > (${V})(0));
+        (${mask})(a0 >= (${V})(${number(least)})) & (${mask})(a0 < (${V})(${number(1e10)}))
+            & (${mask})(p0 > (${V})(0)) & (${mask})(q0 > (${V})(0));
     const ${V} a = select((${V})(1), a0, usual);
     const ${V} p = select((${V})(${number(0.5)}), p0, usual);
     const ${V} q = select((${V})(${number(0.5)}), q0, usual);

@@ -93,7 +93,8 @@ static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const ${mask} 
     ${V} *density_out)
 {
     const ${mask} ordinary =
-        (${mask})(a0 > (${V})(0)) & (${mask})(x0 > (${V})(0)) & (${mask})(a0 < (${V})(INFINITY)) & (${mask})(x0 < (${V})(INFINITY));
+        (${mask})(a0 > (${V})(0)) & (${mask})(x0 > (${V})(0)) & (${mask})(a0 < (${V})(INFINITY))
+            & (${mask})(x0 < (${V})(INFINITY));
     const ${V} a = select((${V})(1), a0, ordinary);
     const ${V} x = select((${V})(1), x0, ordinary);
     const ${V} m = (x - a) / a;
@@ -139,7 +140,9 @@ static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const ${mask} 
     const ${mask} whole = (${mask})(a0 == (${V})(0)) | (${mask})(x0 == (${V})(INFINITY));
     const ${V} edge = select((${V})(0), (${V})(1), whole ^ upper);
     const ${mask} wrong =
-        ~((${mask})(a0 >= (${V})(0)) & (${mask})(x0 >= (${V})(0))) | ((${mask})(a0 == (${V})(0)) & (${mask})(x0 == (${V})(0))) | ((${mask})(a0 == (${V})(INFINITY)) & (${mask})(x0 == (${V})(INFINITY)));
+        ~((${mask})(a0 >= (${V})(0)) & (${mask})(x0 >= (${V})(0)))
+            | ((${mask})(a0 == (${V})(0)) & (${mask})(x0 == (${V})(0)))
+                | ((${mask})(a0 == (${V})(INFINITY)) & (${mask})(x0 == (${V})(INFINITY)));
     return select(select(edge, (${V})(NAN), wrong), result, ordinary);
 }
 

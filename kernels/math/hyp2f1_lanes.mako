@@ -6,9 +6,11 @@
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
 <%
-T, M, counts, enough, eps = (ctype(dtype), "long", (8,), 100, 1e-17) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 5, 1e-9)
-number = lambda value: literal(value, dtype)
-most = 300
+    T, M, counts, enough, eps = (
+        (ctype(dtype), "long", (8,), 100, 1e-17) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 5, 1e-9)
+    )
+    number = lambda value: literal(value, dtype)
+    most = 300
 %>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
@@ -23,8 +25,10 @@ static inline ${V} hyp2f1_${V}(const ${V} p0, const ${V} q0, const ${V} c0, cons
     const ${V} ca0 = c0 - p0;
     const ${V} cb0 = c0 - q0;
     ${mask} usual =
-        (${mask})(fabs(p0) < limit) & (${mask})(fabs(q0) < limit) & (${mask})(fabs(c0) < limit) & (${mask})(z0 <= (${V})(${number(0.75)})) & (${mask})(z0 >= (${V})(-3));
-    usual &= ~(hyp_poles_${V}(p0) | hyp_poles_${V}(q0) | hyp_poles_${V}(c0) | hyp_poles_${V}(ca0) | hyp_poles_${V}(cb0));
+        (${mask})(fabs(p0) < limit) & (${mask})(fabs(q0) < limit) & (${mask})(fabs(c0) < limit)
+            & (${mask})(z0 <= (${V})(${number(0.75)})) & (${mask})(z0 >= (${V})(-3));
+    usual &= ~(hyp_poles_${V}(p0) | hyp_poles_${V}(q0) | hyp_poles_${V}(c0) | hyp_poles_${V}(ca0)
+        | hyp_poles_${V}(cb0));
     const ${V} a = select((${V})(1), fmin(p0, q0), usual);
     const ${V} b = select((${V})(1), fmax(p0, q0), usual);
     const ${V} c = select((${V})(1), c0, usual);
@@ -52,7 +56,8 @@ static inline ${V} hyp2f1_${V}(const ${V} p0, const ${V} q0, const ${V} c0, cons
         sum = select(sum, sum + term, active);
         largest = select(largest, fmax(largest, fabs(term)), active);
         steps = select(steps, (${V})(k), active);
-        active &= ~((${mask})(term == (${V})(0)) | ((${mask})((${V})(k) > turn) & (${mask})(fabs(term) < ${number(eps)} * fabs(sum))));
+        active &= ~((${mask})(term == (${V})(0))
+            | ((${mask})((${V})(k) > turn) & (${mask})(fabs(term) < ${number(eps)} * fabs(sum))));
     }
     const ${V} loss = largest / fabs(sum) * (1 + ${number(0.02)} * steps);
     usual &= ~active & (${mask})(loss < (${V})(${enough}));

@@ -9,9 +9,11 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype, literal, vector_type
 %>\
 <%
-size, is_signed = np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i"
-T, float_dtype, by_size, is_wide = ctype(dtype), "float32" if size < 4 else "float64", f"int{8 * size}", size == 8
-magic = literal(1.5 * 2.0 ** (23 if size < 4 else 52), float_dtype)  # in the low bits of a sum with it are those of an integer
+    size, is_signed = np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i"
+    T, float_dtype, by_size, is_wide = ctype(dtype), "float32" if size < 4 else "float64", f"int{8 * size}", size == 8
+    magic = literal(
+        1.5 * 2.0 ** (23 if size < 4 else 52), float_dtype
+    )  # in the low bits of a sum with it are those of an integer
 %>\
 ## A result that is computed by lanes, if a condition holds.
 <%def name="by_lanes(name, V, lanes)">

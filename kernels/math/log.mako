@@ -10,9 +10,17 @@ from pytensor_cl.codegen.coefficients.minimax import minimax
 from pytensor_cl.codegen.coefficients.register_tables import SCALES, chosen
 %>\
 <%
-T, V, I, all_lanes, suffix, digits = (ctype(dtype), vector_type(dtype, 8), "long8", "(uchar)-1", "pd512_mask", 48) if dtype == "float64" else (ctype(dtype), "float16", "int16", "(ushort)-1", "ps512_mask", 19)
-number = lambda value: f"({V})({literal(value, dtype)})"
-scalar, bits, counts, root_half, least, parts = ("long", 52, (8,), "0x3fe6a09e667f3bcdL", "DBL_MIN", ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45")) if dtype == "float64" else ("int", 23, (8, 16), "0x3f3504f3", "FLT_MIN", ("0x1.62e4p-1f", "0x1.7f7d1cp-20f"))
+    T, V, I, all_lanes, suffix, digits = (
+        (ctype(dtype), vector_type(dtype, 8), "long8", "(uchar)-1", "pd512_mask", 48)
+        if dtype == "float64"
+        else (ctype(dtype), "float16", "int16", "(ushort)-1", "ps512_mask", 19)
+    )
+    number = lambda value: f"({V})({literal(value, dtype)})"
+    scalar, bits, counts, root_half, least, parts = (
+        ("long", 52, (8,), "0x3fe6a09e667f3bcdL", "DBL_MIN", ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45"))
+        if dtype == "float64"
+        else ("int", 23, (8, 16), "0x3f3504f3", "FLT_MIN", ("0x1.62e4p-1f", "0x1.7f7d1cp-20f"))
+    )
 %>\
 #ifndef LOG_${T}
 #define LOG_${T}

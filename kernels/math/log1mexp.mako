@@ -6,10 +6,14 @@ from pytensor_cl.codegen.dtypes import ctype, literal
 from pytensor_cl.codegen.coefficients.minimax import minimax
 %>\
 <%
-double = dtype == "float64"
-T, M, counts, digits, bias, root_half, log2 = (ctype(dtype), "long", (8,), 52, 1023, "0x3fe6a09e667f3bcdL", ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45")) if double else (ctype(dtype), "int", (8, 16), 23, 127, "0x3f3504f3", ("0x1.62e4p-1f", "0x1.7f7d1cp-20f"))
-number = lambda value: literal(value, dtype)
-alone, least, tiny = (-40, -760, 2.0**-1000) if double else (-18, -110, 2.0**-100)
+    double = dtype == "float64"
+    T, M, counts, digits, bias, root_half, log2 = (
+        (ctype(dtype), "long", (8,), 52, 1023, "0x3fe6a09e667f3bcdL", ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45"))
+        if double
+        else (ctype(dtype), "int", (8, 16), 23, 127, "0x3f3504f3", ("0x1.62e4p-1f", "0x1.7f7d1cp-20f"))
+    )
+    number = lambda value: literal(value, dtype)
+    alone, least, tiny = (-40, -760, 2.0**-1000) if double else (-18, -110, 2.0**-100)
 %>\
 <%include file="/math/exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 % for lanes in counts:

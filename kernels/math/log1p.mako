@@ -9,8 +9,12 @@ from pytensor_cl.codegen.coefficients.minimax import minimax
 from pytensor_cl.codegen.coefficients.register_tables import chosen
 %>\
 <%
-T, M, counts, digits, root_half, log2 = (ctype(dtype), "long", (8,), 52, "0x3fe6a09e667f3bcdL", ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45")) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 23, "0x3f3504f3", ("0x1.62e4p-1f", "0x1.7f7d1cp-20f"))
-number, far = lambda value: literal(value, dtype), "0x1p28" if dtype == "float64" else "0x1p13f"
+    T, M, counts, digits, root_half, log2 = (
+        (ctype(dtype), "long", (8,), 52, "0x3fe6a09e667f3bcdL", ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45"))
+        if dtype == "float64"
+        else (ctype(dtype), "int", (8, 16), 23, "0x3f3504f3", ("0x1.62e4p-1f", "0x1.7f7d1cp-20f"))
+    )
+    number, far = lambda value: literal(value, dtype), "0x1p28" if dtype == "float64" else "0x1p13f"
 %>\
 % for lanes in counts:
 <% V, I = f"{T}{lanes}", f"{M}{lanes}" %>\

@@ -15,7 +15,8 @@ number = lambda value: literal(value, dtype)
 static inline ${V} polygamma_${V}(const ${V} n0, const ${V} x0)
 {
     const ${mask} usual =
-        (${mask})(n0 >= (${V})(1)) & (${mask})(n0 <= (${V})(170)) & (${mask})(x0 > (${V})(0)) & (${mask})(x0 < (${V})(INFINITY));
+        (${mask})(n0 >= (${V})(1)) & (${mask})(n0 <= (${V})(170)) & (${mask})(x0 > (${V})(0))
+            & (${mask})(x0 < (${V})(INFINITY));
     const ${V} n = select((${V})(1), n0, usual);
     const ${V} x = select((${V})(20), x0, usual);
     const ${V} s = n + 1;

@@ -4,14 +4,35 @@
 <%page args="dtype"/>\
 <%include file="/math/every_lane.mako"/>\
 <%!
-from pytensor_cl.codegen.dtypes import ctype
-from pytensor_cl.codegen.coefficients.minimax import minimax
-## Bits of sqrt(1/2), a number as large as the significand, results too large and too small, 2 / log(2) and a third of it in two parts.
-FLOAT = ("int", 23, 127, "0x3f3504f3", "0x1.8p23f", (130, 160), ("0x1.715476p+1f", "0x1.4ae0c0p-25f", "0x1.ec709ep-1f", "-0x1.e2fe02p-28f"), (8, 16))
-OTHER = ("long", 52, 1023, "0x3fe6a09e667f3bcdL", "0x1.8p52", (1030, 1090), ("0x1.71547652b82fep+1", "0x1.777d0ffda0d24p-55", "0x1.ec709dc3a03fdp-1", "0x1.d27f05548af0cp-55"), (8,))
+    from pytensor_cl.codegen.dtypes import ctype
+    from pytensor_cl.codegen.coefficients.minimax import minimax
+
+    ## Bits of sqrt(1/2), a number as large as the significand, results too large and too small, 2 / log(2) and a third of it in two parts.
+    FLOAT = (
+        "int",
+        23,
+        127,
+        "0x3f3504f3",
+        "0x1.8p23f",
+        (130, 160),
+        ("0x1.715476p+1f", "0x1.4ae0c0p-25f", "0x1.ec709ep-1f", "-0x1.e2fe02p-28f"),
+        (8, 16),
+    )
+    OTHER = (
+        "long",
+        52,
+        1023,
+        "0x3fe6a09e667f3bcdL",
+        "0x1.8p52",
+        (1030, 1090),
+        ("0x1.71547652b82fep+1", "0x1.777d0ffda0d24p-55", "0x1.ec709dc3a03fdp-1", "0x1.d27f05548af0cp-55"),
+        (8,),
+    )
 %>\
 <%
-M, digits, bias, root_half, magic, (highest, lowest), (c, c_low, third, third_low), counts = OTHER if dtype == "float64" else FLOAT
+    M, digits, bias, root_half, magic, (highest, lowest), (c, c_low, third, third_low), counts = (
+        OTHER if dtype == "float64" else FLOAT
+    )
 %>\
 #ifdef POCL_DEVICE_ADDRESS_BITS
 % for lanes in counts:

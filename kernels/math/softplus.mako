@@ -6,8 +6,10 @@ from pytensor_cl.codegen.dtypes import ctype, literal
 from pytensor_cl.codegen.coefficients.minimax import minimax
 %>\
 <%
-T, M, counts, lowest = (ctype(dtype), "long", (8,), -760) if dtype == "float64" else (ctype(dtype), "int", (8, 16), -110)
-number = lambda value: literal(value, dtype)
+    T, M, counts, lowest = (
+        (ctype(dtype), "long", (8,), -760) if dtype == "float64" else (ctype(dtype), "int", (8, 16), -110)
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 <%include file="/math/exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 % for lanes in counts:

@@ -8,9 +8,13 @@ from pytensor_cl.codegen.coefficients.minimax import minimax
 from pytensor_cl.codegen.coefficients.register_tables import chosen
 %>\
 <%
-T, M, counts, most, digits, bias = (ctype(dtype), "long", (8,), 20, 52, 1023) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 10, 23, 127)
-number = lambda value: literal(value, dtype)
-log2 = ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45") if dtype == "float64" else ("0x1.62e4p-1f", "0x1.7f7d1cp-20f")
+    T, M, counts, most, digits, bias = (
+        (ctype(dtype), "long", (8,), 20, 52, 1023)
+        if dtype == "float64"
+        else (ctype(dtype), "int", (8, 16), 10, 23, 127)
+    )
+    number = lambda value: literal(value, dtype)
+    log2 = ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45") if dtype == "float64" else ("0x1.62e4p-1f", "0x1.7f7d1cp-20f")
 %>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\

@@ -4,10 +4,27 @@
 <%page args="dtype"/>\
 <%include file="/math/every_lane.mako"/>\
 <%!
-from pytensor_cl.codegen.dtypes import ctype
-from pytensor_cl.codegen.coefficients.minimax import minimax
-FLOAT = ("int", 31, (8, 16), "20000", "0x1.8p23f", "0x1.45f306p-1f", ("-0x1.921fb6p+0f", "0x1.777a5cp-25f", "0x1.ee59dap-50f"))
-OTHER = ("long", 63, (8,), "1000000", "0x1.8p52", "0x1.45f306dc9c883p-1", ("-0x1.921fb544p+0", "-0x1.0b4611a6p-34", "-0x1.3198a2e037073p-69"))
+    from pytensor_cl.codegen.dtypes import ctype
+    from pytensor_cl.codegen.coefficients.minimax import minimax
+
+    FLOAT = (
+        "int",
+        31,
+        (8, 16),
+        "20000",
+        "0x1.8p23f",
+        "0x1.45f306p-1f",
+        ("-0x1.921fb6p+0f", "0x1.777a5cp-25f", "0x1.ee59dap-50f"),
+    )
+    OTHER = (
+        "long",
+        63,
+        (8,),
+        "1000000",
+        "0x1.8p52",
+        "0x1.45f306dc9c883p-1",
+        ("-0x1.921fb544p+0", "-0x1.0b4611a6p-34", "-0x1.3198a2e037073p-69"),
+    )
 %>\
 <%
 M, sign_bit, counts, largest, magic, turns_of_one, parts = OTHER if dtype == "float64" else FLOAT

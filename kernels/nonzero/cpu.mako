@@ -5,8 +5,14 @@
 <%page args="name, unit, bits, emit, dims=1, element='', combine='', lanes=16, elements=''"/>\
 <%include file="/math/every_lane.mako"/>\
 <%
-hit = "{}" if bits is None else f"(({{}} & {bits}) != 0)" if unit != "ulong2" else f"((({{0}}.x | {{0}}.y) & {bits}) != 0)"
-block, wide = 16, unit != "ulong2"
+    hit = (
+        "{}"
+        if bits is None
+        else f"(({{}} & {bits}) != 0)"
+        if unit != "ulong2"
+        else f"((({{0}}.x | {{0}}.y) & {bits}) != 0)"
+    )
+    block, wide = 16, unit != "ulong2"
 %>\
 % if wide:
 typedef ${unit}16 ${name}_vector __attribute__((aligned(sizeof(${unit}))));

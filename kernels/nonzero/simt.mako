@@ -2,8 +2,14 @@
 ## kernels/nonzero/cpu.mako for `emit`.
 <%page args="name, unit, bits, emit, index, group, run, dims=1, element='', combine=''"/>\
 <%
-hit = "mask[{}]" if bits is None else f"((mask[{{}}] & {bits}) != 0)" if unit != "ulong2" else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
-tile = group * run
+    hit = (
+        "mask[{}]"
+        if bits is None
+        else f"((mask[{{}}] & {bits}) != 0)"
+        if unit != "ulong2"
+        else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
+    )
+    tile = group * run
 %>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)

@@ -96,7 +96,13 @@ static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long st
             return;
         }
 % endif
-<% pieces = [f"a{v}" + ("" if many else f".s{''.join(f'{r * tile + k:x}' for k in range(tile))}") for v in range(tile) for r in range(rows)] %>\
+<%
+    pieces = [
+        f"a{v}" + ("" if many else f".s{''.join(f'{r * tile + k:x}' for k in range(tile))}")
+        for v in range(tile)
+        for r in range(rows)
+    ]
+%>\
 % for l, piece in enumerate(pieces[:-1]):
         *(__global piece_${A} *)(q + ${l} * step) = ${piece};
 % endfor

@@ -2,6 +2,7 @@
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import vector_type
+
     BLOCK = 4  # vectors that are added up in float32
     SHORT = 1024  # bytes of a row below which stores of incomplete cache lines are too many to go past the cache, and loads surprise it
 %>
