@@ -97,8 +97,7 @@ ${along.helpers()}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${vector_type(dtype, lanes)})))
 void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at, __global long *restrict output,
-    const long output_at,
-             const ${name}_geometry g)
+    const long output_at, const ${name}_geometry g)
 {
     const long tasks = g.blocks * g.chunks;
     const long end = tasks * (get_global_id(0) + 1) / get_global_size(0);

@@ -9,9 +9,29 @@
     def is_real(dtype):
         return np.dtype(dtype).kind == "f"
 %>
-<%def name="beats(b, a)" buffered="True" filter="trim">${f"(({b} > {a}) | (({b} != {b}) & ({a} == {a})))" if is_real(dtype) else f"({b} > {a})"}</%def>
-<%def name="greater(a, b)" buffered="True" filter="trim">${f"(({b} > {a}) | ({b} != {b}) ? {b} : {a})" if is_real(dtype) else f"max({a}, {b})"}</%def>
-<%def name="same(a, b)" buffered="True" filter="trim">${f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))" if is_real(dtype) else f"({a} == {b})"}</%def>
+<%def name="beats(b, a)" buffered="True" filter="trim">
+% if is_real(dtype):
+((${b} > ${a}) | ((${b} != ${b}) & (${a} == ${a})))
+% else:
+(${b} > ${a})
+% endif
+</%def>
+
+<%def name="greater(a, b)" buffered="True" filter="trim">
+% if is_real(dtype):
+((${b} > ${a}) | (${b} != ${b}) ? ${b} : ${a})
+% else:
+max(${a}, ${b})
+% endif
+</%def>
+
+<%def name="same(a, b)" buffered="True" filter="trim">
+% if is_real(dtype):
+((${a} == ${b}) | ((${a} != ${a}) & (${b} != ${b})))
+% else:
+(${a} == ${b})
+% endif
+</%def>
 
 <%def name="position(reduced_offset=None)">
 ## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
@@ -50,7 +70,7 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 ## Chooses among the positions that the chunks found: the earliest chunk wins where values are the same.
 <%def name="finish(kept_offset, unrolled=False)">
 __kernel void ${name}_finish(__global const ${ctype(dtype)} *input, const long input_at, __global const long *found,
-                             __global long *output, const long output_at, const ${name}_geometry g)
+    __global long *output, const long output_at, const ${name}_geometry g)
 {
     for (${index} number = get_global_id(0); number < g.outputs; number += get_global_size(0)) {
         ${index} rest = number;

@@ -12,8 +12,7 @@ ${geometry.c_typedef(f"{name}_geometry")}
 ${order.position(walk.reduced_offset)}
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${T} *restrict input, const long input_at, __global long *restrict output,
-    const long output_at,
-             const ${name}_geometry g)
+    const long output_at, const ${name}_geometry g)
 {
     __local ${T} values[${group}];
     __local ${index} places[${group}];  // -1 where a work-item had no element

@@ -71,6 +71,10 @@ typedef struct {
 % endfor
     { ${statements} }
 % for k, dtype in enumerate(outputs):
-    ${f"store_{access_name(dtype, lanes)}(o{k}, r{k}, {step}, {top})" if top else f"*(__global {f'{name}_' if lanes > 1 else ''}{vector_type(dtype, lanes)} *)r{k} = o{k}"};
+% if top:
+    store_${access_name(dtype, lanes)}(o${k}, r${k}, ${step}, ${top});
+% else:
+    *(__global ${f"{name}_" if lanes > 1 else ""}${vector_type(dtype, lanes)} *)r${k} = o${k};
+% endif
 % endfor
 </%def>

@@ -17,9 +17,8 @@
         vector_type("int32" if index == "int" else "int64", lanes),
     )
 %>
-__kernel ${f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({V})))" if schedule == "cpu" else ""}
-void ${name}(__global ${T} *output, const long output_at, const long step, const long size, const ${T} first,
-             const ${T} second, const ${T} difference)
+__kernel ${f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({V})))" if schedule == "cpu" else ""} void ${name}(__global ${T} *output,
+    const long output_at, const long step, const long size, const ${T} first, const ${T} second, const ${T} difference)
 {
     #pragma OPENCL FP_CONTRACT OFF
     output += output_at;

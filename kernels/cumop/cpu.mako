@@ -94,8 +94,7 @@ static inline ${V} ${name}_combine(const ${V} a, const ${V} b)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __global ${ctype(dtype)} *output,
-    const long output_at,
-             __global const ${ctype(dtype)} *totals, ${shared.parameter()})
+    const long output_at, __global const ${ctype(dtype)} *totals, ${shared.parameter()})
 {
     ${shared.read_parameter()}
     const long tasks = g.blocks * g.chunks;

@@ -7,7 +7,13 @@ typedef struct {  // rows lie along the axis; kept dimensions from the innermost
 </%def>
 
 ## The struct, or a pointer to it where it is too large for an argument.
-<%def name="parameter()" filter="trim">${"__global " if in_buffer else ""}const ${name}_geometry ${"*geometry" if in_buffer else "g"}</%def>
+<%def name="parameter()" buffered="True" filter="trim">
+% if in_buffer:
+__global const ${name}_geometry *geometry
+% else:
+const ${name}_geometry g
+% endif
+</%def>
 
 <%def name="read_parameter()" filter="trim">${f"const {name}_geometry g = *geometry;" if in_buffer else ""}</%def>
 

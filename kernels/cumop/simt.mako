@@ -23,7 +23,7 @@ static inline ${T} ${name}_before(__global const ${T} *totals, const ${index} ch
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
-                  __global const ${T} *totals, ${shared.parameter()})
+    __global const ${T} *totals, ${shared.parameter()})
 {
     ${shared.read_parameter()}
     __local ${T} elements[${tile + group}];  // with gaps, so that runs of ${ITEMS} do not meet in a memory bank
@@ -46,8 +46,11 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${T} run[${ITEMS}];
         % for k in range(ITEMS):
-        run[${k}] =
-            ${f"{name}_combine(run[{k - 1}], elements[item * {ITEMS + 1} + {k}])" if k else f"elements[item * {ITEMS + 1}]"};
+        % if k == 0:
+        run[0] = elements[item * ${ITEMS + 1}];
+        % else:
+        run[${k}] = ${name}_combine(run[${k - 1}], elements[item * ${ITEMS + 1} + ${k}]);
+        % endif
         % endfor
         sums[item] = run[${ITEMS - 1}];
         for (int reach = 1; reach < ${group}; reach *= 2) {
@@ -70,8 +73,7 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
 }
 
 __kernel void ${name}_columns(__global const ${T} *input, const long input_at, __global ${T} *output,
-    const long output_at,
-                              __global const ${T} *totals, ${shared.parameter()})
+    const long output_at, __global const ${T} *totals, ${shared.parameter()})
 {
     ${shared.read_parameter()}
     const ${index} chunk = get_global_id(1);

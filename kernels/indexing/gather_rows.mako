@@ -51,8 +51,7 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *x, __global ${ctype} *o,
-    const ${name}_plan p,
-                      volatile __global int *alarm, const int number)
+    const ${name}_plan p, volatile __global int *alarm, const int number)
 {
     o += p.o;
     x += p.x;

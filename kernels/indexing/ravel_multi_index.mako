@@ -16,8 +16,8 @@ count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise",
 typedef struct { long size, dim[${max(1, dims)}]; } ${name}_dims;
 
 __kernel void ${name}(__global const ${kind} *flat, const long flat_at,
-${"".join(f"__global long *o{k}, " for k in range(dims))}
-                      const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+    ${"".join(f"__global long *o{k}, " for k in range(dims))} const long size, const ${name}_dims d,
+    volatile __global int *alarm, const int number)
 {
     flat += flat_at;
 ${walk()}
@@ -43,9 +43,8 @@ ${unravel(types[0], len(types) - 1)}
 % else:
 typedef struct { long at[${count}], dim[${count}], weight[${count}]; } ${name}_dims;
 
-__kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))}
-                      __global long *o, const long size, const ${name}_dims d, volatile __global int *alarm,
-                          const int number)
+__kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))} __global long *o,
+    const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
 {
     int wrong = 0;
 ${walk()}

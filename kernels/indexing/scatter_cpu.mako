@@ -41,8 +41,7 @@ typedef struct {
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y,
-    const long x_at,
-                      const long y_at, const ${name}_plan p)
+    const long x_at, const long y_at, const ${name}_plan p)
 {
     const long part = get_global_id(0);
     const long parts = get_global_size(0);

@@ -10,8 +10,7 @@ typedef struct {
 
 __attribute__((reqd_work_group_size(${group}, 1, 1)))
 __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y,
-    const long x_at,
-                      const long y_at, const ${name}_plan p)
+    const long x_at, const long y_at, const ${name}_plan p)
 {
     __local ${index} owned[${group}];
     __local int any;

@@ -37,8 +37,7 @@ __kernel void ${name}_keys(__global const ${index} *positions, __global const lo
 </%def>\
 % if not accumulates:
 __kernel void ${name}_last(__global const ${index} *keys, __global const long *order, __global ${ctype} *x,
-    __global const ${ctype} *y,
-                           const long x_at, const long y_at, const ${name}_plan p)
+    __global const ${ctype} *y, const long x_at, const long y_at, const ${name}_plan p)
 {
     const ${index} size = p.count * p.elements;
     x += x_at;
@@ -77,10 +76,21 @@ static int ${name}_goes_on(__global const ${index} *keys, const ${index} k, cons
 
 % for kernel in ("sum", "join"):
 <% value = {"sum": "y[from + (%s)order[k] * p.y_count]" % index, "join": "given[k * p.elements + e]"}[kernel] %>\
-__kernel void ${name}_${kernel}(__global const ${index} *keys, \
-${"__global const long *order, __global const %s *y, const long y_at," % ctype if kernel == "sum" else "__global const %s *given," % ctype}
-    __global ${ctype} *x, const long x_at, __global ${index} *found, __global ${ctype} *parts, const long given_count,
-        const ${name}_plan p)
+__kernel void ${name}_${kernel}(
+    __global const ${index} *keys,
+    % if kernel == "sum":
+    __global const long *order,
+    __global const ${ctype} *y,
+    const long y_at,
+    % else:
+    __global const ${ctype} *given,
+    % endif
+    __global ${ctype} *x,
+    const long x_at,
+    __global ${index} *found,
+    __global ${ctype} *parts,
+    const long given_count,
+    const ${name}_plan p)
 {
     const ${index} count = given_count;
     const ${index} chunks = (count + ${chunk - 1}) / ${chunk};

@@ -64,8 +64,7 @@ __attribute__((noinline)) static void ${name}_add_runs(__global const ${index_ty
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __global const ${ctype} *y,
-    const ${name}_plan p,
-                      volatile __global int *alarm, const int number)
+    const ${name}_plan p, volatile __global int *alarm, const int number)
 {
     const long part = get_global_id(0);
     const long parts = get_global_size(0);

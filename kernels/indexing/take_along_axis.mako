@@ -28,8 +28,8 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
 }
 
 __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o,
-                      ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
-                      volatile __global int *alarm, const int number)
+    ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
+    volatile __global int *alarm, const int number)
 {
 % if in_buffer:
     const ${name}_plan p = *plan;

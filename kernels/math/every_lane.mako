@@ -19,8 +19,14 @@
 %>\
 % if mask:
 #ifdef LANES_IN_MASKS
-static inline int __attribute__((overloadable)) in_every_lane(const ${scalar}${lanes} m) { return __builtin_ia32_${mask}(m) == ${full}; }
-static inline int __attribute__((overloadable)) in_some_lane(const ${scalar}${lanes} m) { return __builtin_ia32_${mask}(m) != 0; }
+static inline int __attribute__((overloadable)) in_every_lane(const ${scalar}${lanes} m)
+{
+    return __builtin_ia32_${mask}(m) == ${full};
+}
+static inline int __attribute__((overloadable)) in_some_lane(const ${scalar}${lanes} m)
+{
+    return __builtin_ia32_${mask}(m) != 0;
+}
 #else
 % endif
 % for name, meet in (("every", "&"), ("some", "|")):

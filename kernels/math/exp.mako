@@ -4,7 +4,8 @@
     from pytensor_cl.codegen.dtypes import literal, vector_type
     from pytensor_cl.codegen.coefficients.series import horner
 
-    # Lanes, integer, bits of the fraction, bias, beyond which the result is 0 or infinite, log(2) in two parts, and the series.
+    # Lanes; integer type; bits of the fraction; bias; limits beyond which the result is 0 or infinite; log(2) in two
+    # parts; the series.
     FORMS = {
         "float32": (
             (8, 16),

@@ -20,8 +20,7 @@ static ${T} hyp_scaled_${T}(const ${T} y, const ${T} s, const ${T} value)
 }
 
 /* F(a, b; c; w) for 0 < w < 1, where y = 1 - w, ca = c - a, cb = c - b and s = c - a - b >= 0. */
-static ${T} hyp_unit_${T}(
-    const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s,
+static ${T} hyp_unit_${T}( const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s,
     const ${T} w, const ${T} y, ${T} *loss)
 {
     ${T} best = 0;
@@ -43,8 +42,8 @@ static ${T} hyp_unit_${T}(
     return best;
 }
 
-/* The same for any s. Here and below each function is called from one place with arguments that were chosen before: compilers
-   for GPUs put a copy where each call is, and some take minutes for what those calls would add up to. */
+/* The same for any s. Here and below each function is called from one place, with arguments that were chosen before.
+   Compilers for GPUs put a copy where each call is, and some take minutes for what those calls would add up to. */
 static ${T} hyp_right_${T}(const ${T} a, const ${T} b, const ${T} c, const ${T} w, const ${T} y, ${T} *loss)
 {
     const ${T} s = c - a - b;
@@ -57,8 +56,8 @@ static ${T} hyp_right_${T}(const ${T} a, const ${T} b, const ${T} c, const ${T} 
 }
 
 /* From a + n down to a; F of a + n is `above`, of a + n - 1 is `value`. */
-static ${T} hyp_recurrence_${T}(
-    const ${T} a, const int n, const ${T} b, const ${T} c, const ${T} z, ${T} above, ${T} value)
+static ${T} hyp_recurrence_${T}( const ${T} a, const int n, const ${T} b, const ${T} c, const ${T} z, ${T} above,
+    ${T} value)
 {
     for (int k = n - 1; k > 0; --k) {
         const ${T} at = a + k;
@@ -70,8 +69,7 @@ static ${T} hyp_recurrence_${T}(
 }
 
 /* As hyp_unit, but with a recurrence for large negative a, where terms alternate. */
-static ${T} hyp_steps_${T}(
-    const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s,
+static ${T} hyp_steps_${T}( const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s,
     const ${T} w, const ${T} y, ${T} *loss)
 {
     const ${T} result = hyp_unit_${T}(a, b, c, ca, cb, s, w, y, loss);

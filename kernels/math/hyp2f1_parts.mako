@@ -69,8 +69,8 @@ static inline int hyp_crosses_${T}(const ${T} x, const ${T} t)
 }
 
 /* F(a, b; c; 1 - y), where s = c - a - b = m + t >= 0 and t is not small: DLMF 15.8.4. */
-static ${T} hyp_about_one_apart_${T}(
-    const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s, const ${T} y, ${T} *loss)
+static ${T} hyp_about_one_apart_${T}( const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb,
+    const ${T} s, const ${T} y, ${T} *loss)
 {
     ${T} first_loss, second_loss;
     const ${T} first = hyp_gammas_${T}(c, s, ca, cb) * hyp_series_${T}(a, b, 1 - s, y, &first_loss);
@@ -83,8 +83,8 @@ static ${T} hyp_about_one_apart_${T}(
 
 /* The same for small t, where the two series have nearly the same large terms: they are paired, and the difference
    of a pair, (1 - ratio) / t, comes from the logarithm of the ratio. t = 0 is the limit DLMF 15.8.10. */
-static ${T} hyp_about_one_close_${T}(
-    const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s, const ${T} y, ${T} *loss)
+static ${T} hyp_about_one_close_${T}( const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb,
+    const ${T} s, const ${T} y, ${T} *loss)
 {
     const ${T} m = rint(s);
     const ${T} t = fabs(s - m) < ${number(least)} ? ${number(least)} : s - m;
@@ -125,8 +125,8 @@ static ${T} hyp_about_one_close_${T}(
     return sum;
 }
 
-static ${T} hyp_about_one_${T}(
-    const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s, const ${T} y, ${T} *loss)
+static ${T} hyp_about_one_${T}( const ${T} a, const ${T} b, const ${T} c, const ${T} ca, const ${T} cb, const ${T} s,
+    const ${T} y, ${T} *loss)
 {
     const ${T} m = rint(s);
     const ${T} t = s - m;

@@ -44,7 +44,11 @@ static inline ${V} ${name}_${V}(const ${V} x)
 <% (high, low), (unit, unit_low) = SCALES[name, dtype] %>\
     /* The low parts are positive: an infinite exponent makes no NaN. */
     const ${V} sum = near + fma(rest, ${number(high)}, rest * ${number(low)});
-    return ${"exponent + sum" if name == "log2" else f"fma(exponent, {number(unit)}, fma(exponent, {number(unit_low)}, sum))"};
+% if name == "log2":
+    return exponent + sum;
+% else:
+    return fma(exponent, ${number(unit)}, fma(exponent, ${number(unit_low)}, sum));
+% endif
 % endif
 }
 
@@ -85,8 +89,11 @@ static inline ${V} ${name}_${V}(const ${V} x)
 % else:
 <% (high, high_low), (unit, unit_low) = SCALES[name, dtype] %>\
     const ${V} sum = t * ${number(high)} + (t * ${number(high_low)} + low * ${number(high)});
-    return log_else_${V}(x,
-        ${"exponent + sum" if name == "log2" else f"exponent * {number(unit)} + (exponent * {number(unit_low)} + sum)"});
+% if name == "log2":
+    return log_else_${V}(x, exponent + sum);
+% else:
+    return log_else_${V}(x, exponent * ${number(unit)} + (exponent * ${number(unit_low)} + sum));
+% endif
 % endif
 }
 

@@ -7,7 +7,8 @@
     from pytensor_cl.codegen.dtypes import ctype
     from pytensor_cl.codegen.coefficients.minimax import minimax
 
-    ## Bits of sqrt(1/2), a number as large as the significand, results too large and too small, 2 / log(2) and a third of it in two parts.
+    # Integer type; bits of the fraction; bias; bits of sqrt(1/2); a number as large as the significand; exponents of
+    # results that are too large and too small; 2 / log(2) and a third of it, in two parts each; lanes.
     FLOAT = (
         "int",
         23,

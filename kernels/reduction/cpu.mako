@@ -120,7 +120,7 @@ ${shared.fold(n)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input_at,
-             __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
+    __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
 {
     const ${index} tasks = g.blocks * g.chunks;
     const ${index} end = tasks * (get_global_id(0) + 1) / get_global_size(0);

@@ -23,7 +23,7 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input_at,
-             __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
+    __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
 {
     __local ${acc} scratch[${group}];
     const ${index} item = get_local_id(0);

@@ -6,7 +6,7 @@ typedef ${vector} ${name}_vector __attribute__((aligned(sizeof(${element}))));
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
-                    __global long *totals)
+    __global long *totals)
 {
     repeats += repeats_at;
     const long blocks = (length + ${block - 1}) / ${block};
@@ -36,8 +36,8 @@ static inline void ${name}_copy(__global ${element} *to, __global const ${elemen
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(__global const ${element} *x, const long x_at, __global const long *repeats, const long repeats_at,
-             const long step, __global const long *ends, __global ${element} *o, const long outer, const long length,
-             const long inner, const long total)
+    const long step, __global const long *ends, __global ${element} *o, const long outer, const long length,
+    const long inner, const long total)
 {
     x += x_at;
     repeats += repeats_at;

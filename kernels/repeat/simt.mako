@@ -3,7 +3,7 @@
 <%page args="name, element, block, index, group"/>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
-                    __global long *totals)
+    __global long *totals)
 {
     __local long sums[${group}], lows[${group}];
     const int item = get_local_id(0);
@@ -32,7 +32,7 @@ void ${name}_totals(__global const long *repeats, const long repeats_at, const l
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${element} *x, const long x_at, __global const long *ends, __global ${element} *o,
-             const long outer, const long length, const long inner, const long total)
+    const long outer, const long length, const long inner, const long total)
 {
     x += x_at;
     const ${index} size = outer * total * inner;

@@ -25,7 +25,7 @@ typedef ${P} piece_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % for picked in (False, True) if is_picked else (False,):
 static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p,
     const long ${'*rows' if picked else 'step'}, const int n,
-        const int is_whole${', const long last' if picked else ''})
+    const int is_whole${', const long last' if picked else ''})
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -52,7 +52,10 @@ static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global con
 % endif
         } else {
 % for v in range(tile):
-            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + " + (f"rows[{v * rows + r}])" if picked else f"{v * rows + r} * step)") for r in range(rows))});
+<%
+    starts = [f"rows[{v * rows + r}]" if picked else f"{v * rows + r} * step" for r in range(rows)]
+%>\
+            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + {start})" for start in starts)});
 % endfor
         }
 % for _ in range(rounds):

@@ -4,7 +4,9 @@
     from pytensor_cl.codegen.dtypes import vector_type
 
     BLOCK = 4  # vectors that are added up in float32
-    SHORT = 1024  # bytes of a row below which stores of incomplete cache lines are too many to go past the cache, and loads surprise it
+    # Bytes of a row. In shorter rows, too many cache lines are incomplete for non-temporal stores, and the hardware
+    # prefetcher does not see the loads in advance.
+    SHORT = 1024
 %>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 
@@ -63,8 +65,8 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
             }
             inner_before = inner;
             % for a in ahead:
-            if (g.reduced[0]
-                * sizeof(*${arrays[a].name}) <= ${SHORT}${f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else ""})
+<% incomplete = f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else "" %>\
+            if (g.reduced[0] * sizeof(*${arrays[a].name}) <= ${SHORT}${incomplete})
                 for (long i = 0; i < g.reduced[0]; i += 64 / sizeof(*${arrays[a].name}))
                     prefetch_line(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
             % endfor

@@ -1,6 +1,6 @@
 ## How a kernel says that its data is wrong; the host reads it where it waits (pytensor_cl/runtime/error_flag.py).
 static inline void raise_alarm(volatile __global int *alarm, const int number, const int detail, const long value,
-                               const long limit)
+    const long limit)
 {
     /* Who comes first is heard; nobody else writes. */
     if (atomic_cmpxchg(alarm, 0, number) == 0) {

@@ -54,8 +54,7 @@ static void ${name}_sort(__global ${V} *v, const long n)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}(__global const ${key} *restrict input, const long input_at, __global ${R} *restrict output,
-    const long output_at,
-             __global ${V} *scratch, const ${name}_geometry g)
+    const long output_at, __global ${V} *scratch, const ${name}_geometry g)
 {
     const long n = g.length;
     const long tasks = (g.rows + ${lanes - 1}) / ${lanes};

@@ -12,8 +12,7 @@ static inline int ${name}_greater(const ${E} a, const ${E} b)
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${key} *restrict input, const long input_at, __global ${R} *restrict output,
-    const long output_at,
-             const ${name}_geometry g)
+    const long output_at, const ${name}_geometry g)
 {
     __local ${E} elements[${tile}];
     const int threads = (int)g.chunk;

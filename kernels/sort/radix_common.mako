@@ -43,4 +43,10 @@ void ${name}_clear(__global uint *diff)
         __global const ${E} *x = (${name}_turn(varied, pass) ? b : a) + row * g.length;
         % endif
 </%def>
-<%def name="read(first)" buffered="True" filter="trim">${f"{name}_make({name}_key(x[i * g.in_step]), i)" if first else "x[i]"}</%def>
+<%def name="read(first)" buffered="True" filter="trim">
+% if first:
+${name}_make(${name}_key(x[i * g.in_step]), i)
+% else:
+x[i]
+% endif
+</%def>

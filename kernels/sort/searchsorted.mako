@@ -31,7 +31,11 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
                           const int number,
                       % endif
                       __global long *restrict output,
-                          ${"__global " if in_buffer else ""}const ${name}_geometry ${"*geometry" if in_buffer else "g"})
+                      % if in_buffer:
+                      __global const ${name}_geometry *geometry)
+                      % else:
+                      const ${name}_geometry g)
+                      % endif
 {
     % if in_buffer:
     const ${name}_geometry g = *geometry;

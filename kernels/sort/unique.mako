@@ -17,7 +17,7 @@
 </%def>
 ${keys.key_function()}
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                            __global ${place} *restrict heads, const long n)
+    __global ${place} *restrict heads, const long n)
 {
     x += x_at;
     <%self:each n="n">
@@ -28,7 +28,7 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
 }
 
 __kernel void ${name}_starts(__global const ${place} *restrict number, __global const long *restrict order,
-                             __global long *restrict starts, __global long *restrict inverse, const long n)
+    __global long *restrict starts, __global long *restrict inverse, const long n)
 {
     <%self:each n="n">
         const ${place} own = number[i];
@@ -41,9 +41,8 @@ __kernel void ${name}_starts(__global const ${place} *restrict number, __global 
 }
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                              __global const long *restrict starts, __global ${key} *restrict values,
-                              __global long *restrict first, __global long *restrict counts, const long n,
-                                  const long found)
+    __global const long *restrict starts, __global ${key} *restrict values, __global long *restrict first,
+    __global long *restrict counts, const long n, const long found)
 {
     x += x_at;
     <%self:each n="found">

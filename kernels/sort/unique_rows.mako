@@ -16,10 +16,10 @@ static inline int ${name}_precedes(__global const ${key} *a, __global const ${ke
     return 0;
 }
 
-// Merge neighbouring runs of `width` rows: each row looks up how many rows of the other run come before it. Equal rows stay in
-// their order: those of the left run come first.
+// Merge neighbouring runs of `width` rows. Each row looks up how many rows of the other run come before it. Equal rows
+// keep their order: those of the left run come first.
 __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                            __global long *restrict merged, const long n, const long columns, const long width)
+    __global long *restrict merged, const long n, const long columns, const long width)
 {
     x += x_at;
     <%shared:each n="n">
@@ -45,7 +45,7 @@ __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, 
 
 // Rows with NaN, whose key is the greatest, are not equal to any other, as in NumPy.
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                            __global ${place} *restrict heads, const long n, const long columns)
+    __global ${place} *restrict heads, const long n, const long columns)
 {
     x += x_at;
     <%shared:each n="n">
@@ -53,16 +53,18 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
         __global const ${key} *before = x + order[max(i, 1L) - 1] * columns;
         int is_head = i == 0;
         for (long k = 0; k < columns && !is_head; ++k)
-            is_head = ${name}_key(own[k]) != ${name}_key(before[k])${f" || {name}_key(own[k]) == ({key})~0" if is_real else ""};
+            is_head = ${name}_key(own[k]) != ${name}_key(before[k])
+                % if is_real:
+                || ${name}_key(own[k]) == (${key})~0
+                % endif
+                ;
         heads[i] = is_head;
     </%shared:each>
 }
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                              __global const long *restrict starts, __global ${key} *restrict values,
-                              __global long *restrict first, __global long *restrict counts, const long n,
-                                  const long found,
-                              const long columns)
+    __global const long *restrict starts, __global ${key} *restrict values, __global long *restrict first,
+    __global long *restrict counts, const long n, const long found, const long columns)
 {
     x += x_at;
     <%shared:each n="found">
