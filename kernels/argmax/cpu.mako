@@ -1,10 +1,10 @@
 ## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one
 ## output (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns:
-## vectors across the innermost kept dimension; pattern short: the same, one vector after another). Positions are
+## vectors across the innermost outer dimension; pattern short: the same, one vector after another). Positions are
 ## looked for only where a block of elements beats what was found before.
-<%page args="name, geometry, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
+<%page args="name, geometry, pattern, dtype, lanes, tile_vectors, index, outer_dims, reduced_dims"/>
 <%include file="/math/every_lane.mako"/>\
-<%namespace name="walk" file="/reduction/traversal.mako"/>
+<%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="along" file="/argmax/rows.mako"/>
 <%!
@@ -22,32 +22,32 @@ ${order.position()}
 % if pattern == "rows":
 ${along.helpers()}
 % endif
-<%def name="strip()">
+<%def name="column_tile()">
 <% T, V, load = ctype(dtype), vector_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}" %>
-        const long across = g.kept_in[0];
+        const long column_stride = g.outer_in[0];
         const int vectors = (width + ${lanes - 1}) / ${lanes};
-        ${V} best[${strip_vectors}];
-        long${lanes} where[${strip_vectors}];
+        ${V} best[${tile_vectors}];
+        long${lanes} where[${tile_vectors}];
         __global const ${T} *x0 = input + ${name}_at(&g, first);
         for (int k = 0; k < vectors; ++k) {
-            best[k] = ${load}(x0 + k * ${lanes} * across, across, min(${lanes}, width - k * ${lanes}) - 1);
+            best[k] = ${load}(x0 + k * ${lanes} * column_stride, column_stride, min(${lanes}, width - k * ${lanes}) - 1);
             where[k] = (long${lanes})(first);
         }
         <%order:runs>
             for (long i = 0; i < n; i += ${ROWS}) {
                 const int rows = min(${ROWS}L, n - i);
                 for (int k = 0; k < vectors; ++k) {
-                    __global const ${T} *y = x + i * step + k * ${lanes} * across;
+                    __global const ${T} *y = x + i * step + k * ${lanes} * column_stride;
                     const int end = min(${lanes}, width - k * ${lanes}) - 1;
                     ${V} ${", ".join(f"v{r}" for r in range(ROWS))};
-                    if (across == 1 && end == ${lanes - 1} && rows == ${ROWS}) {
+                    if (column_stride == 1 && end == ${lanes - 1} && rows == ${ROWS}) {
                         % for r in range(ROWS):
                         v${r} = *(__global const ${name}_v *)(y + ${r} * step);
                         % endfor
                     } else {  // what there is no row for repeats the one before
-                        v0 = ${load}(y, across, end);
+                        v0 = ${load}(y, column_stride, end);
                         % for r in range(1, ROWS):
-                        v${r} = ${r} < rows ? ${load}(y + ${r} * step, across, end) : v${r - 1};
+                        v${r} = ${r} < rows ? ${load}(y + ${r} * step, column_stride, end) : v${r - 1};
                         % endfor
                     }
                     ${V} found = v0;
@@ -70,28 +70,28 @@ ${along.helpers()}
             }
         </%order:runs>
         for (int k = 0; k < vectors; ++k)
-            store_long${lanes}(where[k], output + out + k * ${lanes} * g.kept_out[0], g.kept_out[0],
+            store_long${lanes}(where[k], output + out + k * ${lanes} * g.outer_out[0], g.outer_out[0],
                 min(${lanes}, width - k * ${lanes}) - 1);
 </%def>
 
 <%def name="short()">
 <% V, M, load = vector_type(dtype, lanes), mask_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}" %>
-        const long across = g.kept_in[0];
+        const long column_stride = g.outer_in[0];
         for (int k = 0; k < width; k += ${lanes}) {
             const int end = min(${lanes}, width - k) - 1;
-            ${V} best = ${load}(input + ${name}_at(&g, 0) + k * across, across, end);
+            ${V} best = ${load}(input + ${name}_at(&g, 0) + k * column_stride, column_stride, end);
             ${M} where = 0;
             ${M} here = 0;
             <%order:runs>
             for (long i = 0; i < n; ++i, ++here) {
-                __global const ${ctype(dtype)} *y = x + i * step + k * across;
-                const ${V} v = end == ${lanes - 1} ? (${V})(${", ".join(f"y[{r} * across]" for r in range(lanes))})
-                    : ${load}(y, across, end);
+                __global const ${ctype(dtype)} *y = x + i * step + k * column_stride;
+                const ${V} v = end == ${lanes - 1} ? (${V})(${", ".join(f"y[{r} * column_stride]" for r in range(lanes))})
+                    : ${load}(y, column_stride, end);
                 where = ${order.beats("v", "best")} ? here : where;
                 best = ${order.beats("v", "best")} ? v : best;
             }
             </%order:runs>
-            store_long${lanes}(convert_long${lanes}(where), output + out + k * g.kept_out[0], g.kept_out[0], end);
+            store_long${lanes}(convert_long${lanes}(where), output + out + k * g.outer_out[0], g.outer_out[0], end);
         }
 </%def>
 
@@ -107,21 +107,21 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
         const long last = min(g.total, first + g.chunk);
         long rest = task % g.blocks;
         long in = input_at;
-        long out = output_at + chunk * g.chunk_step;
+        long out = output_at + chunk * g.chunk_stride;
         % if pattern != "rows":
-        const long column = rest % g.tiles * ${strip_vectors * lanes};
-        const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);
-        rest = rest / g.tiles * g.kept[0] + column;
+        const long column = rest % g.tiles * ${tile_vectors * lanes};
+        const int width = min(${tile_vectors * lanes}L, g.outer[0] - column);
+        rest = rest / g.tiles * g.outer[0] + column;
         % endif
-        ${walk.kept_offset()}
+        ${traversal.outer_offset()}
         __global const ${ctype(dtype)} *input = array + in;
         % if pattern == "rows":
         ${along.rows()}
         % elif pattern == "short":
         ${short()}
         % else:
-        ${strip()}
+        ${column_tile()}
         % endif
     }
 }
-${order.finish(walk.kept_offset)}
+${order.finish(traversal.outer_offset)}

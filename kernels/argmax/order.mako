@@ -1,5 +1,5 @@
 ## What the argmax kernels share: which value wins, where a position lies, and the last pass. The defs see the
-## arguments of the template that calls them. NaN beats every number, as in NumPy; equals do not beat each other. The
+## arguments of the template that calls them. NaN beats every output_index, as in NumPy; equals do not beat each other. The
 ## expressions serve scalars and vectors.
 <%!
     import numpy as np
@@ -68,20 +68,20 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 </%def>
 
 ## Chooses among the positions that the chunks found: the earliest chunk wins where values are the same.
-<%def name="finish(kept_offset, unrolled=False)">
+<%def name="finish(outer_offset, unrolled=False)">
 __kernel void ${name}_finish(__global const ${ctype(dtype)} *input, const long input_at, __global const long *found,
     __global long *output, const long output_at, const ${name}_geometry g)
 {
-    for (${index} number = get_global_id(0); number < g.outputs; number += get_global_size(0)) {
-        ${index} rest = number;
+    for (${index} output_index = get_global_id(0); output_index < g.outputs; output_index += get_global_size(0)) {
+        ${index} rest = output_index;
         ${index} in = 0;
         ${index} out = 0;
-        ${kept_offset(unrolled)}
+        ${outer_offset(unrolled)}
         __global const ${ctype(dtype)} *x = input + input_at + in;
-        long where = found[number];
+        long where = found[output_index];
         ${ctype(dtype)} best = x[${name}_at(&g, where)];
         for (${index} chunk = 1; chunk < g.chunks; ++chunk) {
-            const long candidate = found[chunk * g.outputs + number];
+            const long candidate = found[chunk * g.outputs + output_index];
             const ${ctype(dtype)} value = x[${name}_at(&g, candidate)];
             if (${beats("value", "best")}) {
                 best = value;

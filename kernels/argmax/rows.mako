@@ -9,13 +9,13 @@
         return ctype(dtype), vector_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}"
 %>
 ## Returns what is left when the lanes of a vector meet in pairs.
-<%def name="fold(vector, dtype, meet)">
+<%def name="horizontal_reduce(vector, dtype, combine_halves)">
     % for n in (8, 4, 2, 1):
     % if n < lanes:
     <% whole, half = vector if 2 * n == lanes else f"half{2 * n}", vector_type(dtype, n) %>
     const ${half} low${n} = ${whole}.lo;
     const ${half} high${n} = ${whole}.hi;
-    const ${half} half${n} = ${meet(f"low{n}", f"high{n}")};
+    const ${half} half${n} = ${combine_halves(f"low{n}", f"high{n}")};
     % endif
     % endfor
     return half1;
@@ -24,13 +24,13 @@
 <%def name="helpers()">
 static inline ${ctype(dtype)} ${name}_greatest(const ${vector_type(dtype, lanes)} v)
 {
-    ${fold("v", dtype, order.greater)}
+    ${horizontal_reduce("v", dtype, order.greater)}
 }
 
 static inline int ${name}_first(const int${lanes} is_there)
 {
     const int${lanes} place = is_there ? (int${lanes})(${", ".join(map(str, range(lanes)))}) : (int${lanes})(${lanes});
-    ${fold("place", "int32", "min({}, {})".format)}
+    ${horizontal_reduce("place", "int32", "min({}, {})".format)}
 }
 </%def>
 

@@ -3,10 +3,10 @@
 <%page args=""/>\
 #if defined(__has_builtin) && !defined(WITHOUT_NONTEMPORAL_STORES)
 #if __has_builtin(__builtin_nontemporal_store)
-#define put_past_cache(value, p) __builtin_nontemporal_store(value, p)
+#define store_non_temporal(value, p) __builtin_nontemporal_store(value, p)
 #endif
 #endif
-#ifndef put_past_cache
-#define put_past_cache(value, p) (*(p) = (value))
+#ifndef store_non_temporal
+#define store_non_temporal(value, p) (*(p) = (value))
 #endif
 <%include file="/common/prefetch.mako"/>\

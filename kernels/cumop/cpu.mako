@@ -1,7 +1,7 @@
 ## Cumulative sums and products on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the axis,
 ## of one row (pattern rows: the lanes lie along the axis) or of a strip of rows (pattern columns: the lanes lie
 ## across rows). Runs of BLOCK vectors are summed apart and then joined: long sums of floats stay accurate.
-<%page args="name, pattern, dtype, lanes, strip_vectors, combine, identity, kept_dims, in_buffer"/>
+<%page args="name, pattern, dtype, lanes, tile_vectors, combine, identity, outer_dims, in_buffer"/>
 <%namespace name="shared" file="/cumop/geometry.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
@@ -56,12 +56,12 @@ static inline ${V} ${name}_combine(const ${V} a, const ${V} b)
 
 <%def name="strip()">
 <% V = vector_type(dtype, lanes) %>
-        const long in_across = g.kept_in[0];
-        const long out_across = g.kept_out[0];
-        const long total_across = g.kept_total[0];
+        const long in_across = g.outer_in[0];
+        const long out_across = g.outer_out[0];
+        const long total_across = g.outer_total[0];
         const int vectors = (width + ${lanes - 1}) / ${lanes};
         const int unit = in_across == 1 && out_across == 1;
-        ${V} base[${strip_vectors}], run[${strip_vectors}];
+        ${V} base[${tile_vectors}], run[${tile_vectors}];
         for (int k = 0; k < vectors; ++k) {
             const int end = min(${lanes}, width - k * ${lanes}) - 1;
             base[k] = (${V})(${identity});
@@ -108,11 +108,11 @@ void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __globa
         long out = output_at;
         long total = g.first_total;
         % if pattern == "columns":
-        const long column = rest % g.tiles * ${strip_vectors * lanes};
-        const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);
-        rest = rest / g.tiles * g.kept[0] + column;
+        const long column = rest % g.tiles * ${tile_vectors * lanes};
+        const int width = min(${tile_vectors * lanes}L, g.outer[0] - column);
+        rest = rest / g.tiles * g.outer[0] + column;
         % endif
-        ${shared.kept_offset("long")}
+        ${shared.outer_offset("long")}
         % if pattern == "rows":
         ${rows()}
         % else:

@@ -1,6 +1,6 @@
 ## Cumulative sums and products on schedule simt. `<name>_rows`: a work-group takes a chunk of a row, tile by tile, in
 ## local memory. `<name>_columns`: a work-item takes a chunk of a row; its neighbours take the rows beside it.
-<%page args="name, dtype, combine, identity, kept_dims, index, group, run, in_buffer"/>
+<%page args="name, dtype, combine, identity, outer_dims, index, group, run, in_buffer"/>
 <%namespace name="shared" file="/cumop/geometry.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -36,7 +36,7 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     ${index} in = 0;
     ${index} out = 0;
     ${index} total = g.first_total;
-    ${shared.kept_offset(index, unrolled=True)}
+    ${shared.outer_offset(index, unrolled=True)}
     input += input_at + in;
     output += output_at + out;
     ${T} carry = ${name}_before(totals + total, chunk, g.outputs);
@@ -85,7 +85,7 @@ __kernel void ${name}_columns(__global const ${T} *input, const long input_at, _
     ${index} total = g.first_total;
     if (rest >= g.outputs)
         return;
-    ${shared.kept_offset(index, unrolled=True)}
+    ${shared.outer_offset(index, unrolled=True)}
     input += input_at + in;
     output += output_at + out;
     ${T} carry = ${name}_before(totals + total, chunk, g.outputs);

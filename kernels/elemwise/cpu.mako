@@ -18,7 +18,7 @@ typedef struct {
     ${index} shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
     ${index} rows, columns, row_tiles, column_tiles, tiles;
 } ${name}_plan;
-typedef struct { long past_cache, at[${max(len(arrays), 1)}]; } ${name}_offsets;
+typedef struct { long non_temporal, at[${max(len(arrays), 1)}]; } ${name}_offsets;
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(
@@ -78,7 +78,7 @@ void ${name}(
 % for a in splat:
             const ${vector_type(type_of[a], lanes)} first_${a} = ${repeated(type_of[a], lanes, f"*p_{a}")};
 % endfor
-            const int past_cache = offset.past_cache
+            const int non_temporal = offset.non_temporal
                 && ${" && ".join(f"s_o{k} == 1 && !((ulong)p_o{k} % sizeof({vector_type(t, lanes)}))" for k,
                     t in enumerate(outputs))};
             for (${index} c = 0; c < columns; c += ${lanes}) {
@@ -101,8 +101,8 @@ void ${name}(
                     ${statements}
                 }
 % for k, dtype in enumerate(outputs):
-                if (past_cache && last == ${lanes - 1})
-                    put_past_cache(o${k}, (__global ${vector_type(dtype, lanes)} *)p_o${k});
+                if (non_temporal && last == ${lanes - 1})
+                    store_non_temporal(o${k}, (__global ${vector_type(dtype, lanes)} *)p_o${k});
                 else if (unit && last == ${lanes - 1})
                     put_${access_name(dtype, lanes)}(o${k}, p_o${k});
                 else

@@ -27,7 +27,7 @@ typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, 
                 long at = given < 0 ? given + p.length : given;
                 % if is_checked:
                 if (at < 0 || at >= p.length) {
-                    raise_alarm(alarm, number, 0, given, p.length);
+                    report_error(error_flag, error_code, 0, given, p.length);
                     at = 0;
                 }
                 % endif
@@ -49,7 +49,7 @@ typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, 
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${ctype(in_dtype)} *table, __global const ${index_type} *i,
-    __global ${ctype(out_dtype)} *o, const ${name}_plan p, volatile __global int *alarm, const int number)
+    __global ${ctype(out_dtype)} *o, const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     table += p.table;
     const long end = p.bags * (get_global_id(0) + 1) / get_global_size(0);

@@ -34,8 +34,8 @@ __kernel void ${name}(
 % endif
     __global ${ctype or index} *o, const ${name}_offsets offset,
     ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"},
-        volatile __global int *alarm,
-    const int number)
+        volatile __global int *error_flag,
+    const int error_code)
 {
 % if plan_in_buffer:
     const ${name}_plan p = *plan;
@@ -117,7 +117,7 @@ __kernel void ${name}(
             long i = given < 0 ? given + p.length[${k}] : given;
         % if is_checked:
             if (i < 0 || i >= p.length[${k}]) {
-                raise_alarm(alarm, number, (int)p.axis[${k}], given, p.length[${k}]);
+                report_error(error_flag, error_code, (int)p.axis[${k}], given, p.length[${k}]);
                 i = 0;
             }
         % endif

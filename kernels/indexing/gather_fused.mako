@@ -25,8 +25,8 @@ __kernel void ${name}(
 % endfor
     __global ${ctype(output)} *b_o0, const ${name}_offsets offset,
     ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"},
-        volatile __global int *alarm,
-    const int number)
+        volatile __global int *error_flag,
+    const int error_code)
 {
 % if plan_in_buffer:
     const ${name}_plan p = *plan;
@@ -63,7 +63,7 @@ __kernel void ${name}(
             long i = given < 0 ? given + p.length[${c}] : given;
     % if is_checked:
             if (i < 0 || i >= p.length[${c}]) {
-                raise_alarm(alarm, number, (int)p.axis[${c}], given, p.length[${c}]);
+                report_error(error_flag, error_code, (int)p.axis[${c}], given, p.length[${c}]);
                 i = 0;
             }
     % endif

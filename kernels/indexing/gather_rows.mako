@@ -51,7 +51,7 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *x, __global ${ctype} *o,
-    const ${name}_plan p, volatile __global int *alarm, const int number)
+    const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     o += p.o;
     x += p.x;
@@ -79,7 +79,7 @@ __kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *
             long at = given < 0 ? given + p.length : given;
 % if is_checked:
             if (at < 0 || at >= p.length) {
-                raise_alarm(alarm, number, 0, given, p.length);
+                report_error(error_flag, error_code, 0, given, p.length);
                 at = 0;
             }
 % endif

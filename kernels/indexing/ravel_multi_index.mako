@@ -17,13 +17,13 @@ typedef struct { long size, dim[${max(1, dims)}]; } ${name}_dims;
 
 __kernel void ${name}(__global const ${kind} *flat, const long flat_at,
     ${"".join(f"__global long *o{k}, " for k in range(dims))} const long size, const ${name}_dims d,
-    volatile __global int *alarm, const int number)
+    volatile __global int *error_flag, const int error_code)
 {
     flat += flat_at;
 ${walk()}
         long given = flat[i];
         if (given < 0 || given >= d.size) {
-            raise_alarm(alarm, number, 0, given, d.size);
+            report_error(error_flag, error_code, 0, given, d.size);
             given = 0;
         }
         ${word} rest = given;
@@ -44,7 +44,7 @@ ${unravel(types[0], len(types) - 1)}
 typedef struct { long at[${count}], dim[${count}], weight[${count}]; } ${name}_dims;
 
 __kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))} __global long *o,
-    const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+    const long size, const ${name}_dims d, volatile __global int *error_flag, const int error_code)
 {
     int wrong = 0;
 ${walk()}
@@ -67,7 +67,7 @@ ${walk()}
     }
     % if is_checked:
     if (wrong)
-        raise_alarm(alarm, number, 0, 0, 0);
+        report_error(error_flag, error_code, 0, 0, 0);
     % endif
 }
 % endif

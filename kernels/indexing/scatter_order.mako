@@ -34,7 +34,7 @@ typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner
 <% alone = "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))" %>\
 /* How many values of its share each work-item has for each position. */
 ${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global int *counts, const ${name}_plan p,
-    volatile __global int *alarm, const int number)
+    volatile __global int *error_flag, const int error_code)
 {
     ${share("count")}
     counts += item * p.length;
@@ -45,7 +45,7 @@ ${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global i
 % if is_checked:
         const long asked = (long)i[b * p.i_step];
         if (asked < -p.length || asked >= p.length)
-            raise_alarm(alarm, number, 0, asked, p.length);
+            report_error(error_flag, error_code, 0, asked, p.length);
 % endif
         ${place()}
         counts[at] += 1;

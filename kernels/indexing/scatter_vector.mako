@@ -13,7 +13,7 @@ BLOCK, SAMPLE, RUN = 1024, 32, 4
         const long at = given < 0 ? given + p.length : given;
 % if is_checked:
         if (at < 0 || at >= p.length) {
-            raise_alarm(alarm, number, 0, given, p.length);
+            report_error(error_flag, error_code, 0, given, p.length);
             continue;
         }
 % endif
@@ -44,7 +44,7 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
 /* Add up indices that follow equal ones. A function of its own, or it takes a fifth longer. */
 __attribute__((noinline)) static void ${name}_add_runs(__global const ${index_type} *i, __global ${ctype} *x,
     __global const ${ctype} *y,
-    const long first, const long end, const ${name}_plan p, volatile __global int *alarm, const int number)
+    const long first, const long end, const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     ${ctype} sum = 0;
     long last = -1;
@@ -64,7 +64,7 @@ __attribute__((noinline)) static void ${name}_add_runs(__global const ${index_ty
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __global const ${ctype} *y,
-    const ${name}_plan p, volatile __global int *alarm, const int number)
+    const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
@@ -82,7 +82,7 @@ __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __g
         for (long b = first + 1; b < sampled; ++b)
             runs += i[b * p.i_step] != i[(b - 1) * p.i_step];
         if (runs * ${RUN} <= sampled - first) {
-            ${name}_add_runs(i, x, y, first, end, p, alarm, number);
+            ${name}_add_runs(i, x, y, first, end, p, error_flag, error_code);
             continue;
         }
         if (p.i_step == 1 && ${name}_is_plain(i + first, end - first, p.length)) {

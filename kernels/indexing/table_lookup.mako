@@ -23,7 +23,7 @@ if (outside1 < 0) {
     ${f"vstore{lanes}(given, 0, lane)" if lanes > 1 else "lane[0] = given"};
     for (int l = 0; l < ${lanes}; ++l)
         if (lane[l] < -tables.length[${number}] || lane[l] >= tables.length[${number}])
-            raise_alarm(alarm, alarm_number, 0, lane[l], tables.length[${number}]);
+            report_error(error_flag, error_code, 0, lane[l], tables.length[${number}]);
     place = clamp(place, (${whole})0, length - 1);
 }
 % endif

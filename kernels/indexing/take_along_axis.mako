@@ -6,7 +6,7 @@
 typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x,
     at_i; } ${name}_plan;
 
-static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *alarm, const int number)
+static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *error_flag, const int error_code)
 {
     long at = given;
 % if mode == "wrap":
@@ -20,7 +20,7 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
     at += at < 0 ? length : 0;
     % endif
     if ((ulong)at >= (ulong)length) {
-        raise_alarm(alarm, number, 0, given, length);
+        report_error(error_flag, error_code, 0, given, length);
         at = 0;
     }
 % endif
@@ -29,7 +29,7 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
 
 __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o,
     ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
-    volatile __global int *alarm, const int number)
+    volatile __global int *error_flag, const int error_code)
 {
 % if in_buffer:
     const ${name}_plan p = *plan;
@@ -51,7 +51,7 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
         ${index} at_i = first * p.i[${last}];
         ${place(range(last), index)}
         for (; e < stop; ++e) {
-            const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
+            const long at = ${name}_pick(i[at_i], p.length, error_flag, error_code) * p.step;
             ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
             at_o += p.o[${last}];
             at_x += p.x[${last}];
@@ -65,7 +65,7 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
         ${index} at_x = 0;
         ${index} at_i = 0;
         ${place(range(ndim), index)}
-        const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
+        const long at = ${name}_pick(i[at_i], p.length, error_flag, error_code) * p.step;
         ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
     }
 % endif

@@ -59,7 +59,7 @@ static ${acc} ${name}_combine${n}(const ${acc} a, const ${acc} b)
 }
 
 ## Reading an element is here and nowhere else, so that a producer can be fused into the reduction.
-static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${index} step, const ${index} plane)
+static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${index} step, const ${index} error_stride)
 {
 <%def name="read(p)" buffered="True" filter="trim">
 % if n == 1:
@@ -71,7 +71,7 @@ static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${ind
 % endif
 </%def>
 % if pair_in:
-    const ${acc} a = {${read("p")}, ${read("p + plane")}};
+    const ${acc} a = {${read("p")}, ${read("p + error_stride")}};
 % elif compensation:
     const ${acc} a = {${convert.cast(read("p"), in_dtype, acc_dtype, n)}, (${value})(0.0f)};
 % else:
@@ -81,11 +81,11 @@ static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${ind
 }
 
 static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, const ${index} step,
-    const ${index} plane)
+    const ${index} error_stride)
 {
 % if pair_out:
     ${write("p", "a.sum", n)}
-    ${write("p + plane", "a.error", n)}
+    ${write("p + error_stride", "a.error", n)}
 % elif compensation:  # an infinite sum has no error term
     const ${value} exact = isfinite(a.sum) ? a.sum + a.error : a.sum;
     ${write("p", convert.cast("exact", acc_dtype, out_dtype, n), n)}
@@ -113,8 +113,8 @@ static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, c
 </%def>
 
 ## The lanes of an accumulator meet in pairs.
-<%def name="fold(n)">
-static ${name}_a1 ${name}_fold${n}(const ${name}_a${n} a)
+<%def name="horizontal_reduce(n)">
+static ${name}_a1 ${name}_horizontal_reduce${n}(const ${name}_a${n} a)
 {
 % if n == 1:
     return a;
@@ -126,7 +126,7 @@ static ${name}_a1 ${name}_fold${n}(const ${name}_a${n} a)
     const ${name}_a${n // 2} ${half} = a.${half};
 % endif
 % endfor
-    return ${name}_fold${n // 2}(${name}_combine${n // 2}(lo, hi));
+    return ${name}_horizontal_reduce${n // 2}(${name}_combine${n // 2}(lo, hi));
 % endif
 }
 </%def>

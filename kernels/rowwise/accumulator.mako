@@ -4,7 +4,7 @@
              lanes, fold"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 % if fold:
-${shared.fold(lanes)}
+${shared.horizontal_reduce(lanes)}
 % else:
 ${shared.accumulator(lanes)}
 % endif

@@ -3,7 +3,7 @@
 ## ones before the odd ones turns the bits of their numbers, row before column, by one; so many steps as a column has
 ## bits put the column before the row. Picked rows begin where `rows` says, and what follows the one at `last` may not
 ## exist.
-<%page args="dtype, lanes, tile, is_picked"/>\
+<%page args="dtype, lanes, tile, is_gathered_tile"/>\
 <%!
 import numpy as np
 
@@ -19,13 +19,13 @@ many = tile == lanes
         ${text.replace("#", str(v))}
 % endfor
 </%def>\
-typedef ${V} turned_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
-typedef ${P} piece_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+typedef ${V} dense_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+typedef ${P} row_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 /* Column k to t[k]. A row that is shorter than a piece is read with what follows it, unless that may not exist. */
-% for picked in (False, True) if is_picked else (False,):
-static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p,
-    const long ${'*rows' if picked else 'step'}, const int n,
-    const int is_whole${', const long last' if picked else ''})
+% for gathered in (False, True) if is_gathered_tile else (False,):
+static inline void transpose_${'gather' if gathered else 'load'}_${A}(${V} *t, __global const ${T} *p,
+    const long ${'*rows' if gathered else 'step'}, const int n,
+    const int is_whole${', const long last' if gathered else ''})
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -39,23 +39,23 @@ static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global con
         if (n < ${tile} && !is_whole) {
             ${T} lane[${lanes * tile}] __attribute__((aligned(sizeof(${V}))));
             for (int l = 0; l < ${lanes}; ++l)
-% if picked:
+% if gathered:
                 if (rows[l] < last)
-                    *(piece_${A} *)(lane + l * ${tile}) = *(__global const piece_${A} *)(q + rows[l]); else
+                    *(row_${A} *)(lane + l * ${tile}) = *(__global const row_${A} *)(q + rows[l]); else
 % endif
                 for (int k = 0; k < ${tile}; ++k)
-                    lane[l * ${tile} + k] = q[${'rows[l]' if picked else 'l * step'} + min(k, n - 1)];
+                    lane[l * ${tile} + k] = q[${'rows[l]' if gathered else 'l * step'} + min(k, n - 1)];
             ${each(f"a# = *(({V} *)lane + #);")}
-% if not many and not picked:
+% if not many and not gathered:
         } else if (step == ${tile}) {
-            ${each(f"a# = *(__global const turned_{A} *)(q + # * {lanes});")}
+            ${each(f"a# = *(__global const dense_{A} *)(q + # * {lanes});")}
 % endif
         } else {
 % for v in range(tile):
 <%
-    starts = [f"rows[{v * rows + r}]" if picked else f"{v * rows + r} * step" for r in range(rows)]
+    starts = [f"rows[{v * rows + r}]" if gathered else f"{v * rows + r} * step" for r in range(rows)]
 %>\
-            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + {start})" for start in starts)});
+            a${v} = (${V})(${", ".join(f"*(__global const row_{A} *)(q + {start})" for start in starts)});
 % endfor
         }
 % for _ in range(rounds):
@@ -73,7 +73,7 @@ static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global con
 % endfor
 
 /* The other way round. What a row writes past its end the next one makes good; the last row ends where it ends. */
-static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
+static inline void transpose_store_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -95,7 +95,7 @@ static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long st
 % endfor
 % if not many:
         if (step == ${tile}) {
-            ${each(f"*(__global turned_{A} *)(q + # * {lanes}) = a#;")}
+            ${each(f"*(__global dense_{A} *)(q + # * {lanes}) = a#;")}
             return;
         }
 % endif
@@ -107,12 +107,12 @@ static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long st
     ]
 %>\
 % for l, piece in enumerate(pieces[:-1]):
-        *(__global piece_${A} *)(q + ${l} * step) = ${piece};
+        *(__global row_${A} *)(q + ${l} * step) = ${piece};
 % endfor
         ${T} lane[${tile}] __attribute__((aligned(sizeof(${P}))));
         *(${P} *)lane = ${pieces[-1]};
         if (n >= ${tile})
-            *(__global piece_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
+            *(__global row_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
         else for (int k = 0; k < n; ++k)
             q[${lanes - 1} * step + k] = lane[k];
     }

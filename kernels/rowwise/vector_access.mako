@@ -1,4 +1,4 @@
-## The walk along rows, and from row to row, in kernels/rowwise/cpu.mako. The defs see its arguments.
+## The row_pass along rows, and from row to row, in kernels/rowwise/cpu.mako. The defs see its arguments.
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import vector_type
@@ -20,21 +20,21 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
 <% across = pattern == "columns" %>
         ${"{" if is_gathered() else ""}
 % if not is_gathered():
-        if (column + ${"g.width" if across else 1} < g.kept[0]) {
-            const long next = ${f"min(column + g.width, g.kept[0] - {lanes})" if across else "column + 1"};
+        if (column + ${"g.width" if across else 1} < g.outer[0]) {
+            const long next = ${f"min(column + g.width, g.outer[0] - {lanes})" if across else "column + 1"};
             % for a, array in enumerate(arrays):
-            at_${array.name} += (next - column) * g.kept_step[${a}][0];
+            at_${array.name} += (next - column) * g.outer_step[${a}][0];
             % endfor
             column = next;
         } else {
 % endif
-            long ${"strip_row" if across else "rest"} = block;
+            long ${"tile_row" if across else "rest"} = block;
             % if across:
-            ${parts.split("strip_row", "tile", "g.tiles")}
-            column = min(tile * g.width, max(g.kept[0] - ${lanes}, 0L));
-            long rest = strip_row * g.kept[0] + column;
+            ${parts.divmod_index("tile_row", "tile", "g.tiles")}
+            column = min(tile * g.width, max(g.outer[0] - ${lanes}, 0L));
+            long rest = tile_row * g.outer[0] + column;
             % else:
-            column = rest % g.kept[0];
+            column = rest % g.outer[0];
             % endif
             ${parts.row_offsets()}
         }
@@ -53,7 +53,7 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
                 % endfor
             } else {
                 long run = at;
-                ${parts.split("run", "begin", "g.reduced[0]")}
+                ${parts.divmod_index("run", "begin", "g.reduced[0]")}
                 inner = begin;
                 number = run;
                 if (number >= g.reduced[1])
@@ -65,26 +65,26 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
             }
             inner_before = inner;
             % for a in ahead:
-<% incomplete = f" && (!offset.past_cache || g.reduced[0] % {lanes})" if arrays[a].is_output else "" %>\
+<% incomplete = f" && (!offset.non_temporal || g.reduced[0] % {lanes})" if arrays[a].is_output else "" %>\
             if (g.reduced[0] * sizeof(*${arrays[a].name}) <= ${SHORT}${incomplete})
                 for (long i = 0; i < g.reduced[0]; i += 64 / sizeof(*${arrays[a].name}))
-                    prefetch_line(${arrays[a].name} + p_${arrays[a].name} + g.kept_step[${a}][0] + i);
+                    prefetch_line(${arrays[a].name} + p_${arrays[a].name} + g.outer_step[${a}][0] + i);
             % endfor
 % endif
 </%def>
 
-## The loops over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's
-## (`skip`), or do not exist. A line of the cache that is stored in part must not go past it, and no line both ways:
+## The passes over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's
+## (`first_lane`), or do not exist. A line of the cache that is stored in part must not go past it, and no line both ways:
 ## `before` elements lie before the first whole line.
-<%def name="vectors(walk)">
-<% blocked, start = [total for total in walk.totals if total.is_blocked], "0" %>
-% if walk.streamed is not None:
-<% array, start = arrays[walk.streamed], "before" %>
+<%def name="vectors(row_pass)">
+<% blocked, start = [total for total in row_pass.totals if total.is_blocked], "0" %>
+% if row_pass.streamed is not None:
+<% array, start = arrays[row_pass.streamed], "before" %>
 <% size = np.dtype(array.dtype).itemsize %>
             const ulong place = (ulong)(${array.name} + p_${array.name});
-            const int past_cache = offset.past_cache
+            const int non_temporal = offset.non_temporal
                 && (n >= ${SHORT // size} || (place | n * ${size}) % ${lanes * size} == 0);
-            const long before = past_cache ? -place % ${lanes * size} / ${size} : 0;
+            const long before = non_temporal ? -place % ${lanes * size} / ${size} : 0;
 % endif
             long i = ${start};
 % if blocked:
@@ -99,23 +99,23 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
                 for (; n - i >= ${lanes}; i += ${lanes}) {
 % endif
                     const long j = ${f"min(i, n - {lanes})" if is_gathered() else "i"};
-                    const long kept = at + j;
-                    const int skip = 0;
+                    const long spill_index = at + j;
+                    const int first_lane = 0;
                     const int whole = 1;
-                    const int top = ${lanes - 1};
+                    const int last_lane = ${lanes - 1};
                     ${caller.body()}
                 }
                 ${blocks(blocked, "end")}
             }
             ${blocks(blocked)}
             #pragma clang loop unroll(disable) vectorize(disable)
-            for (int end = ${"!before" if walk.streamed is not None else 1}; end < 1 + (i < n); ++end) {
+            for (int end = ${"!before" if row_pass.streamed is not None else 1}; end < 1 + (i < n); ++end) {
                 const int whole = n >= ${lanes};
-                const int top = whole ? ${lanes - 1} : (int)n - 1;
-                const long at_first = ${f"end ? i : before - {lanes}" if walk.streamed is not None else "i"};
+                const int last_lane = whole ? ${lanes - 1} : (int)n - 1;
+                const long at_first = ${f"end ? i : before - {lanes}" if row_pass.streamed is not None else "i"};
                 const long j = whole ? max(0L, min(at_first, n - ${lanes})) : 0;
-                const long kept = at + j;
-                const int skip = at_first - j;  // lanes that belong to the vector before; negative: to the one after
+                const long spill_index = at + j;
+                const int first_lane = at_first - j;  // lanes that belong to the vector before; negative: to the one after
                 ${caller.body()}
             }
             ${blocks(blocked, "end")}
@@ -140,27 +140,27 @@ ${"1" if pattern == "rows" and total.operation in ("maximum", "minimum") and tot
     "float64") else ""}
 </%def>
 
-<%def name="before_elements(walk, used)">
+<%def name="before_elements(row_pass, used)">
 % if reduced_dims > 1:
         long inner_before = 0;
         long number = 0${"".join(f", p_{arrays[a].name} = 0" for a in used)};
 % endif
 % for a, array in enumerate(arrays):
-% if pattern == "columns" and array.access == "unit" and array.name in [f"y{o}" for o, _ in walk.writes]:
+% if pattern == "columns" and array.access == "unit" and array.name in [f"y{o}" for o, _ in row_pass.writes]:
 <% size = np.dtype(array.dtype).itemsize %>
-        const int past_${array.name} = offset.past_cache
+        const int non_temporal_${array.name} = offset.non_temporal
             && (width >= ${SHORT // size} || (width | g.reduced_step[${a}][0]) * ${size} % ${lanes * size} == 0);
 % endif
 % endfor
-% for total in walk.totals:
+% for total in row_pass.totals:
 % if is_extreme(total):
         ${total.accumulator}_a${lanes} nan${total.value} = 0;
 % endif
 % endfor
 </%def>
 
-<%def name="after_elements(walk)">
-% for total in walk.totals:
+<%def name="after_elements(row_pass)">
+% for total in row_pass.totals:
 % if is_extreme(total):
         sum${total.value} = nan${total.value} != nan${total.value} ? nan${total.value} : sum${total.value};
 % endif

@@ -12,7 +12,7 @@ void ${name}(__global uchar *target, __global const uchar *source, const long be
     const long first = lines * get_global_id(0) / get_global_size(0);
     if (is_large)
         for (long i = first; i < end; ++i)
-            put_past_cache(*(__global const ${name}_line *)(source + 64 * i), (__global ulong8 *)target + i);
+            store_non_temporal(*(__global const ${name}_line *)(source + 64 * i), (__global ulong8 *)target + i);
     else
         for (long i = first; i < end; ++i)
             ((__global ulong8 *)target)[i] = *(__global const ${name}_line *)(source + 64 * i);

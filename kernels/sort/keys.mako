@@ -35,7 +35,7 @@ static inline ${key} ${name}_result(const ${key} x)
 // rows lie along the axis; other dimensions from the innermost outwards; lengths and steps in elements
 typedef struct {
     long rows, length, chunk, chunks, in_step, out_step;
-    long kept[${dims}], kept_out[${dims}], kept_in[${dims}];
+    long outer[${dims}], outer_out[${dims}], outer_in[${dims}];
 } ${name}_geometry;
 % for array in ("in", "out"):
 
@@ -45,15 +45,15 @@ static inline long ${name}_${array}(const ${name}_geometry *g, long row)
 % if unrolled:
 % for d in range(dims - 1):
     if (row) {
-        at += row % g->kept[${d}] * g->kept_${array}[${d}];
-        row /= g->kept[${d}];
+        at += row % g->outer[${d}] * g->outer_${array}[${d}];
+        row /= g->outer[${d}];
     }
 % endfor
-    return at + row * g->kept_${array}[${dims - 1}];
+    return at + row * g->outer_${array}[${dims - 1}];
 % else:
     for (int d = 0; row; ++d) {
-        at += row % g->kept[d] * g->kept_${array}[d];
-        row /= g->kept[d];
+        at += row % g->outer[d] * g->outer_${array}[d];
+        row /= g->outer[d];
     }
     return at;
 % endif

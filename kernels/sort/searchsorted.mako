@@ -15,11 +15,11 @@ typedef struct {
 } ${name}_geometry;
 
 % if sorter_dtype:
-static inline long ${name}_checked(const long place, const long n, volatile __global int *alarm, const int number)
+static inline long ${name}_checked(const long place, const long n, volatile __global int *error_flag, const int error_code)
 {
     const int is_inside = place >= 0 && place < n;
     if (!is_inside)
-        raise_alarm(alarm, number, 0, place, n);
+        report_error(error_flag, error_code, 0, place, n);
     return is_inside ? place : 0;
 }
 % endif
@@ -27,8 +27,8 @@ static inline long ${name}_checked(const long place, const long n, volatile __gl
 __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
     __global const ${ctype(value_dtype)} *restrict values,
                       % if sorter_dtype:
-                      __global const ${ctype(sorter_dtype)} *restrict sorters, volatile __global int *alarm,
-                          const int number,
+                      __global const ${ctype(sorter_dtype)} *restrict sorters, volatile __global int *error_flag,
+                          const int error_code,
                       % endif
                       __global long *restrict output,
                       % if in_buffer:
@@ -73,7 +73,7 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
             for (int k = 0; k < ${lanes}; ++k) {
                 % if sorter_dtype:
                 const long place = sorters[sorter[k] + (found[k] + reach - 1) * g.sorter_step];
-                const long at = ${name}_checked(place, g.length, alarm, number);
+                const long at = ${name}_checked(place, g.length, error_flag, error_code);
                 % else:
                 const long at = found[k] + reach - 1;
                 % endif

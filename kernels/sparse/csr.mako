@@ -25,25 +25,25 @@ static inline long ${name}_row(__global const int *indptr, const long rows, cons
     return low;
 }
 
-static inline long ${name}_column(const int given, const long limit, volatile __global int *alarm, const int number)
+static inline long ${name}_column(const int given, const long limit, volatile __global int *error_flag, const int error_code)
 {
     if (given >= 0 && given < limit)
         return given;
-    raise_alarm(alarm, number, 1, given, limit);
+    report_error(error_flag, error_code, 1, given, limit);
     return 0;
 }
 
-static inline int ${name}_end(const int given, const long entries, volatile __global int *alarm, const int number)
+static inline int ${name}_end(const int given, const long entries, volatile __global int *error_flag, const int error_code)
 {
     if (given > entries)
-        raise_alarm(alarm, number, 0, given, entries);
+        report_error(error_flag, error_code, 0, given, entries);
     return min((long)given, entries);
 }
 
 <%def name="arguments(left)">
 __global const int *indices, __global const int *indptr,
     ${left} __global const ${T} *right, __global ${T} *output, const ${name}_plan g,
-    volatile __global int *alarm, const int number)
+    volatile __global int *error_flag, const int error_code)
 {
     indices += g.indices, indptr += g.indptr, left += g.left, right += g.right, output += g.output;
 </%def>
@@ -59,10 +59,10 @@ __global const int *indices, __global const int *indptr,
 <%def name="tile(vectors)">
             ${V} ${", ".join(f"sum{k} = 0" for k in range(vectors))};
             for (int p = max(indptr[row], 0),
-                end = ${name}_end(indptr[row + 1], g.entries, alarm, number); p < end; ++p) {
+                end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p) {
                 const ${T} a = left[p];
                 __global const ${T} *b =
-                    right + ${name}_column(indices[p], g.inner, alarm, number) * g.columns + column;
+                    right + ${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns + column;
     % for k in range(vectors):
                 sum${k} += a * *(__global const ${name}_v *)(b + ${k * lanes});
     % endfor
@@ -91,8 +91,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}_sampled(${arguments(f"__global const {T} *left,")}
     ${share()}
         __global const ${T} *x = left + row * g.columns;
-        for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, alarm, number); p < end; ++p) {
-            __global const ${T} *y = right + ${name}_column(indices[p], g.inner, alarm, number) * g.columns;
+        for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p) {
+            __global const ${T} *y = right + ${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns;
             ${V} sums = 0;
             long c = 0;
             for (; c + ${lanes} <= g.columns; c += ${lanes})
@@ -114,8 +114,8 @@ __kernel void ${name}_dot(${arguments(f"__global const {T} *left,")}
         const long row = unit / g.columns;
         const long column = unit - row * g.columns;
         ${T} sum = 0;
-        for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, alarm, number); p < end; ++p)
-            sum += left[p] * right[${name}_column(indices[p], g.inner, alarm, number) * g.columns + column];
+        for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p)
+            sum += left[p] * right[${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns + column];
         output[unit] = sum;
     }
 }
@@ -133,7 +133,7 @@ __kernel void ${name}_sampled(${arguments(f"__global const {T} *left,")}
                 high = middle;
         }
         __global const ${T} *x = left + row * g.columns;
-        __global const ${T} *y = right + ${name}_column(indices[p], g.inner, alarm, number) * g.columns;
+        __global const ${T} *y = right + ${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns;
         ${T} sum = 0;
         for (long c = 0; c < g.columns; ++c)
             sum += x[c] * y[c];

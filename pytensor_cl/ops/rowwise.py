@@ -15,7 +15,7 @@ __all__ = ["DROPPED", "FULL", "GATHERED", "KEPT", "TABLE", "VALUE", "GpuRowwise"
 
 FULL = "full"
 """A variable with an element for each position of a row."""
-KEPT = "kept"
+KEPT = "outer"
 """A variable with an element for each row, and length 1 along the axes of the reductions."""
 DROPPED = "dropped"
 """The same without these axes."""

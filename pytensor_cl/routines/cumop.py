@@ -44,7 +44,7 @@ class _Problem(NamedTuple):
     length: int
     in_step: int
     out_step: int
-    kept: tuple[tuple[int, ...], ...]
+    outer: tuple[tuple[int, ...], ...]
     in_shift: int
     out_shift: int
     total_shift: int
@@ -52,12 +52,12 @@ class _Problem(NamedTuple):
     @property
     def outputs(self) -> int:
         """Number of rows."""
-        return int(np.prod([n for n, *_ in self.kept], dtype=object))
+        return int(np.prod([n for n, *_ in self.outer], dtype=object))
 
     @property
     def columns(self) -> tuple[int, int]:
         """Number of rows beside each other, and the step between them in the output."""
-        return (self.kept[0][0], self.kept[0][1]) if self.kept else (1, 1)
+        return (self.outer[0][0], self.outer[0][1]) if self.outer else (1, 1)
 
 
 class _Split(NamedTuple):
@@ -88,9 +88,9 @@ def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Prob
     dims = [
         (layout.shape[d], out_strides[d], layout.strides[d], total) for d, total in zip(others, totals, strict=True)
     ]
-    kept, (out_shift, in_shift, total_shift) = planning.walk(dims, 3)
+    outer, (out_shift, in_shift, total_shift) = planning.canonicalize_dims(dims, 3)
     length, in_step = layout.shape[axis], layout.strides[axis]
-    return _Problem(length, in_step, out_strides[axis], kept, in_shift, out_shift, total_shift)
+    return _Problem(length, in_step, out_strides[axis], outer, in_shift, out_shift, total_shift)
 
 
 def _chunks_of(problem: _Problem, wanted: int) -> tuple[int, int]:
@@ -164,7 +164,7 @@ class CumOp(Routine):
             "dtype": self._stored,
             "combine": _NARROW.get(operation, combine["u"]) if is_narrow else self._combine(combine),
             "identity": literal(identity, self._stored),
-            "kept_dims": max(MANY_DIMS, ndim - 1),
+            "outer_dims": max(MANY_DIMS, ndim - 1),
         }
         self._reduction = Reduction(
             context, operation, self._stored, self._stored, self._stored, ndim + 1, (axis + 1,), schedule=schedule
@@ -191,7 +191,7 @@ class CumOp(Routine):
                 **self._arguments,
             )
         access = render("common/vector_access", dtype=self._stored, lanes=self._lanes)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.STRIP}
         return kernel_source(
             "cumop/cpu",
             preambles=(access,),
@@ -261,7 +261,7 @@ class CumOp(Routine):
 
     def _index(self, problem: _Problem) -> str:
         """Return the C type that holds every index and step, with room for one tile more."""
-        steps = (problem.length, problem.in_step, problem.out_step), *problem.kept
+        steps = (problem.length, problem.in_step, problem.out_step), *problem.outer
         reach = sum(n * max(1, *map(abs, step)) for n, *step in steps)
         return "int" if max(reach, problem.outputs * problem.length) < 1 << 30 else "long"
 
@@ -275,13 +275,13 @@ class CumOp(Routine):
 
     def _is_large(self, index: str) -> bool:
         """Whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
-        members = 9 + 4 * self._arguments["kept_dims"]
+        members = 9 + 4 * self._arguments["outer_dims"]
         return members * (4 if index == "int" else 8) + 40 > self.context.info.max_parameter_size
 
     def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:
         """Pack the struct of kernels/cumop/geometry.mako."""
         head = (problem.outputs, problem.length, split.chunk, split.chunks, split.blocks, split.tiles)
-        kept = problem.kept + ((1, 0, 0, 0),) * (self._arguments["kept_dims"] - len(problem.kept))
-        columns = (v for column in zip(*kept, strict=True) for v in column)
+        outer = problem.outer + ((1, 0, 0, 0),) * (self._arguments["outer_dims"] - len(problem.outer))
+        columns = (v for column in zip(*outer, strict=True) for v in column)
         values = [*head, problem.in_step, problem.out_step, problem.total_shift, *columns]
         return struct.pack(f"{len(values)}{code}", *values)

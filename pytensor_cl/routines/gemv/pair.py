@@ -178,7 +178,7 @@ class GemvPair(Routine):
     def _source(self, order: str) -> KernelSource:
         function = self.pair.function
         program, lanes = self._program, self._lanes
-        loops = program.loops(lanes, 1)
+        loops = program.passes(lanes, 1)
         totals = [total for loop in loops for total in loop.totals]
         rows = [(v, function.dtypes[v]) for v in (*(k for k, _ in self._operands("row")), *program.row_values)]
         wide = lanes_of(self.context, self.dtype)
@@ -329,7 +329,7 @@ class GemvPair(Routine):
     def _sums(self, items: int) -> list[int]:
         """Return where the partial results of each reduction begin, in bytes, and where they end."""
         places = [0]
-        for loop in self._program.loops(self._lanes, 1):
+        for loop in self._program.passes(self._lanes, 1):
             for total in loop.totals:
                 size = (2 if total.compensation else 1) * items * np.dtype(total.acc_dtype).itemsize
                 places.append(places[-1] + -(-size // 64) * 64)

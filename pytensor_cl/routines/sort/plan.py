@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype, literal
-from pytensor_cl.routines.reduction.plan import walk
+from pytensor_cl.routines.reduction.plan import canonicalize_dims
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
@@ -94,14 +94,14 @@ class Problem(NamedTuple):
     length: int
     in_step: int
     out_step: int
-    kept: tuple[tuple[int, ...], ...]
+    outer: tuple[tuple[int, ...], ...]
     in_shift: int
     out_shift: int
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return prod(n for n, *_ in self.kept)
+        return prod(n for n, *_ in self.outer)
 
 
 class Split(NamedTuple):
@@ -115,8 +115,10 @@ class Split(NamedTuple):
 def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Problem:
     """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
     others = [d for d in range(layout.ndim) if d != axis]
-    kept, (out_shift, in_shift) = walk(((layout.shape[d], out_strides[d], layout.strides[d]) for d in others), 2)
-    return Problem(layout.shape[axis], layout.strides[axis], out_strides[axis], kept, in_shift, out_shift)
+    outer, (out_shift, in_shift) = canonicalize_dims(
+        ((layout.shape[d], out_strides[d], layout.strides[d]) for d in others), 2
+    )
+    return Problem(layout.shape[axis], layout.strides[axis], out_strides[axis], outer, in_shift, out_shift)
 
 
 def uses_network(problem: Problem, many: int, tile: int) -> bool:
@@ -154,8 +156,8 @@ def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
 
 def pack_geometry(problem: Problem, split: Split, dims: int) -> bytes:
     """Pack the struct of kernels/sort/keys.mako."""
-    kept = problem.kept + ((1, 0, 0),) * (dims - len(problem.kept))
-    columns = (v for column in zip(*kept, strict=True) for v in column)
+    outer = problem.outer + ((1, 0, 0),) * (dims - len(problem.outer))
+    columns = (v for column in zip(*outer, strict=True) for v in column)
     head = (problem.rows, problem.length, split.chunk, split.chunks, problem.in_step, problem.out_step)
     values = [*head, *columns]
     return struct.pack(f"{len(values)}q", *values)

@@ -95,11 +95,11 @@ def _reduction_fits(domain: FusionDomain, node: Apply) -> bool:
 def _view_fits(domain: FusionDomain, node: Apply) -> bool:
     """Whether a view only drops or restores the axes of the rows."""
     source, target = domain.made(node.inputs[0]), domain.made(node.outputs[0])
-    kept = tuple(d for d in range(domain.ndim) if d not in domain.axes)
+    outer = tuple(d for d in range(domain.ndim) if d not in domain.axes)
     order = tuple(node.op.host.new_order)
     if (source, target) == (KEPT, DROPPED):
-        return order == kept
-    restored = tuple("x" if d in domain.axes else kept.index(d) for d in range(domain.ndim))
+        return order == outer
+    restored = tuple("x" if d in domain.axes else outer.index(d) for d in range(domain.ndim))
     return (source, target) == (DROPPED, KEPT) and order == restored
 
 
@@ -114,9 +114,9 @@ def reduction_domain(node: Apply) -> FusionDomain | None:
     axes = tuple(range(source.ndim)) if host.axis is None else tuple(sorted(host.axis))
     dtypes = {source.dtype, target.dtype, host.acc_dtype or target.dtype}
     has_code = type(host.scalar_op).__name__ in OPERATIONS and dtypes <= _TABLE
-    kept = tuple(known for d, known in enumerate(source.broadcastable) if d not in axes)
+    outer = tuple(known for d, known in enumerate(source.broadcastable) if d not in axes)
     if not axes or not has_code or any(source.broadcastable[a] for a in axes):
         return None
-    if target.broadcastable != kept:  # the input's type was learnt after the node had been made
+    if target.broadcastable != outer:  # the input's type was learnt after the node had been made
         return None
     return FusionDomain(node.op.context_name, axes, tuple(source.broadcastable))

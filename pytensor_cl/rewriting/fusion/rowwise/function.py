@@ -19,7 +19,7 @@ from pytensor_cl.scalar.base import element_function
 
 __all__ = ["cost_of", "fuse", "fused_node"]
 
-# Scalar Ops that are a few instructions; the cost of those that are not here is DEAR.
+# Scalar Ops that are a few instructions; the cost of those that are not here is RECOMPUTE_COST_LIMIT.
 _CHEAP = (
     ps.Abs,
     ps.Add,
@@ -190,8 +190,10 @@ class _Builder:
         operands = tuple(self.operands.values())
         tables = tuple(v.type.dtype for v in self.tables)
         order = list(self.operands)
-        picks = tuple((order.index(v), order.index(node.inputs[1])) for v, node in self.picked.items())
-        return RowFunction(operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables, picks)
+        gathers = tuple((order.index(v), order.index(node.inputs[1])) for v, node in self.picked.items())
+        return RowFunction(
+            operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables, gathers
+        )
 
     def same(self, node: Apply) -> None:
         """A view of a row value is the same value."""

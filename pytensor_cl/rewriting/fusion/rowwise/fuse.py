@@ -35,7 +35,7 @@ class _Order:
         self.number = {node: i for i, node in enumerate(order)}
         self._before = [0] * len(order)
         self._after = [0] * len(order)
-        self._kept: list[int] = []
+        self._outer: list[int] = []
         for i, node in enumerate(order):
             for owner in {v.owner for v in node.inputs if v.owner is not None}:
                 j = self.number[owner]
@@ -63,7 +63,7 @@ class _Order:
         nodes = [node for i, node in enumerate(self.order) if whole >> i & 1]
         if all(node in (first, last) or is_of_vectors(node) for node in nodes):
             self.join(nodes)
-            self._kept.append(whole)
+            self._outer.append(whole)
 
     def is_convex(self, nodes: Iterable[Apply]) -> bool:
         """Whether no path leaves the nodes, and those that are kept together with them, and comes back."""
@@ -72,18 +72,18 @@ class _Order:
             own |= 1 << i
             before |= self._before[i]
             after |= self._after[i]
-        for whole in self._kept:
+        for whole in self._outer:
             own |= whole if whole & own else 0
         return not before & after & ~own
 
-    def is_kept(self, node: Apply) -> bool:
+    def is_outer(self, node: Apply) -> bool:
         """Whether a node is kept together with others."""
-        return any(whole >> self.number[node] & 1 for whole in self._kept)
+        return any(whole >> self.number[node] & 1 for whole in self._outer)
 
     def has_all_between(self, nodes: Iterable[Apply]) -> bool:
         """Whether all is among the nodes that lies between two that are kept together."""
         own = sum(1 << self.number[node] for node in nodes)
-        return any(whole & own and (whole & ~own).bit_count() == 2 for whole in self._kept)
+        return any(whole & own and (whole & ~own).bit_count() == 2 for whole in self._outer)
 
 
 class _Fusion:
@@ -143,7 +143,7 @@ class _Fusion:
 
     def _is_one_pass(self, group: dict[Apply, None], domain: FusionDomain) -> bool:
         """Whether no full value of a group waits for a reduction in it, if it shall become one with two products."""
-        if not any(map(self._order.is_kept, group)):
+        if not any(map(self._order.is_outer, group)):
             return True
         waiting: set[Variable] = set()
         for node in sorted(group, key=self._order.number.__getitem__):

@@ -50,7 +50,7 @@ def _is_part(rows: FusionDomain, whole: FusionDomain) -> bool:
 
 
 def _split(node: Apply, rows: FusionDomain) -> Variable:
-    """Return what a reduction gives, by way of one along rows that keeps the digits of its accumulator."""
+    """Return what a reduction gives, by way of one along rows that spills the digits of its accumulator."""
     host, op = node.op.host, type(node.op)
     dtype = node.outputs[0].type.dtype
     acc = host.acc_dtype or dtype
