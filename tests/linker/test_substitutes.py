@@ -10,9 +10,9 @@ import pytest
 import pytensor_cl
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime import context as contexts
-from pytensor_cl.runtime.by_reference import by_reference
+from pytensor_cl.runtime.build.struct_arguments import by_reference
 from pytensor_cl.runtime.context import define_contexts, get_context
-from pytensor_cl.runtime.features import Features
+from pytensor_cl.runtime.features.features import Features
 from tests.helpers import CHECKOUT
 
 WITHOUT = {
