@@ -24,6 +24,7 @@ from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_takes
 from pytensor_cl.rewriting.host_backend.canonical_copy import consider, remember
 from pytensor_cl.rewriting.lift.indexing.slice_update import join_writes
+from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.conv_parts import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.unbatch import unbatch
@@ -166,6 +167,12 @@ def opencl_writes(fgraph: FunctionGraph) -> None:
     join_writes(fgraph)
 
 
+@graph_rewriter
+def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
+    """Draws of random numbers -> the same, which change the generator instead of a copy."""
+    draw_in_place.apply(fgraph)
+
+
 # Position in optdb: before all others; after the canonical form (1) and merge1.2; before fusion (49), before the
 # destroy handler (49.5) and the baking of inner graphs (49.6).
 _PASSES = (
@@ -183,6 +190,7 @@ _PASSES = (
     (opencl_epilogue, 49.35),
     (opencl_take, 49.4),
     (opencl_writes, 49.42),
+    (opencl_draw_in_place, 50.9),
 )
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

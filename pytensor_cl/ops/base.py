@@ -116,6 +116,8 @@ class GpuOp(Op):
     loads_numbers: bool = False
     """Whether its kernels read numbers that change from call to call on the device: launches with others by value are
     not repeated."""
+    is_recordable: bool = True
+    """Whether a call of its routine can be repeated with the same launches."""
     checks: bool = False
     """Whether its kernels look for errors in the data: its routine has what `routines.base.Checked` has."""
 

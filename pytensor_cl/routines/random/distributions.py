@@ -86,7 +86,7 @@ class Variate(NamedTuple):
         What draws them in NumPy: the Generator, how many, and the parameters.
     constants
         From the parameters to those of the kernel.
-    count
+    numbers
         How many constants there are.
     takes
         About how many numbers a draw takes.
@@ -111,7 +111,7 @@ class Variate(NamedTuple):
     draw: str
     numpy: Callable[..., Any]
     constants: Callable[..., tuple[float, ...]] = lambda: ()
-    count: int = 0
+    numbers: int = 0
     takes: Callable[..., float] = lambda: 1.0
     needed: tuple[str, ...] = ()
     kind: str = "double"
@@ -134,7 +134,8 @@ def _tail_of_exponential(number: float) -> float:
 
 
 def _is_range(low: float, high: float) -> bool:
-    return -(2**63) <= low < high - 1 and high - 1 < 2**63
+    """Return whether these are limits of whole numbers of 64 bits with at least two between them."""
+    return isinstance(low, int) and isinstance(high, int) and -(2**63) <= low < high - 1 < 2**63
 
 
 def _integers(low: float, high: float) -> tuple[float, ...]:
@@ -182,6 +183,7 @@ VARIATES: dict[str, Variate] = {
         ("bounded32",),
         kind="long",
         words=32,
+        is_proper=_is_range,
     ),
     "integers64": Variate(
         "(long)(as_ulong(p0) + {g}_bounded64(r, as_ulong(p1)))",
@@ -191,6 +193,7 @@ VARIATES: dict[str, Variate] = {
         lambda low, high: 2.0**64 / (2**64 - 2**64 % (int(high) - int(low))),
         ("bounded64",),
         kind="long",
+        is_proper=_is_range,
     ),
     "gamma": _STANDARD_GAMMA,
     "ratio_gamma": _STANDARD_GAMMA._replace(

@@ -6,24 +6,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import ctype
-from pytensor_cl.routines.base import SCHEDULES
-from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES, Distribution
 from pytensor_cl.routines.random.generator import Sequence128
 from pytensor_cl.routines.random.stream import GROUP, NotNumpy, Stream
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source, render
 
-__all__ = ["Draw", "Host"]
+__all__ = ["Draw", "HostDraw"]
 
 SHARES, SHORTEST = 8, 256  # chunks of uniform numbers for each compute unit; the least length of one
 NAMES = "abc"
 
 
-class Host(NamedTuple):
+class HostDraw(NamedTuple):
     """What a routine needs of NumPy's side.
 
     Attributes
@@ -33,10 +33,13 @@ class Host(NamedTuple):
         Generator.
     copy
         From a Generator to one with the same state; None: the Generator itself is changed.
+    fewest
+        Fewer draws than that are made on the host.
     """
 
     draw: Callable[..., Any]
     copy: Callable[[np.random.Generator], np.random.Generator] | None
+    fewest: int = 0
 
 
 class _Request(NamedTuple):
@@ -74,7 +77,7 @@ class Draw:
         Calls that were left to NumPy.
     """
 
-    def __init__(self, context: Context, name: str, dtype: str, host: Host, schedule: str | None = None) -> None:
+    def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
         self.context, self.dtype, self.host = context, np.dtype(dtype), host
         self.schedule = schedule or context.info.schedule
         if self.schedule not in SCHEDULES:
@@ -133,7 +136,7 @@ class Draw:
         drawn = None
         if Sequence128.is_known(generator):
             shape = self._shape(size, parameters)
-            if shape is not None and prod(shape):
+            if shape is not None and prod(shape) >= max(self.host.fewest, 1):
                 drawn = self._drawn(_Request(generator, size, shape, parameters))
         if drawn is None:
             drawn = self._by_host(generator, size, parameters)

@@ -27,7 +27,7 @@ class Sequence128:
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._bits: Any = generator.bit_generator
-        self._saved: dict[str, Any] = self._bits.state
+        self._saved: Any = self._bits.state
         self.name = GENERATORS[self._saved["bit_generator"]]
         self._state: int = self._saved["state"]["state"]
         self._increment: int = self._saved["state"]["inc"]

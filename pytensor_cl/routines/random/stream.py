@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.routines.base import DeviceTables
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.routine import DeviceTables
 from pytensor_cl.routines.random.distributions import Variate
 from pytensor_cl.routines.random.generator import Sequence128, ziggurat_tables
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["Batch", "NotNumpy", "Stream"]
 
@@ -67,7 +67,7 @@ class _Chunks(NamedTuple):
 
     origin: int
     chunk: int
-    count: int
+    chunks: int
     capacity: int
     draws: GpuArray
     report: GpuArray
@@ -111,7 +111,7 @@ class Stream:
             generator=generator,
             draw=variate.draw.format(g=generator),
             kind=variate.kind,
-            parameters=variate.count,
+            parameters=variate.numbers,
             words=variate.words,
             schedule=self.schedule,
         )
@@ -157,7 +157,7 @@ class Stream:
                 last = int(np.searchsorted(starts, total, "left")) - 1
                 self._finish(task, chunks, last, int(firsts[last]), total - int(starts[last]))
             where = self.context.from_host(np.concatenate([counts, starts]))
-            yield Batch(chunks.draws, chunks.capacity, where, chunks.count, done, total)
+            yield Batch(chunks.draws, chunks.capacity, where, chunks.chunks, done, total)
             done += total
             origin = int(ends[-1])
 
@@ -182,11 +182,11 @@ class Stream:
         """
         context, sequence = self.context, task.sequence
         lists = task.is_exact and self.variate.kind == "double"
-        most = ODD + chunks.count * chunks.chunk // ODD_RARE if lists else 0
+        most = ODD + chunks.chunks * chunks.chunk // ODD_RARE if lists else 0
         odd_count = context.from_host(np.zeros(1, "int32"))
         places, numbers = context.empty((max(most, 1), 3), "int64"), context.empty((max(most, 1),), "float64")
         group = 1 if self.schedule == "cpu" else GROUP
-        extents = chunks.origin, chunks.chunk, self.variate.warm, items, chunks.count
+        extents = chunks.origin, chunks.chunk, self.variate.warm, items, chunks.chunks
         self._kernel(sequence.name).launch(
             context.queue,
             (-(-items // group) * group,),
@@ -218,8 +218,8 @@ class Stream:
         NotNumpy
             Chains do not meet.
         """
-        odd = self._launch(task, chunks, np.array([-1, -1]), chunks.count)
-        for _ in range(chunks.count):
+        odd = self._launch(task, chunks, np.array([-1, -1]), chunks.chunks)
+        for _ in range(chunks.chunks):
             report = self.context.download(chunks.report)
             _, firsts, ends = report
             apart = np.flatnonzero(firsts[1:] != ends[:-1]) + 1
