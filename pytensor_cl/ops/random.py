@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import custom_rng_deepcopy
 
-from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine
+from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
@@ -61,12 +61,12 @@ class GpuRandomVariable(GpuOp):
     def _fixed(self) -> tuple[int, ...]:
         return DISTRIBUTIONS[type(self.host).__name__].fixed
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Return where input number `index` must be."""
         parameter = index - 2
         if parameter < 0 or parameter in self._fixed:
             return HOST
-        return EITHER if self.by_value[parameter] else DEVICE
+        return ANY if self.by_value[parameter] else DEVICE
 
     def apply(self, inputs: Sequence[Variable], types: Sequence[Any]) -> Apply:
         """Make a node: the Generator stays on the host."""
