@@ -227,7 +227,7 @@ class Scatter(Indexing):
     def _direct_source(self) -> KernelSource:
         return kernel_source(
             "advanced_subtensor_scatter_vector",
-            preambles=(render("alarm"), *((render("half"),) if self._is_half else ())),
+            preambles=(render("alarm"), render("to_long"), *((render("half"),) if self._is_half else ())),
             ctype=self._ctype,
             index_type=ctype(self._dtypes[0]),
             is_checked=self._bounds[0] is None,

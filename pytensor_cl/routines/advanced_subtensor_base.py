@@ -139,7 +139,10 @@ class Indexing(Checked):
         itemsize = np.dtype(self.output_dtypes[0]).itemsize
         return kernel_source(
             "advanced_subtensor",
-            preambles=(render("alarm"),),
+            preambles=(
+                render("alarm"),
+                render("to_long"),
+            ),
             ctype=kind,
             index_types=tuple(map(ctype, self._dtypes)),
             checked=tuple(b is None for b in self._bounds),

@@ -49,7 +49,7 @@ def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -
     """Return the kernels for elements and indices of these dtypes."""
     return kernel_source(
         "advanced_subtensor_order",
-        preambles=(render("alarm"), render("fetch_ahead")),
+        preambles=(render("alarm"), render("to_long"), render("fetch_ahead")),
         ctype=ctype(dtype),
         index_type=ctype(index_dtype),
         is_checked=is_checked,

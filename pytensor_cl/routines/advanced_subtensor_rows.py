@@ -42,7 +42,7 @@ def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:
     """Return the kernel for elements and indices of these dtypes."""
     return kernel_source(
         "advanced_subtensor_rows",
-        preambles=(render("alarm"), render("fetch_ahead")),
+        preambles=(render("alarm"), render("to_long"), render("fetch_ahead")),
         ctype=carrier(dtype),
         index_type=ctype(index_dtype),
         is_checked=is_checked,

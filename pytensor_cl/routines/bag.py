@@ -103,7 +103,7 @@ class Bag(Checked):
         in_dtype, _, out_dtype = self._dtypes
         return kernel_source(
             "bag",
-            preambles=(render("alarm"), render("fetch_ahead")),
+            preambles=(render("alarm"), render("to_long"), render("fetch_ahead")),
             index_type=ctype(self._index_dtype),
             is_checked=self.is_checked,
             in_dtype=in_dtype,

@@ -75,7 +75,14 @@ class Pick(Checked):
 
     def _source(self, index: str) -> KernelSource:
         return kernel_source(
-            "choose", preambles=(render("alarm"),), index=index, in_buffer=self._is_large(index), **self._arguments
+            "choose",
+            preambles=(
+                render("alarm"),
+                render("to_long"),
+            ),
+            index=index,
+            in_buffer=self._is_large(index),
+            **self._arguments,
         )
 
     def _is_large(self, index: str) -> bool:

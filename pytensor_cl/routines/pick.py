@@ -85,7 +85,7 @@ class Pick(Indexing):
         function = self._function.function
         return kernel_source(
             "pick",
-            preambles=(render("alarm"), *function.preambles),
+            preambles=(render("alarm"), render("to_long"), *function.preambles),
             inputs=tuple(function.input_dtypes),
             by_value=self._function.by_value,
             output=self.output_dtypes[0],

@@ -57,7 +57,15 @@ class _Indices(Checked):
 
     def _source(self, word: str) -> KernelSource:
         arguments: dict[str, Any] = {"mode": self.mode, "types": self._types(), "word": word}
-        return kernel_source("ravel_multi_index", preambles=(render("alarm"),), schedule=self.schedule, **arguments)
+        return kernel_source(
+            "ravel_multi_index",
+            preambles=(
+                render("alarm"),
+                render("to_long"),
+            ),
+            schedule=self.schedule,
+            **arguments,
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for arrays of less than 2**31 elements."""

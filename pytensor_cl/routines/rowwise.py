@@ -276,7 +276,7 @@ class Rowwise(Checked):
         arguments.update(tile=variant.tile, picks=picks)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("strided", dtype=dtype, lanes=lanes) for dtype in used)
-        more = (render("alarm"), render("fetch_ahead")) if picks else ()
+        more = (render("alarm"), render("to_long"), render("fetch_ahead")) if picks else ()
         return kernel_source(
             "rowwise", preambles=(*access, *self._blocks(variant), *more, render("past_cache"), *preambles), **arguments
         )

@@ -53,7 +53,7 @@ class Take:
     @property
     def preambles(self) -> tuple[str, ...]:
         """What says that an index is out of range."""
-        return (render("alarm"),) if self.bounds is None else ()
+        return (render("to_long"), *((render("alarm"),) if self.bounds is None else ()))
 
     @property
     def itemsize(self) -> int:
