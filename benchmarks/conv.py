@@ -75,8 +75,8 @@ SECONDS = 0.15  # per measurement
 
 def opencl_calls(device: str) -> Callable[..., Callable[[], Any]]:
     """Return what makes calls of this package."""
-    from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight
-    from pytensor_cl.routines.gemm import Gemm
+    from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight
+    from pytensor_cl.routines.gemm.routine import Gemm
     from pytensor_cl.runtime.context import open_context
 
     context = open_context(device)

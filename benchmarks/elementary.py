@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from pytensor import scalar as ps
 
-from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.routines.elemwise.routine import Elemwise
 from pytensor_cl.runtime.context import Context, open_context
-from pytensor_cl.scalar import element_function
+from pytensor_cl.scalar.base import element_function
 
 SEED = 20261121
 COUNT = 5000

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytensor_cl.routines.gemm import BatchedGemm, Gemm
-from pytensor_cl.routines.gemv import Gemv, Ger
+from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
+from pytensor_cl.routines.gemv.routine import Gemv, Ger
 from pytensor_cl.runtime.context import Context, open_context
 
 PRODUCTS = [

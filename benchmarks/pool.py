@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolScatter, Window
 from pytensor_cl.runtime.context import Context, open_context
 

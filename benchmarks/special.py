@@ -18,9 +18,9 @@ import numpy as np
 from pytensor import scalar as ps
 from scipy import special
 
-from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.routines.elemwise.routine import Elemwise
 from pytensor_cl.runtime.context import Context, open_context
-from pytensor_cl.scalar import element_function
+from pytensor_cl.scalar.base import element_function
 
 SEED = 20261120
 COUNT = 2000
@@ -82,7 +82,7 @@ COMMON = [0, -0.0, 1, np.inf, -1, -np.inf, np.nan, 1e10, 1e30, 20, 10, 1.5]
 
 
 def _gamma(rng: np.random.Generator, limits: np.finfo) -> Arrays:
-    # Far beyond this SciPy itself is off by 1e-12 and more; tests/test_special.py compares with 50 digits there.
+    # Far beyond this SciPy itself is off by 1e-12 and more; tests/scalar/test_special.py compares with 50 digits there.
     a = _log_uniform(rng, 1e-8, 1e3)
     near, far = a + rng.normal(0, 3, COUNT) * np.sqrt(a), a * np.exp(rng.normal(0, 1, COUNT))
     x = np.where(rng.random(COUNT) < 0.4, far, np.where(rng.random(COUNT) < 0.5, near, _log_uniform(rng, 1e-9, 3000)))

@@ -13,22 +13,22 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
-from pytensor_cl.linker.call_lock import give_lock, in_turn
+from pytensor_cl.linker.execution.call_lock import give_lock, in_turn
+from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
-from pytensor_cl.linker.vm import OpenCLVM
-from pytensor_cl.rewriting.alternative import consider, remember
-from pytensor_cl.rewriting.bag import fuse_bags
-from pytensor_cl.rewriting.conv_parts import split_convolutions
-from pytensor_cl.rewriting.epilogue import fuse_epilogues
-from pytensor_cl.rewriting.fence import fence
-from pytensor_cl.rewriting.gemv_pair import fuse_gemv_pairs
-from pytensor_cl.rewriting.ifelse import lift_branches
-from pytensor_cl.rewriting.lift import Policy, lift_to_device
-from pytensor_cl.rewriting.pick import fuse_picks
-from pytensor_cl.rewriting.rowwise import fuse_rows
-from pytensor_cl.rewriting.subtensor import join_writes
-from pytensor_cl.rewriting.take import fuse_takes
-from pytensor_cl.rewriting.unbatch import unbatch
+from pytensor_cl.rewriting.fusion.embedding_bag import fuse_bags
+from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
+from pytensor_cl.rewriting.fusion.gather_fused import fuse_picks
+from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
+from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
+from pytensor_cl.rewriting.fusion.table_lookup import fuse_takes
+from pytensor_cl.rewriting.host_backend.canonical_copy import consider, remember
+from pytensor_cl.rewriting.lift.indexing.slice_update import join_writes
+from pytensor_cl.rewriting.lowering.conv_parts import split_convolutions
+from pytensor_cl.rewriting.lowering.ifelse import lift_branches
+from pytensor_cl.rewriting.lowering.unbatch import unbatch
+from pytensor_cl.rewriting.placement.fusion_barrier import fence
+from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import (
     Settings,

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.type import HasDataType, HasShape, Type
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl import dtypes
+from pytensor_cl.codegen import dtypes
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import default_context_name, get_context
 
@@ -33,7 +33,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     Parameters
     ----------
     dtype
-        One of ``pytensor_cl.dtypes.SUPPORTED``.
+        One of ``pytensor_cl.codegen.dtypes.SUPPORTED``.
     shape
         Static extents; None where they are unknown.
     context_name

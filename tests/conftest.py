@@ -11,8 +11,8 @@ import pytest
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
-from pytensor_cl.linker import host
-from pytensor_cl.routines.base import Routine
+from pytensor_cl.linker.steps import host
+from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.runtime import context as contexts
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import change_settings, define_contexts, get_context

@@ -84,13 +84,13 @@ def test_memory_transactions_are_added_up_by_kernel():
 def test_the_kernels_of_a_test_are_recorded_as_a_gpu_gets_them(tmp_path):
     environment = {**os.environ, "PYTENSOR_CL_RECORD": str(tmp_path), "PYTENSOR_CL_RECORD_DEVICE": "small"}
     plugin = ["-p", "tools.compile_tables.record", "--assert=plain", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-O", "-m", "pytest", *plugin, "tests/routines/test_diagonal.py"]
+    command = [sys.executable, "-O", "-m", "pytest", *plugin, "tests/routines/indexing/test_diagonal.py"]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     programs, groups = read(tmp_path)
     assert programs, done.stdout + done.stderr
     assert {p.family for p in programs} >= {"elemwise_simt"}
     assert not [p.name for p in programs if "_cpu" in p.name or "double" in p.text]  # the device has no fp64
-    assert all(p.devices == {"small"} and p.origins == {"tests/routines/test_diagonal.py"} for p in programs)
+    assert all(p.devices == {"small"} and p.origins == {"tests/routines/indexing/test_diagonal.py"} for p in programs)
     assert [size for name, size in groups.items() if name.startswith("elemwise_simt")]
 
 

@@ -49,7 +49,7 @@ def _parts():
 @pytest.mark.parametrize(("family", "probes"), list(_parts()))
 def test_probes(family, probes, monkeypatch):
     context = context_of(DRIVERS[0])
-    if family == "scalar":  # the kernels of GPUs build sooner than vectors, which tests/test_scalar.py has
+    if family == "scalar":  # the kernels of GPUs build sooner than vectors, which tests/scalar/test_scalar.py has
         monkeypatch.setattr(context, "info", replace(context.info, kind="gpu"))
     outcomes = run_all(probes)
     assert {o.probe.name: o.fault for o in outcomes if o.fault} == {}

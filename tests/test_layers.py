@@ -13,7 +13,7 @@ import pytensor_cl
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(pytensor_cl.__file__).parent
 # They work without PyTensor, so a kernel is tested and timed without a graph.
-DEVICE_SIDE = ("routines", "runtime", "template", "dtypes", "errors")
+DEVICE_SIDE = ("routines", "runtime", "codegen", "errors")
 
 
 def _module_name(path):

@@ -13,7 +13,7 @@ import pytensor_cl
 from pytensor_cl import mode
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.rewriting.lift import Policy, lift_to_device
+from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime.context import default_context_name, define_contexts, defined_contexts
 from tests.helpers import assert_all_on_device, assert_close, host_sort, opencl, run_script
 

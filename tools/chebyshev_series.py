@@ -1,4 +1,4 @@
-"""Print the table of `pytensor_cl/routines/series.py`: Chebyshev series on [-1, 1], fitted with 40 digits.
+"""Print the table of `pytensor_cl/codegen/coefficients/series.py`: Chebyshev series on [-1, 1], fitted with 40 digits.
 
 usage: python tools/chebyshev_series.py
 """

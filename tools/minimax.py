@@ -1,4 +1,4 @@
-"""Print the table of `pytensor_cl/routines/minimax.py`: polynomials of least largest error (Remez 1934).
+"""Print the table of `pytensor_cl/codegen/coefficients/minimax.py`: polynomials of least largest error (Remez 1934).
 
 usage: python tools/minimax.py [name ...]
 

@@ -1,4 +1,4 @@
-"""Print the table of `pytensor_cl/routines/register_tables.py`: coefficients of functions in 16 or 32 intervals.
+"""Print the table of `pytensor_cl/codegen/coefficients/register_tables.py`: coefficients in 16 or 32 intervals.
 
 usage: python tools/register_tables.py [name ...]
 """
@@ -12,7 +12,7 @@ import numpy as np
 from minimax import Fit, off_zero, remez
 from mpmath import atan, erf, erfc, log, mp, mpf, sqrt, tanh
 
-from pytensor_cl.routines.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, slope
+from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, slope
 
 SEARCH = 3000  # numbers on each side of the middle that are tried
 SHARE = 0.05  # of an interval: how far they are

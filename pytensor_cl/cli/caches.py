@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytensor
 
-from pytensor_cl.rendered import is_intact, rendered_folder, user_folder
-from pytensor_cl.runtime.binaries import programs_folder
-from pytensor_cl.runtime.features import features_folder
-from pytensor_cl.runtime.pocl_cache import damaged_files, pocl_folder
+from pytensor_cl.codegen.rendered import is_intact, rendered_folder, user_folder
+from pytensor_cl.runtime.build.binaries import programs_folder
+from pytensor_cl.runtime.features.features import features_folder
+from pytensor_cl.runtime.pocl.cache import damaged_files, pocl_folder
 
 __all__ = ["CacheFolder", "cache_folders"]
 

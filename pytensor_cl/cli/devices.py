@@ -10,8 +10,8 @@ from pytensor.configdefaults import config
 from pytensor_cl.cli.drivers import Driver, registered_drivers
 from pytensor_cl.cli.text import paint, print_json, size, table
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, DeviceInfo, discover, resolve
-from pytensor_cl.runtime.features import Features
-from pytensor_cl.runtime.self_check import adapt, features_of
+from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.features.self_check import adapt, features_of
 
 __all__ = ["add_arguments", "run"]
 

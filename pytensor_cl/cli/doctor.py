@@ -17,9 +17,9 @@ from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
-from pytensor_cl.runtime.features import Features
-from pytensor_cl.runtime.pocl_cache import Repair
-from pytensor_cl.runtime.self_check import features_of
+from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.features.self_check import features_of
+from pytensor_cl.runtime.pocl.cache import Repair
 
 __all__ = ["add_arguments", "run"]
 

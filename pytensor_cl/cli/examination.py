@@ -8,9 +8,9 @@ import numpy as np
 
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import size
-from pytensor_cl.routines.elemwise import Elemwise
-from pytensor_cl.routines.gemm import Gemm
-from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.routines.elemwise.routine import Elemwise
+from pytensor_cl.routines.gemm.routine import Gemm
+from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 

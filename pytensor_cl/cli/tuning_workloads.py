@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight
-from pytensor_cl.routines.elemwise import Cast, Elemwise
-from pytensor_cl.routines.gemm import BatchedGemm, Gemm
-from pytensor_cl.routines.gemv import Gemv
-from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight
+from pytensor_cl.routines.elemwise.routine import Cast, Elemwise
+from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
+from pytensor_cl.routines.gemv.routine import Gemv
+from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["STAGES", "Workload"]

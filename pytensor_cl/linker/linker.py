@@ -14,21 +14,29 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OpenCLError
-from pytensor_cl.linker.backends import host_functions
-from pytensor_cl.linker.checks import Checks
-from pytensor_cl.linker.choice import ChoosingVM
-from pytensor_cl.linker.estimate import guess
-from pytensor_cl.linker.host import Cell, Thunk, host_thunk
-from pytensor_cl.linker.listening import Parts
-from pytensor_cl.linker.roles import changed, root_of
-from pytensor_cl.linker.schedule import schedule
-from pytensor_cl.linker.segments import Replays
-from pytensor_cl.linker.sizes import Sizes, is_of_any_size, telling
-from pytensor_cl.linker.steps import Arrival, CopyCell, ReadCell, ShapeCell, device_thunk, download_thunk, upload_thunk
-from pytensor_cl.linker.vm import OpenCLVM
+from pytensor_cl.linker.capture.capturer import StepProgram
+from pytensor_cl.linker.capture.host_values import changed, root_of
+from pytensor_cl.linker.cost.model import guess
+from pytensor_cl.linker.execution.errors import ErrorMonitor
+from pytensor_cl.linker.execution.segments import GraphExecutor
+from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.node_order import schedule
+from pytensor_cl.linker.selection.backends import host_functions
+from pytensor_cl.linker.selection.signature import Sizes, has_dynamic_shape, telling
+from pytensor_cl.linker.selection.vm import SelectingVM
+from pytensor_cl.linker.steps.device import (
+    CopyOnReadCell,
+    HostImporter,
+    PeekCell,
+    ShapeOnlyCell,
+    device_thunk,
+    download_thunk,
+    upload_thunk,
+)
+from pytensor_cl.linker.steps.host import Cell, Thunk, host_thunk
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
-from pytensor_cl.rewriting.alternative import alternative_of, carry
+from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of, carry
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.runtime.progress import calling
@@ -57,14 +65,14 @@ class _Link:
     ) -> None:
         self.fgraph = fgraph
         self.storage = storage
-        self.arrivals: dict[Variable, Arrival] = {}
-        self.takers = self._takers()
+        self.arrivals: dict[Variable, HostImporter] = {}
+        self.device_updates = self._takers()
         for cell in storage.values():
             if isinstance(cell, DeviceCell):
                 cell.use()
         self.nodes = nodes = [n for n in nodes if self._is_needed(n)]
         self.changed = changed(nodes)
-        self.keep = {*keep, *self.takers.values()}
+        self.keep = {*keep, *self.device_updates.values()}
         self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
         self.programs: list[Any] = []
         self.routines = {n: n.op.routine(n, get_context(n.op.context_name)) for n in nodes if isinstance(n.op, GpuOp)}
@@ -90,14 +98,14 @@ class _Link:
     def _is_needed(self, node: Apply) -> bool:
         """Whether anybody but shared variables that take the device array reads a download."""
         clients = self.fgraph.clients[node.outputs[0]] if isinstance(node.op, HostFromGpu) else ()
-        return not clients or any(not _is_output(c, self.takers.keys()) for c, _ in clients)
+        return not clients or any(not _is_output(c, self.device_updates.keys()) for c, _ in clients)
 
     def _bringing(self, context: Context, upload: Apply) -> Callable[[Any], GpuArray]:
         """How an argument gets to the device: with no copy, one by the device, or one by the host."""
         if not self._may_borrow(upload):
             return lambda value: context.from_host(value)
         if self._is_only_read(upload):
-            return self.arrivals.setdefault(upload.inputs[0], Arrival(context))
+            return self.arrivals.setdefault(upload.inputs[0], HostImporter(context))
         return lambda value: context.from_host(value, borrow=True)
 
     def _is_only_read(self, upload: Apply) -> bool:
@@ -125,12 +133,12 @@ class _Link:
         is_view = source.owner is not None and source.owner.op.view_map
         return node.outputs[0] not in self.changed or (len(self.fgraph.clients[source]) == 1 and not is_view)
 
-    def parts(self, thunks: Sequence[Thunk], results: Sequence[Cell], may_fail: bool) -> Parts:
+    def parts(self, thunks: Sequence[Thunk], results: Sequence[Cell], may_fail: bool) -> StepProgram:
         """Return what recordings of calls are made from."""
         updates = {self.fgraph.inputs[i]: k for k, i in (self.fgraph.update_mapping or {}).items()}
         sole = {n for n in self.nodes if isinstance(n.op, HostFromGpu) and self.is_sole(n)}
         order = self.nodes, thunks, self.storage, self.routines, self.contexts
-        return Parts(*order, self.fgraph.inputs, updates, results, sole, may_fail, self.arrivals)
+        return StepProgram(*order, self.fgraph.inputs, updates, results, sole, may_fail, self.arrivals)
 
     def _may_borrow(self, upload: Apply) -> bool:
         """Whether an array cannot change before the device has read it: the call waits, and no node writes to it."""
@@ -144,8 +152,8 @@ class _Link:
         if not isinstance(cell, DeviceCell):
             return cell
         if index in destroyed:
-            return CopyCell(cell)
-        return ShapeCell(cell) if isinstance(node.op, (Shape, Shape_i)) else ReadCell(cell)
+            return CopyOnReadCell(cell)
+        return ShapeOnlyCell(cell) if isinstance(node.op, (Shape, Shape_i)) else PeekCell(cell)
 
     def thunk(self, node: Apply) -> Thunk:
         """Return the step of a node."""
@@ -173,7 +181,7 @@ class _Link:
         view are emptied in any case.
         """
         last = {v: at for at, node in enumerate(self.nodes) for v in (*node.outputs, *node.inputs)}
-        kept = {*self.takers.values(), *self.fgraph.outputs, *self.fgraph.inputs}
+        kept = {*self.device_updates.values(), *self.fgraph.outputs, *self.fgraph.inputs}
         cells: list[list[Cell]] = [[] for _ in self.nodes]
         for variable, at in last.items():
             is_seen = variable in self.keep
@@ -183,7 +191,10 @@ class _Link:
 
     def results(self, output_storage: Sequence[Cell]) -> list[Cell]:
         """Return the cells of what a call returns; shared variables get device arrays."""
-        return [self.storage[self.takers[i]] if i in self.takers else cell for i, cell in enumerate(output_storage)]
+        return [
+            self.storage[self.device_updates[i]] if i in self.device_updates else cell
+            for i, cell in enumerate(output_storage)
+        ]
 
     def finish(self) -> None:
         """Wait for every device of the function."""
@@ -215,10 +226,10 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
     """Return what runs a graph: on the device, or where its sizes want it."""
     fgraph = link.fgraph
     inputs, outputs = [c.storage for c in into], [c.storage for c in out]
-    checks = Checks(link.routines)
+    checks = ErrorMonitor(link.routines)
     thunks = [checks.noting(node, link.thunk(node), link.storage) for node in link.nodes]
     results = link.results(outputs)
-    replays = Replays(link.parts(thunks, results, bool(checks)))
+    replays = GraphExecutor(link.parts(thunks, results, bool(checks)))
     rest = link.dead(allow_gc), link.finish, allow_gc, checks, replays, link.generators()
     parts = fgraph, link.nodes, thunks, link.storage, inputs, results, *rest
     alternative = alternative_of(fgraph)
@@ -229,14 +240,14 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
     for host in hosts:
         host.name = getattr(fgraph, "name", None)
     sizes = _sizes(alternative.graph, inputs, link)
-    return ChoosingVM(*parts, link.build, link.programs, hosts=hosts, sizes=sizes, arguments=into, results=out)
+    return SelectingVM(*parts, link.build, link.programs, hosts=hosts, sizes=sizes, arguments=into, results=out)
 
 
 def _sizes(graph: FunctionGraph, inputs: Sequence[Cell], link: _Link) -> Sizes:
     """Return what tells the calls of a graph apart, which is that of an alternative."""
     shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
-    cells = [ShapeCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
-    unknown = [c for v, c in zip(graph.inputs, cells, strict=True) if is_of_any_size(v)]
+    cells = [ShapeOnlyCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
+    unknown = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
     told = [(cells[i], graph.inputs[i].type.ndim) for i in telling(graph, shared)]
     info = get_context(link.contexts[0]).info if link.contexts else None
     return Sizes(unknown, told, partial(guess, graph, info=info, nodes=link.nodes))

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import EITHER, HOST, GpuOp, Routine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.template import KernelSource
 
 __all__ = ["GpuAlloc", "GpuAllocEmpty"]
 

@@ -2,11 +2,11 @@
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.dtypes import computed
+from pytensor_cl.codegen.dtypes import computed
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.argmax import Argmax
-from pytensor_cl.routines.computed import Computed
-from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.base.cast_around import Computed
+from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.reduction.argmax import Argmax
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuArgmax"]

@@ -9,11 +9,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.runtime.alarm import Alarm, Finding
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.template import KernelSource
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
 __all__ = [
@@ -47,14 +47,14 @@ class Routine(Protocol):
 
 
 class CheckedRoutine(Routine, Protocol):
-    """A routine whose kernels look whether their data is right; see `pytensor_cl.routines.base.Checked`."""
+    """A routine whose kernels look whether their data is right; see `pytensor_cl.routines.base.routine.Checked`."""
 
     is_checked: bool
 
-    def watch(self, alarm: Alarm, number: int) -> None:
+    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
         """Make the kernels use an alarm that several routines share."""
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return the exception that a finding means."""
 
     def check(self) -> None:

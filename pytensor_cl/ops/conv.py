@@ -7,18 +7,18 @@ import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 
-from pytensor_cl.dtypes import computed
+from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.nn.windows import resolve
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.epilogue import StoringOp
 from pytensor_cl.ops.pool import Widened
-from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight, Convolve
-from pytensor_cl.routines.conv_epilogue import ConvEpilogue, is_of_channels
-from pytensor_cl.routines.elemwise import Cast, Elemwise
-from pytensor_cl.routines.epilogue import Epilogue
+from pytensor_cl.routines.conv.epilogue import ConvEpilogue, is_of_channels
+from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight, Convolve
+from pytensor_cl.routines.elemwise.epilogue import Epilogue
+from pytensor_cl.routines.elemwise.routine import Cast, Elemwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.template import KernelSource
 
 __all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
 

@@ -6,9 +6,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
-from pytensor_cl.routines.elemwise import Elemwise
+from pytensor_cl.routines.elemwise.routine import Elemwise
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.scalar import element_function
+from pytensor_cl.scalar.base import element_function
 from pytensor_cl.type import GpuArrayType
 
 __all__ = ["GpuElemwise", "is_by_value"]

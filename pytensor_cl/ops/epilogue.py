@@ -9,9 +9,9 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine
 from pytensor_cl.ops.rowwise import shown
-from pytensor_cl.routines.epilogue import Epilogue
+from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.scalar import element_function
+from pytensor_cl.scalar.base import element_function
 
 __all__ = ["GpuEpilogue", "StoringOp", "names_of"]
 

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
-from pytensor_cl.routines.fft import FFT, IRFFT, RFFT
+from pytensor_cl.routines.fft.routine import FFT, IRFFT, RFFT
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuFourier", "GpuIRFFT", "GpuRFFT"]

@@ -7,19 +7,19 @@ import numpy as np
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.dtypes import computed, is_complex
+from pytensor_cl.codegen.dtypes import computed, is_complex
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, EITHER, Routine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.epilogue import StoringOp
-from pytensor_cl.routines.elemwise import Copy, Elemwise
-from pytensor_cl.routines.epilogue import Epilogue
-from pytensor_cl.routines.gemm import BatchedGemm, Gemm
-from pytensor_cl.routines.gemm_complex import ComplexGemm
+from pytensor_cl.routines.elemwise.epilogue import Epilogue
+from pytensor_cl.routines.elemwise.routine import Copy, Elemwise
+from pytensor_cl.routines.gemm.complex import ComplexGemm
+from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.scalar import element_function
-from pytensor_cl.template import KernelSource
+from pytensor_cl.scalar.base import element_function
 
 __all__ = ["CheckedAddend", "GpuBatchedDot", "GpuDot", "GpuDot22", "GpuDot22Scalar", "GpuGemm", "GpuMatmul"]
 

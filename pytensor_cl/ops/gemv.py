@@ -4,10 +4,10 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.dtypes import computed, is_complex
+from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
 from pytensor_cl.ops.gemm import CheckedAddend, promoted, scaled
-from pytensor_cl.routines.gemv import Gemv
+from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 

@@ -8,7 +8,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine
 from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE, steps_of
-from pytensor_cl.routines.gemv_pair import GemvPair, PairFunction
+from pytensor_cl.routines.gemv.pair import GemvPair, PairFunction
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuGemvPair"]

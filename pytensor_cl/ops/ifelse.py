@@ -10,11 +10,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.template import KernelSource
 
 __all__ = ["Branched", "GpuIfElse", "GpuLazyIfElse", "link_branches_by"]
 

@@ -6,11 +6,11 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine
 from pytensor_cl.routines.join import Join, Stack
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.template import KernelSource
 
 __all__ = ["GpuJoin", "GpuMakeVector", "GpuSplit"]
 

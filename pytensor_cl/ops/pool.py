@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.dtypes import computed
+from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.routines import pool
-from pytensor_cl.routines.elemwise import Copy
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.template import KernelSource
 
 __all__ = ["GpuAvgPool", "GpuAvgPoolGrad", "GpuMaxPool", "GpuMaxPoolGather", "GpuMaxPoolScatter", "Widened"]
 

@@ -6,7 +6,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["OPERATIONS", "GpuCAReduce"]

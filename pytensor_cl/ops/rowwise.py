@@ -7,8 +7,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import EITHER, GpuOp, Routine
-from pytensor_cl.routines.rowwise import Rowwise
-from pytensor_cl.routines.rowwise_program import Reduce, RowFunction
+from pytensor_cl.routines.rowwise.program import Reduce, RowFunction
+from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["DROPPED", "FULL", "KEPT", "PICKED", "TABLE", "VALUE", "GpuRowwise", "shown", "steps_of"]

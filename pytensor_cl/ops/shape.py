@@ -7,7 +7,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, ViewRoutine
-from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout

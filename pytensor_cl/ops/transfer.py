@@ -11,7 +11,7 @@ from pytensor.tensor.basic import register_transfer
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import has_other_transfers
-from pytensor_cl.routines.elemwise import contiguous
+from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import default_context_name, defined_contexts, get_context, undefined
 from pytensor_cl.type import GpuArrayType, convert_to_device

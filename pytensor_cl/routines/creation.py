@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.dtypes import computed
-from pytensor_cl.routines.base import SCHEDULES
-from pytensor_cl.routines.diagonal import diagonal
-from pytensor_cl.routines.elemwise import Copy, Fill
-from pytensor_cl.routines.ndrange import Sizes, index_type, ndrange
+from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import Sizes, index_type, ndrange
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.elemwise.routine import Copy, Fill
+from pytensor_cl.routines.indexing.diagonal import diagonal
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["ARange", "Bartlett", "Eye", "arange_length"]
 
@@ -73,9 +73,9 @@ class ARange:
 
     def _source(self, index: str) -> KernelSource:
         stored = str(self._stored)
-        access = (render("strided", dtype=stored, lanes=self._lanes),) if self.schedule == "cpu" else ()
+        access = (render("common/vector_access", dtype=stored, lanes=self._lanes),) if self.schedule == "cpu" else ()
         return kernel_source(
-            "creation", preambles=access, dtype=stored, lanes=self._lanes, index=index, schedule=self.schedule
+            "creation/arange", preambles=access, dtype=stored, lanes=self._lanes, index=index, schedule=self.schedule
         )
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -172,7 +172,7 @@ class Bartlett:
         self.schedule = schedule or context.info.schedule
         self.dtype = np.dtype(dtype)
         self._one = Fill(context, dtype, 1, schedule)
-        self._source = kernel_source("bartlett", dtype=dtype, schedule=self.schedule)
+        self._source = kernel_source("creation/bartlett", dtype=dtype, schedule=self.schedule)
         self._kernel: Kernel | None = None
 
     def sources(self) -> tuple[KernelSource, ...]:

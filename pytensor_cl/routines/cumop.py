@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import ctype, is_complex, literal
+from pytensor_cl.codegen.dtypes import ctype, is_complex, literal
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines import reduction_plan as planning
-from pytensor_cl.routines.base import Plans, Routine, struct_argument
-from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.routines.base.routine import Plans, Routine, struct_argument
+from pytensor_cl.routines.reduction import plan as planning
+from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["OPERATIONS", "CumOp"]
 
@@ -183,17 +183,17 @@ class CumOp(Routine):
     def _source(self, pattern: str, index: str) -> KernelSource:
         if self.schedule == "simt":
             return kernel_source(
-                "cumop_simt",
+                "cumop/simt",
                 index=index,
                 in_buffer=self._is_large(index),
                 run=RUN,
                 group=self._group,
                 **self._arguments,
             )
-        access = render("strided", dtype=self._stored, lanes=self._lanes)
+        access = render("common/vector_access", dtype=self._stored, lanes=self._lanes)
         vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
         return kernel_source(
-            "cumop",
+            "cumop/cpu",
             preambles=(access,),
             in_buffer=self._is_large("long"),
             pattern=pattern,
@@ -279,7 +279,7 @@ class CumOp(Routine):
         return members * (4 if index == "int" else 8) + 40 > self.context.info.max_parameter_size
 
     def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:
-        """Pack the struct of kernels/cumop_geometry.mako."""
+        """Pack the struct of kernels/cumop/geometry.mako."""
         head = (problem.outputs, problem.length, split.chunk, split.chunks, split.blocks, split.tiles)
         kept = problem.kept + ((1, 0, 0, 0),) * (self._arguments["kept_dims"] - len(problem.kept))
         columns = (v for column in zip(*kept, strict=True) for v in column)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytensor_cl.routines.base import Routine
-from pytensor_cl.routines.elemwise import Copy, Fill
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.template import KernelSource
 
 __all__ = ["Join", "Stack"]
 

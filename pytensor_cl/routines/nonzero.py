@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.dtypes import carrier, ctype, widened
-from pytensor_cl.routines.base import Routine
-from pytensor_cl.routines.elemwise import Copy
-from pytensor_cl.routines.ndrange import index_type
+from pytensor_cl.codegen.dtypes import carrier, ctype, widened
+from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.ndrange import index_type
+from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source
 
 __all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
 
@@ -94,8 +94,8 @@ class _Masked(Routine):
 
     def _source(self, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("nonzero_simt", index=index, run=RUN, group=self._group, **self._arguments)
-        return kernel_source("nonzero", **self._arguments)
+            return kernel_source("nonzero/simt", index=index, run=RUN, group=self._group, **self._arguments)
+        return kernel_source("nonzero/cpu", **self._arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels for contiguous arrays with 32-bit indices."""

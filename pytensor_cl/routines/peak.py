@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import ctype, vector_type
-from pytensor_cl.routines.blas import lanes_of
-from pytensor_cl.routines.elemwise import Cast, Elemwise
-from pytensor_cl.routines.ndrange import power_of_two
+from pytensor_cl.codegen.dtypes import ctype, vector_type
+from pytensor_cl.codegen.template import kernel_source
+from pytensor_cl.routines.base.blas import lanes_of
+from pytensor_cl.routines.base.ndrange import power_of_two
+from pytensor_cl.routines.elemwise.routine import Cast, Elemwise
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.template import kernel_source
 
 __all__ = ["Peak", "measure_peak"]
 
@@ -69,7 +69,7 @@ def _flops(context: Context, dtype: str) -> float:
     chains, items = CHAINS[schedule], ITEMS[schedule] * units
     lanes, count = (lanes_of(context, np.dtype(dtype)), COUNT) if schedule == "cpu" else (1, SIMT_COUNT)
     wide = vector_type(dtype, lanes)
-    source = kernel_source("peak", wide=wide, ctype=ctype(dtype), lanes=lanes, chains=chains, count=count)
+    source = kernel_source("runtime/peak", wide=wide, ctype=ctype(dtype), lanes=lanes, chains=chains, count=count)
     kernel = context.kernel(source)
     most = min(GROUP[schedule], context.info.max_work_group_size, kernel.max_work_group_size(context.device))
     group = (power_of_two(most),)

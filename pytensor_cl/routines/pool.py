@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.dtypes import literal
-from pytensor_cl.routines.base import Plans, Routine
-from pytensor_cl.routines.elemwise import Copy, contiguous
-from pytensor_cl.routines.ndrange import Sizes, ndrange
+from pytensor_cl.codegen.dtypes import literal
+from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.routine import Plans, Routine
+from pytensor_cl.routines.elemwise.routine import Copy, contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source
 
 __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "Window"]
 
@@ -28,7 +28,7 @@ INT_LIMIT = 1 << 30  # 32-bit indices, with room for a step of the grid
 COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own
 ROWS = {"scatter": "scatter_rows", "spread": "spread_rows"}  # kinds, and their variants that keep rows of windows
 _PLACES = {"int": "int32", "long": "int64"}
-_TEMPLATES = dict.fromkeys(("scatter", "spread"), "pool_grad") | dict.fromkeys(ROWS.values(), "pool_rows")
+_TEMPLATES = dict.fromkeys(("scatter", "spread"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
 _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # what vectors of so many bytes an element compare to
 
 
@@ -194,8 +194,8 @@ class _Pooling(Routine):
     def _source(self, variant: _Variant) -> KernelSource:
         dtype = "uint8" if self.dtype == "bool" else self.dtype.name
         least = np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
-        template = "pool_simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool")
-        compared = self.other if template == "pool_grad" else np.dtype(dtype)
+        template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool")
+        compared = self.other if template == "pool/grad" else np.dtype(dtype)
         inner = self.windows[-1][:2]
         return kernel_source(
             template,

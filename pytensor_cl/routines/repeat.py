@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.dtypes import carrier, widened
-from pytensor_cl.routines.base import Routine
+from pytensor_cl.codegen.dtypes import carrier, widened
+from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.ndrange import index_type
+from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.cumop import CumOp
-from pytensor_cl.routines.elemwise import Copy
-from pytensor_cl.routines.ndrange import index_type
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source
 
 __all__ = ["Repeat"]
 
@@ -71,9 +71,9 @@ class Repeat(Routine):
 
     def _source(self, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("repeat_simt", element=self._element, block=BLOCK, index=index, group=self._group)
+            return kernel_source("repeat/simt", element=self._element, block=BLOCK, index=index, group=self._group)
         vector = widened(self._element, self._lanes)
-        return kernel_source("repeat", element=self._element, vector=vector, lanes=self._lanes, block=BLOCK)
+        return kernel_source("repeat/cpu", element=self._element, vector=vector, lanes=self._lanes, block=BLOCK)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels for contiguous arrays with 32-bit indices."""

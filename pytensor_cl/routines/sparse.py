@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytensor_cl.routines.base import Checked
-from pytensor_cl.routines.elemwise import contiguous
-from pytensor_cl.routines.ndrange import Sizes, ndrange
-from pytensor_cl.runtime.alarm import Finding
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.template import KernelSource, kernel_source, render
 
 __all__ = ["CsrDot", "CsrSampledDot"]
 
@@ -38,14 +38,14 @@ class _Compressed(Checked):
         self._kernels: dict[int, Kernel] = {}
 
     def _source(self, lanes: int) -> KernelSource:
-        preambles = (render("alarm"),)
-        return kernel_source("sparse", preambles=preambles, dtype=self._stored, lanes=lanes, schedule=self.schedule)
+        preambles = (render("runtime/error_flag"),)
+        return kernel_source("sparse/csr", preambles=preambles, dtype=self._stored, lanes=lanes, schedule=self.schedule)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with the widest vectors."""
         return (self._source(self._max_lanes),)
 
-    def error(self, finding: Finding) -> Exception:
+    def error(self, finding: ErrorRecord) -> Exception:
         """Return what a row pointer past the end, or a column out of range, means."""
         if finding.detail:
             return IndexError(f"column index {finding.value} is out of bounds for size {finding.limit}")

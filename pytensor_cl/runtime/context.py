@@ -10,25 +10,25 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pytensor_cl import dtypes
+from pytensor_cl.codegen import dtypes
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, OpenCLError, UnsupportedDtype, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.announcement import announce
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.copies import Copies
+from pytensor_cl.runtime.build.variants import as_it_is, for_nvidia, for_pocl
 from pytensor_cl.runtime.device import DeviceEntry, are_drivers_loaded, resolve
-from pytensor_cl.runtime.dispatch import Dispatcher, has_entries
-from pytensor_cl.runtime.features import Features
-from pytensor_cl.runtime.host_view import HostViews, address_of, memory_before, wrapped
+from pytensor_cl.runtime.device_copy import Copies
+from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.memory import Memory
-from pytensor_cl.runtime.pocl import name_the_cpu
+from pytensor_cl.runtime.memory.device_memory import Memory
+from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, memory_before, wrapped
+from pytensor_cl.runtime.pocl.batch import BatchLauncher, has_entries
+from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
-from pytensor_cl.runtime.self_check import adapt, features_of, refuse
 from pytensor_cl.runtime.tuning import load_tuning
-from pytensor_cl.runtime.ways import as_it_is, for_nvidia, for_pocl
-from pytensor_cl.template import KernelSource
 
 __all__ = ["Context", "Settings", "open_context"]
 
@@ -113,7 +113,7 @@ class Context:
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
-        self.views = HostViews(self.queue, self.info)
+        self.views = HostMappings(self.queue, self.info)
         self.memory = Memory(self.queue, self.info, self.views.forget, self.views.enlarge)
         is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
         limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
@@ -134,9 +134,9 @@ class Context:
         _opened.append(self)
 
     @cached_property
-    def dispatcher(self) -> Dispatcher | None:
+    def dispatcher(self) -> BatchLauncher | None:
         """What calls all kernels of a recording from one launch; None where they are launched one by one."""
-        return Dispatcher(self, self._stands_by) if self._enters and self.views.works() else None
+        return BatchLauncher(self, self._stands_by) if self._enters and self.views.works() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"

@@ -10,10 +10,10 @@ from typing import Any
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.cores import spread_threads, thread_ids, without_python_threads
-from pytensor_cl.runtime.features import Features
+from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, note_meaning, order
-from pytensor_cl.runtime.pocl_cache import Repair
+from pytensor_cl.runtime.pocl.affinity import spread_threads, thread_ids, without_python_threads
+from pytensor_cl.runtime.pocl.cache import Repair
 
 __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
 

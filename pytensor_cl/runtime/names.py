@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytensor_cl.rendered import user_folder
+from pytensor_cl.codegen.rendered import user_folder
 from pytensor_cl.runtime import opencl as cl
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.ahead import Crew
-from pytensor_cl.runtime.binaries import Binaries
-from pytensor_cl.runtime.by_reference import StructBuffers, by_reference, setter
+from pytensor_cl.runtime.build.binaries import Binaries
+from pytensor_cl.runtime.build.struct_arguments import StructBuffers, by_reference, setter
+from pytensor_cl.runtime.build.variants import BuildVariant, Ways, as_it_is
 from pytensor_cl.runtime.interrupts import in_another_thread
-from pytensor_cl.runtime.outline import parameters_of
+from pytensor_cl.runtime.pocl.compile_workers import CompileWorkers
+from pytensor_cl.runtime.pocl.outlining import parameters_of
 from pytensor_cl.runtime.progress import compiling, kernel_is_new
-from pytensor_cl.runtime.ways import Way, Ways, as_it_is
-from pytensor_cl.template import KernelSource
 
 if TYPE_CHECKING:
     from pytensor_cl.runtime.queue import Queue
@@ -214,13 +214,13 @@ class ProgramCache:
         assert failed is not None
         raise failed
 
-    def _build(self, way: Way) -> "cl.Program":
+    def _build(self, way: BuildVariant) -> "cl.Program":
         """Build one text, and let others compile its kernels if there are many that nobody has compiled."""
         options = [*self._options, *way.options]
         self.parameters.update(parameters_of(way.text))
         if not (self._ahead and way.is_new):
             return self._call_driver(way.text, options)
-        crew = Crew(self._context.devices[0], way.text)
+        crew = CompileWorkers(self._context.devices[0], way.text)
         try:
             program = self._call_driver(way.text, options)
             crew.send(way.text, options)

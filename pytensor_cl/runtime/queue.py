@@ -8,10 +8,10 @@ from weakref import ref
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.cores import review
 from pytensor_cl.runtime.interrupts import in_another_thread
-from pytensor_cl.runtime.recorder import Recorder
-from pytensor_cl.runtime.standby import Standby
+from pytensor_cl.runtime.launch_capture import LaunchCapture
+from pytensor_cl.runtime.pocl.affinity import review
+from pytensor_cl.runtime.pocl.worker_pool import WorkerPool
 
 __all__ = ["Queue"]
 
@@ -41,8 +41,8 @@ class Queue:
     def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
-        self.recorder: Recorder | None = None
-        self.standby: Standby | None = None
+        self.recorder: LaunchCapture | None = None
+        self.standby: WorkerPool | None = None
         self._latest: object = None  # stands for what was enqueued last; and for the last that somebody has waited for
         self._over: object = None
         self._is_shared = False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytensor_cl import __version__
-from pytensor_cl.rendered import user_folder
+from pytensor_cl.codegen.rendered import user_folder
 from pytensor_cl.runtime.device import DeviceEntry
 from pytensor_cl.runtime.names import family_of
 

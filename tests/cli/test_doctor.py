@@ -7,8 +7,8 @@ import pytest
 
 from pytensor_cl.cli import doctor, examination, main
 from pytensor_cl.cli.finding import Finding
-from pytensor_cl.rendered import kept, rendered_folder
-from pytensor_cl.runtime.pocl_cache import Repair
+from pytensor_cl.codegen.rendered import kept, rendered_folder
+from pytensor_cl.runtime.pocl.cache import Repair
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from pytensor_cl.cli import main, tune
 from pytensor_cl.cli.tuning_search import TURNS, Bench, candidates, improve
 from pytensor_cl.cli.tuning_workloads import STAGES, Workload, _add, _conv, _forward, _total
-from pytensor_cl.routines.conv import ConvForward
-from pytensor_cl.routines.gemm import Gemm
-from pytensor_cl.routines.gemv import Gemv
+from pytensor_cl.routines.conv.routine import ConvForward
+from pytensor_cl.routines.gemm.routine import Gemm
+from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.tuning import PARAMETERS, shipped, tuning_file
 

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.replay import AFTER
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.context import get_context
@@ -24,7 +24,7 @@ pytestmark = [
 
 HOME = str(Path(pytensor_cl.__file__).parent)
 TOOL = 4
-CALLS = AFTER + 3
+CALLS = WARMUP_CALLS + 3
 EVENTS = monitoring.events
 LISTENS = (EVENTS.PY_START, EVENTS.PY_RETURN, EVENTS.C_RETURN)
 

@@ -23,7 +23,7 @@ from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot, GpuGemm
 from pytensor_cl.ops.reduction import GpuCAReduce
-from pytensor_cl.runtime.buffers import WINDOW
+from pytensor_cl.runtime.memory.pool import WINDOW
 from pytensor_cl.runtime.queue import Queue
 from tests.helpers import (
     HostSort,

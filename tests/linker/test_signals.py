@@ -14,7 +14,7 @@ from tests.helpers import ROOT, on_one_driver
 START = """
     import ctypes, json, os, signal, sys, threading
     import numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
-    from pytensor_cl.linker import choice
+    from pytensor_cl.linker.selection import vm as selecting_vm
 
     def inside():
         os.write({told}, b"inside")
@@ -68,9 +68,9 @@ def interrupted(context, script, flags=""):
 
 TRIAL = """
     for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED", "CALL", "NODE"):
-        setattr(choice, name, 0.0)
-    choice.PATIENCE = dict.fromkeys(choice.PATIENCE, 0.0)
-    choice.least_seconds = lambda *_: 0.0
+        setattr(selecting_vm, name, 0.0)
+    selecting_vm.PATIENCE = dict.fromkeys(selecting_vm.PATIENCE, 0.0)
+    selecting_vm.roofline_seconds = lambda *_: 0.0
     f = pytensor.function([x], [pt.exp(x), x.sum()], mode="OPENCL")
     value = np.zeros(5, "float32")
 
@@ -122,7 +122,7 @@ def test_a_trial_in_python(context, backend):
     seen = interrupted(
         context,
         f"""
-    from pytensor_cl.linker import backends
+    from pytensor_cl.linker.selection import backends
     kind = backends.{backend}
     compiling = kind._compile
 

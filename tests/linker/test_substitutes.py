@@ -10,9 +10,9 @@ import pytest
 import pytensor_cl
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime import context as contexts
-from pytensor_cl.runtime.by_reference import by_reference
+from pytensor_cl.runtime.build.struct_arguments import by_reference
 from pytensor_cl.runtime.context import define_contexts, get_context
-from pytensor_cl.runtime.features import Features
+from pytensor_cl.runtime.features.features import Features
 from tests.helpers import CHECKOUT
 
 WITHOUT = {
@@ -176,7 +176,7 @@ static void h(const plan p) { }
 def test_private_memory_becomes_global_in_one_template():
     casts = [p.name for p in (CHECKOUT / "kernels").rglob("*.mako") if "(ulong)space" in p.read_text()]
     assert casts == []
-    assert "private_as_global" in (CHECKOUT / "kernels" / "private.mako").read_text()
+    assert "private_as_global" in (CHECKOUT / "kernels" / "common" / "private.mako").read_text()
 
 
 @pytest.fixture

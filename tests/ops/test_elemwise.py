@@ -118,7 +118,7 @@ def test_functions_of_two_floats(context, rng, dtype):
     check([x, y], [f(x, y) for f in (*FLOAT_PAIRS, *COMPARISONS)], *values, rtol=3e-5 if dtype == "float32" else 1e-12)
 
 
-# The others are in tests/test_scalar.py.
+# The others are in tests/scalar/test_scalar.py.
 @sweep(("dtype",), [("uint8",), ("int16",), ("uint32",), ("int64",), ("uint64",)], [("int8",), ("int32",)])
 def test_functions_of_integers(context, rng, dtype):
     x, y = pt.vector("x", dtype=dtype), pt.vector("y", dtype=dtype)

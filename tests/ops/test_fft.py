@@ -7,7 +7,7 @@ import pytest
 from pytensor.tensor.fft import irfft, irfft_op, rfft, rfft_op
 from pytensor.tensor.fourier import fft
 
-from pytensor_cl.dtypes import is_supported
+from pytensor_cl.codegen.dtypes import is_supported
 from pytensor_cl.ops.fft import GpuFourier, GpuIRFFT, GpuRFFT
 from tests.helpers import assert_all_on_device, assert_close, assert_on_device, check_against_python, host_ops, opencl
 

@@ -8,9 +8,9 @@ from pytensor.ifelse import ifelse
 from pytensor.raise_op import Assert
 
 from pytensor_cl.errors import BroadcastError
-from pytensor_cl.ops.advanced_subtensor import GpuAdvancedSubtensor
 from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
+from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from tests.helpers import check_against_python, device_ops, on_one_driver, opencl
 
 N, K = 150, 19

@@ -8,7 +8,7 @@ from pytensor.compile.ops import DeepCopyOp
 from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.shape import Shape_i
 
-from pytensor_cl.ops.advanced_subtensor import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
+from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
 from pytensor_cl.ops.nonzero import GpuNonzero
 from tests.helpers import assert_all_on_device, check_against_python, host_ops, opencl, sweep
 

@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.ops.subtensor import GpuIncSubtensors
-from pytensor_cl.rewriting.placement import SCALAR
+from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensors
+from pytensor_cl.rewriting.placement.placement import SCALAR
 from tests.helpers import opencl
 
 MODES = (

@@ -7,17 +7,17 @@ import pytest
 from pytensor.tensor.blas import gemm_no_inplace, gemv_no_inplace
 
 import pytensor_cl
-from pytensor_cl.ops.advanced_subtensor import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
 from pytensor_cl.ops.argmax import GpuArgmax
 from pytensor_cl.ops.creation import GpuARange, GpuEye
 from pytensor_cl.ops.cumop import GpuCumOp
-from pytensor_cl.ops.diagonal import GpuExtractDiag
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22, GpuDot22Scalar, GpuGemm, GpuMatmul
 from pytensor_cl.ops.gemv import GpuGemv
+from pytensor_cl.ops.indexing.diagonal import GpuExtractDiag
+from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
+from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor
 from pytensor_cl.ops.join import GpuJoin
 from pytensor_cl.ops.reduction import GpuCAReduce
-from pytensor_cl.ops.subtensor import GpuIncSubtensor
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl, sweep
 
 COMPLEX = ("complex64", "complex128")

@@ -15,7 +15,7 @@ from pytensor.scalar.basic import ScalarInnerGraphOp
 from pytensor.sparse.basic import CSMProperties
 
 import pytensor_cl
-from pytensor_cl.rewriting.placement import SCALAR
+from pytensor_cl.rewriting.placement.placement import SCALAR
 from tests.probes import draws, labelled, linear_algebra, reductions, scalar, sparse, structure, tensors, typed_lists
 from tests.probes.probe import VALUES, Probe
 

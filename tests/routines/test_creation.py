@@ -3,8 +3,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pytensor_cl.dtypes import SUPPORTED
-from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.codegen.dtypes import SUPPORTED
+from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.creation import ARange, Bartlett, Eye, arange_length
 
 RANGES = {

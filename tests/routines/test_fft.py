@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.routines.base import SCHEDULES
-from pytensor_cl.routines.fft import FFT, IRFFT, RFFT
-from pytensor_cl.routines.fft_butterfly import RADICES
-from pytensor_cl.routines.fft_plan import Device, factorise
-from pytensor_cl.routines.fft_tables import Table, host_table
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.fft.butterfly import RADICES
+from pytensor_cl.routines.fft.plan import Device, factorise
+from pytensor_cl.routines.fft.routine import FFT, IRFFT, RFFT
+from pytensor_cl.routines.fft.tables import Table, host_table
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 

@@ -4,7 +4,7 @@ import pytest
 from pytensor_cl.nn import pool_host
 from pytensor_cl.nn.windows import Window as HostWindow
 from pytensor_cl.routines import pool as pool_routines
-from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter, Window
 from pytensor_cl.runtime.layout import Layout
 

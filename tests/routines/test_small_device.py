@@ -4,32 +4,32 @@ import numpy as np
 import pytensor.scalar as ps
 import pytest
 from scipy import sparse
+from tests.routines.test_rowwise import MOMENTS, SOFTMAX, moments, softmax
 
-from pytensor_cl.routines import advanced_subtensor
-from pytensor_cl.routines.advanced_subtensor import Gather, Scatter
-from pytensor_cl.routines.argmax import Argmax
-from pytensor_cl.routines.choose import Choose
-from pytensor_cl.routines.conv import ConvForward
+from pytensor_cl.routines.conv.routine import ConvForward
 from pytensor_cl.routines.creation import ARange, Bartlett
 from pytensor_cl.routines.cumop import CumOp
-from pytensor_cl.routines.elemwise import Copy
-from pytensor_cl.routines.fft import RFFT
-from pytensor_cl.routines.gemm import BatchedGemm, Gemm
-from pytensor_cl.routines.gemv import Gemv, Ger
+from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.fft.routine import RFFT
+from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
+from pytensor_cl.routines.gemv.routine import Gemv, Ger
+from pytensor_cl.routines.indexing import gather_scatter
+from pytensor_cl.routines.indexing.gather_fused import Pick
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
+from pytensor_cl.routines.indexing.ravel_multi_index import RavelMultiIndex
+from pytensor_cl.routines.indexing.take_along_axis import Choose
 from pytensor_cl.routines.nonzero import Nonzero, Select
-from pytensor_cl.routines.pick import Pick
 from pytensor_cl.routines.pool import AvgPool, MaxPool, Window
-from pytensor_cl.routines.ravel_multi_index import RavelMultiIndex
-from pytensor_cl.routines.reduction import Reduction
+from pytensor_cl.routines.reduction.argmax import Argmax
+from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.routines.repeat import Repeat
-from pytensor_cl.routines.rowwise import Rowwise
-from pytensor_cl.routines.searchsorted import SearchSorted
-from pytensor_cl.routines.sort import ArgSort, Sort
+from pytensor_cl.routines.rowwise.routine import Rowwise
+from pytensor_cl.routines.sort.routine import ArgSort, Sort
+from pytensor_cl.routines.sort.searchsorted import SearchSorted
+from pytensor_cl.routines.sort.unique import Unique
 from pytensor_cl.routines.sparse import CsrDot
-from pytensor_cl.routines.unique import Unique
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.scalar import element_function
-from tests.routines.test_rowwise import MOMENTS, SOFTMAX, moments, softmax
+from pytensor_cl.scalar.base import element_function
 from tests.small_device import small_device
 
 SIMT = {"schedule": "simt"}
@@ -272,7 +272,7 @@ CASES = {
 
 def check(context, rng, name, monkeypatch, **limits):
     case = CASES[name]
-    monkeypatch.setattr(advanced_subtensor, "WORTH_SORTING", getattr(case, "worth_sorting", 1 << 40))
+    monkeypatch.setattr(gather_scatter, "WORTH_SORTING", getattr(case, "worth_sorting", 1 << 40))
     with small_device(context, **limits) as launched:
         routine, inputs, wanted = case(context, rng)
         arrays = [context.from_host(v) if isinstance(v, np.ndarray) else v for v in inputs]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pytensor_cl.routines.base import SCHEDULES
+from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.sparse import CsrDot, CsrSampledDot
 
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)

@@ -9,6 +9,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError, ContextNotDefined, DeviceNotFound, UnsupportedDtype
 from pytensor_cl.runtime import context as module
 from pytensor_cl.runtime.context import (
@@ -22,7 +23,6 @@ from pytensor_cl.runtime.context import (
     parse_contexts,
     sync,
 )
-from pytensor_cl.template import KernelSource
 from tests.helpers import normal
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")

@@ -7,10 +7,10 @@ from weakref import ref
 import numpy as np
 import pytest
 
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.program import assemble
-from pytensor_cl.template import KernelSource
 
 HELPER = "float twice(float x) { return 2 * x; }"
 

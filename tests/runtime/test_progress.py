@@ -8,11 +8,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker import backends
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.linker.selection import backends
 from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.progress import _here, _Settings, calling, compiling, kernel_is_new
-from pytensor_cl.template import KernelSource
 
 
 class Terminal(io.StringIO):

@@ -26,11 +26,11 @@ from zlib import crc32
 
 import numpy as np
 
-from pytensor_cl.routines.base import Routine
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.runtime import device, opencl
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.program import ProgramCache
-from pytensor_cl.template import KernelSource
 
 __all__ = ["DEVICES", "Recorder", "benchmark", "install"]
 

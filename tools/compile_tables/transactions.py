@@ -83,8 +83,8 @@ def _call(backend: Any, workload: Any) -> None:
 
 def _layers() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield convolutions and pooling."""
-    from pytensor_cl.routines.conv import ConvForward, ConvGradInput, ConvGradWeight
-    from pytensor_cl.routines.gemm import Gemm
+    from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight
+    from pytensor_cl.routines.gemm.routine import Gemm
     from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolScatter, Window
     from pytensor_cl.runtime.context import get_context
 

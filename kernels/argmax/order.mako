@@ -1,0 +1,70 @@
+## What the argmax kernels share: which value wins, where a position lies, and the last pass.
+## The defs see the arguments of the template that calls them. NaN beats every number, as in NumPy; equals do not beat each
+## other. The expressions serve scalars and vectors.
+<%!
+    import numpy as np
+
+    from pytensor_cl.codegen.dtypes import ctype, vector_type
+
+    def is_real(dtype):
+        return np.dtype(dtype).kind == "f"
+%>
+<%def name="beats(b, a)" buffered="True" filter="trim">${f"(({b} > {a}) | (({b} != {b}) & ({a} == {a})))" if is_real(dtype) else f"({b} > {a})"}</%def>
+<%def name="greater(a, b)" buffered="True" filter="trim">${f"(({b} > {a}) | ({b} != {b}) ? {b} : {a})" if is_real(dtype) else f"max({a}, {b})"}</%def>
+<%def name="same(a, b)" buffered="True" filter="trim">${f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))" if is_real(dtype) else f"({a} == {b})"}</%def>
+
+<%def name="position(reduced_offset=None)">
+% if lanes > 1:  # vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${np.dtype(dtype).itemsize})));
+% endif
+// Where element `rest` of the reduced range lies, in C order of the reduced axes.
+static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
+{
+    % if reduced_offset:
+    ${reduced_offset()}
+    % elif reduced_dims == 1:
+    return rest * g->reduced_in[0];
+    % else:
+    ${index} at = 0;
+    for (int d = 0; rest; ++d) {
+        at += rest % g->reduced[d] * g->reduced_in[d];
+        rest /= g->reduced[d];
+    }
+    return at;
+    % endif
+}
+</%def>
+
+## Calls the body for each run (x, n, step) of the innermost reduced dimension in the task's chunk; it begins at `at`.
+<%def name="runs()">
+        for (long at = first, n; at < last; at += n) {
+            const long inner = at % g.reduced[0], step = g.reduced_in[0];
+            __global const ${ctype(dtype)} *x = input + ${name}_at(&g, at);
+            n = min(g.reduced[0] - inner, last - at);
+            ${caller.body()}
+        }
+</%def>
+
+## Chooses among the positions that the chunks found: the earliest chunk wins where values are the same.
+<%def name="finish(kept_offset, unrolled=False)">
+__kernel void ${name}_finish(__global const ${ctype(dtype)} *input, const long input_at, __global const long *found,
+                             __global long *output, const long output_at, const ${name}_geometry g)
+{
+    for (${index} number = get_global_id(0); number < g.outputs; number += get_global_size(0)) {
+        ${index} rest = number, in = 0, out = 0;
+        ${kept_offset(unrolled)}
+        __global const ${ctype(dtype)} *x = input + input_at + in;
+        long where = found[number];
+        ${ctype(dtype)} best = x[${name}_at(&g, where)];
+        for (${index} chunk = 1; chunk < g.chunks; ++chunk) {
+            const long candidate = found[chunk * g.outputs + number];
+            const ${ctype(dtype)} value = x[${name}_at(&g, candidate)];
+            if (${beats("value", "best")}) {
+                best = value;
+                where = candidate;
+            }
+        }
+        output[output_at + out] = where;
+    }
+}
+</%def>

@@ -1,0 +1,34 @@
+## Evenly spaced values: first, second, and from there on as NumPy fills an array, number times the difference.
+<%page args="name, dtype, lanes, index, schedule"/>
+<%!
+    import numpy as np
+
+    from pytensor_cl.codegen.dtypes import ctype, vector_type
+
+    def as_dtype(dtype, lanes):
+        """Return the function that converts a vector of indices."""
+        return f"convert_{vector_type(dtype, lanes)}"
+%>
+<% T, V, places, I = ctype(dtype), vector_type(dtype, lanes), ", ".join(map(str, range(lanes))), vector_type("int32" if index == "int" else "int64", lanes) %>
+__kernel ${f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({V})))" if schedule == "cpu" else ""}
+void ${name}(__global ${T} *output, const long output_at, const long step, const long size, const ${T} first,
+             const ${T} second, const ${T} difference)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    output += output_at;
+    % if schedule == "cpu":
+    const long vectors = (size + ${lanes - 1}) / ${lanes}, part = get_global_id(0), parts = get_global_size(0);
+    for (long k = vectors * part / parts; k < vectors * (part + 1) / parts; ++k) {
+        const ${index} i = k * ${lanes};
+        const ${V} values = (${V})(first) + ${as_dtype(dtype, lanes)}(i + (${I})(${places})) * (${V})(difference);
+        store_${V}(values, output + i * step, step, min(${lanes}L, size - i) - 1);
+    }
+    if (part == 0) {
+        output[0] = first;  /* which is no number above where the difference is infinite */
+        if (size > 1) output[step] = second;
+    }
+    % else:
+    for (${index} i = get_global_id(0); i < size; i += get_global_size(0))
+        output[i * step] = i == 0 ? first : i == 1 ? second : (${T})(first + (${T})i * difference);
+    % endif
+}

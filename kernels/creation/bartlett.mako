@@ -1,0 +1,19 @@
+## The triangular window of `numpy.bartlett`, of `size` > 1 values, rounded as NumPy rounds.
+<%page args="name, dtype, schedule"/>\
+<%!
+from pytensor_cl.codegen.dtypes import ctype, literal
+%>\
+<% T, one = ctype(dtype), literal(1, dtype) %>\
+__kernel void ${name}(__global ${T} *o, const long size)
+{
+% if schedule == "cpu":
+    const long part = get_global_id(0), parts = get_global_size(0);
+    for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
+% else:
+    for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
+% endif
+        const long n = 2 * i + 1 - size;
+        const ${T} slope = (${T})n / (${T})(size - 1);
+        o[i] = n <= 0 ? ${one} + slope : ${one} - slope;
+    }
+}

@@ -1,0 +1,102 @@
+## A function of each element, for GPUs: neighbouring work-items take neighbouring elements.
+## `<name>_flat` is for operands that all step through one dimension; it reads `unroll` elements before it computes.
+<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, unroll"/>\
+<%!
+from pytensor_cl.codegen.dtypes import ctype
+%>\
+<%
+arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
+unsigned = "u" + index
+%>\
+## Computes elements n, n + step.. of one dimension.
+<%def name="flat_elements(numbers)">
+    % for q in numbers:
+        % for a, array in enumerate(arrays):
+        const ${index} at_${array}_${q} = (${index})(n + ${q} * step) * p.stride[${a}][${ndim - 1}];
+        % endfor
+        % for k, dtype in enumerate(inputs):
+        % if not by_value[k]:
+        const ${ctype(dtype)} i${k}_${q} = b_i${k}[at_i${k}_${q}];
+        % endif
+        % endfor
+    % endfor
+    % for q in numbers:
+        ${" ".join(f"{ctype(dtype)} o{k}_{q};" for k, dtype in enumerate(outputs))}
+        {
+            ${" ".join(f"const {ctype(dtype)} i{k} = i{k}_{q};" for k, dtype in enumerate(inputs) if not by_value[k])}
+            ${" ".join(f"{ctype(dtype)} o{k};" for k, dtype in enumerate(outputs))}
+            { ${statements} }
+            ${" ".join(f"o{k}_{q} = o{k};" for k in range(len(outputs)))}
+        }
+    % endfor
+    % for q in numbers:
+        ${" ".join(f"b_o{k}[at_o{k}_{q}] = o{k}_{q};" for k in range(len(outputs)))}
+    % endfor
+</%def>
+typedef struct {
+    ${index} size, shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
+} ${name}_plan;
+typedef struct { long at[${max(len(arrays), 1)}]; } ${name}_offsets;
+
+% for flat in (True, False):
+__kernel void ${name}${"_flat" if flat else ""}(
+    % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
+    const ${ctype(dtype) if value else ""} ${f"i{k}" if value else f"__global {ctype(dtype)} *b_i{k}"},
+    % endfor
+    % for k, dtype in enumerate(outputs):
+    __global ${ctype(dtype)} *b_o${k},
+    % endfor
+    const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+{
+    % if plan_in_buffer:
+    const ${name}_plan p = *plan;
+    % endif
+    % for a, array in enumerate(arrays):
+    b_${array} += offset.at[${a}];
+    % endfor
+    const ${unsigned} size = p.size, step = get_global_size(0);
+    ${unsigned} n = get_global_id(0);
+    % if flat:
+    % if unroll > 1:
+    for (; n < size && size - n > ${unroll - 1} * step; n += ${unroll} * step) {
+        ${flat_elements(range(unroll))}
+    }
+    % endif
+    for (; n < size; n += step) {
+        ${flat_elements(range(1))}
+    }
+    % else:
+    for (; n < size; n += step) {
+        ${unsigned} rest = n;
+        % for a, array in enumerate(arrays):
+        ${index} at_${array} = 0;
+        % endfor
+        % for d in reversed(range(ndim)):
+        {
+            const ${unsigned} i = ${f"rest % ({unsigned})p.shape[{d}]" if d else "rest"};
+            ${f"rest /= ({unsigned})p.shape[{d}];" if d else ""}
+            % for a, array in enumerate(arrays):
+            at_${array} += (${index})i * p.stride[${a}][${d}];
+            % endfor
+        }
+        % endfor
+        % for k, dtype in enumerate(inputs):
+        % if not by_value[k]:
+        const ${ctype(dtype)} i${k} = b_i${k}[at_i${k}];
+        % endif
+        % endfor
+        % for k, dtype in enumerate(outputs):
+        ${ctype(dtype)} o${k};
+        % endfor
+        {
+            ${statements}
+        }
+        % for k in range(len(outputs)):
+        b_o${k}[at_o${k}] = o${k};
+        % endfor
+    }
+    % endif
+}
+
+% endfor

@@ -1,0 +1,92 @@
+## A function of each element, for GPUs, where inputs run along another dimension than the outputs, as transposed matrices do.
+## A work-group computes tiles of 32 x 32 elements. The `turned` inputs (by number) pass through local memory: neighbouring
+## work-items read neighbours along the last dimension but one, and take from there what lies along the last one.
+## shape[ndim], stride[arrays][ndim] in elements: the dimensions are ordered so that the last two are those of the tiles.
+## NDRange: work-groups of 32 x 8; each takes every so many tiles.
+<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, turned"/>\
+<%!
+from pytensor_cl.codegen.dtypes import ctype
+
+TILE, DOWN = 32, 8
+%>\
+<%
+arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
+unsigned = "u" + index
+%>\
+<%def name="place(array, row, col)" buffered="True" filter="trim">
+<% a = arrays.index(array) %>\
+at_${array} + (${row}) * p.stride[${a}][${ndim - 2}] + (${col}) * p.stride[${a}][${ndim - 1}]
+</%def>
+typedef struct {
+    ${index} tiles, shape[${ndim}], stride[${len(arrays)}][${ndim}];
+} ${name}_plan;
+typedef struct { long at[${len(arrays)}]; } ${name}_offsets;
+
+__kernel __attribute__((reqd_work_group_size(${TILE}, ${DOWN}, 1)))
+void ${name}(
+    % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
+    const ${ctype(dtype) if value else ""} ${f"i{k}" if value else f"__global {ctype(dtype)} *b_i{k}"},
+    % endfor
+    % for k, dtype in enumerate(outputs):
+    __global ${ctype(dtype)} *b_o${k},
+    % endfor
+    const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+{
+    % if plan_in_buffer:
+    const ${name}_plan p = *plan;
+    % endif
+    % for k in turned:
+    __local ${ctype(inputs[k])} tile_i${k}[${TILE}][${TILE + 1}];  // one more: a column lies in different banks
+    % endfor
+    % for a, array in enumerate(arrays):
+    b_${array} += offset.at[${a}];
+    % endfor
+    const int x = get_local_id(0), y = get_local_id(1);
+    const ${index} rows = p.shape[${ndim - 2}], columns = p.shape[${ndim - 1}];
+    const ${unsigned} across = (columns + ${TILE - 1}) / ${TILE}, down = (rows + ${TILE - 1}) / ${TILE}, tiles = p.tiles;
+    for (${unsigned} tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        ${unsigned} rest = tile / across;
+        const ${index} column = tile % across * ${TILE}, row = rest % down * ${TILE};
+        rest /= down;
+        % for array in arrays:
+        ${index} at_${array} = 0;
+        % endfor
+        % for d in reversed(range(ndim - 2)):
+        {
+            const ${unsigned} i = ${f"rest % ({unsigned})p.shape[{d}]" if d else "rest"};
+            ${f"rest /= ({unsigned})p.shape[{d}];" if d else ""}
+            % for a, array in enumerate(arrays):
+            at_${array} += (${index})i * p.stride[${a}][${d}];
+            % endfor
+        }
+        % endfor
+        for (int q = y; q < ${TILE}; q += ${DOWN}) {
+            if (row + x < rows && column + q < columns) {
+                % for k in turned:
+                tile_i${k}[q][x] = b_i${k}[${place(f"i{k}", "row + x", "column + q")}];
+                % endfor
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int q = y; q < ${TILE}; q += ${DOWN}) {
+            if (row + q < rows && column + x < columns) {
+                % for k, dtype in enumerate(inputs):
+                % if not by_value[k]:
+                const ${ctype(dtype)} i${k} = ${f"tile_i{k}[x][q]" if k in turned else f"b_i{k}[{place(f'i{k}', 'row + q', 'column + x')}]"};
+                % endif
+                % endfor
+                % for k, dtype in enumerate(outputs):
+                ${ctype(dtype)} o${k};
+                % endfor
+                {
+                    ${statements}
+                }
+                % for k in range(len(outputs)):
+                b_o${k}[${place(f"o{k}", "row + q", "column + x")}] = o${k};
+                % endfor
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}

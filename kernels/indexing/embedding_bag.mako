@@ -1,0 +1,64 @@
+## Reductions of rows of a table that an index picks, for CPUs: a bag of rows is read where it is, and no row is stored twice.
+## Each work-item takes a run of bags. An index that is out of range is reported, and taken for 0.
+<%page args="name, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, lanes, unit, index, pair_in, pair_out"/>
+<%namespace name="shared" file="/reduction/accumulator.mako"/>
+<%!
+    from pytensor_cl.codegen.dtypes import ctype, to_long
+
+    AHEAD = 12
+
+    def sizes(lanes):
+        return [(lanes, 2), *((lanes >> k, 1) for k in range(lanes.bit_length()))]
+%>
+% for n in dict(sizes(lanes)):
+${shared.accumulator(n)}
+% endfor
+typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, step, is_far; } ${name}_plan;
+
+## Reduce columns, as many as `wide` vectors of n have, as often as there are so many left.
+<%def name="columns(n, wide)">
+        for (; c + ${n * wide} <= p.columns; c += ${n * wide}) {
+            % for k in range(wide):
+            ${name}_a${n} sum${k} = ${name}_identity${n}();
+            % endfor
+            for (long b = 0; b < p.count; ++b) {
+                const long given = ${to_long(index_type, "own[b * p.step]")};
+                long at = given < 0 ? given + p.length : given;
+                % if is_checked:
+                if (at < 0 || at >= p.length) {
+                    raise_alarm(alarm, number, 0, given, p.length);
+                    at = 0;
+                }
+                % endif
+                __global const ${ctype(in_dtype)} *row = table + at * p.row + c;
+                if (p.is_far) {
+                    __global const ${index_type} *next = own + (b + ${AHEAD}) * p.step;
+                    if (next < last) fetch_ahead(table + (long)*next * p.row + c, p.columns * sizeof(${ctype(in_dtype)}));
+                }
+                % for k in range(wide):
+                sum${k} = ${name}_combine${n}(sum${k}, ${name}_load${n}(row + ${k * n}, 1, 0));
+                % endfor
+            }
+            % for k in range(wide):
+            ${name}_store${n}(sum${k}, to + c + ${k * n}, 1, 0);
+            % endfor
+        }
+</%def>
+
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+__kernel void ${name}(__global const ${ctype(in_dtype)} *table, __global const ${index_type} *i, __global ${ctype(out_dtype)} *o,
+                      const ${name}_plan p, volatile __global int *alarm, const int number)
+{
+    table += p.table;
+    const long end = p.bags * (get_global_id(0) + 1) / get_global_size(0);
+    for (long bag = p.bags * get_global_id(0) / get_global_size(0); bag < end; ++bag) {
+        __global const ${index_type} *own = i + p.i + bag * p.bag_step;
+        __global ${ctype(out_dtype)} *to = o + p.o + bag * p.columns;
+        // Where the indices of all bags follow one another, the next bag's rows are asked for too.
+        __global const ${index_type} *last = own + (p.bag_step == p.count * p.step ? p.bags - bag : 1) * p.count * p.step;
+        long c = 0;
+        % for n, wide in sizes(lanes):
+        ${columns(n, wide)}
+        % endfor
+    }
+}

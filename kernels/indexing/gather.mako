@@ -1,0 +1,122 @@
+## x[i, j, ...] for index arrays i, j, ...: one result, any strides.
+## All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an index array are 0
+## where x steps. Without x (`ctype` is None) the result is the positions that the indices mean, in elements of x.
+<%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
+<%!
+from pytensor_cl.codegen.dtypes import to_long, widened
+
+def step(array):
+    return f"p.i[{array[1:]}]" if array[0] == "i" else f"p.{array}"
+%>\
+<%
+arrays = [f"i{k}" for k in range(len(index_types))] + (["x"] if ctype else [])
+last, count = ndim - 1, max(1, len(index_types))
+%>\
+% if ctype and lanes > 1:
+typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
+% endif
+typedef struct {
+    ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${count}][${ndim}], length[${count}], step[${count}], axis[${count}];
+    ${index} segment, segments, units, rows;
+} ${name}_plan;
+typedef struct { long o, x, i[${count}]; } ${name}_offsets;
+
+% if lanes > 1:
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+% endif
+__kernel void ${name}(
+% for k, kind in enumerate(index_types):
+    __global const ${kind} *i${k},
+% endfor
+% if ctype:
+    __global const ${ctype} *x,
+% endif
+    __global ${ctype or index} *o, const ${name}_offsets offset,
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
+    const int number)
+{
+% if plan_in_buffer:
+    const ${name}_plan p = *plan;
+% endif
+    o += offset.o;
+% if ctype:
+    x += offset.x;
+% endif
+% for k in range(len(index_types)):
+    i${k} += offset.i[${k}];
+% endfor
+% if lanes > 1:
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const ${index} end = p.units * (part + 1) / parts;
+    for (${index} unit = p.units * part / parts; unit < end; ++unit) {
+        ${index} rest = unit / p.segments;
+        const ${index} first = (unit - rest * p.segments) * p.segment;
+        const ${index} count = min(p.segment, p.shape[${last}] - first);
+        ${place(range(last), arrays, index, "first")}
+        if (p.rows) {
+            ${row(checked, index)}
+    % if ctype:
+            __global const ${ctype} *from = x + at_x + row;
+            __global ${ctype} *to = o + at_o;
+            ${index} c = 0;
+            if (p.x[${last}] == 1 && p.o[${last}] == 1)
+                for (; c + ${lanes} <= count; c += ${lanes})
+                    *(__global ${name}_vector *)(to + c) = *(__global const ${name}_vector *)(from + c);
+            for (; c < count; ++c) to[c * p.o[${last}]] = from[c * p.x[${last}]];
+    % else:
+            for (${index} c = 0; c < count; ++c) o[at_o + c * p.o[${last}]] = row;
+    % endif
+        } else {
+            for (${index} c = 0; c < count; ++c) {
+                ${row(checked, index)}
+                o[at_o] = ${"x[at_x + row]" if ctype else "row"};
+    % for array in ["o", *arrays]:
+                at_${array} += ${step(array)}[${last}];
+    % endfor
+            }
+        }
+    }
+% else:
+    const u${index} units = p.units, stride = get_global_size(0);
+    for (u${index} unit = get_global_id(0); unit < units; unit += stride) {
+        ${index} rest = unit;
+        ${place(range(ndim), arrays, index, None)}
+        ${row(checked, index)}
+        o[at_o] = ${"x[at_x + row]" if ctype else "row"};
+    }
+% endif
+}
+## Declare where each array stands: dimensions `dims` from `rest`, the last one at `first` where the caller walks it.
+<%def name="place(dims, arrays, index, first)">
+    % for array in ["o", *arrays]:
+        ${index} at_${array} = ${f"{first} * {step(array)}[{len(dims)}]" if first else 0};
+    % endfor
+    % for d in reversed(dims):
+        {
+            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
+        % if d:
+            rest /= p.shape[${d}];
+        % endif
+        % for array in ["o", *arrays]:
+            at_${array} += i * ${step(array)}[${d}];
+        % endfor
+        }
+    % endfor
+</%def>\
+## Declare `row`: where the indices point to. One that is out of range is reported and taken for 0.
+<%def name="row(checked, index)">
+        ${index} row = 0;
+    % for k, is_checked in enumerate(checked):
+        {
+            const long given = ${to_long(index_types[k], f"i{k}[at_i{k}]")};
+            long i = given < 0 ? given + p.length[${k}] : given;
+        % if is_checked:
+            if (i < 0 || i >= p.length[${k}]) {
+                raise_alarm(alarm, number, (int)p.axis[${k}], given, p.length[${k}]);
+                i = 0;
+            }
+        % endif
+            row += (${index})i * p.step[${k}];
+        }
+    % endfor
+</%def>\

@@ -1,0 +1,74 @@
+## `mode` is "raise", "wrap" or "clip": the flat index of an index along each dimension. "unravel": the other way round.
+<%page args="name, mode, types, schedule, word"/>\
+<%!
+from pytensor_cl.codegen.dtypes import to_long
+%>\
+<%
+count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise", "unravel")
+%>\
+<%def name="walk()">
+% if schedule == "cpu":
+    const long part = get_global_id(0), parts = get_global_size(0);
+    for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
+% else:
+    for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
+% endif
+</%def>\
+<%def name="unravel(kind, dims)">
+typedef struct { long size, dim[${max(1, dims)}]; } ${name}_dims;
+
+__kernel void ${name}(__global const ${kind} *flat, const long flat_at,
+${"".join(f"__global long *o{k}, " for k in range(dims))}
+                      const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+{
+    flat += flat_at;
+${walk()}
+        long given = ${to_long(kind, "flat[i]")};
+        if (given < 0 || given >= d.size) {
+            raise_alarm(alarm, number, 0, given, d.size);
+            given = 0;
+        }
+        ${word} rest = given;
+    % for k in range(dims):
+        % if k < dims - 1:
+        o${k}[i] = rest % (${word})d.dim[${k}];
+        rest /= (${word})d.dim[${k}];
+        % else:
+        o${k}[i] = rest;
+        % endif
+    % endfor
+    }
+}
+</%def>\
+% if mode == "unravel":
+${unravel(types[0], len(types) - 1)}
+% else:
+typedef struct { long at[${count}], dim[${count}], weight[${count}]; } ${name}_dims;
+
+__kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))}
+                      __global long *o, const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+{
+    int wrong = 0;
+${walk()}
+        long flat = 0;
+    % for k in range(count):
+        {
+            long at = ${to_long(types[k], f"i{k}[d.at[{k}] + i]")};
+        % if mode == "raise":
+            wrong |= at < 0 || at >= d.dim[${k}];
+        % elif mode == "wrap":
+            at %= d.dim[${k}];
+            at += at < 0 ? d.dim[${k}] : 0;
+        % else:
+            at = clamp(at, 0L, d.dim[${k}] - 1);
+        % endif
+            flat += at * d.weight[${k}];
+        }
+    % endfor
+        o[i] = flat;
+    }
+    % if is_checked:
+    if (wrong) raise_alarm(alarm, number, 0, 0, 0);
+    % endif
+}
+% endif

@@ -1,0 +1,108 @@
+## x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item, which takes all that goes there in
+## order: repeated positions need no atomics, the last one wins or the sum is NumPy's to the bit.
+## Dimension 0 of the NDRange shares out the elements of x that one position means, dimension 1 the positions: who owns which,
+## or, where each work-item adds to zeros of its own, `apart` elements after those of the one before, how far it looks through.
+## The values of `inner` positions lie y_count apart, from the first of them to the first of the next ones it is y_outer.
+<%page args="name, ctype, combine, nothing, ndim, index, lanes"/>\
+<%!
+from pytensor_cl.codegen.dtypes import widened
+
+AHEAD = 12  # positions whose rows are asked for before they are needed
+BLOCK = 256  # positions of which those that are owned are noted first: a branch for each would be guessed wrong
+%>\
+<% halves = [lanes >> k for k in range(lanes.bit_length() - 1)] %>\
+% for n in halves:
+typedef ${widened(ctype, n)} ${name}_vector${n} __attribute__((aligned(sizeof(${ctype}))));
+% endfor
+typedef struct {
+    ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
+    ${index} segment, segments, units, run, y_run, count, inner, y_count, y_outer, span, apart, is_far;
+} ${name}_plan;
+
+## The values of position number b of a run.
+<%def name="add(b)">
+                __global ${ctype} *row = to + positions[outer + ${b}];
+                __global const ${ctype} *value = from + ${b} * p.y_count;
+                ${index} c = 0;
+                if (p.y_run == 1) {
+% for n in halves:
+                    ${"for" if n == lanes else "if"} (${";" if n == lanes else ""} c + ${n} <= count${"; c += %d" % n if n == lanes else ""}) {
+                        __global ${name}_vector${n} *v = (__global ${name}_vector${n} *)(row + c);
+                        *v = ${combine.format(a="*v", b=f"*(__global const {name}_vector{n} *)(value + c)")};
+                        ${"" if n == lanes else f"c += {n};"}
+                    }
+% endfor
+                }
+                for (; c < count; ++c) row[c] = ${combine.format(a="row[c]", b="value[c * p.y_run]")};
+</%def>\
+
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+__kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y, const long x_at,
+                      const long y_at, const ${name}_plan p)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), owner = get_global_id(1), owners = get_global_size(1);
+    const int is_shared = owners > 1 && !p.apart;
+    const ${index} low = is_shared ? p.span * owner / owners : 0, high = is_shared ? p.span * (owner + 1) / owners : p.span;
+    const ${index} outers = p.count / p.inner;
+    ${index} outer_begin = 0, outer_end = outers, begin = 0, end = p.inner, owned[${BLOCK}];
+    if (p.apart) {
+        x += owner * p.apart;
+        for (long k = 0; k < p.apart; ++k) x[k] = ${nothing};
+        if (outers >= owners) {
+            outer_begin = outers * owner / owners;
+            outer_end = outers * (owner + 1) / owners;
+        } else {
+            begin = p.inner * owner / owners;
+            end = p.inner * (owner + 1) / owners;
+        }
+    }
+    const ${index} unit_end = p.units * (part + 1) / parts;
+    for (${index} unit = p.units * part / parts; unit < unit_end; ++unit) {
+        ${index} rest = unit / p.segments;
+        const ${index} first = (unit - rest * p.segments) * p.segment, count = min(p.segment, p.run - first);
+        __global ${ctype} *to = x + x_at + first;
+        __global const ${ctype} *from = y + y_at + first * p.y_run;
+% for d in reversed(range(ndim)):
+        {
+            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
+            ${f"rest /= p.shape[{d}];" if d else ""}
+            to += i * p.x[${d}];
+            from += i * p.y[${d}];
+        }
+% endfor
+        from += outer_begin * p.y_outer;
+        for (${index} outer = outer_begin * p.inner; outer < outer_end * p.inner; outer += p.inner, from += p.y_outer) {
+            if (count == 1) {
+                for (${index} b = begin; b < end; ++b) {
+                    const ${index} at = positions[outer + b];
+                    if (at >= low && at < high) to[at] = ${combine.format(a="to[at]", b="from[b * p.y_count]")};
+                }
+                continue;
+            }
+            if (!is_shared) {
+                for (${index} b = begin; b < end; ++b) {
+                    if (p.is_far) fetch_ahead(to + positions[outer + min(b + ${AHEAD}, end - 1)], count * sizeof(${ctype}));
+                    ${add("b")}
+                }
+                continue;
+            }
+            for (${index} start = begin; start < end; start += ${BLOCK}) {
+                const ${index} stop = min(start + ${BLOCK}, end);
+                ${index} found = 0;
+                for (${index} b = start; b < stop; ++b) {
+                    const ${index} at = positions[outer + b];
+                    owned[found] = b;
+                    found += (at >= low) & (at < high);
+                }
+                for (${index} k = 0; k < found; ++k) {
+                    if (p.is_far) {
+                        const ${index} next = owned[min(k + ${AHEAD}, found - 1)];
+                        fetch_ahead(to + positions[outer + next], count * sizeof(${ctype}));
+                        fetch_ahead(from + next * p.y_count, count * sizeof(${ctype}));
+                    }
+                    ${add("owned[k]")}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+## o = x + what several work-items have added up apart, in order. The elements of x are side by side, or one and the same.
+<%page args="name, ctype, combine, lanes"/>\
+<%!
+from pytensor_cl.codegen.dtypes import widened
+%>\
+<%def name="elements(n)">
+<% kind = widened(ctype, n) if n == 1 else f"{name}_vector" %>
+    for (; k + ${n} <= end; k += ${n}) {
+        ${widened(ctype, n)} sum;
+        if (p.x_step) sum = *(__global const ${kind} *)(x + k);
+        else {
+            ${ctype} lane[${n}];
+            for (int l = 0; l < ${n}; ++l) lane[l] = x[0];
+            sum = *(const ${kind} *)lane;
+        }
+        for (long part = 0; part < p.parts; ++part) {
+            const ${widened(ctype, n)} more = *(__global const ${kind} *)(added + part * p.apart + k);
+            sum = ${combine.format(a="sum", b="more")};
+        }
+        *(__global ${kind} *)(o + k) = sum;
+    }
+</%def>\
+% if lanes > 1:
+typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
+% endif
+typedef struct { long o, x, x_step, size, parts, apart; } ${name}_plan;
+
+__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+__kernel void ${name}(__global const ${ctype} *x, __global const ${ctype} *added, __global ${ctype} *o, const ${name}_plan p)
+{
+    const long item = get_global_id(0), items = get_global_size(0), end = p.size * (item + 1) / items;
+    long k = p.size * item / items;
+    x += p.x;
+    o += p.o;
+    ${elements(lanes) if lanes > 1 else ""}
+    ${elements(1)}
+}

@@ -1,0 +1,76 @@
+## o[place] = x[place, i[place]]: an index picks one of the elements that lie `step` apart, `length` of them. Any strides.
+## `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is reported.
+## `inverse`: o[place, i[place]] = x[place].
+<%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+<%!
+from pytensor_cl.codegen.dtypes import to_long
+%>\
+<% last = ndim - 1 %>\
+typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x, at_i; } ${name}_plan;
+
+static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *alarm, const int number)
+{
+    long at = ${to_long(kind, "given")};
+% if mode == "wrap":
+    at %= length;
+    at += at < 0 ? length : 0;
+% elif mode == "clip":
+    at = ${"at" if kind == "ulong" else "max(at, 0L)"};
+    at = at < 0 || at >= length ? length - 1 : at;
+% else:
+    % if mode == "index":
+    at += at < 0 ? length : 0;
+    % endif
+    if ((ulong)at >= (ulong)length) {
+        raise_alarm(alarm, number, 0, given, length);
+        at = 0;
+    }
+% endif
+    return at;
+}
+
+__kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o,
+                      ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
+                      volatile __global int *alarm, const int number)
+{
+% if in_buffer:
+    const ${name}_plan p = *plan;
+% endif
+    x += p.at_x;
+    i += p.at_i;
+    o += p.at_o;
+% if schedule == "cpu":
+    const long part = get_global_id(0), parts = get_global_size(0), end = p.size * (part + 1) / parts;
+    for (long e = p.size * part / parts; e < end;) {
+        const long row = e / p.shape[${last}], first = e - row * p.shape[${last}];
+        const long stop = min(end, e - first + p.shape[${last}]);
+        ${index} rest = row, at_o = first * p.o[${last}], at_x = first * p.x[${last}], at_i = first * p.i[${last}];
+        ${place(range(last), index)}
+        for (; e < stop; ++e) {
+            const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
+            ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
+            at_o += p.o[${last}];
+            at_x += p.x[${last}];
+            at_i += p.i[${last}];
+        }
+    }
+% else:
+    for (${index} e = get_global_id(0); e < p.size; e += get_global_size(0)) {
+        ${index} rest = e, at_o = 0, at_x = 0, at_i = 0;
+        ${place(range(ndim), index)}
+        const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
+        ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
+    }
+% endif
+}
+<%def name="place(dims, index)">
+        % for d in reversed(dims):
+        {
+            const ${index} n = ${f"rest % p.shape[{d}]" if d else "rest"};
+            ${f"rest /= p.shape[{d}];" if d else ""}
+            at_o += n * p.o[${d}];
+            at_x += n * p.x[${d}];
+            at_i += n * p.i[${d}];
+        }
+        % endfor
+</%def>\

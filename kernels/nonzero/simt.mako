@@ -1,0 +1,106 @@
+## Where an array is not zero, for GPUs: each work-group takes a contiguous chunk, tile by tile. See kernels/nonzero/cpu.mako for `emit`.
+<%page args="name, unit, bits, emit, index, group, run, dims=1, element='', combine=''"/>\
+<%
+hit = "mask[{}]" if bits is None else f"((mask[{{}}] & {bits}) != 0)" if unit != "ulong2" else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
+tile = group * run
+%>\
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)
+{
+    __local long sums[${group}];
+    const int item = get_local_id(0);
+    const long part = get_group_id(0), parts = get_num_groups(0);
+    const ${index} first = size * part / parts, last = size * (part + 1) / parts;
+    mask += mask_at;
+    ${index} count = 0;
+    for (${index} i = first + item; i < last; i += ${group}) count += ${hit.format("i")};
+    sums[item] = count;
+    ${total()}
+    if (item == 0) counts[part] = sums[0];
+}
+
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
+% if emit in ("select", "expand"):
+    __global const ${element} *x, const long x_at, const long x_step,
+% endif
+% if emit == "expand":
+    __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o)
+% elif emit == "select":
+    __global ${element} *o)
+% else:
+    ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))})
+% endif
+{
+    __local long sums[${group}];
+    __local int ends[${group}];
+    __local uchar hits[${tile}];
+    const int item = get_local_id(0);
+    const long part = get_group_id(0), parts = get_num_groups(0);
+    const ${index} first = size * part / parts, last = size * (part + 1) / parts;
+    mask += mask_at;
+% if emit in ("select", "expand"):
+    x += x_at;
+% endif
+% if emit == "expand":
+    y += y_at;
+% endif
+    long before = 0;
+    for (long p = item; p < part; p += ${group}) before += counts[p];
+    sums[item] = before;
+    ${total()}
+    before = sums[0];
+    for (${index} start = first; start < last; start += ${tile}) {
+        for (int j = item; j < ${tile}; j += ${group}) hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        int own = 0;
+        for (int t = 0; t < ${run}; ++t) own += hits[item * ${run} + t];
+        ends[item] = own;
+        for (int reach = 1; reach < ${group}; reach *= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            const int lower = item >= reach ? ends[item - reach] : 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            ends[item] += lower;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        long k = before + ends[item] - own;
+        for (int t = 0; t < ${run}; ++t) {
+            const ${index} i = start + item * ${run} + t;
+            if (hits[item * ${run} + t]) {
+                ${store(emit, dims, index, combine)}
+                ++k;
+            }
+% if emit == "expand":
+            else if (i < last) o[i] = x[i * x_step];
+% endif
+        }
+        before += ends[${group - 1}];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+<%def name="total()">
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = get_local_size(0) / 2; half_way; half_way /= 2) {
+        if (item < half_way) sums[item] += sums[item + half_way];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+</%def>\
+<%def name="store(emit, dims, index, combine)">
+% if emit == "expand":
+                o[i] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
+% elif emit == "select":
+                o[k] = x[i * x_step];
+% elif emit == "flat":
+                o0[k] = i;
+% else:
+                ${index} rest = i;
+    % for d in reversed(range(dims)):
+        % if d:
+                o${d}[k] = rest % (${index})n${d};
+                rest /= (${index})n${d};
+        % else:
+                o0[k] = rest;
+        % endif
+    % endfor
+% endif
+</%def>\

@@ -1,0 +1,130 @@
+## What the pooling kernels share: the geometry, a walk over a window, what it looks for, and how many elements it has.
+## The defs see the arguments of the template that calls them.
+<%!
+    from pytensor_cl.codegen.dtypes import ctype
+%>
+<%def name="header()">
+## Of the last dimension: known to the compiler for windows that are common.
+#define ${name}_taps ${inner[0] if inner else "g.k[2]"}
+#define ${name}_step ${inner[1] if inner else "g.step[2]"}
+typedef struct {  // per pooled dimension, always three of them; lengths of 1 in front if there are fewer
+    ${index} planes, inc_pad, inner_first, inner_last;
+    ${index} n[3], count[3], k[3], step[3], before[3], after[3];
+} ${name}_geometry;
+
+// How many elements count along dimension d of window number o.
+static inline ${index} ${name}_many(const ${name}_geometry *g, const int d, const ${index} o)
+{
+    const ${index} start = o * g->step[d] - g->before[d];
+    const ${index} low = g->inc_pad ? -g->before[d] : 0, high = g->n[d] + (g->inc_pad ? g->after[d] : 0);
+    return min(start + g->k[d], high) - max(start, low);
+}
+</%def>
+
+## Where window number o begins along dimension d, and its taps from f to l that see an element.
+<%def name="taps(d)">
+<% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 else (f"g.k[{d}]", f"g.step[{d}]") %>\
+const ${index} at${d} = o${d} * ${step} - g.before[${d}];
+const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.n[${d}] - at${d});
+</%def>
+
+## Runs the body for each element of a window, or of `width` windows side by side: it is `value`, and lies at `where`.
+<%def name="visit(width=1, start='', finish='')">
+<% w = width if width > 1 else "" %>\
+for (${index} t0 = f0; t0 < l0; ++t0)
+    for (${index} t1 = f1; t1 < l1; ++t1) {
+        const ${index} row = ((at0 + t0) * g.n[1] + at1 + t1) * g.n[2] + at2;
+        ${start}
+        for (${index} t2 = ${"0" if w else "f2"}; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
+            const ${index} where = row + t2;
+            const ${ctype(dtype)}${w} value = ${f"{name}_load(x + row, t2, {name}_taps, {name}_step)" if w else "x[where]"};
+            ${caller.body()}
+        }
+        ${finish}
+    }
+</%def>
+
+## Finds the first largest element of a window, or of `width` of them: its value in `most`, its place in `best`.
+<%def name="search(order, lowest, width=1)">
+<%
+w, is_wide = (width, True) if width > 1 else ("", False)
+I = f"int{w}" if is_wide else index
+%>\
+${ctype(dtype)}${w} most = (${ctype(dtype)}${w})(${lowest});
+const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
+${I} best = (${I})(((at0 + f0) * g.n[1] + at1 + f1) * g.n[2] + at2 + ${"0" if is_wide else "f2"}) + lane;
+<%call expr="visit(width)">
+            const ${f"{mask}{w}" if is_wide else "int"} wins = ${order.beats("value", "most")};
+            most = wins ? value : most;
+            best = ${f"convert_int{w}(wins)" if is_wide else "wins"} ? (${I})(where) + lane : best;
+</%call>
+</%def>
+
+## Reduces a window, or `width` of them, to the element `result` of the output.
+<%def name="reduce(order, lowest, width=1)">
+<% V = f"{ctype(dtype)}{width if width > 1 else ''}" %>\
+${V} result = (${V})(${"0" if kind == "average" else lowest});
+% if width > 1 and inner and inner[1] == 2:
+${reduce_pairs(order, lowest, V)}
+% else:
+${reduce_taps(order, V)}
+% endif
+% if kind == "average":
+result *= 1 / (${ctype(dtype)})(${name}_many(&g, 0, o0) * ${name}_many(&g, 1, o1) * ${f"{name}_taps" if width > 1 else name + "_many(&g, 2, o2)"});
+% endif
+</%def>
+
+## Rows apart, which are then joined: sums of large windows stay accurate.
+<%def name="reduce_taps(order, V)">
+<% join = lambda a, b: order.greater(a, b) if kind == "max" else f"({a} + {b})" %>\
+const ${V} none = result;
+<%call expr="visit(8 if V != ctype(dtype) else 1, V + ' part = none;', 'result = ' + join('result', 'part') + ';')">
+            part = ${join("part", "value")};
+</%call>
+</%def>
+
+## Windows two elements apart: pairs of taps, and the third, meet over the rows first. A sum tells whether there may be a NaN.
+<%def name="reduce_pairs(order, lowest, V)">
+<%
+T, is_real_max = ctype(dtype), kind == "max" and ctype(dtype) in ("float", "double")
+join = lambda a, b: f"({a} + {b})" if kind != "max" else f"({b} > {a} ? {b} : {a})" if is_real_max else f"max({a}, {b})"
+%>\
+${T}16 pair = (${T}16)(${"0" if kind == "average" else lowest}), third = pair, sum = (${T}16)(0);
+for (${index} t0 = f0; t0 < l0; ++t0)
+    for (${index} t1 = f1; t1 < l1; ++t1) {
+        __global const ${T} *const row = x + ((at0 + t0) * g.n[1] + at1 + t1) * g.n[2] + at2;
+        const ${T}16 a = *(__global const ${name}_16 *)row;
+        pair = ${join("pair", "a")};
+        % if inner[0] == 3:
+        const ${T}16 b = *(__global const ${name}_16 *)(row + 1);
+        third = ${join("third", "b")};
+        % endif
+        % if is_real_max:
+        sum += ${"a + b" if inner[0] == 3 else "a"};
+        % endif
+    }
+% if is_real_max:
+if (some_lane(sum != sum)) {
+    ${reduce_taps(order, V)}
+} else
+% endif
+{
+    const ${V} left = pair.even, right = pair.odd, behind = third.odd, both = ${join("left", "right")};
+    result = ${join("both", "behind") if inner[0] == 3 else "both"};
+}
+</%def>
+
+## Loads tap number t of eight windows side by side, the first of which begins at x; windows of one tap are not so loaded.
+<%def name="load()">
+<% T = ctype(dtype) %>
+typedef ${T}8 ${name}_8 __attribute__((aligned(sizeof(${T}))));
+typedef ${T}16 ${name}_16 __attribute__((aligned(sizeof(${T}))));
+static inline ${T}8 ${name}_load(__global const ${T} *const x, const long t, const long taps, const long s)
+{
+    if (s == 1)
+        return *(__global const ${name}_8 *)(x + t);
+    if (s == 2 && taps > 1)  // no element outside of the windows is read
+        return t ? (*(__global const ${name}_16 *)(x + t - 1)).odd : (*(__global const ${name}_16 *)x).even;
+    return (${T}8)(${", ".join(f"x[t + {k} * s]" for k in range(8))});
+}
+</%def>

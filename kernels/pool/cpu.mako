@@ -1,0 +1,61 @@
+## Pooling on schedule cpu: a task is a row of the output. Eight windows whose elements are all there are looked at side by
+## side. Kind place tells where the first largest element of each is, kind gather takes the element of v that lies there.
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner"/>
+<%include file="/math/every_lane.mako"/>\
+<%namespace name="order" file="/argmax/order.mako"/>
+<%namespace name="parts" file="/pool/common.mako"/>
+<%!
+    from pytensor_cl.codegen.dtypes import ctype
+%>
+<%
+is_gather, is_search = kind == "gather", kind in ("gather", "place")
+R = place if kind == "place" else ctype(other)
+%>
+${parts.header()}
+${parts.load()}
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
+% if is_gather:
+             __global const ${ctype(other)} *const v_base, const long v_at,
+% endif
+             __global ${R} *const y_base, const long y_at, const ${name}_geometry g)
+{
+    const long tasks = g.planes * g.count[0] * g.count[1], end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+        const long o1 = task % g.count[1], rest = task / g.count[1], o0 = rest % g.count[0];
+        const long plane = rest / g.count[0] * g.n[0] * g.n[1] * g.n[2];
+        __global const ${ctype(dtype)} *x = x_base + x_at + plane;
+        % if is_gather:
+        __global const ${ctype(other)} *v = v_base + v_at + plane;
+        % endif
+        __global ${R} *y = y_base + y_at + task * g.count[2];
+        ${parts.taps(0)}
+        ${parts.taps(1)}
+        for (long o = 0; o < g.count[2];) {
+            if (o >= g.inner_first && o < g.inner_last) {
+                const long o2 = min(o, g.inner_last - 8), at2 = o2 * ${name}_step - g.before[2];  // again, rather than fewer
+                % if is_search:
+                ${parts.search(order, lowest, 8)}
+                int places[8];
+                vstore8(best, 0, places);
+                for (int k = 0; k < 8; ++k)
+                    y[o2 + k] = ${"v[places[k]]" if is_gather else "places[k]"};
+                % else:
+                ${parts.reduce(order, lowest, 8)}
+                *(__global ${name}_8 *)(y + o2) = result;
+                % endif
+                o = o2 + 8;
+            } else {
+                const long o2 = o++;
+                ${parts.taps(2)}
+                % if is_search:
+                ${parts.search(order, lowest)}
+                y[o2] = ${"v[best]" if is_gather else "best"};
+                % else:
+                ${parts.reduce(order, lowest)}
+                y[o2] = result;
+                % endif
+            }
+        }
+    }
+}

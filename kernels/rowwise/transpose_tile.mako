@@ -1,0 +1,103 @@
+## A block of `lanes` rows of few elements, turned in registers: read where rows lie one after the other, computed with vectors
+## across them, and written back. The elements of the block are `tile` vectors in a row. To sort the even ones before the odd ones
+## turns the bits of their numbers, row before column, by one; so many steps as a column has bits put the column before the row.
+## Picked rows begin where `rows` says, and what follows the one at `last` may not exist.
+<%page args="dtype, lanes, tile, is_picked"/>\
+<%!
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import access_name, ctype, vector_type
+%>\
+<%
+T, V, P, A = ctype(dtype), vector_type(dtype, lanes), vector_type(dtype, tile), f"{access_name(dtype, lanes)}_{tile}"
+rounds, rows = tile.bit_length() - 1, lanes // tile
+many = tile == lanes
+%>\
+<%def name="each(text)" filter="trim">
+% for v in range(tile):
+        ${text.replace("#", str(v))}
+% endfor
+</%def>\
+typedef ${V} turned_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+typedef ${P} piece_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+/* Column k to t[k]. A row that is shorter than a piece is read with what follows it, unless that may not exist. */
+% for picked in (False, True) if is_picked else (False,):
+static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p, const long ${'*rows' if picked else 'step'}, const int n, const int is_whole${', const long last' if picked else ''})
+{
+% if many:
+    for (int c = 0; c < n; c += ${tile}) {
+        const int at = min(c, max(n - ${tile}, 0));
+% else:
+    {
+        const int at = 0;
+% endif
+        __global const ${T} *q = p + at;
+        ${V} ${", ".join(f"a{v}" for v in range(tile))};
+        if (n < ${tile} && !is_whole) {
+            ${T} lane[${lanes * tile}] __attribute__((aligned(sizeof(${V}))));
+            for (int l = 0; l < ${lanes}; ++l)
+% if picked:
+                if (rows[l] < last) *(piece_${A} *)(lane + l * ${tile}) = *(__global const piece_${A} *)(q + rows[l]); else
+% endif
+                for (int k = 0; k < ${tile}; ++k) lane[l * ${tile} + k] = q[${'rows[l]' if picked else 'l * step'} + min(k, n - 1)];
+            ${each(f"a# = *(({V} *)lane + #);")}
+% if not many and not picked:
+        } else if (step == ${tile}) {
+            ${each(f"a# = *(__global const turned_{A} *)(q + # * {lanes});")}
+% endif
+        } else {
+% for v in range(tile):
+            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + " + (f"rows[{v * rows + r}])" if picked else f"{v * rows + r} * step)") for r in range(rows))});
+% endfor
+        }
+% for _ in range(rounds):
+        {
+% for v in range(tile):
+<% half, first = ("odd", 2 * v - tile) if 2 * v >= tile else ("even", 2 * v) %>\
+            const ${V} b${v} = (${V})(a${first}.${half}, a${first + 1}.${half});
+% endfor
+            ${each("a# = b#;")}
+        }
+% endfor
+        ${each("t[at + #] = a#;")}
+    }
+}
+% endfor
+
+/* The other way round. What a row writes past its end the next one makes good; the last row ends where it ends. */
+static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
+{
+% if many:
+    for (int c = 0; c < n; c += ${tile}) {
+        const int at = min(c, max(n - ${tile}, 0));
+% else:
+    {
+        const int at = 0;
+% endif
+        __global ${T} *q = p + at;
+        ${V} ${", ".join(f"a{v} = t[at + {v}]" for v in range(tile))};
+% for _ in range(rounds):
+        {
+            ${V} ${", ".join(f"b{v}" for v in range(tile))};
+% for v in range(tile):
+            b${v}.even = a${v // 2}.${("lo", "hi")[v % 2]}; b${v}.odd = a${v // 2 + tile // 2}.${("lo", "hi")[v % 2]};
+% endfor
+            ${each("a# = b#;")}
+        }
+% endfor
+% if not many:
+        if (step == ${tile}) {
+            ${each(f"*(__global turned_{A} *)(q + # * {lanes}) = a#;")}
+            return;
+        }
+% endif
+<% pieces = [f"a{v}" + ("" if many else f".s{''.join(f'{r * tile + k:x}' for k in range(tile))}") for v in range(tile) for r in range(rows)] %>\
+% for l, piece in enumerate(pieces[:-1]):
+        *(__global piece_${A} *)(q + ${l} * step) = ${piece};
+% endfor
+        ${T} lane[${tile}] __attribute__((aligned(sizeof(${P}))));
+        *(${P} *)lane = ${pieces[-1]};
+        if (n >= ${tile}) *(__global piece_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
+        else for (int k = 0; k < n; ++k) q[${lanes - 1} * step + k] = lane[k];
+    }
+}

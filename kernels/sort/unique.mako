@@ -1,0 +1,59 @@
+## Which values occur. `<name>_heads` marks the first of each run of equal values in sorted order; the marks are summed up, which
+## numbers the runs; `<name>_starts` notes where each run starts, and `<name>_results` what each run is.
+<%page args="name, key, to_key, place, ordered, inverse, schedule"/>
+<%namespace name="keys" file="/sort/keys.mako"/>
+<% value = "x[order[i]]" if ordered else "x[i]" %>
+## Shares out the numbers up to n: runs on schedule cpu, neighbours to neighbours on schedule simt.
+<%def name="each(n)">
+    % if schedule == "cpu":
+    const long end = ${n} * (get_global_id(0) + 1) / get_global_size(0);
+    for (long i = ${n} * get_global_id(0) / get_global_size(0); i < end; ++i) {
+    % else:
+    for (long i = get_global_id(0); i < ${n}; i += get_global_size(0)) {
+    % endif
+        ${caller.body()}
+    }
+</%def>
+${keys.key_function()}
+__kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
+                            __global ${place} *restrict heads, const long n)
+{
+    x += x_at;
+    <%self:each n="n">
+        const ${key} own = ${value}, before = ${value.replace("i]", "max(i, 1L) - 1]")};
+        heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before);
+    </%self:each>
+}
+
+__kernel void ${name}_starts(__global const ${place} *restrict number, __global const long *restrict order,
+                             __global long *restrict starts, __global long *restrict inverse, const long n)
+{
+    <%self:each n="n">
+        const ${place} own = number[i];
+        if (own != (i ? number[i - 1] : 0))
+            starts[own - 1] = i;
+        % if inverse:
+        inverse[order[i]] = own - 1;
+        % endif
+    </%self:each>
+}
+
+__kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
+                              __global const long *restrict starts, __global ${key} *restrict values,
+                              __global long *restrict first, __global long *restrict counts, const long n, const long found)
+{
+    x += x_at;
+    <%self:each n="found">
+        const long start = starts[i];
+        % if ordered:
+        const long from = order[start];
+        % else:
+        const long from = start;
+        % endif
+        values[i] = x[from];
+        if (first)
+            first[i] = from;
+        if (counts)
+            counts[i] = (i + 1 < found ? starts[i + 1] : n) - start;
+    </%self:each>
+}

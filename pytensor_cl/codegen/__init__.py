@@ -1,0 +1,1 @@
+"""Render kernels: templates, OpenCL types, expressions, coefficients of approximations."""

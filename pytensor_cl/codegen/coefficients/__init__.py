@@ -1,0 +1,1 @@
+"""Coefficients of polynomial and rational approximations, computed when they are needed."""

@@ -1,0 +1,1 @@
+"""Capture the launches of a call: host values, memory plan, donation, dependencies."""

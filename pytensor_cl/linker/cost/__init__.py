@@ -1,0 +1,1 @@
+"""Cost model: shapes, workload, estimates, roofline."""

@@ -1,0 +1,1 @@
+"""Execute a call: graph cache, segments, virtual machine, errors."""

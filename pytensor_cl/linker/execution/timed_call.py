@@ -1,0 +1,129 @@
+"""Timed calls: when the host ran each step, and what the devices did for it and when."""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import numpy as np
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.timed_queue import Command, CommandLog, stamp, timed
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["Call", "Step", "Timer", "node_seconds"]
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Step(NamedTuple):
+    """A node in one call; times are the host's ``perf_counter_ns``.
+
+    Attributes
+    ----------
+    node
+        Its number in the order of execution.
+    start, end
+        When the host began and ended: with device nodes it only enqueues, and a download waits.
+    shapes
+        Of the node's inputs and outputs.
+    """
+
+    node: int
+    start: int
+    end: int
+    shapes: Shapes
+
+
+class Call:
+    """A timed call. The devices' time stamps are read when somebody asks for them.
+
+    Attributes
+    ----------
+    start, end
+        When the host began, and when the devices had finished.
+    steps
+        What the host did.
+    """
+
+    def __init__(self, start: int, watches: Sequence[CommandLog]) -> None:
+        self.start = start
+        self.end = start
+        self.steps: list[Step] = []
+        self._watches = list(watches)
+        self._commands: list[Command] | None = None
+
+    @property
+    def commands(self) -> list[Command]:
+        """What the devices did; `Command.owner` is the number of the node."""
+        if self._commands is None:
+            self._commands = [c for watch in self._watches for c in stamp(watch)]
+            self._watches = []
+        return self._commands
+
+
+def _contexts(nodes: Sequence[Apply]) -> list[Context]:
+    names = {n.op.context_name for n in nodes if isinstance(n.op, GpuOp)}
+    names |= {c for n in nodes for v in (*n.inputs, *n.outputs) if (c := context_of(v))}
+    return [get_context(name) for name in sorted(names)]
+
+
+def _shape(cell: Cell) -> tuple[int, ...]:
+    return np.shape(cell.anywhere() if isinstance(cell, DeviceCell) else cell[0])
+
+
+class Timer:
+    """Times the calls of a function.
+
+    Parameters
+    ----------
+    nodes
+        In the order of execution.
+    storage
+        Variable to storage cell.
+    """
+
+    def __init__(self, nodes: Sequence[Apply], storage: dict[Any, Cell]) -> None:
+        self._cells = [tuple(storage[v] for v in (*node.inputs, *node.outputs)) for node in nodes]
+        self._contexts = _contexts(nodes)
+
+    def __call__(
+        self, run: Callable[[Callable[[int], None]], None], finish: Callable[[], list[Any]]
+    ) -> tuple[Call, list[Any]]:
+        """Run a call and time it, all that it takes to do so included.
+
+        Parameters
+        ----------
+        run
+            Runs all nodes; calls what it is given with the number of each after it ran, while its values are there.
+        finish
+            Ends the call; returns the results.
+        """
+        start = perf_counter_ns()
+        with timed(self._contexts) as watches:
+            call = Call(start, watches)
+            begin = perf_counter_ns()
+
+            def note(at: int) -> None:
+                nonlocal begin
+                end = perf_counter_ns()
+                call.steps.append(Step(at, begin, end, tuple(map(_shape, self._cells[at]))))
+                for watch in watches:
+                    watch.owner = at + 1
+                begin = perf_counter_ns()
+
+            run(note)
+            results = finish()
+        call.end = perf_counter_ns()
+        return call, results
+
+
+def node_seconds(call: Call) -> dict[int, float]:
+    """Return how long each node took: on the device, or on the host where it enqueued nothing."""
+    seconds = {step.node: 0.0 for step in call.steps}
+    for command in call.commands:
+        if command.owner in seconds:  # the others look for errors after the last node
+            seconds[command.owner] += 1e-9 * (command.end - command.start)
+    return {s.node: seconds[s.node] or 1e-9 * (s.end - s.start) for s in call.steps}

@@ -1,0 +1,1 @@
+"""Captured graphs: bindings of arguments, and the replay."""

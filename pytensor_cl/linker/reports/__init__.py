@@ -1,0 +1,1 @@
+"""Reports: explain, profile, trace."""

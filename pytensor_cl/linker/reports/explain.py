@@ -1,0 +1,376 @@
+"""What runs where, why, and what is transferred: the report on a compiled function."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant, Variable
+
+from pytensor_cl.linker.capture.memory_plan import Allocation
+from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.reports.tables import Table, lines
+from pytensor_cl.linker.selection.vm import DEVICE, HOST, SelectingVM, SignatureStats
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of
+from pytensor_cl.rewriting.placement.placement import reason_of
+from pytensor_cl.runtime.context import default_context_name
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["Allocation", "Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Transfer", "explain"]
+
+WIDEST = 100  # characters of a cell
+SHOWN = 5  # of the largest intermediate results
+TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A node that runs on a device.
+
+    Attributes
+    ----------
+    op, node
+        The device Op and its node.
+    context
+        Name of the context.
+    """
+
+    op: GpuOp
+    node: Apply
+    context: str
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A node that runs on the host.
+
+    Attributes
+    ----------
+    op, node
+        The Op and its node.
+    reason
+        Why it is not on a device.
+    """
+
+    op: Any
+    node: Apply
+    reason: str
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A value that crosses between host and device, or between devices.
+
+    Attributes
+    ----------
+    node
+        The transfer.
+    direction
+        ``"to dev0"``, ``"to host"``.
+    what
+        Name or description of the value.
+    nbytes
+        Bytes per call; None where the shape is not known when the function is compiled.
+    when
+        ``"each call"``; ``"once"`` for constants; ``"when changed"`` for shared variables that follow their value;
+        ``"never"`` for updates that stay on the device.
+    """
+
+    node: Apply
+    direction: str
+    what: str
+    nbytes: int | None
+    when: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where calls with inputs of about the same sizes run.
+
+    Attributes
+    ----------
+    shapes
+        Of the inputs whose shapes are not fixed, in the first such call.
+    side
+        ``"device"``, or ``"host"``: the whole function by another backend.
+    backend
+        Which one that is or would be, ``"NUMBA"`` or ``"C"``.
+    device_seconds, host_seconds
+        Measured time of a call; None where that side has not been measured.
+    device_bound, host_bound
+        What a call takes there at least, by estimate.
+    why
+        Why it is that side, what the others have raised, and which one is tried next.
+    next_backend, next_calls
+        What is tried next, ``"device"``, ``"NUMBA"`` or ``"C"``, and after how many calls; None if nothing is.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    side: str
+    backend: str
+    device_seconds: float | None
+    host_seconds: float | None
+    device_bound: float
+    host_bound: float
+    why: str
+    next_backend: str | None = None
+    next_calls: int | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Calls that are repeated from a recording.
+
+    Attributes
+    ----------
+    key
+        Shapes of the inputs, in the form that tells recordings apart.
+    kernels
+        How many a call runs.
+    launches
+        From how many launches.
+    waits
+        How often it waits for the device.
+    arena_bytes, bound_bytes
+        Memory of intermediate results, which all recordings of a context share, and what is alive at once: the least
+        that any plan needs.
+    peak_bytes
+        All that a call has in use at once: also arguments, shared variables, constants and results.
+    tenants
+        Intermediate results, the largest first.
+    """
+
+    key: str
+    kernels: int
+    launches: int
+    waits: int
+    arena_bytes: int = 0
+    bound_bytes: int = 0
+    peak_bytes: int = 0
+    tenants: tuple[Allocation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The report on a function; ``print`` shows it as a table.
+
+    Attributes
+    ----------
+    device_nodes, host_nodes, transfers
+        Of calls that run on the device, in the order of execution.
+    choices
+        What the calls so far have decided, for each class of sizes.
+    fixed
+        Why no call has a choice, if none has.
+    recorded
+        Calls that are repeated from a recording.
+    unrecorded
+        Why no call can be recorded, if none can.
+    apart
+        Nodes that run by themselves, between recordings of the others, and why.
+    problems
+        What has failed inside and made no call fail: estimates, and the comparison of calls.
+    """
+
+    device_nodes: tuple[DeviceNode, ...]
+    host_nodes: tuple[HostNode, ...]
+    transfers: tuple[Transfer, ...]
+    choices: tuple[Choice, ...] = ()
+    fixed: str = ""
+    recorded: tuple[Recorded, ...] = ()
+    unrecorded: str = ""
+    apart: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        each_call = [t for t in self.transfers if t.when == "each call"]
+        known = sum(t.nbytes or 0 for t in each_call)
+        unknown = sum(t.nbytes is None for t in each_call)
+        size = f"{known:,} bytes" + (f" and {unknown} of unknown size" if unknown else "")
+        head = (
+            f"{len(self.device_nodes)} nodes on devices, {len(self.host_nodes)} on the host, "
+            f"{len(each_call)} transfers per call ({size})"
+        )
+        tables = (
+            *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
+            *(self._recorded_table(), self._tenant_table()),
+            _table(("runs between recordings", "because of"), self.apart if self.recorded else ()),
+            f"Every call runs where these tables say: {self.fixed}." if self.device_nodes and self.fixed else "",
+            self.unrecorded and f"Calls are not recorded: {self.unrecorded}.",
+            *(f"A defect of pytensor-cl: {problem}." for problem in self.problems),
+        )
+        return "\n\n".join(filter(None, (head, *tables)))
+
+    def _device_table(self) -> str:
+        rows = [(n.context, str(n.op), ", ".join(_type(v) for v in n.node.outputs)) for n in self.device_nodes]
+        return _table(("context", "device node", "result"), rows)
+
+    def _host_table(self) -> str:
+        return _table(("host node", "reason"), [(str(n.op), n.reason) for n in self.host_nodes])
+
+    def _transfer_table(self) -> str:
+        rows = [(t.direction, t.what, "?" if t.nbytes is None else f"{t.nbytes:,}", t.when) for t in self.transfers]
+        return _table(("transfer", "value", "bytes", "when"), rows)
+
+    def _choice_table(self) -> str:
+        rows = [
+            (
+                ", ".join(map(str, c.shapes)) or "fixed",
+                c.side if c.side == DEVICE else f"host ({c.backend})",
+                _time(c.device_seconds, c.device_bound),
+                _time(c.host_seconds, c.host_bound),
+                c.why,
+            )
+            for c in self.choices
+        ]
+        return _table(("calls with shapes like", "run on", "device", "host", "why"), rows)
+
+    def _recorded_table(self) -> str:
+        rows = [
+            (r.key, *(f"{n:,}" for n in (r.kernels, r.launches, r.waits, r.arena_bytes, r.bound_bytes, r.peak_bytes)))
+            for r in self.recorded
+        ]
+        head = "recorded calls with inputs like", "kernels", "launches", "waits", "arena", "alive at once", "peak bytes"
+        return _table(head, rows)
+
+    def _tenant_table(self) -> str:
+        """The largest intermediate results of the recording that needs most memory."""
+        tenants = max(self.recorded, key=lambda r: r.arena_bytes).tenants[:SHOWN] if self.recorded else ()
+        rows = [(t.what, "" if t.shape is None else f"{t.dtype}{t.shape}", f"{t.nbytes:,}") for t in tenants]
+        return _table(("largest in the arena", "result", "bytes"), rows)
+
+    __repr__ = __str__
+
+
+def _type(variable: Variable) -> str:
+    kind = variable.type
+    extents = ", ".join("?" if n is None else str(n) for n in getattr(kind, "shape", ()))
+    return f"{getattr(kind, 'dtype', kind)}({extents})"
+
+
+def _time(seconds: float | None, bound: float) -> str:
+    """Write a measured time, or an estimate of what it is at least."""
+    if seconds is None and not bound:
+        return "?"
+    value, sign = (bound, "> ") if seconds is None else (seconds, "")
+    return f"{sign}{1e6 * value:,.1f} us"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    table = Table(head, list(rows))
+    return "\n".join(lines(table, widest=WIDEST)) if table.rows else ""
+
+
+def _reason(node: Apply) -> str:
+    """Why a node of the host is there: what placement noted, or what the registry says of nodes that came after it."""
+    noted = getattr(node.tag, "opencl_reason", None)
+    return noted or reason_of(node, default_context_name())
+
+
+def _nbytes(variable: Variable) -> int | None:
+    kind = variable.type
+    return None if None in kind.shape else prod(kind.shape) * kind.numpy_dtype.itemsize
+
+
+def _name(variable: Variable) -> str:
+    if variable.name:
+        return variable.name
+    return str(variable.owner.op) if variable.owner is not None else str(variable)
+
+
+def _transfer(node: Apply, fn: Any) -> Transfer:
+    source = node.inputs[0]
+    target = getattr(node.op, "context_name", "host")
+    if isinstance(fn.vm.storage_map.get(source), DeviceCell):
+        when = "when changed"
+    elif isinstance(source, Constant):
+        when = "once"
+    elif isinstance(node.op, HostFromGpu) and node not in fn.vm.nodes:
+        when = "never"
+    else:
+        when = "each call"
+    shown = node.outputs[0] if isinstance(node.op, HostFromGpu) else source
+    return Transfer(node, f"to {target}", _name(source), _nbytes(shown), when)
+
+
+def _choices_of(vm: Any) -> tuple[Choice, ...]:
+    if not isinstance(vm, SelectingVM):
+        return ()
+    return tuple(_choice(size, vm.backends) for size in vm.size_classes)
+
+
+def _fixed(fn: Any) -> str:
+    found = alternative_of(fn.maker.fgraph)
+    return found if isinstance(found, str) else ""
+
+
+def _choice(size: SignatureStats, backends: list[str]) -> Choice:
+    best = min(backends, key=lambda backend: size.seconds[backend])  # the first one if none was measured
+    backend = best if size.side == DEVICE else size.side
+    device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, backend))
+    side = DEVICE if size.side == DEVICE else HOST
+    measured = device, host, size.bound[DEVICE], size.bound[backend]
+    return Choice(size.shapes, side, backend, *measured, _why(size), *(size.following or (None, None)))
+
+
+def _why(size: SignatureStats) -> str:
+    """Why calls of a class run where they do, and when that may change."""
+    measured = [side for side, seconds in size.seconds.items() if seconds < inf]
+    others = [side for side in size.seconds if side != size.side and side not in size.barred]
+    parts = list(dict.fromkeys((*size.barred.values(), *size.troubles.values())))
+    if size.side in measured and len(measured) > 1:
+        parts.insert(0, "fastest of those measured")
+    elif others and not size.troubles:
+        parts.insert(0, "fastest by estimate")
+    if size.following is not None:
+        name, calls = size.following
+        parts.append(f"{'the device' if name == DEVICE else name} is tried in {calls:,} calls")
+    return "; ".join(parts)
+
+
+def _without_place(part: Any) -> Any:
+    """Return the shape alone of an argument that a device reads where it is."""
+    return part[0] if isinstance(part, tuple) and part and isinstance(part[0], tuple) and len(part) == 2 else part
+
+
+def _recorded(key: tuple[Any, ...], recording: CapturedGraph) -> Recorded:
+    parts = [str(getattr(part, "shape", part)) for part in map(_without_place, key)]
+    use = recording.memory
+    counts = recording.kernels, recording.launches, recording.waits
+    return Recorded(", ".join(parts), *counts, use.plan.nbytes, use.plan.bound, use.peak, use.plan.largest)
+
+
+def explain(fn: Any) -> Explanation:
+    """Report what a compiled function runs on devices, what on the host and why, and what it transfers.
+
+    Parameters
+    ----------
+    fn
+        A function of mode OPENCL.
+
+    Raises
+    ------
+    TypeError
+        The function was compiled for another linker.
+    """
+    linker = getattr(getattr(fn, "maker", None), "linker", None)
+    if not isinstance(linker, OpenCLLinker):
+        raise TypeError(
+            f"explain takes compiled functions of mode OPENCL; got {fn!r} with linker {linker!r}: compile it with "
+            "pytensor.function(..., mode='OPENCL')"
+        )
+    order = linker.schedule(fn.maker.fgraph)
+    device = [DeviceNode(n.op, n, n.op.context_name) for n in order if isinstance(n.op, GpuOp)]
+    moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
+    rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
+    host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
+    replays = fn.vm.replays
+    recorded = tuple(_recorded(key, recording) for key, recording in replays.recordings.items())
+    return Explanation(
+        *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal),
+        tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(replays.apart.items())),
+        tuple(filter(None, (getattr(fn.vm, "trouble", ""), *replays.problems))),
+    )

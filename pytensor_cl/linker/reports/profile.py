@@ -1,0 +1,430 @@
+"""Where the time of calls goes: device, transfers, host, the rest; and how far each node is from the device's peak."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from os import PathLike
+from typing import Any, NamedTuple
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.linker.cost.flops import flops
+from pytensor_cl.linker.cost.roofline import bytes_moved
+from pytensor_cl.linker.execution.timed_call import Call, Step
+from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.linker.reports.tables import Table, html, text
+from pytensor_cl.linker.reports.trace import write_trace
+from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+from pytensor_cl.routines.peak import Peak, measure_peak
+from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.timed_queue import COPY, DOWNLOAD, KERNEL, UPLOAD, Command
+
+__all__ = ["NodeTime", "Profile", "TimeBreakdown", "profile"]
+
+UPLOADS = (GpuFromHost, GpuToGpu)  # and copies between devices
+TRANSFERS = (*UPLOADS, HostFromGpu)
+PENDING = 20_000
+"""Steps after which time stamps are read, so that the driver can forget them."""
+TRACED = 200_000
+"""Steps that a trace holds at most."""
+
+_NOT_ENTERED = (
+    "only calls inside a with block are timed: write with pytensor_cl.profile(f) as p: and call f in it, then print(p)"
+)
+
+Span = tuple[int, int]
+
+
+class TimeBreakdown(NamedTuple):
+    """Seconds of calls, divided among what went on. Where two things did, the one named first counts.
+
+    Attributes
+    ----------
+    kernels
+        The device computed.
+    transfers
+        Values went to or from the device.
+    host
+        Nodes of the host computed.
+    overhead
+        The device had nothing to do, and the host prepared launches, or waited for the driver.
+    """
+
+    kernels: float = 0.0
+    transfers: float = 0.0
+    host: float = 0.0
+    overhead: float = 0.0
+
+
+@dataclass
+class NodeTime:
+    """What a node took in all calls.
+
+    Attributes
+    ----------
+    node, function
+        The node, and the number of its function.
+    context
+        The device; empty for nodes of the host.
+    calls, launches
+        How often the node ran, and how many kernels it enqueued in all.
+    device_seconds
+        Of its kernels, by the device's clock.
+    transfer_seconds
+        Of its transfers.
+    host_seconds
+        Of the host in its step: it computed, enqueued, or waited.
+    nbytes
+        That it has to read and write at least, or that it transferred.
+    flops
+        Arithmetic, by `pytensor_cl.linker.cost.flops.flops`.
+    """
+
+    node: Apply
+    function: int
+    context: str
+    calls: int = 0
+    launches: int = 0
+    device_seconds: float = 0.0
+    transfer_seconds: float = 0.0
+    host_seconds: float = 0.0
+    nbytes: int = 0
+    flops: float = 0.0
+
+    @property
+    def dtype(self) -> str:
+        """What it computes with, as peaks are measured."""
+        kinds = {getattr(v.type, "dtype", "") for v in self.node.outputs}
+        return "float64" if kinds & {"float64", "complex128"} else "float32"
+
+
+def _covered(spans: Iterable[Span], low: int, high: int) -> list[Span]:
+    """Return the union of spans inside some limits, in order."""
+    merged: list[Span] = []
+    for start, end in sorted((max(a, low), min(b, high)) for a, b in spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        elif start < end:
+            merged.append((start, end))
+    return merged
+
+
+def _divided(layers: Sequence[Iterable[Span]], low: int, high: int) -> list[float]:
+    """Return the seconds of each layer in which none before it is, and what all of them leave."""
+    covered: list[Span] = []
+    seconds, before = [], 0
+    for layer in layers:
+        covered = _covered([*covered, *layer], low, high)
+        now = sum(end - start for start, end in covered)
+        seconds.append(1e-9 * (now - before))
+        before = now
+    return [*seconds, 1e-9 * (high - low - before)]
+
+
+def _device_of(node: Apply) -> str:
+    names = (context_of(v) for v in (*node.outputs, *node.inputs))
+    return next(filter(None, names), "")
+
+
+@dataclass
+class Profile:
+    """Timed calls. A context manager; ``print`` shows it, notebooks show it as HTML.
+
+    Attributes
+    ----------
+    functions
+        What is timed.
+    calls
+        How many calls were.
+    seconds
+        Of all calls, by the host's clock, until the device had finished each.
+    shares
+        What they were spent on; adds up to `seconds`.
+    nodes
+        What each node took, those that took longest first.
+    """
+
+    functions: tuple[Any, ...]
+    calls: int = 0
+    seconds: float = 0.0
+    _spent: TimeBreakdown = field(default_factory=TimeBreakdown)
+    _nodes: dict[tuple[int, int], NodeTime] = field(default_factory=dict)
+    _traced: list[tuple[int, Call]] = field(default_factory=list)
+    _pending: list[tuple[int, Call]] = field(default_factory=list)
+    _steps: int = 0
+    _unread: int = 0
+    _undo: list[Callable[[], None]] = field(default_factory=list)
+    _was_entered: bool = False
+
+    def __enter__(self) -> "Profile":
+        self._was_entered = True
+        for function in self.functions:
+            function.vm.build()  # or the first call would, in none of its nodes
+        for number, function in enumerate(self.functions):
+            vm, watch = function.vm, partial(self._take, number)
+            self._undo += [partial(vm.watchers.remove, watch), partial(setattr, vm, "time_thunks", vm.time_thunks)]
+            vm.watchers.append(watch)
+            vm.time_thunks = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+        self._digest()
+
+    def _take(self, number: int, call: Call) -> None:
+        self._pending.append((number, call))
+        self._steps += len(call.steps)
+        self._unread += len(call.steps)
+        if self._unread > PENDING:
+            self._digest()
+
+    def _check_entered(self) -> None:
+        """Refuse to report on what was never timed."""
+        if not self._was_entered:
+            raise RuntimeError(_NOT_ENTERED)
+
+    def _digest(self) -> None:
+        """Add up what was timed."""
+        pending, self._pending, self._unread = self._pending, [], 0
+        for number, call in pending:
+            self._add(number, call)
+        if self._steps <= TRACED:
+            self._traced += pending
+
+    def _add(self, number: int, call: Call) -> None:
+        nodes = self.functions[number].vm.nodes
+        for step in call.steps:
+            self._add_step(self._entry(number, step.node, nodes), step)
+        for command in call.commands:
+            if command.owner < len(nodes):
+                self._add_command(self._entry(number, command.owner, nodes), command)
+        self.calls += 1
+        self.seconds += 1e-9 * (call.end - call.start)
+        shares = _divided(_layers(nodes, call), call.start, call.end)
+        self._spent = TimeBreakdown(*map(sum, zip(self._spent, shares, strict=True)))
+
+    def _entry(self, number: int, at: int, nodes: Sequence[Apply]) -> NodeTime:
+        key = number, at
+        if key not in self._nodes:
+            self._nodes[key] = NodeTime(nodes[at], number, _device_of(nodes[at]))
+        return self._nodes[key]
+
+    @staticmethod
+    def _add_step(entry: NodeTime, step: Step) -> None:
+        node = entry.node
+        shapes = step.shapes[: len(node.inputs)], step.shapes[len(node.inputs) :]
+        entry.calls += 1
+        entry.host_seconds += 1e-9 * (step.end - step.start)
+        if isinstance(node.op, HostFromGpu):  # by a command, or by reading the device's memory
+            entry.nbytes += bytes_moved(node, *shapes) // 2
+        if getattr(node.op, "works", False):
+            entry.nbytes += bytes_moved(node, *shapes)
+            entry.flops += flops(node.op, *shapes)
+
+    @staticmethod
+    def _add_command(entry: NodeTime, command: Command) -> None:
+        seconds = 1e-9 * (command.end - command.start)
+        entry.launches += command.kind == KERNEL
+        if command.kind in (KERNEL, COPY):
+            entry.device_seconds += seconds
+        else:
+            entry.transfer_seconds += seconds
+            entry.nbytes += command.nbytes if isinstance(entry.node.op, UPLOADS) else 0
+
+    @property
+    def shares(self) -> TimeBreakdown:
+        """What the time was spent on."""
+        self._check_entered()
+        self._digest()
+        return self._spent
+
+    @property
+    def nodes(self) -> list[NodeTime]:
+        """What each node took."""
+        self._check_entered()
+        self._digest()
+        return sorted(self._nodes.values(), key=lambda n: -max(n.device_seconds, n.transfer_seconds, n.host_seconds))
+
+    def peaks(self) -> dict[str, Peak]:
+        """Return what the devices reach at most, by context; measured when somebody first asks."""
+        names = sorted({n.context for n in self.nodes if n.context})
+        return {name: measure_peak(get_context(name)) for name in names}
+
+    def save_trace(self, path: str | PathLike[str]) -> None:
+        """Write the calls in Chrome's trace event format, which Perfetto and chrome://tracing show.
+
+        Parameters
+        ----------
+        path
+            A file, ``.json``. Time 0 is when the first call began.
+        """
+        self._check_entered()
+        self._digest()
+        if len(self._traced) < self.calls:
+            warnings.warn(f"the trace holds {len(self._traced)} of {self.calls} calls", stacklevel=2)
+        names = [f.name or f"function {k}" for k, f in enumerate(self.functions)]
+        write_trace(path, [(names[k], self.functions[k].vm.nodes, call) for k, call in self._traced])
+
+    def tables(self) -> list[Table]:
+        """Return the report."""
+        if not self._was_entered:
+            return [
+                Table(
+                    ("only calls inside a with block are timed",),
+                    [("with pytensor_cl.profile(f) as p:",), ("    f(x)",)],
+                )
+            ]
+        if not self.nodes:
+            return [Table(("no calls were made inside the with block",), [])]
+        peaks = self.peaks()
+        made = (
+            _summary(self),
+            _peak_table(peaks),
+            _device_table(self, peaks),
+            _transfer_table(self),
+            _host_table(self),
+        )
+        return [table for table in made if table.rows]
+
+    def __str__(self) -> str:
+        return text(self.tables())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html(self.tables())
+
+
+def _layers(nodes: Sequence[Apply], call: Call) -> list[list[Span]]:
+    """Return when kernels ran, when values were moved, and when nodes of the host ran."""
+    computing = [(c.start, c.end) for c in call.commands if c.kind in (KERNEL, COPY)]
+    moving = [(c.start, c.end) for c in call.commands if c.kind in (UPLOAD, DOWNLOAD)]
+    moving += [(s.start, s.end) for s in call.steps if isinstance(nodes[s.node].op, TRANSFERS)]
+    host = [(s.start, s.end) for s in call.steps if not isinstance(nodes[s.node].op, (GpuOp, *TRANSFERS))]
+    return [computing, moving, host]
+
+
+# --- tables ---
+
+
+def _time(seconds: float) -> str:
+    if not seconds:
+        return ""
+    scales = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+    scale, unit = next((s for s in scales if seconds >= s[0]), scales[-1])
+    return f"{seconds / scale:.3g} {unit}"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if part and whole else ""
+
+
+def _rate(amount: float, seconds: float) -> str:
+    return f"{amount / seconds / 1e9:.3g}" if amount and seconds else ""
+
+
+def _summary(p: Profile) -> Table:
+    head = f"{p.calls} calls, {_time(p.seconds / p.calls)} each", "per call", "share"
+    rows = [(name, _time(s / p.calls), _percent(s, p.seconds)) for name, s in p.shares._asdict().items()]
+    return Table(head, rows)
+
+
+def _peak_table(peaks: dict[str, Peak]) -> Table:
+    rows = []
+    for name, peak in peaks.items():
+        info = get_context(name).info
+        rates = (f"{peak.flops[d] / 1e9:.0f}" if d in peak.flops else "-" for d in ("float32", "float64"))
+        rows.append((name, f"{info.name} ({info.platform})", f"{peak.bytes_per_second / 1e9:.1f}", *rates))
+    return Table(("context", "measured peak of", "GB/s", "GFLOP/s float32", "float64"), rows)
+
+
+def _device_table(p: Profile, peaks: dict[str, Peak]) -> Table:
+    head = ("device node (per call)", "launches", "device", "share", "enqueue", "GB/s", "of peak", "GFLOP/s", "of peak")
+    rows = []
+    for n in p.nodes:
+        if isinstance(n.node.op, GpuOp) and n.launches:
+            peak, seconds = peaks[n.context], n.device_seconds
+            arithmetic = peak.flops.get(n.dtype, 0.0) * seconds
+            rows.append(
+                (
+                    str(n.node.op),
+                    f"{n.launches / n.calls:g}",
+                    _time(seconds / n.calls),
+                    _percent(seconds, p.seconds),
+                    _time(n.host_seconds / n.calls),
+                    _rate(n.nbytes, seconds),
+                    _percent(n.nbytes, peak.bytes_per_second * seconds),
+                    _rate(n.flops, seconds),
+                    _percent(n.flops, arithmetic),
+                )
+            )
+    return Table(head, rows)
+
+
+def _label(node: Apply) -> str:
+    shown = node.outputs[0] if isinstance(node.op, HostFromGpu) else node.inputs[0]
+    owner = shown.owner or node.inputs[0].owner
+    return str(shown.name or (owner.op if owner is not None else shown))
+
+
+def _transfer_table(p: Profile) -> Table:
+    rows = [
+        (
+            str(n.node.op),
+            _label(n.node),
+            f"{n.nbytes // n.calls:,}",
+            _time(n.transfer_seconds / n.calls),
+            _time(n.host_seconds / n.calls),
+            _rate(n.nbytes, n.transfer_seconds),
+        )
+        for n in p.nodes
+        if isinstance(n.node.op, TRANSFERS)
+    ]
+    return Table(("transfer (per call)", "value", "bytes", "device", "host, with waiting", "GB/s"), rows)
+
+
+def _host_table(p: Profile) -> Table:
+    rows = [
+        (str(n.node.op), _time(n.host_seconds / n.calls), _percent(n.host_seconds, p.seconds))
+        for n in p.nodes
+        if not n.context
+    ]
+    return Table(("host node (per call)", "host", "share"), rows)
+
+
+def profile(*functions: Any) -> Profile:
+    """Time the calls of functions inside a ``with`` block.
+
+    A timed call runs node by node on the device, however it would run otherwise, and waits at its end until the
+    device has finished. Kernels that do not exist yet are built when the block begins, and are in no call's time.
+
+    Parameters
+    ----------
+    functions
+        Compiled functions of mode OPENCL.
+
+    Raises
+    ------
+    TypeError
+        One was compiled for another linker.
+
+    Examples
+    --------
+    >>> with pytensor_cl.profile(f) as p:  # doctest: +SKIP
+    ...     f(x)
+    >>> print(p)  # doctest: +SKIP
+    >>> p.save_trace("trace.json")  # doctest: +SKIP
+    """
+    for function in functions:
+        linker = getattr(getattr(function, "maker", None), "linker", None)
+        if not isinstance(linker, OpenCLLinker):
+            raise TypeError(
+                f"profile takes compiled functions of mode OPENCL; got {function!r} with linker {linker!r}: compile it "
+                "with pytensor.function(..., mode='OPENCL')"
+            )
+    if not functions:
+        raise TypeError("profile needs a compiled function")
+    return Profile(functions)

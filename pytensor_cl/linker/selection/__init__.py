@@ -1,0 +1,1 @@
+"""Selection of a backend for each signature."""

@@ -1,0 +1,1 @@
+"""Thunks of single nodes: on the device, on the host, and transfers."""

@@ -1,0 +1,189 @@
+"""Thunks of nodes that stay on the host.
+
+Five ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
+Python by NUMBA (arithmetic of shapes only after some calls); IfElse, which has no ``perform``, and copies here; all
+others by their own ``perform``, which calls NumPy or SciPy.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from itertools import count
+from typing import Any
+
+import numpy as np
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.ops import DeepCopyOp
+from pytensor.conditional.op import IfElse, LazyIfElse
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import Elemwise
+
+from pytensor_cl._compat import link_with_numba, numba_refusals
+from pytensor_cl.runtime.interrupts import insisting
+from pytensor_cl.runtime.memory.host_copy import LARGE, copy_by_device
+
+__all__ = ["Cell", "Thunk", "host_thunk"]
+
+Cell = Any  # a one-element list, or what reads like one
+Thunk = Callable[[], None]
+
+LOOPS: tuple[type[Op], ...] = (Elemwise, Scan, OpFromGraph, LazyIfElse)
+"""Ops whose perform interprets a graph or calls a Python function for each element."""
+FEW, CALLS = 64, 200
+"""Elements of all inputs of arithmetic of shapes, and calls with so few that run in Python before it is compiled: the
+first use of NUMBA costs a second, such a call 20 us."""
+FIRST_COPIES = 3
+"""Copies of large arrays before a device makes them: its kernel takes a tenth of a second to build."""
+
+
+def _function_of(node: Apply) -> Callable[..., Any]:
+    """Return what computes a scalar Op: NumPy's function, of floats, since `impl` looks for integers by their names."""
+    scalar_op = node.op.scalar_op
+    name, *counts = getattr(scalar_op, "nfunc_spec", None) or ("", 0, 0)
+    is_float = all(v.type.numpy_dtype.char in "fd" for v in (*node.inputs, *node.outputs))
+    function = getattr(np, name, None) if is_float and counts == [len(node.inputs), 1] else None
+    return function or scalar_op.impl
+
+
+def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Call the scalar Op on NumPy scalars: 1 us where Elemwise.perform takes 26."""
+    scalar_op = node.op.scalar_op
+    dtypes = [v.type.numpy_dtype for v in node.outputs]
+    impl = _function_of(node)
+    scalar_op.prepare_node(scalar_op.make_node(*(v.type.to_scalar_type()() for v in node.inputs)), None, None, "py")
+    cell, dtype = outputs[0], dtypes[0]
+
+    def one() -> None:
+        cell[0] = np.asarray(impl(*[c[0][()] for c in inputs]), dtype=dtype)
+
+    def several() -> None:
+        values = impl(*[c[0][()] for c in inputs])
+        for out, value, kind in zip(outputs, values, dtypes, strict=True):
+            out[0] = np.asarray(value, dtype=kind)
+
+    return one if len(dtypes) == 1 else several
+
+
+class _Compiled:
+    """A thunk that compiles its node with NUMBA when that pays, or calls ``perform`` where NUMBA cannot."""
+
+    def __init__(self, node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+        self._node = node
+        self._inputs = inputs
+        self._outputs = outputs
+        self._function: Callable[..., Any] | None = None
+        self._fallback: Thunk | None = None
+        self._perform = _perform_thunk(node, inputs, outputs) if _is_integer_arithmetic(node) else None
+        self._calls = 0
+
+    def _is_worth_it(self) -> bool:
+        """Whether to compile now, instead of a call in Python."""
+        self._calls += 1
+        return self._perform is None or self._calls > CALLS or sum(np.size(c[0]) for c in self._inputs) > FEW
+
+    def _first_call(self) -> None:
+        if not self._is_worth_it():
+            assert self._perform is not None
+            self._perform()
+            return
+        try:
+            with insisting():
+                function = link_with_numba(self._node)
+                self._store(function)
+            self._function = function
+        except numba_refusals() as error:  # no implementation, or not for these dtypes: visible, and slower
+            warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=3)
+            self._fallback = _perform_thunk(self._node, self._inputs, self._outputs)
+            self._fallback()
+
+    def _store(self, function: Callable[..., Any]) -> None:
+        values = function(*[c[0] for c in self._inputs])
+        for cell, value in zip(self._outputs, values, strict=True):
+            cell[0] = value
+
+    def __call__(self) -> None:
+        if self._function is not None:
+            self._store(self._function)
+        elif self._fallback is not None:
+            self._fallback()
+        else:
+            self._first_call()
+
+
+def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Hand on the values of one branch. All are there: where leaving work out pays there is a LazyIfElse instead."""
+    count, as_view = node.op.n_outs, node.op.as_view
+    condition, then, otherwise = inputs[0], inputs[1 : 1 + count], inputs[1 + count :]
+
+    def run() -> None:
+        is_true = bool(condition[0])
+        for cell, chosen in zip(outputs, then if is_true else otherwise, strict=True):
+            # IfElse declares views of its first branch only.
+            cell[0] = chosen[0] if is_true and as_view else deepcopy(chosen[0])
+
+    return run
+
+
+def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Copy an array as it lies in memory: in C order, as `deepcopy` does, a transposed one takes much longer."""
+    (cell,), (out,) = inputs, outputs
+    large = count()
+
+    def run() -> None:
+        value = cell[0]
+        copied = None
+        if isinstance(value, np.ndarray):
+            if value.nbytes >= LARGE and next(large) >= FIRST_COPIES:
+                copied = copy_by_device(value)
+            out[0] = value.copy("K") if copied is None else copied
+        else:
+            out[0] = deepcopy(value)
+
+    return run
+
+
+def _perform_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    perform = node.op.perform
+    node.op.prepare_node(node, None, None, "py")
+
+    def run() -> None:
+        perform(node, [c[0] for c in inputs], outputs)
+
+    return run
+
+
+def _is_scalar_arithmetic(node: Apply) -> bool:
+    return (
+        isinstance(node.op, Elemwise)
+        and all(v.type.ndim == 0 for v in (*node.inputs, *node.outputs))
+        and hasattr(node.op.scalar_op, "impl")
+    )
+
+
+def _is_integer_arithmetic(node: Apply) -> bool:
+    kinds = {v.type.numpy_dtype.kind for v in (*node.inputs, *node.outputs)} if isinstance(node.op, Elemwise) else {"f"}
+    return kinds <= set("biu")
+
+
+_KINDS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
+    (_is_scalar_arithmetic, _scalar_thunk),
+    (lambda node: isinstance(node.op, LOOPS), _Compiled),
+    (lambda node: isinstance(node.op, IfElse), _choice_thunk),
+    (lambda node: isinstance(node.op, DeepCopyOp), _copy_thunk),
+    (lambda node: True, _perform_thunk),
+)
+
+
+def host_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Return what computes a host node.
+
+    Parameters
+    ----------
+    node
+        A node whose inputs and outputs are values of the host.
+    inputs, outputs
+        Its storage cells.
+    """
+    return next(make for fits, make in _KINDS if fits(node))(node, inputs, outputs)

@@ -1,0 +1,50 @@
+"""Diagonals: views of them, and copies of arrays with another one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply
+
+from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, ViewRoutine
+from pytensor_cl.routines.indexing.diagonal import FillDiagonal, diagonal
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["GpuExtractDiag", "GpuFillDiagonal", "GpuFillDiagonalOffset"]
+
+
+class _Diagonal(ViewRoutine):
+    def __init__(self, offset: int, axis1: int, axis2: int) -> None:
+        self._place = offset, axis1, axis2
+
+    def layout(self, layout: Layout, *values: Any) -> Layout:
+        return diagonal(layout, *self._place)
+
+
+class GpuExtractDiag(GpuOp):
+    """Device counterpart of `ExtractDiag`: a view."""
+
+    view_map = {0: [0]}
+    works = False
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view."""
+        return _Diagonal(self.host.offset, self.host.axis1, self.host.axis2)
+
+
+class GpuFillDiagonal(GpuOp):
+    """Device counterpart of `FillDiagonal`."""
+
+    streams = True
+    demands: Sequence[str] = (DEVICE, EITHER)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the copy and the fill."""
+        kind = node.outputs[0].type
+        return FillDiagonal(context, kind.dtype, kind.ndim)
+
+
+class GpuFillDiagonalOffset(GpuFillDiagonal):
+    """Device counterpart of `FillDiagonalOffset`."""
+
+    demands = (DEVICE, EITHER, HOST)

@@ -1,0 +1,61 @@
+"""Reductions of rows of a table that an index picks."""
+
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pytensor_cl.ops.base import GpuOp, Routine, as_host_variable
+from pytensor_cl.ops.indexing.gather_scatter import index_arguments
+from pytensor_cl.ops.reduction import OPERATIONS
+from pytensor_cl.routines.indexing.embedding_bag import Bag
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["GpuBag"]
+
+
+class GpuBag(GpuOp):
+    """``host(gather(table, index))``: rows are reduced where they are.
+
+    Parameters
+    ----------
+    host
+        The reduction, along axes of the index.
+    gather
+        The AdvancedSubtensor ``table[index]``.
+    context_name
+        Where it runs.
+    """
+
+    __props__ = ("host", "gather", "context_name")
+    checks = True
+
+    def __init__(self, host: CAReduce, gather: AdvancedSubtensor, context_name: str) -> None:
+        super().__init__(host, context_name)
+        self.gather = gather
+
+    def __str__(self) -> str:
+        return f"GpuBag{{{self.host}}}"
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node for a table and an index."""
+        placed = list(map(self.on_device, inputs))
+        rows = self.gather.make_node(*map(as_host_variable, placed)).outputs[0]
+        return self.apply(placed, [self.host.make_node(rows.type()).outputs[0].type])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Return the lengths that are kept of the index, and those of a row."""
+        table, index = shapes
+        kept = (n for axis, n in enumerate(index) if axis not in self.host.axis)
+        return [(*kept, *table[1:])]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel."""
+        table, index = node.inputs
+        target, host = node.outputs[0].type.dtype, self.host
+        dtypes = table.type.dtype, host.acc_dtype or target, target
+        (kind,), (bounds,), _ = index_arguments([index])
+        assert kind is not None
+        operation, initial = OPERATIONS[type(host.scalar_op).__name__], bool(getattr(host, "initial", False))
+        return Bag(context, operation, dtypes, table.type.ndim, kind, host.axis, bounds, initial=initial)

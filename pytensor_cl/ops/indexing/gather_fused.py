@@ -1,0 +1,90 @@
+"""Functions of the elements that index arrays pick."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
+from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.epilogue import names_of
+from pytensor_cl.ops.indexing.gather_scatter import index_arguments
+from pytensor_cl.ops.rowwise import shown
+from pytensor_cl.routines.indexing.gather_fused import Pick
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.scalar.base import element_function
+
+__all__ = ["GpuPick"]
+
+
+class GpuPick(GpuOp):
+    """Elements of an elementwise function, picked by an index of every axis; the others are not computed.
+
+    Parameters
+    ----------
+    host
+        The AdvancedSubtensor.
+    function
+        Of one element of each operand; one output.
+    context_name
+        Where it runs.
+    """
+
+    __props__ = ("host", "function", "context_name")
+    streams = True
+    checks = True
+
+    def __init__(self, host: AdvancedSubtensor, function: ps.Composite, context_name: str) -> None:
+        super().__init__(host, context_name)
+        self.function = function
+
+    def __str__(self) -> str:
+        return f"GpuPick{{{shown(names_of(self.function))}}}"
+
+    def demand(self, index: int) -> str:
+        """Arrays are on the device already; what is 0-d may be a value of the host."""
+        return EITHER
+
+    def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the operands, or what belongs to them, and the index inputs."""
+        count = len(self.function.inputs)
+        return inputs[:count], inputs[count:]
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node; inputs are where the nodes had them that it replaces."""
+        operands, index = self.split(inputs)
+        dtype = self.function.outputs[0].type.dtype
+        whole = TensorType(dtype, _common([v.type.shape for v in operands if not is_by_value(v)]))()
+        node = self.host.make_node(whole, *map(as_host_variable, index))
+        return self.apply(inputs, [node.outputs[0].type])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Ask the host Op: the shape is that of what the index arrays broadcast to."""
+        operands, index = self.split(node.inputs)
+        places = [k for k, v in enumerate(operands) if not is_by_value(v)]
+        known = zip(*(operands[k].type.broadcastable for k in places), strict=True)
+        first = [places[flags.index(False)] if False in flags else places[0] for flags in known]
+        whole = tuple(shapes[k][axis] for axis, k in enumerate(first))
+        stand_in = TensorType(node.outputs[0].type.dtype, (None,) * len(whole))()
+        host_node = self.host.make_node(stand_in, *map(as_host_variable, index))
+        return self.host.infer_shape(host_node, [whole, *shapes[len(operands) :]])
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel."""
+        operands, index = self.split(node.inputs)
+        by_value = tuple(map(is_by_value, operands))
+        function = element_function(self.function, [v.type.dtype for v in operands], [node.outputs[0].type.dtype])
+        broadcast = tuple(() if value else v.type.broadcastable for v, value in zip(operands, by_value, strict=True))
+        types, bounds, constant = index_arguments(index)
+        return Pick(context, function, broadcast, by_value, types, bounds, constant=constant)
+
+
+def _common(shapes: Sequence[Sequence[int | None]]) -> tuple[int | None, ...]:
+    """Return the static shape of what arrays of these static shapes broadcast to."""
+    return tuple(
+        next((n for n in lengths if n is not None and n != 1), None if None in lengths else 1)
+        for lengths in zip(*shapes, strict=True)
+    )

@@ -1,0 +1,329 @@
+"""Indexing with arrays: selecting elements, setting them, adding to them."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.scalar import add
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, context_of
+from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.transfer import GpuFromHost
+from pytensor_cl.routines.elemwise.routine import Elemwise, contiguous
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
+from pytensor_cl.routines.indexing.plan import TRUSTED, Bounds, Entry
+from pytensor_cl.routines.nonzero import Expand, Flatnonzero, Select, mask_mismatch
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.scalar.base import element_function
+from pytensor_cl.type import GpuArrayType
+
+__all__ = ["GpuAdvancedIncSubtensor", "GpuAdvancedSubtensor", "index_arguments", "index_demands"]
+
+
+def _is_mask(variable: Variable) -> bool:
+    return variable.type.dtype == "bool"
+
+
+def _is_constant_mask(variable: Variable) -> bool:
+    return _is_mask(variable) and isinstance(variable, Constant)
+
+
+def index_demands(entries: Sequence[Entry], variables: Sequence[Variable]) -> tuple[str, ...]:
+    """Return where each index input must be: bounds of slices on the host, index arrays and masks on the device."""
+    arrays = {entry for entry in entries if isinstance(entry, int)}
+
+    def demand(at: int, variable: Variable) -> str:
+        if at not in arrays or _is_constant_mask(variable):
+            return HOST
+        return EITHER if variable.type.ndim == 0 else DEVICE
+
+    return tuple(demand(at, v) for at, v in enumerate(variables))
+
+
+def _constant_behind(variable: Variable) -> Constant | None:
+    """Return the constant that is uploaded when the function is linked."""
+    owner = variable.owner
+    uploaded = owner is not None and isinstance(owner.op, GpuFromHost) and isinstance(owner.inputs[0], Constant)
+    return owner.inputs[0] if uploaded else None
+
+
+def _is_fixed(variable: Variable) -> bool:
+    """Whether an index input is no array that may change; numbers are part of a plan's key."""
+    if _is_mask(variable):
+        return isinstance(variable, Constant)
+    return is_by_value(variable) or _constant_behind(variable) is not None
+
+
+def _array_type(variable: Variable) -> tuple[str, int] | None:
+    """Return dtype and dimensions of the index array that an input is, None for a number of the host."""
+    if _is_mask(variable):
+        return "int64", 1
+    return None if is_by_value(variable) else (variable.type.dtype, variable.type.ndim)
+
+
+def _bounds(variable: Variable) -> Bounds | None:
+    """Return the bounds of an index array that is a constant, or what a mask is replaced by."""
+    if _is_mask(variable):
+        return TRUSTED
+    constant = _constant_behind(variable)
+    if constant is None:
+        return None
+    data = np.asarray(constant.data).astype("int64")
+    return (int(data.min()), int(data.max())) if data.size else TRUSTED
+
+
+def index_arguments(variables: Sequence[Variable]) -> tuple[list[tuple[str, int] | None], list[Bounds | None], bool]:
+    """Return types and bounds of index inputs, and whether every call gets the same, as `Indexing` takes them."""
+    return [_array_type(v) for v in variables], [_bounds(v) for v in variables], all(map(_is_fixed, variables))
+
+
+class _Index:
+    """The index of a node: each mask is replaced by the places where it is true, and the axes that it indexes by one.
+
+    Parameters
+    ----------
+    context
+        Where the index arrays live.
+    entries
+        What indexes each axis, as PyTensor has it.
+    variables
+        The index inputs.
+
+    Attributes
+    ----------
+    arguments, constant
+        What the routines are made with.
+    """
+
+    def __init__(self, context: Context, entries: Sequence[Entry], variables: Sequence[Variable]) -> None:
+        self._context = context
+        self._masks: dict[int, tuple[int, int]] = {}  # input -> the first axis that it indexes, and how many
+        self._places: dict[int, Flatnonzero] = {}
+        self._known: dict[int, tuple[tuple[int, ...], GpuArray]] = {}  # of masks that are constants: shape and places
+        axis = 0
+        for entry in entries:
+            count = 1
+            if isinstance(entry, int) and _is_mask(variables[entry]):
+                count = variables[entry].type.ndim
+                self._masks[entry] = axis, count
+                self._prepare(entry, variables[entry])
+            axis += count
+        types, bounds, self.constant = index_arguments(variables)
+        self.arguments = tuple(entries), types, bounds
+
+    def _prepare(self, at: int, mask: Variable) -> None:
+        if isinstance(mask, Constant):
+            self._known[at] = mask.data.shape, self._context.from_host(np.flatnonzero(mask.data))
+        else:
+            self._places[at] = Flatnonzero(self._context, "bool", mask.type.ndim)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels that find the places."""
+        return tuple(source for places in self._places.values() for source in places.sources())
+
+    def joined(self, ndim: int) -> int:
+        """Return how many dimensions are left of an array's where those that a mask indexes are one."""
+        return ndim - sum(count - 1 for _, count in self._masks.values())
+
+    def values(self, array: GpuArray, values: Sequence[Any]) -> Sequence[Any]:
+        """Replace the masks among the values of the index inputs."""
+        return [self._value(array, at, v) if at in self._masks else v for at, v in enumerate(values)]
+
+    def _value(self, array: GpuArray, at: int, mask: Any) -> GpuArray:
+        shape, places = self._known.get(at, (mask.shape, None))
+        error = mask_mismatch(array.shape, shape, self._masks[at][0])
+        if error is not None:
+            raise error
+        return self._places[at](mask)[0] if places is None else places
+
+    def join(self, array: GpuArray) -> GpuArray:
+        """Make the axes of each mask one; copies only where the strides do not allow a view."""
+        shape = list(array.shape)
+        for first, count in sorted(self._masks.values(), reverse=True):
+            shape[first : first + count] = [prod(shape[first : first + count])]
+        layout = array.layout.reshape(shape)
+        return contiguous(array).view(Layout.contiguous(shape)) if layout is None else array.view(layout)
+
+
+class _Indexed:
+    """A routine that is called with the index inputs of the host Op: ``(array, *others, *index)``."""
+
+    def __init__(self, routine: Gather | Scatter, index: _Index, others: int) -> None:
+        self._routine = routine
+        self._index = index
+        self._first = 1 + others
+        self.is_checked = routine.is_checked
+        self.watch, self.error, self.check = routine.watch, routine.error, routine.check
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the routine, and those of the masks."""
+        return (*self._routine.sources(), *self._index.sources())
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        array, *others = inputs[: self._first]
+        index = self._index.values(array, inputs[self._first :])
+        (result,) = self._routine(self._index.join(array), *others, *index)
+        return (result.view(Layout.contiguous(array.shape)),) if others else (result,)
+
+
+class _GpuIndexing(GpuOp):
+    """What the Ops share.
+
+    Parameters
+    ----------
+    host, context_name
+        See `GpuOp`.
+    demands
+        Per input, where it must be.
+    """
+
+    __props__ = ("host", "context_name", "demands")
+    streams = True
+    checks = True
+
+    def __init__(self, host: Op, context_name: str, demands: tuple[str, ...]) -> None:
+        super().__init__(host, context_name)
+        self.demands = demands
+
+
+def _is_whole_mask(op: Op, ndim: int, variables: Sequence[Variable]) -> bool:
+    """Whether the index is one mask of all dimensions, which is no constant."""
+    return (
+        op.idx_list == (0,)
+        and _is_mask(variables[0])
+        and context_of(variables[0]) is not None
+        and (variables[0].type.ndim == ndim)
+    )
+
+
+class GpuAdvancedSubtensor(_GpuIndexing):
+    """Device counterpart of `AdvancedSubtensor`."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the gather."""
+        array, *variables = node.inputs
+        dtype, ndim = array.type.dtype, array.type.ndim
+        if _is_whole_mask(self.host, ndim, variables):
+            return Select(context, dtype, ndim)
+        index = _Index(context, self.host.idx_list, variables)
+        gather = Gather(context, dtype, index.joined(ndim), *index.arguments, constant=index.constant)
+        return _Indexed(gather, index, 0)
+
+
+class _Fitted:
+    """A scatter that refuses to repeat values where the host Op does, and takes a single value from the host.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    routine
+        The scatter.
+    known
+        Per dimension of the values, from the right, whether its length is known to be one; None lets all be repeated.
+    """
+
+    def __init__(self, context: Context, routine: Any, known: Sequence[bool] | None) -> None:
+        self._context = context
+        self._routine = routine
+        self._known = known
+        self.sources = routine.sources
+        self.is_checked = routine.is_checked
+        self.watch, self.error, self.check = routine.watch, routine.error, routine.check
+
+    def __call__(self, array: GpuArray, value: Any, *index: Any) -> tuple[GpuArray, ...]:
+        if not isinstance(value, GpuArray):
+            value = self._context.from_host(np.asarray(value))
+        if self._known is not None:
+            self._refuse_to_repeat(value.shape, (index[0].shape[0], *array.shape[1:]))
+        return self._routine(array, value, *index)
+
+    def _refuse_to_repeat(self, have: tuple[int, ...], want: tuple[int, ...]) -> None:
+        assert self._known is not None
+        pairs = zip(reversed(have), reversed(want), self._known, strict=False)
+        if any(n == 1 != m and not known for n, m, known in pairs):
+            raise ValueError(AdvancedIncSubtensor._runtime_broadcast_error_msg)
+
+
+class _LastWins:
+    """``x[i] += y`` as NumPy's statement means it: repeated indices do not add up, the last one wins.
+
+    Parameters
+    ----------
+    gather, add, scatter
+        Reads the elements, adds the values, writes them back.
+    """
+
+    def __init__(self, gather: _Indexed, add: Elemwise, scatter: _Indexed) -> None:
+        self._gather = gather
+        self._add = add
+        self._scatter = scatter
+        self.is_checked = gather.is_checked
+        self.error, self.check = gather.error, gather.check
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Kernels of the three."""
+        return (*self._gather.sources(), *self._add.sources(), *self._scatter.sources())
+
+    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
+        """Make both kernels that read the indices use the alarm."""
+        self._gather.watch(alarm, number)
+        self._scatter.watch(alarm, number)
+
+    def __call__(self, array: GpuArray, value: GpuArray, *index: Any) -> tuple[GpuArray, ...]:
+        (selected,) = self._gather(array, *index)
+        if selected.size:
+            repeated = value.view(value.layout.broadcast_to(selected.shape))
+            self._add.launch((selected,), (selected, repeated))
+        return self._scatter(array, selected, *index)
+
+
+class GpuAdvancedIncSubtensor(_GpuIndexing):
+    """Device counterpart of `AdvancedIncSubtensor`: sets or adds, in a copy."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the scatter."""
+        array, value, *variables = node.inputs
+        is_set = self.host.set_instead_of_inc
+        if _is_whole_mask(self.host, array.type.ndim, variables) and Expand.takes(array.type.dtype, not is_set):
+            values: dict[str, Any] = {"value_dtype": value.type.dtype, "value_ndim": value.type.ndim}
+            return Expand(context, array.type.dtype, array.type.ndim, accumulate=not is_set, **values)
+        index = _Index(context, self.host.idx_list, variables)
+        if self.host.ignore_duplicates and not is_set:
+            routine: Any = self._last_wins(node, index, context)
+        else:
+            routine = self._scatter(array.type, value.type.dtype, value.type.ndim, index, context, not is_set)
+        return _Fitted(context, routine, self._known(value, variables[0]))
+
+    @staticmethod
+    def _scatter(
+        kind: GpuArrayType, dtype: str, ndim: int, index: _Index, context: Context, accumulate: bool
+    ) -> _Indexed:
+        values: dict[str, Any] = {"accumulate": accumulate, "value_dtype": dtype, "value_ndim": ndim}
+        scatter = Scatter(
+            context, kind.dtype, index.joined(kind.ndim), *index.arguments, constant=index.constant, **values
+        )
+        return _Indexed(scatter, index, 1)
+
+    def _last_wins(self, node: Apply, index: _Index, context: Context) -> _LastWins:
+        kind, dtype = node.inputs[0].type, node.inputs[1].type.dtype
+        gather = Gather(context, kind.dtype, index.joined(kind.ndim), *index.arguments, constant=index.constant)
+        ndim = gather.result_ndim
+        function = element_function(add, (kind.dtype, dtype), (kind.dtype,))
+        plus = Elemwise(context, function, ((False,) * ndim, (True,) * ndim), ndim, (False, False))
+        scatter = self._scatter(kind, kind.dtype, ndim, index, context, accumulate=False)
+        return _LastWins(_Indexed(gather, index, 0), plus, scatter)
+
+    def _known(self, value: Variable, index: Variable) -> tuple[bool, ...] | None:
+        """Only a single vector that indexes the first axis forbids to repeat the values unseen, on the host too."""
+        if self.host.idx_list != (0,) or index.type.ndim != 1 or _is_mask(index):
+            return None
+        return tuple(n == 1 for n in reversed(value.type.shape))

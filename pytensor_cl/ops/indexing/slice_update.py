@@ -1,0 +1,215 @@
+"""Basic indexing: views, and copies of which such a view is written."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.scalar import add
+from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, ViewRoutine
+from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.routines.elemwise.routine import Cast, Copy, ElementFunction, Elemwise
+from pytensor_cl.routines.indexing.slice_update import Items, SliceWrites
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.scalar.base import element_function
+
+__all__ = ["GpuIncSubtensor", "GpuIncSubtensors", "GpuSubtensor"]
+
+
+class _Index(ViewRoutine):
+    def __init__(self, entries: tuple[int | slice, ...]) -> None:
+        self._entries = entries
+
+    def items(self, values: Sequence[Any]) -> Items:
+        """Return the index with its numbers."""
+        return tuple(unflatten_index_variables([int(v) for v in values], self._entries))
+
+    def layout(self, layout: Layout, *values: Any) -> Layout:
+        return layout.subscript(self.items(values))
+
+
+class GpuSubtensor(GpuOp):
+    """Device counterpart of `Subtensor`: integers and slices with any step, static or computed on the host."""
+
+    view_map = {0: [0]}
+    works = False
+    demands = (DEVICE, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the view."""
+        return _Index(tuple(self.host.idx_list))
+
+
+class _Write:
+    """Write a view of an array.
+
+    Parameters
+    ----------
+    index
+        Makes the view.
+    write
+        Computes the view's elements: from those and the value, or from the value alone.
+    adds
+        Whether it reads the elements.
+    """
+
+    def __init__(self, index: _Index, write: Elemwise, adds: bool) -> None:
+        self._index = index
+        self._write = write
+        self._adds = adds
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Kernel of the write."""
+        return self._write.sources()
+
+    def prepare(self, shape: tuple[int, ...], value: Any, *values: Any) -> tuple[Layout, Any, Items]:
+        """Return the layout of the view, the value in its shape, and the index."""
+        items = self._index.items(values)
+        layout = Layout.contiguous(shape).subscript(items)
+        if isinstance(value, GpuArray):
+            value = value.view(self._fitted(value.layout, layout.shape))
+        return layout, value, items
+
+    def launch(self, result: GpuArray, layout: Layout, value: Any) -> None:
+        """Write what was prepared."""
+        if layout.size:
+            view = result.view(layout)
+            self._write.launch((view,), (view, value) if self._adds else (value,))
+
+    def _fitted(self, value: Layout, shape: tuple[int, ...]) -> Layout:
+        """Broadcast the value; an assignment drops leading dimensions of length one, as NumPy's does."""
+        extra = max(0, value.ndim - len(shape))
+        if not self._adds and set(value.shape[:extra]) <= {1}:
+            value = Layout(value.shape[extra:], value.strides[extra:], value.offset)
+        try:
+            return value.broadcast_to(shape)
+        except ValueError as error:
+            raise ValueError(f"could not broadcast input array from shape {value.shape} into shape {shape}") from error
+
+
+class _Writes:
+    """Copy an array and write views of the copy, one after the other.
+
+    Parameters
+    ----------
+    copy
+        Makes the copy.
+    writes
+        Each with the number of arguments that it takes: the value, and the indices that are not static.
+    together
+        Does all that with one kernel, for values that are arrays of the same dtype.
+    """
+
+    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]], together: SliceWrites | None = None) -> None:
+        self._copy = copy
+        self._writes = tuple(writes)
+        self._together = together
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Kernels of the copy and of the writes."""
+        if self._together is not None:
+            return self._together.sources()
+        return (*self._copy.sources(), *(source for write, _ in self._writes for source in write.sources()))
+
+    def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
+        rest = iter(values)
+        ready = [write.prepare(array.shape, *(next(rest) for _ in range(n))) for write, n in self._writes]
+        if self._together is not None and self._together.pays(array, sum(layout.size for layout, *_ in ready)):
+            result = array.context.empty(array.shape, array.dtype)
+            self._together.launch(result, array, [items for *_, items in ready], [value for _, value, _ in ready])
+            return (result,)
+        (result,) = self._copy(array)
+        for (write, _), (layout, value, _) in zip(self._writes, ready, strict=True):
+            write.launch(result, layout, value)
+        return (result,)
+
+
+def _writes(array: Variable, parts: Sequence[tuple[IncSubtensor, Sequence[Variable]]], context: Context) -> _Writes:
+    """Return what sets or adds to slices of an array; each part is an Op with its value and indices."""
+    kind = array.type
+    copy = Copy(context, kind.dtype, kind.ndim)
+    writes = [(_write(host, array, own[0], context), len(own)) for host, own in parts]
+    are_arrays = all(own[0].type.dtype == kind.dtype and not is_by_value(own[0]) for _, own in parts)
+    if not are_arrays or not SliceWrites.takes(context, kind.dtype, kind.ndim, len(parts)):
+        return _Writes(copy, writes)
+    adds = [not host.set_instead_of_inc for host, _ in parts]
+    return _Writes(copy, writes, SliceWrites(context, kind.dtype, kind.ndim, adds))
+
+
+def _write(host: IncSubtensor, array: Variable, value: Variable, context: Context) -> _Write:
+    """Return what writes a value into a view of an array."""
+    dtype, adds = array.type.dtype, not host.set_instead_of_inc
+    by_value = is_by_value(value)
+    entries = tuple(host.idx_list)
+    ndim = array.type.ndim - sum(isinstance(entry, int) for entry in entries)
+    function: ElementFunction = Cast(value.type.dtype, dtype)
+    if adds:
+        function = element_function(add, (dtype, value.type.dtype), (dtype,))
+    first = 0 if adds else 1  # of the view and the value
+    known = [(False,) * ndim, () if by_value else (True,) * ndim]
+    return _Write(_Index(entries), Elemwise(context, function, known[first:], ndim, [False, by_value][first:]), adds)
+
+
+class GpuIncSubtensor(GpuOp):
+    """Device counterpart of `IncSubtensor`: sets or adds, in a copy."""
+
+    streams = True
+    demands = (DEVICE, EITHER, HOST)
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the copy with the write."""
+        return _writes(node.inputs[0], [(self.host, node.inputs[1:])], context)
+
+
+class GpuIncSubtensors(GpuOp):
+    """Several `GpuIncSubtensor`, each in the result of the one before, with one copy for all.
+
+    The inputs are the array, then for each its value and its indices.
+
+    Parameters
+    ----------
+    hosts
+        The Ops of PyTensor that set or add.
+    counts
+        How many inputs each has besides the array.
+    context_name
+        Where it runs.
+    """
+
+    __props__ = ("hosts", "counts", "context_name")
+    streams = True
+
+    def __init__(self, hosts: Sequence[IncSubtensor], counts: Sequence[int], context_name: str) -> None:
+        self.hosts = tuple(hosts)
+        self.counts = tuple(counts)
+        self.context_name = context_name
+
+    def __str__(self) -> str:
+        return f"GpuIncSubtensors{{{', '.join(map(str, self.hosts))}}}"
+
+    def demand(self, index: int) -> str:
+        """As the Ops that were joined; their inputs are where they want them."""
+        return EITHER
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node of what the nodes had that it stands for."""
+        kind = inputs[0].type
+        return self.apply(inputs, [kind.host_type])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """As the array."""
+        return [shapes[0]]
+
+    def parts(self, node: Apply) -> Iterator[tuple[IncSubtensor, list[Variable]]]:
+        """Yield each Op with its value and its indices."""
+        rest = iter(node.inputs[1:])
+        for host, count in zip(self.hosts, self.counts, strict=True):
+            yield host, [next(rest) for _ in range(count)]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the copy with the writes."""
+        return _writes(node.inputs[0], list(self.parts(node)), context)

@@ -1,0 +1,1 @@
+"""Device Ops that sort or search."""

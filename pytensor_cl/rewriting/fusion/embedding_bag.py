@@ -1,0 +1,56 @@
+"""Reductions of rows that an index picks from a table -> GpuBag: the rows are not stored first.
+
+A mean of word vectors, ``table[words].mean(axis=1)``, is one.
+"""
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+
+from pytensor_cl.ops.base import context_of
+from pytensor_cl.ops.indexing.embedding_bag import GpuBag
+from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
+from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
+from pytensor_cl.runtime.context import get_context
+
+__all__ = ["fuse_bags"]
+
+
+def _is_of_rows(node: Apply, fgraph: FunctionGraph) -> bool:
+    """Whether a node picks rows of a table by an array of integers, and one other node reads them."""
+    if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
+        return False
+    table, index = node.inputs
+    is_index = index.type.dtype != "bool" and index.type.ndim > 0 and context_of(index) == node.op.context_name
+    return is_index and table.type.ndim > 1 and len(fgraph.clients[node.outputs[0]]) == 1
+
+
+def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
+    """Whether a node reduces rows that another one picks, each with all of its elements."""
+    if not isinstance(node.op, GpuCAReduce) or get_context(node.op.context_name).info.schedule != "cpu":
+        return False
+    (rows,), host = node.inputs, node.op.host
+    if rows.owner is None or not _is_of_rows(rows.owner, fgraph) or rows.owner.op.context_name != node.op.context_name:
+        return False
+    dtypes = {rows.type.dtype, node.outputs[0].type.dtype, host.acc_dtype or rows.type.dtype}
+    has_code = type(host.scalar_op).__name__ in OPERATIONS and all(
+        np.dtype(d).kind in "fiub" and d != "float16" for d in dtypes
+    )
+    ndim = rows.owner.inputs[1].type.ndim
+    return has_code and bool(host.axis) and all(0 <= axis < ndim for axis in host.axis)
+
+
+def fuse_bags(fgraph: FunctionGraph) -> None:
+    """Join reductions with the gathers of the rows that only they read.
+
+    Parameters
+    ----------
+    fgraph
+        A graph after lifting; changed in place.
+    """
+    for node in fgraph.toposort():
+        if _is_bag(node, fgraph):
+            (rows,), (old,) = node.inputs, node.outputs
+            op = GpuBag(node.op.host, rows.owner.op.host, node.op.context_name)
+            new = op.make_node(*rows.owner.inputs).outputs[0]
+            fgraph.replace_all_validate([(old, old.type.filter_variable(new))], reason="opencl_bag")

@@ -1,0 +1,1 @@
+"""Graphs of the host backends: a canonical copy, and checks."""

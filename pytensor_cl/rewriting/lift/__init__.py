@@ -1,0 +1,1 @@
+"""Lifts: the device Op of each Op, one module for each family."""

@@ -1,0 +1,1 @@
+"""Lifts of indexing Ops."""

@@ -1,0 +1,1 @@
+"""Lifts of Ops that sort or search."""

@@ -1,0 +1,138 @@
+"""IfElse and LazyIfElse -> their device Ops, whose branches are device graphs of their own."""
+
+from collections.abc import Sequence
+from copy import copy
+
+from pytensor.compile.aliasing import add_supervisor_to_fgraph
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.io import In
+from pytensor.conditional.op import IfElse, LazyIfElse
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import get_active_mode
+from pytensor.tensor.shape import Shape, Shape_i
+
+from pytensor_cl import _compat
+from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
+from pytensor_cl.ops.ifelse import Branched, GpuIfElse, GpuLazyIfElse
+from pytensor_cl.ops.transfer import GpuFromHost, host_from_gpu
+from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.rewriting.placement.transfer import cut_transfers
+from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.type import GpuArrayType
+
+__all__ = ["bake_branches", "lift_branches"]
+
+
+@register_lift(IfElse, every_dtype=True)
+def lift_ifelse(op: IfElse, node: Apply, context_name: str, info: DeviceInfo) -> GpuIfElse:
+    """IfElse(c, x, y) -> GpuIfElse(c, x, y); the condition stays on the host."""
+    return GpuIfElse(op, context_name)
+
+
+@register_lift(Branched, every_dtype=True)
+def lift_branched(op: Branched, node: Apply, context_name: str, info: DeviceInfo) -> GpuLazyIfElse:
+    """Branched(c, xs) -> GpuLazyIfElse(c, xs)."""
+    demands = [_demand([g.inputs[i] for g in op.graphs], op.graphs) for i in range(len(node.inputs) - 1)]
+    graphs = [_on_device(graph, demands, context_name) for graph in op.graphs]
+    return GpuLazyIfElse(op, context_name, (HOST, *demands), graphs)
+
+
+@register_lift(LazyIfElse, every_dtype=True)
+def lift_nothing(op: LazyIfElse, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
+    """Say why a node stays."""
+    return NoKernel("no node of its branches has an OpenCL kernel, or is worth one")
+
+
+def _demand(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
+    """Return where both branches want an input: on the device, unless the host computes with it."""
+    readers = [c.op for v, graph in zip(inputs, graphs, strict=True) for c, _ in graph.clients[v]]
+    readers = [op for op in readers if not isinstance(op, Shape | Shape_i)]
+    returned = any(v in graph.outputs for v, graph in zip(inputs, graphs, strict=True))
+    wanted = [op for op in readers if isinstance(op, GpuFromHost)]
+    of_the_host = [op for op in readers if not isinstance(op, GpuFromHost) and type(op).__name__ != "Output"]
+    return DEVICE if (wanted or returned) and not of_the_host else HOST
+
+
+def _on_device(graph: FunctionGraph, demands: Sequence[str], context_name: str) -> FunctionGraph:
+    """Return a copy of a branch with inputs where they are demanded, and outputs on the device."""
+
+    def new_input(variable: Variable, demand: str) -> Variable:
+        kind = variable.type
+        return GpuArrayType(kind.dtype, kind.shape, context_name)() if demand is DEVICE else kind()
+
+    inputs = [new_input(v, demand) for v, demand in zip(graph.inputs, demands, strict=True)]
+    hosted = [host_from_gpu(v) if context_of(v) else v for v in inputs]
+    typed = [old.type.filter_variable(new) for old, new in zip(graph.inputs, hosted, strict=True)]
+    outputs = clone_replace(graph.outputs, replace=dict(zip(graph.inputs, typed, strict=True)))
+    uploaded = [GpuFromHost(context_name)(v) for v in outputs]
+    result = FunctionGraph(inputs, uploaded, clone=False)
+    cut_transfers(result)
+    return result
+
+
+def _device_graph(branch: OpFromGraph, fgraph: FunctionGraph) -> FunctionGraph:
+    """Return a branch as the mode of the outer graph compiles it."""
+    mode = get_active_mode(fgraph)
+    inner = branch.fgraph.unfreeze()
+    inner._compile_mode = mode
+    specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
+    add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
+    mode.optimizer.rewrite(inner)
+    inner.__dict__.pop("opencl_alternative", None)  # a whole function may run on the host instead, no part of one
+    error = getattr(inner, "opencl_error", None)
+    if error is not None:
+        raise error
+    return inner
+
+
+def _device_graphs(op: LazyIfElse, fgraph: FunctionGraph) -> list[FunctionGraph]:
+    return [_device_graph(branch, fgraph) for branch in (op.true_branch, op.false_branch)]
+
+
+def _has_device_nodes(graphs: Sequence[FunctionGraph]) -> bool:
+    return any(isinstance(n.op, GpuOp) for graph in graphs for n in graph.apply_nodes)
+
+
+def _replace(fgraph: FunctionGraph, node: Apply, op: LazyIfElse) -> None:
+    new = op.make_node(*node.inputs)
+    new.tag = copy(node.tag)  # the reason for its place
+    pairs = list(zip(node.outputs, new.outputs, strict=True))
+    fgraph.replace_all(pairs, reason="opencl_branches", import_missing=True)
+
+
+def lift_branches(fgraph: FunctionGraph) -> None:
+    """Compile the branches of each LazyIfElse for devices.
+
+    Parameters
+    ----------
+    fgraph
+        A graph of host Ops; changed in place.
+    """
+    for node in fgraph.toposort():
+        if type(node.op) is not LazyIfElse:
+            continue
+        graphs = _device_graphs(node.op, fgraph)
+        if not _has_device_nodes(graphs):  # alone, they are not worth a device; between device nodes they may be
+            with config.change_flags(opencl__placement="device"):
+                graphs = _device_graphs(node.op, fgraph)
+        if _has_device_nodes(graphs):
+            _replace(fgraph, node, Branched(node.op, graphs))
+
+
+def bake_branches(fgraph: FunctionGraph) -> None:
+    """Compile the branches that stayed on the host for NUMBA.
+
+    Parameters
+    ----------
+    fgraph
+        A graph after placement; changed in place.
+    """
+    mode = get_active_mode(fgraph)
+    for node in fgraph.toposort():
+        if not isinstance(node.op, LazyIfElse):
+            continue
+        branches = [_compat.bake_as_numba(b, mode) for b in (node.op.true_branch, node.op.false_branch)]
+        _replace(fgraph, node, LazyIfElse(*branches, node.op.output_types))

@@ -1,0 +1,71 @@
+"""Keep nodes out of PyTensor's fusion that it would drag to the host, for want of a kernel, or to another device."""
+
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.tensor.elemwise import Elemwise
+
+from pytensor_cl.rewriting.lift.elemwise import unsupported_scalar
+from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
+from pytensor_cl.runtime.context import default_context_name, get_context
+
+__all__ = ["Fenced", "fence", "unfence"]
+
+
+class Fenced(Op):
+    """An Elemwise that fusion does not recognise; lives between the passes `fence` and `unfence`.
+
+    Parameters
+    ----------
+    host
+        The Elemwise.
+    """
+
+    __props__ = ("host",)
+
+    def __init__(self, host: Elemwise) -> None:
+        self.host = host
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make the node that the Elemwise would make."""
+        node = self.host.make_node(*inputs)
+        return Apply(self, node.inputs, [o.type() for o in node.outputs])
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Compute as the Elemwise does, should the fence ever outlive its purpose."""
+        self.host.perform(self.host.make_node(*node.inputs), inputs, output_storage)
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Ask the Elemwise."""
+        return self.host.infer_shape(self.host.make_node(*node.inputs), shapes)
+
+
+def _replace(fgraph: FunctionGraph, nodes: list[Apply], op_of: Any, reason: str) -> None:
+    pairs = [pair for n in nodes for pair in zip(n.outputs, op_of(n).make_node(*n.inputs).outputs, strict=True)]
+    if pairs:
+        fgraph.replace_all(pairs, reason=reason)
+
+
+def fence(fgraph: FunctionGraph) -> None:
+    """Elemwise{erfcinv}(x) -> Fenced(Elemwise{erfcinv})(x), where the device has no erfcinv.
+
+    So does a node whose result another context reads: fusion would move it there.
+    """
+    order = fgraph.toposort()
+    contexts = contexts_of_nodes(order, fgraph, default_context_name())
+
+    def is_apart(node: Apply) -> bool:
+        clients = (client for v in node.outputs for client, _ in fgraph.clients[v])
+        elsewhere = any(contexts.get(client, contexts[node]) != contexts[node] for client in clients)
+        return elsewhere or unsupported_scalar(node, get_context(contexts[node]).info) is not None
+
+    apart = [n for n in order if isinstance(n.op, Elemwise) and is_apart(n)]
+    _replace(fgraph, apart, lambda n: Fenced(n.op), "opencl_fence")
+
+
+def unfence(fgraph: FunctionGraph) -> None:
+    """Fenced(op)(x) -> op(x)."""
+    fenced = [n for n in fgraph.toposort() if isinstance(n.op, Fenced)]
+    _replace(fgraph, fenced, lambda n: n.op.host, "opencl_unfence")

@@ -1,0 +1,157 @@
+"""The device pass: replace the nodes that `placement` chose by their device Ops, and insert the transfers."""
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytensor
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.tensor import constant
+from pytensor.tensor.elemwise import DimShuffle
+
+import pytensor_cl
+from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
+from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp
+from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
+from pytensor_cl.rewriting.lowering.ifelse import bake_branches
+from pytensor_cl.rewriting.lowering.sparse import lower_sparse
+from pytensor_cl.rewriting.placement import families  # noqa: F401 (registers the lifts)
+from pytensor_cl.rewriting.placement.fusion_barrier import unfence
+from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
+from pytensor_cl.rewriting.placement.transfer import cut_transfers
+from pytensor_cl.runtime.context import default_context_name
+
+__all__ = ["Policy", "lift_to_device"]
+
+_OURS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pytensor, pytensor_cl))
+"""Files that no warning should point at: it is the line that compiles the function that can be changed."""
+
+
+class Policy:
+    """What the user's flags say about placement.
+
+    Parameters
+    ----------
+    placement
+        ``auto``, ``device`` or ``host``.
+    on_host
+        ``allow``, ``warn`` or ``raise``: what happens for want of a kernel.
+    float64
+        ``auto`` or ``raise``: what happens where a device lacks double precision.
+    """
+
+    def __init__(self, placement: str = "auto", on_host: str = "allow", float64: str = "auto") -> None:
+        self.placement = placement
+        self.on_host = on_host
+        self.float64 = float64
+
+
+def _scalar_behind(
+    variable: Variable, lifted: dict[Variable, Variable], resident: frozenset[Variable]
+) -> Variable | None:
+    """Return the 0-d host value that a variable repeats: one that a kernel takes by value."""
+    if isinstance(variable, Constant):
+        data = np.asarray(variable.data)
+        return constant(data.reshape(())) if data.size == 1 else None
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle) and variable not in lifted:
+        if any(n != 1 for n in variable.owner.inputs[0].type.shape):
+            return None
+        variable = variable.owner.inputs[0]
+    downloaded = variable.owner is not None and isinstance(variable.owner.op, HostFromGpu)
+    if downloaded or variable in lifted or variable in resident:
+        return None
+    if variable.type.ndim == 0:
+        return variable
+    if variable.owner is None or any(n != 1 for n in variable.type.shape):
+        return None
+    value = variable.dimshuffle()
+    value.owner.tag.opencl_reason = SCALAR
+    return value
+
+
+class _Lifter:
+    """Builds the device graph beside the host graph."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+        self.lifted: dict[Variable, Variable] = {}  # host variable -> its device counterpart
+
+    def input(self, variable: Variable, op: GpuOp, demand: str) -> Variable:
+        """Return what a device node gets for an input of its host node."""
+        if demand is EITHER:
+            value = _scalar_behind(variable, self.lifted, self._decision.resident)
+            if value is not None and (isinstance(value, Constant) or not op.loads_numbers):
+                return value
+        return self._device(variable, op) if demand in (DEVICE, EITHER) else self._host(variable)
+
+    def _host(self, variable: Variable) -> Variable:
+        """Download what a device computes: left as it is, the host would compute it once more."""
+        found = self.lifted.get(variable)
+        return variable if found is None else variable.type.filter_variable(host_from_gpu(found))
+
+    def _device(self, variable: Variable, op: GpuOp) -> Variable:
+        found = self.lifted.get(variable)
+        owner = variable.owner
+        if found is None and owner is not None and isinstance(owner.op, HostFromGpu):
+            found = owner.inputs[0]
+        return op.on_device(variable if found is None else found)
+
+    def lift(self, node: Apply) -> None:
+        """Make the device node of a host node."""
+        op = self._decision.ops[node]
+        inputs = [self.input(v, op, op.demand(i)) for i, v in enumerate(node.inputs)]
+        device_node = op.apply(inputs, [v.type for v in node.outputs])
+        for old, new in zip(node.outputs, device_node.outputs, strict=True):
+            new.name = old.name
+            new.tag.trace = getattr(old.tag, "trace", [])
+            self.lifted[old] = new
+
+    def replacements(self, fgraph: FunctionGraph) -> list[tuple[Variable, Variable]]:
+        """Return the host variables that somebody on the host still reads, and what replaces them."""
+        return [
+            (old, old.type.filter_variable(host_from_gpu(new)))
+            for old, new in self.lifted.items()
+            if any(client not in self._decision.ops for client, _ in fgraph.clients[old])
+        ]
+
+
+def _complain(decision: Decision, policy: Policy) -> None:
+    """Act on nodes that have no kernel, as the flags say."""
+    for node, missing in decision.unsupported.items():
+        text = f"{node.op} on {', '.join(str(v.type) for v in node.inputs)} stays on the host: {missing.reason}"
+        if missing.missing_fp64 and policy.float64 == "raise":
+            raise UnsupportedDtype(f"{text} (flag opencl__float64=raise)")
+        if policy.on_host == "raise":
+            raise OnHostError(f"{text} (flag opencl__on_host=raise)")
+        if policy.on_host == "warn":
+            warnings.warn(text, OnHostWarning, skip_file_prefixes=_OURS)
+
+
+def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
+    """Move what should run on devices there.
+
+    Parameters
+    ----------
+    fgraph
+        A graph of host Ops and of the user's transfers; changed in place.
+    policy
+        What the flags say.
+    """
+    unfence(fgraph)
+    if policy.placement != "host":
+        lower_sparse(fgraph)
+    decision = decide(fgraph, default_context_name(), policy.placement)
+    _complain(decision, policy)
+    lifter = _Lifter(decision)
+    for node in fgraph.toposort():
+        if node in decision.ops:
+            lifter.lift(node)
+        elif node in decision.reasons:
+            node.tag.opencl_reason = decision.reasons[node]
+    fgraph.replace_all_validate(lifter.replacements(fgraph), reason="opencl_lift")
+    bake_branches(fgraph)
+    cut_transfers(fgraph)
+    MergeOptimizer().rewrite(fgraph)

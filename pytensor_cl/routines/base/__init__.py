@@ -1,0 +1,1 @@
+"""Base classes of routines, NDRange sizes, casts."""

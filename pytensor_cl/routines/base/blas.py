@@ -1,0 +1,94 @@
+"""What the matrix routines have in common: dtypes, and scalars that come by value or lie on the device."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype, is_special
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["BlasRoutine", "Scalar", "arithmetic_types", "lanes_of", "register_bytes"]
+
+Scalar = GpuArray | np.generic
+Buffer = Any  # a pyopencl buffer; None is a null pointer
+
+
+def register_bytes(context: Context) -> int:
+    """Return the width of the device's vector registers."""
+    return 4 * max(4, context.device.native_vector_width_float)
+
+
+def lanes_of(context: Context, dtype: np.dtype) -> int:
+    """Return how many elements the vectors of the cpu schedule hold."""
+    return min(16, max(4, register_bytes(context) // dtype.itemsize))
+
+
+def arithmetic_types(dtype: np.dtype) -> dict[str, str]:
+    """Return the C types that the kernels store and that they compute with.
+
+    Signed overflow is undefined in C, so integers are computed unsigned, and not narrower than C's own
+    promotion.
+    """
+    if dtype.kind == "f":
+        return {"ctype": ctype(dtype), "wide": ctype(dtype)}
+    return {"ctype": ctype(f"uint{8 * dtype.itemsize}"), "wide": ctype(f"uint{8 * max(4, dtype.itemsize)}")}
+
+
+class BlasRoutine(Routine):
+    """``alpha * (A times B) + beta * C``.
+
+    Called with ``(C, alpha, A, B, beta)`` if `has_c`, with ``(alpha, A, B)`` if only `has_alpha`, else with
+    ``(A, B)``.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of every operand.
+    has_c, has_alpha
+        Which of the terms there are.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    """
+
+    def __init__(
+        self, context: Context, dtype: str | np.dtype, has_c: bool, has_alpha: bool, schedule: str | None
+    ) -> None:
+        super().__init__(context, schedule)
+        self.dtype = context.check_dtype(dtype)
+        if self.dtype.kind == "b" or is_special(self.dtype):
+            raise UnsupportedDtype(f"matrix products of {self.dtype} have no kernels of their own")
+        self.output_dtypes = (self.dtype.name,)
+        self.has_c, self.has_alpha = has_c, has_alpha or has_c
+        # The struct <name>_call of the kernels: four offsets and those of alpha and beta, then their values.
+        self._call = struct.Struct(f"6q2{self.dtype.char}0q")
+        self._zero = self.dtype.type(0)
+
+    def _split(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Sort the inputs: C, alpha, A, B, beta; None for those that this routine has not."""
+        if self.has_c:
+            return tuple(inputs)
+        return (None, *inputs, None) if self.has_alpha else (None, None, *inputs, None)
+
+    def _scalar(self, value: Scalar | None) -> tuple[object, int, Buffer]:
+        """Return value, offset and buffer of a scalar that lies on the host or on the device."""
+        if isinstance(value, GpuArray):
+            return self._zero, value.layout.offset, value.buffer
+        return self._zero if value is None else value, 0, None
+
+    def _scalars(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        """Those of the buffers of alpha and beta that the kernels have arguments for."""
+        return tuple(buffers[: self.has_alpha + self.has_c])
+
+    def _workspace(self, count: int) -> Buffer:
+        """Return a buffer of `count` elements for one launch.
+
+        The queue is in order, so the buffer may be dropped once the launch is enqueued.
+        """
+        return self.context.empty((count,), self.dtype).buffer if count else None

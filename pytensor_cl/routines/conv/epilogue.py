@@ -1,0 +1,98 @@
+"""Functions that convolutions apply to what they store."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor_cl.routines.elemwise.epilogue import Epilogue
+from pytensor_cl.routines.elemwise.routine import contiguous
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["ConvEpilogue", "is_of_channels"]
+
+_BATCH, _CHANNEL = 0, 1  # dimensions
+
+
+def is_of_channels(known: Sequence[bool | None]) -> bool:
+    """Whether an array has one element for each channel: all other dimensions are known to be 1."""
+    return all(one for d, one in enumerate(known) if d != _CHANNEL)
+
+
+class ConvEpilogue:
+    """An element function of a convolution's output and of further arrays; see ``kernels/conv/epilogue.mako``.
+
+    Parameters
+    ----------
+    context
+        Where to run.
+    whole
+        The function; further arrays have one element for each channel, or the shape of the output. Where dtypes differ,
+        or there are several outputs, it is a kernel of its own.
+    schedule
+        As of the routine that applies it.
+
+    Attributes
+    ----------
+    apart
+        The function as a kernel of its own.
+    fits
+        Whether kernels can apply it.
+    product
+        The same for matrix products over channels, in dimensions n, groups, m and positions.
+    """
+
+    def __init__(self, context: Context, whole: Epilogue, schedule: str | None = None) -> None:
+        self.function = function = whole.function
+        self.apart = whole.apart
+        self.output_dtypes = whole.output_dtypes
+        self.of_channels = tuple(map(is_of_channels, whole.broadcast[1:]))
+        self.fits = len({*function.input_dtypes, *function.output_dtypes}) == len(function.output_dtypes) == 1
+        known = [(each, False, False, each) for each in self.of_channels]
+        self.product = Epilogue(context, function, ((False,) * 4, *known), schedule)
+        self._starts = struct.Struct(f"{2 * max(1, len(known))}q")
+
+    def arguments(self, lanes: int) -> dict[str, object]:
+        """Return the arguments of the template, for a kernel that stores so many elements at a time."""
+        return {"further": self.of_channels, "statements": self.function.statements(lanes)}
+
+    @property
+    def preambles(self) -> tuple[str, ...]:
+        """What must stand before such a kernel."""
+        return self.function.preambles
+
+    def layout(self, output: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:
+        """Return the layout of the result.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        return self.apart.layout(output, *further)
+
+    def prepared(self, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
+        """Return the further arrays as kernels read them: those of the output's shape lie as it does."""
+        pairs = zip(further, self.of_channels, strict=True)
+        return tuple(x if each else contiguous(x) for x, each in pairs)
+
+    def bind(self, y: GpuArray, further: Sequence[GpuArray]) -> tuple[Any, ...]:
+        """Return the arguments of the kernel for prepared arrays: where they start and their steps, then buffers."""
+        pairs = list(zip(further, self.of_channels, strict=True))
+        starts = [x.layout.offset - (0 if each else y.layout.offset) for x, each in pairs]
+        steps = [_step(x) if each else 0 for x, each in pairs]
+        unused = [0] * (not pairs)
+        return (self._starts.pack(*starts, *unused, *steps, *unused), *(x.buffer for x in further))
+
+    def views(self, y: Layout, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
+        """Return prepared arrays in the dimensions of `product`; `y` is the output in them."""
+        return tuple(
+            x.view(Layout(y.shape, (0, _step(x) * y.shape[2], _step(x), 0) if each else y.strides, x.layout.offset))
+            for x, each in zip(further, self.of_channels, strict=True)
+        )
+
+
+def _step(x: GpuArray) -> int:
+    """Return how far the elements of channels are apart; an array may have one for all."""
+    return x.layout.strides[_CHANNEL] if x.shape[_CHANNEL] != 1 else 0

@@ -1,0 +1,124 @@
+"""How convolutions are shared out among the work-groups of a GPU."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.routines.base.ndrange import local_memory
+from pytensor_cl.routines.conv.plan import Problem
+from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.tuning import Tuning
+
+__all__ = ["Tile", "is_small", "tile_of"]
+
+# Width of the work-group, steps along k.
+_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
+_COLUMNS, _STEP = 128, 8  # of a tile of kernels/conv/simt_double_buffered.mako
+_ROWS = (128, 64)  # of such a tile
+_BYTES = 24 << 10  # of local memory that it takes
+_FEW_COLUMNS = 32  # that leave most of a large tile empty
+_PART = 128  # terms of a sum that are worth a work-group of their own
+_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where sums are split
+_REACH = 1 << 30  # elements, so that offsets and positions fit into 32 bits
+
+
+class Tile(NamedTuple):
+    """What a work-group computes.
+
+    Attributes
+    ----------
+    template
+        Of the kernel.
+    group
+        Work-items along both sides of a work-group.
+    rows, columns
+        Channels and positions.
+    step
+        Terms of the sums between barriers.
+    parameters
+        What the template takes.
+    """
+
+    template: str
+    group: tuple[int, int]
+    rows: int
+    columns: int
+    step: int
+    parameters: tuple[tuple[str, int], ...]
+
+    def count(self, p: Problem) -> int:
+        """Return the number of tiles of a group of a problem."""
+        return -(-p.m // self.rows) * -(-p.columns // self.columns)
+
+    def parts(self, p: Problem, units: int, tuning: Tuning) -> int:
+        """Return into how many parts the sums fall, so that each of so many compute units has work."""
+        tiles = p.groups * self.count(p)
+        if self.template == "conv/simt_double_buffered":
+            return 1 if tiles >= units else max(1, min(_GROUPS_PER_UNIT * units // tiles, p.depth // _PART))
+        wanted = -(-tuning["conv.groups_per_unit"] * units // tiles)
+        return max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * self.step)))
+
+
+def _general(info: DeviceInfo, itemsize: int) -> Tile:
+    """Return the largest that the device can run."""
+    width, step = next(
+        (g, s)
+        for g, s in _GROUPS
+        if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * itemsize + 40 * (4 * g + s) <= local_memory(info)
+    )
+    return Tile("conv/simt", (width, width), 4 * width, 4 * width, step, (("group", width), ("step", step)))
+
+
+def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
+    return sum(n * abs(stride) for n, stride in zip(extents, strides, strict=True))
+
+
+def is_small(p: Problem) -> bool:
+    """Whether offsets within a group, and positions, are numbers of 32 bits."""
+    wide = [a.out * a.stride + a.taps * abs(a.dilation) + abs(a.pad) for a in p.axes]  # those outside of the image, too
+    return (
+        max(
+            *wide,
+            p.groups * p.columns,
+            p.depth,
+            _reach((p.batch, p.c, *wide), (p.x[0], p.x[2], *(a.x for a in p.axes))),
+            _reach((p.m, p.c, *(a.taps for a in p.axes)), (*p.w[1:], *(a.w for a in p.axes))),
+            _reach((p.batch, p.m, *(a.out for a in p.axes)), (p.y[0], p.y[2], *(a.y for a in p.axes))),
+        )
+        < _REACH
+    )
+
+
+def _large(p: Problem, rows: int) -> Tile:
+    last = p.axes[-1]
+    volumes = p.axes[0][:3] != (1, 1, 1) or p.axes[0].pad != 0
+    parameters = ("rows", rows), ("deep", int(last.taps > last.out)), ("volumes", int(volumes))
+    return Tile("conv/simt_double_buffered", (16, rows // 8), rows, _COLUMNS, _STEP, parameters)
+
+
+def _is_enough(p: Problem, info: DeviceInfo) -> bool:
+    """Whether large tiles, of parts of the sums if need be, keep a device busy."""
+    tiles = p.groups * _large(p, min(_ROWS)).count(p)
+    return p.columns > _FEW_COLUMNS and tiles * max(1, p.depth // _PART) >= info.compute_units
+
+
+def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
+    """Choose the kernel for a simplified problem; None asks for the one that runs any.
+
+    Parameters
+    ----------
+    p
+        The problem.
+    info
+        The device.
+    dtype
+        Of the arrays.
+    """
+    runs = dtype == np.float32 and info.max_work_group_size >= 2 * max(_ROWS) and local_memory(info) >= _BYTES
+    if p is None or not (runs and info.has_large_tiles and _is_enough(p, info) and is_small(p)):
+        return _general(info, dtype.itemsize)
+    tiles = [_large(p, rows) for rows in _ROWS]
+    filled = p.groups * tiles[0].count(p) >= info.compute_units
+    wastes = 2 * tiles[0].count(p) > tiles[1].count(p)
+    return tiles[1] if wastes or not filled else tiles[0]

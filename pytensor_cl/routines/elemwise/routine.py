@@ -1,0 +1,558 @@
+"""Functions of each element, with broadcasting; copies, casts and fills."""
+
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd, prod
+from threading import get_ident
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pytensor_cl.codegen.emitter import Lanes, Scalar, unroll_of
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import local_memory, ndrange
+from pytensor_cl.routines.base.routine import Plans, Routine, ValueArgument, struct_argument
+from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device_copy import PAST_CACHE
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Cast", "Copy", "ElementFunction", "Elemwise", "Fill", "contiguous", "lanes_of"]
+
+PAGE = 4096  # bytes: the first-level cache has as many for each way
+SPREAD = 128  # bytes between lines of which the cache has room for hundreds
+LONG, WIDE = 512, 256  # bytes of a row of a tile, and elements of an array's row that is not short
+INT_LIMIT = 2**31
+"""Indices are 32-bit as long as they stay below this."""
+
+_CALL = re.compile(r"\b([a-z]\w*)\(")
+_DEFINITION = re.compile(r"^static\b[^;{}()]*?\b(\w+)\(", re.MULTILINE)
+_CHEAP = re.compile("as_|convert_|f(abs|ma|max|min)$|floor|is|m(ax|in|odulo)|select|sqrt")
+_TILE, _TILE_ROWS = 32, 8  # of kernels/elemwise/simt_tiled.mako: elements on a side, work-items along the other
+_WORTH_TILES = 16  # elements along both sides
+_CALLS = 4
+"""Calls of functions that are not cheap, up to which a work-item of schedule simt reads several elements at a time."""
+
+Shape = tuple[int, ...]
+Strides = tuple[tuple[int, ...], ...]
+
+
+class ElementFunction(Protocol):
+    """C code of a function of one element of each input.
+
+    Attributes
+    ----------
+    input_dtypes, output_dtypes
+        What ``i0..`` and ``o0..`` are; bool is a byte that is 0 or 1.
+    preambles
+        Helper functions that the statements call, for any number of lanes.
+    itemsize
+        Bytes of the widest type that takes part.
+    operations
+        Statements for one element.
+    """
+
+    @property
+    def input_dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def output_dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def preambles(self) -> tuple[str, ...]: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def operations(self) -> int: ...
+
+    def statements(self, lanes: int) -> str:
+        """Return statements that assign ``o0..`` (declared by the kernel) from ``i0..``, all of `lanes` lanes."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The element function of ``astype``, and of a copy."""
+
+    source: str
+    target: str
+
+    @property
+    def preambles(self) -> tuple[str, ...]:
+        """What converts a float16."""
+        return tuple(self._write(1)[0].preambles)
+
+    @property
+    def input_dtypes(self) -> tuple[str, ...]:
+        """The one dtype read."""
+        return (self.source,)
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        """The one dtype written."""
+        return (self.target,)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the wider dtype."""
+        return max(np.dtype(self.source).itemsize, np.dtype(self.target).itemsize)
+
+    def statements(self, lanes: int) -> str:
+        """Return the assignment of ``o0``."""
+        writer, value = self._write(lanes)
+        return writer.body((value,))
+
+    @property
+    def operations(self) -> int:
+        """Statements for one element."""
+        writer, value = self._write(1)
+        return writer.operations((value,))
+
+    def _write(self, lanes: int) -> tuple[Lanes, Scalar]:
+        writer = Lanes(lanes)
+        return writer, writer.cast(writer.input("i0", self.source), self.target)
+
+
+def lanes_of(function: ElementFunction) -> int:
+    """Return how many lanes the vectors of a CPU kernel have."""
+    return 8 if function.itemsize > 4 else 16
+
+
+class _Plan(NamedTuple):
+    """How to launch for one set of layouts; without a kernel there is nothing to do."""
+
+    kernel: Kernel | None
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    argument: Any  # the packed struct, or a buffer that holds it
+    is_large: bool = False  # little of it would stay in the cache
+    tables: tuple[Any, ...] = ()  # buffers that say where the elements of columns are
+
+
+class Columns(NamedTuple):
+    """Which arrays have one element for several lanes.
+
+    Attributes
+    ----------
+    arrays
+        Their numbers.
+    is_wide
+        Whether a vector has at most two of their elements.
+    """
+
+    arrays: tuple[int, ...] = ()
+    is_wide: bool = False
+
+
+NONE = Columns()
+
+
+class _Folded(NamedTuple):
+    """How to launch for rows that are folded."""
+
+    fold: Fold
+    parts: tuple[tuple[_Plan, tuple[int, ...]], ...]  # each with the shifts of the arrays
+
+
+def _pad(values: Sequence[int], length: int, fill: int) -> list[int]:
+    return [fill] * (length - len(values)) + list(values)
+
+
+def _memory_order(shape: Shape, strides: Strides) -> tuple[Shape, Strides]:
+    """Put the dimensions in the order in which the last operand, an output, lies in memory."""
+    steps = [abs(s) for s in strides[-1]]
+    order = sorted(range(len(shape)), key=lambda d: -steps[d])
+    if order == list(range(len(shape))):
+        return shape, strides
+    return tuple(shape[d] for d in order), tuple(tuple(s[d] for d in order) for s in strides)
+
+
+def _move(values: tuple[int, ...], source: int, target: int) -> tuple[int, ...]:
+    moved = [*values[:source], *values[source + 1 :]]
+    moved.insert(target, values[source])
+    return tuple(moved)
+
+
+def _arrange(shape: Shape, strides: Strides, lanes: int) -> tuple[Shape, Strides]:
+    """Choose the dimension of the lanes (put last) and that of the rows (put before it)."""
+    last = len(shape) - 1
+    if last < 1:
+        return shape, strides
+    lane = last if 2 * shape[-1] >= lanes else shape.index(max(shape))
+    shape, strides = _move(shape, lane, last), tuple(_move(s, lane, last) for s in strides)
+    row = _row_dimension(strides)
+    return _move(shape, row, last - 1), tuple(_move(s, row, last - 1) for s in strides)
+
+
+def _row_dimension(strides: Strides) -> int:
+    """Return the dimension along which the first gathered operand uses the rest of the cache lines it touched."""
+    last = len(strides[0]) - 1
+    gathered = next((s for s in strides if abs(s[-1]) > 1), None)
+    if gathered is None:
+        return last - 1
+    return min(reversed(range(last)), key=lambda d: abs(gathered[d]) or abs(gathered[-1]))
+
+
+def _crossing_columns(shape: Shape, strides: Strides, itemsize: int, columns: int) -> int:
+    """Return the columns of a tile where an operand is transposed, if there should be `columns` of four bytes.
+
+    Where others are read along the rows, these are longer: stores, and loads about a page further on, seem to hold each
+    other up. But the lines of the transposed one must not fall on the same few sets of the cache.
+    """
+    steps = [gcd(s[-1] * itemsize, PAGE) for s in strides if 0 < abs(s[-2]) < abs(s[-1])]
+    along = sum(abs(s[-1]) == 1 for s in strides)
+    if along > 1 and max(steps, default=PAGE) <= SPREAD:
+        return LONG // itemsize
+    return columns if itemsize <= 4 or shape[-1] < WIDE else max(1, 4 * columns // itemsize)
+
+
+def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> tuple[int, int, int, int, int]:
+    """Return rows and columns of a tile, the tiles along each, and the tiles in all."""
+    crossing = any(0 < abs(s[-2]) < abs(s[-1]) for s in strides)
+    width = max(crossing_columns, tile // shape[-2]) if crossing else tile
+    columns = min(shape[-1], width)
+    rows = min(shape[-2], max(1, tile // columns))
+    row_tiles, column_tiles = -(-shape[-2] // rows), -(-shape[-1] // columns)
+    return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
+
+
+def _calls_much(statements: str, preambles: Iterable[str]) -> bool:
+    """Whether a function calls one of its preambles, or many functions that are not cheap.
+
+    It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
+    what it calls into each copy, and some take minutes for the copies of a long function.
+    """
+    calls = [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
+    own = {name for text in preambles for name in _DEFINITION.findall(text)} if calls else set()
+    return len(calls) > _CALLS or not own.isdisjoint(calls)
+
+
+class Elemwise(Routine):
+    """Apply an element function.
+
+    Parameters
+    ----------
+    context
+        Where to run.
+    function
+        What to compute.
+    broadcast
+        Per input and dimension, whether its length is known to be 1, so that it may be repeated.
+    ndim
+        Dimensions of every array.
+    by_value
+        Which inputs are NumPy scalars instead of arrays.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        function: ElementFunction,
+        broadcast: Sequence[Sequence[bool | None]],
+        ndim: int,
+        by_value: Sequence[bool],
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.function = function
+        self.ndim = ndim
+        self.by_value = tuple(by_value)
+        self.output_dtypes = tuple(function.output_dtypes)
+        self._places = [k for k, value in enumerate(self.by_value) if not value]
+        self._broadcast = [tuple(map(bool, broadcast[k])) for k in self._places]
+        scalar = {k: np.dtype(t if t != "bool" else "uint8").type for k, t in enumerate(function.input_dtypes)}
+        self._scalars = [(k, scalar[k]) for k, value in enumerate(self.by_value) if value]
+        self.value_arguments = {k: ValueArgument(convert, k) for k, convert in self._scalars}
+        self._count = len(self._places) + len(self.output_dtypes)
+        flags = 1 if self.schedule == "cpu" else 0
+        self._pack_offsets = struct.Struct(f"{flags + self._count}q").pack
+        self._plans: Plans[_Plan | _Folded] = Plans()
+        self._kernels: dict[tuple[str, str, Columns], Kernel] = {}
+        self._sources = {("int", NONE): self._render("int")}
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel with 32-bit indices; the one with 64-bit indices is built when an array needs it."""
+        return (self._sources["int", NONE],)
+
+    # The kernels
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host."""
+        return self._kernels.values()
+
+    @property
+    def _kernel_ndim(self) -> int:
+        return max(self.ndim, 2 if self.schedule == "cpu" else 1)
+
+    def _parameter_bytes(self, index: str) -> int:
+        struct_items = (self._count + 1) * self._kernel_ndim + 5
+        values = 8 * (1 + 2 * self._count + len(self._scalars))
+        return values + struct_items * (4 if index == "int" else 8)
+
+    def _in_buffer(self, index: str) -> bool:
+        return self._parameter_bytes(index) > self.context.info.max_parameter_size
+
+    def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
+        lanes = lanes_of(self.function) if self.schedule == "cpu" else 1
+        arguments = {
+            "inputs": tuple(self.function.input_dtypes),
+            "by_value": self.by_value,
+            "outputs": self.output_dtypes,
+            "statements": self.function.statements(lanes),
+            "ndim": self._kernel_ndim,
+            "index": index,
+            "plan_in_buffer": self._in_buffer(index),
+        }
+        if self.schedule == "simt":
+            preambles = tuple(self.function.preambles)
+            if columns != NONE:
+                turned = tuple(self._places[a] for a in columns.arrays)
+                return kernel_source("elemwise/simt_tiled", preambles=preambles, turned=turned, **arguments)
+            is_long = _calls_much(str(arguments["statements"]), preambles)
+            arguments["unroll"] = 1 if is_long else unroll_of(self.function.operations)
+            return kernel_source("elemwise/simt", preambles=preambles, **arguments)
+        used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
+        access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
+        spread = (
+            render("common/splat_index", dtype=dtype, lanes=lanes, is_wide=columns.is_wide)
+            for dtype in dict.fromkeys(self.function.input_dtypes[self._places[a]] for a in columns.arrays)
+        )
+        preambles = (*access, *spread, render("common/non_temporal"), *self.function.preambles)
+        repeated = tuple(f"i{k}" for k, known in zip(self._places, self._broadcast, strict=True) if True in known[-1:])
+        return kernel_source(
+            "elemwise/cpu",
+            preambles=preambles,
+            lanes=lanes,
+            repeated_along=repeated,
+            columns=columns.arrays,
+            **arguments,
+        )
+
+    def _kernel(self, index: str, suffix: str, columns: Columns = NONE) -> Kernel:
+        if (index, columns) not in self._sources:
+            self._sources[index, columns] = self._render(index, columns)
+        key = index, suffix, columns
+        if key not in self._kernels:
+            source = self._sources[index, columns]
+            self._kernels[key] = self.context.kernel(source, source.name + suffix)
+        return self._kernels[key]
+
+    # Shapes
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the common shape of the inputs, C-contiguous, once per output.
+
+        Raises
+        ------
+        ValueError
+            The shapes differ, or a dimension that is not known to have length 1 would have to be repeated.
+        """
+        shapes = [inputs[k].shape for k in self._places]
+        result = Layout.contiguous(self._common_shape(shapes))
+        return (result,) * len(self.output_dtypes)
+
+    def _common_shape(self, shapes: list[Shape]) -> Shape:
+        if not shapes:  # values only: each stands for an array of one element
+            return (1,) * self.ndim
+        if len(set(shapes)) == 1:
+            return shapes[0]
+        result = tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*shapes, strict=True))
+        for shape, known in zip(shapes, self._broadcast, strict=True):
+            if any(n == 1 != m and not one for n, m, one in zip(shape, result, known, strict=True)):
+                raise ValueError(
+                    "Runtime broadcasting not allowed. At least one input has a distinct dimension length of 1, but "
+                    f"was not marked as broadcastable (input shapes: {', '.join(map(str, shapes))}).\n"
+                    "If broadcasting was intended, use `specify_broadcastable` on the relevant input."
+                )
+        if any(n not in (1, m) for shape in shapes for n, m in zip(shape, result, strict=True)):
+            raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}")
+        return result
+
+    # Launch
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernel; the outputs may have any strides, and may be inputs of the same layout."""
+        arrays: list[Any] = [inputs[k] for k in self._places]
+        arrays.extend(outputs)
+        layouts = [array.layout for array in arrays]
+        key = tuple([layout[:2] for layout in layouts])
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self._plan(layouts))
+        if isinstance(plan, _Folded):
+            for k in plan.fold.numbers("row"):
+                arrays[k] = self._repeated(arrays[k], plan.fold, k)
+            for part, shifts in plan.parts:
+                self._run(part, arrays, inputs, shifts)
+        elif plan.kernel is not None:
+            self._run(plan, arrays, inputs, (0,) * len(arrays))
+
+    def _run(
+        self, plan: _Plan, arrays: Sequence[Any], inputs: Sequence[GpuArray | np.generic], shifts: Sequence[int]
+    ) -> None:
+        arguments: list[Any] = [array.buffer for array in arrays]
+        for k, convert in self._scalars:
+            arguments.insert(k, convert(inputs[k]))
+        starts = [array.layout[2] + shift for array, shift in zip(arrays, shifts, strict=True)]
+        if self.schedule == "cpu":
+            starts.insert(0, plan.is_large and not self._is_inplace(arrays))
+        offsets = self._pack_offsets(*starts)
+        assert plan.kernel is not None
+        plan.kernel.launch(
+            self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument, *plan.tables
+        )
+
+    def _repeated(self, array: GpuArray, fold: Fold, number: int) -> GpuArray:
+        """Return a row, as often as it is in a group."""
+        result = self.context.empty((fold.group, *fold.shape[1:]), array.dtype)
+        copy = _copy(self.context, array.dtype.name, result.ndim, get_ident())
+        copy.launch((result,), (array.view(fold.row(number, array.layout.offset)),))
+        return result
+
+    def _is_inplace(self, arrays: Sequence[GpuArray]) -> bool:
+        places = len(self._places)
+        read = {array.buffer for array in arrays[:places]}
+        return any(array.buffer in read for array in arrays[places:])
+
+    def _plan(self, layouts: list[Layout]) -> _Plan | _Folded:
+        shape = layouts[-1].shape
+        if 0 in shape:
+            return _Plan(None, (), None, b"")
+        spread = tuple(layout.broadcast_to(shape) for layout in layouts)
+        small = all(low > -INT_LIMIT and high < INT_LIMIT for low, high in map(_relative_span, spread))
+        index = "int" if small else "long"
+        strides = tuple(layout.strides for layout in spread)
+        shape, strides = collapse(*_memory_order(shape, strides))
+        is_large = self._is_large(layouts)
+        if self.schedule == "simt":
+            return self._simt_plan(index, shape, strides)._replace(is_large=is_large)
+        fold = find_fold(shape, strides, lanes_of(self.function), len(self.output_dtypes)) if small else None
+        if fold is None:
+            return self._cpu_plan(index, shape, strides)._replace(is_large=is_large)
+        return self._folded(fold, is_large)
+
+    def _folded(self, fold: Fold, is_large: bool) -> _Folded:
+        columns = Columns(fold.numbers("column"), fold.width >= lanes_of(self.function))
+        columns = columns if columns.arrays else NONE
+        tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns.arrays)
+        parts = (
+            (self._cpu_plan("int", shape, strides, columns)._replace(is_large=is_large, tables=tables), shifts)
+            for shape, strides, shifts in fold.parts()
+        )
+        return _Folded(fold, tuple(parts))
+
+    def _is_large(self, layouts: list[Layout]) -> bool:
+        dtypes = (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
+        return sum(s.size * np.dtype(t).itemsize for s, t in zip(layouts, dtypes, strict=True)) >= PAST_CACHE
+
+    def _argument(self, index: str, values: list[int]) -> Any:
+        packed = struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)
+        return struct_argument(self.context, packed, self._in_buffer(index))
+
+    def _flatten(self, shape: Shape, strides: Strides) -> list[int]:
+        steps = [step for s in strides for step in _pad(s, self._kernel_ndim, 0)]
+        return _pad(shape, self._kernel_ndim, 1) + steps
+
+    def _cpu_plan(self, index: str, shape: Shape, strides: Strides, columns: Columns = NONE) -> _Plan:
+        shape, strides = _arrange(shape, strides, lanes_of(self.function))
+        values = self._flatten(shape, strides)
+        padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
+        tuning = self.context.tuning
+        itemsize = self.function.itemsize
+        crossing = _crossing_columns(*padded, itemsize, tuning["elemwise.crossing_columns"])
+        tiles = _tiles(*padded, tuning["elemwise.tile"], crossing)
+        work_items = min(tiles[-1], tuning["elemwise.items_per_unit"] * self.context.info.compute_units)
+        argument = self._argument(index, [*values, *tiles])
+        return _Plan(self._kernel(index, "", columns), (work_items,), (1,), argument)
+
+    def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
+        tuning, size = self.context.tuning, prod(shape)
+        tiled = self._tiled_plan(index, shape, strides)
+        if tiled is not None:
+            return tiled
+        kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
+        sizes = ndrange(self.context, kernel, size, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
+        argument = self._argument(index, [size, *self._flatten(shape, strides)])
+        return _Plan(kernel, *sizes, argument)
+
+    def _tiled_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan | None:
+        """Return the plan of the kernel with tiles, if inputs run along another dimension than outputs."""
+        tiling, info = _find_tiling(shape, strides, len(self._places)), self.context.info
+        if tiling is None or info.max_work_group_size < _TILE * _TILE_ROWS:
+            return None
+        itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.turned)
+        if _TILE * (_TILE + 1) * sum(itemsizes) > local_memory(info) // 2:
+            return None
+        kernel = self._kernel(index, "", Columns(tiling.turned, False))
+        if kernel.max_work_group_size(self.context.device) < _TILE * _TILE_ROWS:
+            return None
+        most = self.context.tuning["elemwise.groups_per_unit"] * info.compute_units
+        argument = self._argument(index, [tiling.tiles, *self._flatten(tiling.shape, tiling.strides)])
+        return _Plan(kernel, (min(tiling.tiles, most) * _TILE, _TILE_ROWS), (_TILE, _TILE_ROWS), argument)
+
+
+class _Tiling(NamedTuple):
+    """Dimensions in the order that kernels/elemwise/simt_tiled.mako takes, and which arrays are turned."""
+
+    shape: Shape
+    strides: Strides
+    turned: tuple[int, ...]
+
+    @property
+    def tiles(self) -> int:
+        """Their number."""
+        return prod(self.shape[:-2]) * prod(-(-n // _TILE) for n in self.shape[-2:])
+
+
+def _find_tiling(shape: Shape, strides: Strides, inputs: int) -> _Tiling | None:
+    """Return how some inputs pass through tiles, if their neighbours lie along another dimension than the outputs'."""
+    last = len(shape) - 1
+    if last < 1 or shape[last] < _WORTH_TILES or any(abs(s[last]) != 1 for s in strides[inputs:]):
+        return None
+    for d in range(last - 1, -1, -1):
+        turned = tuple(a for a in range(inputs) if abs(strides[a][d]) == 1 and abs(strides[a][last]) > 1)
+        if turned and shape[d] >= _WORTH_TILES:
+            order = [*(i for i in range(last) if i != d), d, last]
+            return _Tiling(tuple(shape[i] for i in order), tuple(tuple(s[i] for i in order) for s in strides), turned)
+    return None
+
+
+def _relative_span(layout: Layout) -> tuple[int, int]:
+    low, high = layout.span
+    return low - layout.offset, max(high - layout.offset, layout.size)
+
+
+class Copy(Elemwise):
+    """Copy arrays of one dtype and number of dimensions, with a cast if the dtypes differ.
+
+    ``launch`` repeats an input's dimensions of length 1 to the shape of the output.
+    """
+
+    def __init__(
+        self, context: Context, dtype: str, ndim: int, target: str | None = None, schedule: str | None = None
+    ) -> None:
+        super().__init__(context, Cast(dtype, target or dtype), ((False,) * ndim,), ndim, (False,), schedule)
+
+
+class Fill(Elemwise):
+    """Set every element of an output to a NumPy scalar: ``launch((output,), (value,))``."""
+
+    def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
+        super().__init__(context, Cast(dtype, dtype), ((),), ndim, (True,), schedule)
+
+
+@lru_cache(maxsize=256)
+def _copy(context: Context, dtype: str, ndim: int, thread: int) -> Copy:
+    """Return the thread's own routine: a kernel holds its arguments between two calls of the driver."""
+    return Copy(context, dtype, ndim)
+
+
+def contiguous(array: GpuArray) -> GpuArray:
+    """Return the array itself if it is C-contiguous (at any offset), else a C-contiguous copy."""
+    if array.layout.is_contiguous:
+        return array
+    return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]

@@ -1,0 +1,137 @@
+"""How matrix products are shared out among the work-groups of a GPU."""
+
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.routines.base.ndrange import local_memory
+from pytensor_cl.runtime.device import DeviceInfo
+
+__all__ = ["Blocks", "Shape", "blocks_of"]
+
+# Width of the work-group and steps along k; the first that the device can run.
+_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
+_LARGE = 128  # columns of a tile of kernels/gemm/simt_double_buffered.mako
+_LARGE_ROWS = (128, 64)
+_LARGE_STEP = 8
+_LARGE_ITEMS = 256
+_LARGE_BYTES = 2 * 2 * _LARGE_STEP * (_LARGE + 4) * 4  # of local memory
+_FEW_ROWS, _FEW_COLUMNS = 32, 64  # that leave most of a large tile empty
+_PART = 256  # elements along k that are worth a work-group of their own
+_BANKS_BYTES = 128
+_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
+
+
+class Shape(NamedTuple):
+    """What of a product matters here: sizes, and lengths of the batch dimensions."""
+
+    m: int
+    n: int
+    k: int
+    batch: tuple[int, ...]
+
+
+class Blocks(NamedTuple):
+    """A kernel, and how many parts there are of each sum.
+
+    Attributes
+    ----------
+    template
+        Of the kernel.
+    group
+        Work-items along both sides of a work-group.
+    step
+        Elements along k between barriers.
+    rows, columns
+        Of what a work-group computes.
+    splits
+        Parts of the sums; each has work-groups of its own.
+    padding
+        Elements after each row of a block in local memory (`_padding`).
+    """
+
+    template: str
+    group: tuple[int, int]
+    step: int
+    rows: int
+    columns: int
+    splits: int = 1
+    padding: int = 0
+
+    def tiles(self, m: int, n: int) -> int:
+        """Return the number of tiles of a matrix."""
+        return -(-m // self.rows) * -(-n // self.columns)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What the template takes."""
+        if self.template == "gemm/simt_double_buffered":
+            return {"rows": self.rows}
+        return {"group": self.group[0], "step": self.step, "padding": self.padding}
+
+    def split(self, shape: Shape, units: int) -> "Blocks":
+        """Return the same with k split, if there are fewer tiles than compute units."""
+        tiles = self.tiles(shape.m, shape.n)
+        if shape.batch or tiles >= units:
+            return self
+        return self._replace(splits=max(1, min(_GROUPS_PER_UNIT * units // tiles, shape.k // _PART)))
+
+
+_LARGE_BLOCKS = tuple(
+    Blocks("gemm/simt_double_buffered", (16, rows // 8), _LARGE_STEP, rows, _LARGE) for rows in _LARGE_ROWS
+)
+
+
+def _padding(dtype: np.dtype, step: int) -> int:
+    """Return how many elements apart the columns of a block must begin to be written at once.
+
+    Where k runs first in memory, neighbouring work-items write a column: `step` elements in as many rows, and the next
+    column beside it. Local memory has 32 banks of 4 bytes.
+    """
+    return max(1, min(8, _BANKS_BYTES // (dtype.itemsize * step)))
+
+
+def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
+    """Return the largest work-group that the device can run, of those no wider than `widest`."""
+    fits = (
+        Blocks("gemm/simt", (g, g), s, 4 * g, 4 * g, padding=_padding(dtype, s))
+        for g, s in _GROUPS
+        if g <= widest
+        and g * g <= info.max_work_group_size
+        and 2 * s * (4 * g + _padding(dtype, s)) * dtype.itemsize <= local_memory(info)
+    )
+    return next(fits)
+
+
+def _large(shape: Shape, info: DeviceInfo, dtype: np.dtype) -> Blocks | None:
+    """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
+    runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and local_memory(info) >= _LARGE_BYTES
+    if not (runs and info.has_large_tiles) or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
+        return None
+    units, batches = info.compute_units, prod(shape.batch)
+    high, low = (blocks.split(shape, units) for blocks in _LARGE_BLOCKS)
+    tiles = high.tiles(shape.m, shape.n), low.tiles(shape.m, shape.n)
+    if batches * tiles[0] >= units and 2 * tiles[0] <= tiles[1]:
+        return high
+    return low if batches * tiles[1] * low.splits >= units else None
+
+
+def blocks_of(shape: Shape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
+    """Choose the kernel and the parts of k for a product.
+
+    Parameters
+    ----------
+    shape
+        Of the product; None asks for the kernel that most products run.
+    info
+        The device.
+    dtype
+        Of the operands.
+    widest
+        Work-items along a side of a work-group, at most.
+    """
+    general = _general(info, dtype, widest)
+    if shape is None:
+        return general
+    return _large(shape, info, dtype) or general.split(shape, info.compute_units)

@@ -1,0 +1,353 @@
+"""A matrix-vector product, a function of its elements, and the transposed product with a result of that function."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.blas import lanes_of
+from pytensor_cl.routines.base.routine import Plans, Routine, layout_of, value_arguments
+from pytensor_cl.routines.gemv.routine import Gemv
+from pytensor_cl.routines.rowwise.program import Program, Reduce, RowFunction, accumulator
+from pytensor_cl.routines.rowwise.routine import Rowwise
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["GemvPair", "PairFunction", "is_one_pass"]
+
+_BLOCK = {"row": 128, "col": 1024}
+"""Rows of a block at most."""
+_BLOCK_BYTES = {"row": 16 << 10, "col": 128 << 10}
+"""Of the matrix in a block: half of a small cache of the first level; of the second level, where long pieces of columns
+come faster than short ones. A block has at least as many rows as a vector has lanes."""
+_ITEMS = 4  # work-items per compute unit: units that come late take fewer
+_MOST_COLUMNS = 128  # of a matrix whose columns are contiguous: each is in another page of the memory
+_FINISH = 4096  # columns from which several work-items add up the parts
+
+Operands = Sequence[Any]
+
+
+class PairFunction(NamedTuple):
+    """What is computed between the products.
+
+    Attributes
+    ----------
+    function
+        Of one-dimensional arrays, reduced along their axis.
+    product
+        Number of the value that is the first product; an operand.
+    factor
+        Number of the value that the second product takes.
+    is_stored
+        Per output of the function, whether it is one of the routine's. The factor is among its outputs.
+    """
+
+    function: RowFunction
+    product: int
+    factor: int
+    is_stored: tuple[bool, ...]
+
+
+class _Array(NamedTuple):
+    """An array among the arguments of the kernels; `value` is its number in the function."""
+
+    name: str
+    value: int
+    kind: str
+    dtype: str
+    is_output: bool
+
+
+class _Value(NamedTuple):
+    name: str
+    dtype: str
+
+
+class _Plan(NamedTuple):
+    """How to launch for one set of layouts; `kernel` is None where the three steps are launched one by one."""
+
+    kernel: Kernel | None = None
+    finish: Kernel | None = None
+    encoded: bytes = b""
+    items: int = 0
+    finish_items: int = 0
+    partial: int = 0  # elements
+    scratch: int = 0  # elements
+    partials: int = 0  # bytes
+
+
+def is_one_pass(function: RowFunction, factor: int) -> bool:
+    """Whether every full value can be computed before any reduction is complete, and nothing is looked up in tables."""
+    wanted = [v for v in function.outputs if function.kinds[v] == "full"]
+    wanted += [step.source for step in function.steps if isinstance(step, Reduce)]
+    return not function.tables and all(function.stages[v] == 0 for v in (*wanted, factor))
+
+
+class GemvPair(Routine):
+    """``z = alpha A x + beta y``, ``r, ... = f(z, ...)`` and ``alpha_t A.T r + beta_t y_t``.
+
+    Called with ``(y, alpha, A, x, beta, *operands, y_t, alpha_t, beta_t)``, where `operands` are those of the function
+    but for the first product; gives the second product, then what is stored of the function's outputs. On schedule cpu
+    A is read once from memory if one of its strides is 1 and it is not wider than high; else these are three steps.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of the products: float32 or float64.
+    pair
+        What is between the products.
+    is_dropped, broadcast
+        Per operand of the function and then (is_dropped) per output; see `Rowwise`.
+    is_repeated
+        Whether y is of length 1, and whether y_t is.
+    has_addend
+        Whether alpha is not known to be 1, or beta not known to be 0.
+    schedule
+        See `Routine`.
+    has_fp64
+        Whether to use double precision; None asks the device.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        pair: PairFunction,
+        is_dropped: Sequence[bool],
+        broadcast: Sequence[Sequence[bool]],
+        *,
+        is_repeated: tuple[bool, bool] = (False, False),
+        has_addend: bool = True,
+        schedule: str | None = None,
+        has_fp64: bool | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.dtype = context.check_dtype(dtype)
+        self.pair = pair
+        function = pair.function
+        self._gemv = Gemv(context, dtype, has_y=True, schedule=self.schedule)
+        self._rows = Rowwise(context, function, 1, (0,), is_dropped, broadcast, self.schedule, has_fp64)
+        self._program = Program(function, context.info.has_fp64 if has_fp64 is None else has_fp64)
+        stored = (t for t, keep in zip(self._rows.output_dtypes, pair.is_stored, strict=True) if keep)
+        self.output_dtypes = (self.dtype.name, *stored)
+        self._scalars = [(k, np.dtype(t if t != "bool" else "uint8").type) for k, t in self._operands("value")]
+        # The inputs of the first product come before the operands, which lack that product.
+        self.value_arguments = value_arguments((5 + k - (k > pair.product), t) for k, t in self._scalars)
+        self._arrays = self._describe_arrays()
+        self._call = struct.Struct(f"{9 + max(1, len(self._arrays))}q4{self.dtype.char}0q")
+        self._is_repeated = is_repeated
+        self._has_addend = has_addend
+        self._built: dict[str, tuple[Kernel, Kernel]] = {}
+        self._plans: Plans[_Plan] = Plans()
+
+    def _operands(self, *kinds: str) -> list[tuple[int, str]]:
+        """Return number and dtype of the function's operands of some kinds, but for the first product."""
+        operands = enumerate(self.pair.function.operands)
+        return [(k, o.dtype) for k, o in operands if o.kind in kinds and k != self.pair.product]
+
+    def _describe_arrays(self) -> tuple[_Array, ...]:
+        function, stored = self.pair.function, self.pair.is_stored
+        read = (_Array(f"x{k}", k, function.kinds[k], t, False) for k, t in self._operands("full", "row"))
+        written = (
+            _Array(f"y{o}", v, function.kinds[v], function.dtypes[v], True)
+            for o, v in enumerate(function.outputs)
+            if stored[o]
+        )
+        return (*read, *written)
+
+    # Kernels
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host: those of one pass, or of the second of three steps."""
+        return *(kernel for both in self._built.values() for kernel in both), *self._rows.value_kernels()
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of one pass; of the three steps where the schedule has none."""
+        if self.schedule == "cpu":
+            return (self._source("row"),)
+        return (*self._gemv.sources(), *self._rows.sources())
+
+    def _source(self, order: str) -> KernelSource:
+        function = self.pair.function
+        program, lanes = self._program, self._lanes
+        loops = program.loops(lanes, 1)
+        totals = [total for loop in loops for total in loop.totals]
+        rows = [(v, function.dtypes[v]) for v in (*(k for k, _ in self._operands("row")), *program.row_values)]
+        wide = lanes_of(self.context, self.dtype)
+        full = [(t, lanes) for t in (self.dtype.name, *(a.dtype for a in self._arrays if a.kind == "full"))]
+        vectors = dict.fromkeys([*full, (self.dtype.name, 4)])
+        preambles = [render("common/vector_access", dtype=dtype, lanes=n) for dtype, n in vectors]
+        preambles += dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
+        sizes = [1 << k for k in range(lanes.bit_length())]
+        preambles += dict.fromkeys(accumulator(t, n, fold) for fold in (False, True) for t in totals for n in sizes)
+        return kernel_source(
+            "gemv/pair",
+            preambles=tuple(preambles),
+            ctype=ctype(self.dtype),
+            dtype=self.dtype.name,
+            lanes=lanes,
+            wide=wide,
+            order=order,
+            product=self.pair.product,
+            factor=self.pair.factor,
+            has_addend=self._has_addend,
+            arrays=self._arrays,
+            values=tuple(_Value(f"c{k}", t) for k, t in self._operands("value")),
+            loops=loops,
+            row_values=tuple(rows),
+            totals=totals,
+        )
+
+    @property
+    def _lanes(self) -> int:
+        return 8 if self.pair.function.itemsize == 8 else 16
+
+    def _kernels(self, order: str) -> tuple[Kernel, Kernel]:
+        if order not in self._built:
+            source = self._source(order)
+            self._built[order] = self.context.kernel(source), self.context.kernel(source, f"{source.name}_finish")
+        return self._built[order]
+
+    # Layouts
+
+    def _split(self, inputs: Operands) -> tuple[Operands, Operands, Operands]:
+        """Return what belongs to the first product, to the function, and to the second product, as its inputs.
+
+        The first product is None among the function's operands; the second product's inputs lack A and the factor.
+        """
+        operands = list(inputs[5:-3])
+        operands.insert(self.pair.product, None)
+        return inputs[:5], operands, inputs[-3:]
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layouts of the second product and of what is stored.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        first, operands, (yt, alpha, beta) = self._split(inputs)
+        self._check_addends(first[0], yt, first[2].shape)
+        (z,) = self._gemv.layout(*first)
+        made = self._rows.layout(*(z if layout is None else layout for layout in operands))
+        factor = made[self.pair.function.outputs.index(self.pair.factor)]
+        (g,) = self._gemv.layout(yt, alpha, first[2].transpose((1, 0)), factor, beta)
+        return (g, *(layout for layout, keep in zip(made, self.pair.is_stored, strict=True) if keep))
+
+    def _check_addends(self, y: Layout, yt: Layout, lengths: Sequence[int]) -> None:
+        for addend, is_repeated, length in zip((y, yt), self._is_repeated, lengths, strict=False):
+            if addend.shape != ((1,) if is_repeated else (length,)):
+                raise ValueError(
+                    f"an addend of shape {addend.shape} does not fit a product of shape {(length,)} "
+                    "(no run-time broadcasting)"
+                )
+
+    # Launch
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Operands) -> None:
+        """Enqueue the pass, or the three steps; the outputs may have any strides."""
+        layouts = [layout_of(v) for v in (*inputs, *outputs)]
+        key = tuple([layout[:2] for layout in layouts])
+        plan = self._plans.lookup(key, partial(self._plan, inputs, outputs))
+        if plan.kernel is None:
+            self._three_steps(outputs, inputs)
+            return
+        first, operands, (yt, alpha_t, beta_t) = self._split(inputs)
+        y, alpha, a, x, beta = first
+        arrays = [*(operands[k] for k, _ in self._operands("full", "row")), *outputs[1:]]
+        scalars = (alpha, beta, alpha_t, beta_t)
+        offsets = [v.layout.offset for v in (a, x, y, yt, outputs[0])]
+        places = [v.layout.offset if isinstance(v, GpuArray) else 0 for v in scalars]
+        values = [self.dtype.type(0) if isinstance(v, GpuArray) else v for v in scalars]
+        call = self._call.pack(*offsets, *places, *([v.layout.offset for v in arrays] or [0]), *values)
+        memory = self.context.memory
+        arguments: list[Any] = [convert(operands[k]) for k, convert in self._scalars]
+        arguments += [v.buffer for v in arrays]
+        arguments += [plan.encoded, call, a.buffer, x.buffer, y.buffer, yt.buffer, outputs[0].buffer]
+        arguments += [self._workspace(plan.partial), self._workspace(plan.scratch)]
+        arguments.append(memory.allocate(plan.partials) if plan.partials else None)
+        arguments += [v.buffer if isinstance(v, GpuArray) else None for v in scalars]
+        plan.kernel.launch(self.context.queue, (plan.items,), (1,), *arguments)
+        if plan.finish is not None:
+            plan.finish.launch(self.context.queue, (plan.finish_items,), (1,), *arguments)
+
+    def _workspace(self, count: int) -> Any:
+        return self.context.empty((count,), self.dtype).buffer
+
+    def _plan(self, inputs: Operands, outputs: Sequence[GpuArray]) -> _Plan:
+        order = self._order(inputs[2].layout)
+        if not order:
+            return _Plan()
+        a, x = (inputs[i].layout for i in (2, 3))
+        (n, k), wide = a.shape, lanes_of(self.context, self.dtype)
+        lanes = max(self._lanes, wide)
+        padded = -(-k // wide) * wide
+        fitting = _BLOCK_BYTES[order] // (k * self.dtype.itemsize) // lanes * lanes
+        block = max(lanes, min(_BLOCK[order], fitting))
+        tasks = n * k // self.context.tuning["gemm.vector_grain"] + 1
+        items = max(1, min(_ITEMS * self.context.info.compute_units, tasks, n // block))
+        scratch = -(-(padded + block) // 16) * 16
+        (g, *_), y, yt = outputs, *(inputs[i].layout.broadcast_to((m,)) for i, m in ((0, n), (-3, k)))
+        steps, sums = self._steps(inputs, outputs), self._sums(items)
+        strides = [*a.strides, *x.strides, *y.strides, *yt.strides, *g.layout.strides]
+        numbers = [n, k, padded, block, items, scratch, *strides, *(steps or [0]), *(sums[:-1] or [0])]
+        product, finish = self._kernels(order)
+        return _Plan(
+            product,
+            finish if items > 1 else None,
+            np.array(numbers, "int64").tobytes(),
+            items,
+            -(-k // _FINISH),
+            items * padded,
+            items * scratch,
+            sums[-1],
+        )
+
+    def _order(self, a: Layout) -> str:
+        """Return along what vectors lie that take one pass; nothing where three steps are faster, or have kernels."""
+        (n, k), (row, col) = a.shape, a.strides
+        if self.schedule != "cpu" or not n >= k > 0:
+            return ""
+        if (col == 1 or k == 1) and row >= k:
+            return "row"
+        return "col" if row == 1 and k <= _MOST_COLUMNS else ""
+
+    def _steps(self, inputs: Operands, outputs: Sequence[GpuArray]) -> list[int]:
+        _, operands, _ = self._split(inputs)
+        arrays = [*(operands[k] for k, _ in self._operands("full", "row")), *outputs[1:]]
+        return [v.layout.strides[0] if d.kind == "full" else 0 for v, d in zip(arrays, self._arrays, strict=True)]
+
+    def _sums(self, items: int) -> list[int]:
+        """Return where the partial results of each reduction begin, in bytes, and where they end."""
+        places = [0]
+        for loop in self._program.loops(self._lanes, 1):
+            for total in loop.totals:
+                size = (2 if total.compensation else 1) * items * np.dtype(total.acc_dtype).itemsize
+                places.append(places[-1] + -(-size // 64) * 64)
+        return places
+
+    def _three_steps(self, outputs: Sequence[GpuArray], inputs: Operands) -> None:
+        (y, alpha, a, x, beta), operands, (yt, alpha_t, beta_t) = self._split(inputs)
+        function = self.pair.function
+        z = self.context.empty((a.shape[0],), self.dtype)
+        self._gemv.launch((z,), (y, alpha, a, x, beta))
+        operands = [z if v is None else v for v in operands]
+        stored = iter(outputs[1:])
+        layouts = self._rows.layout(*map(layout_of, operands))
+        made = [
+            next(stored) if keep else self.context.empty(layout.shape, dtype)
+            for keep, layout, dtype in zip(self.pair.is_stored, layouts, self._rows.output_dtypes, strict=True)
+        ]
+        self._rows.launch(made, operands)
+        r = made[function.outputs.index(self.pair.factor)]
+        transposed = a.view(a.layout.transpose((1, 0)))
+        self._gemv.launch(outputs[:1], (yt, alpha_t, transposed, r, beta_t))

@@ -1,0 +1,349 @@
+"""Matrix-vector products, dot products and rank-one updates."""
+
+import struct
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
+from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Dot", "Gemv", "Ger"]
+
+_PLAN = struct.Struct("13q")  # gemv_plan
+_UPDATE = struct.Struct("8q")  # <name>_plan of ger
+# Schedule cpu: work-items per compute unit if there is enough to do (where one reads whole rows of the memory, several:
+# units that come late take fewer), and the rows that one takes at least before k is split.
+_ITEMS = {"row": 4, "col": 1}
+_ROWS = {"row": 16, "col": 64}
+
+_GROUP = 64  # work-items of a work-group on schedule simt
+_LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
+_PART = 1024  # elements of a row that are worth another work-group of the simt schedule
+
+
+class _Product(NamedTuple):
+    """A product ``A @ x`` whose larger strides are not negative."""
+
+    m: int
+    k: int
+    starts: tuple[int, ...]  # of A, x, y and the output, relative to their offsets
+    a_row: int
+    a_col: int
+    x: int
+    y: int
+    o: int
+
+
+class _Plan(NamedTuple):
+    """How to launch for one set of layouts."""
+
+    encoded: bytes  # a gemv_plan
+    kernel: Kernel | None  # None: the output is empty
+    global_size: tuple[int, int]
+    local_size: tuple[int, int]
+    scratch: int  # elements
+    partial: int  # elements; 0 where one launch does everything
+    finish_size: tuple[int]
+
+
+class _Update(NamedTuple):
+    """How to launch a rank-one update for one set of layouts."""
+
+    encoded: bytes  # <name>_plan
+    global_size: tuple[int, int]
+    local_size: tuple[int, int]
+
+
+def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Product:
+    """Turn round the dimensions along which A runs backwards, so that more of them are contiguous."""
+    (m, k), (row, col) = a.shape, a.strides
+    starts, steps = [0, 0, 0, 0], [x.strides[0], y.strides[0], o.strides[0]]
+    if col < 0:
+        starts[0], starts[1] = starts[0] + (k - 1) * col, (k - 1) * steps[0]
+        col, steps[0] = -col, -steps[0]
+    if row < 0:
+        starts[0], starts[2], starts[3] = starts[0] + (m - 1) * row, (m - 1) * steps[1], (m - 1) * steps[2]
+        row, steps[1], steps[2] = -row, -steps[1], -steps[2]
+    return _Product(m, k, tuple(starts), row, col, *steps)
+
+
+class Gemv(BlasRoutine):
+    """``alpha * A @ x + beta * y``; A, x and y with any strides.
+
+    Called with ``(y, alpha, A, x, beta)`` if `has_y`, with ``(alpha, A, x)`` if only `has_alpha`, else with
+    ``(A, x)``. ``x @ A`` is this with A transposed. Where ``beta`` is zero, y is not read. The output may
+    have any strides, and may be y itself.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of every operand: float32, float64 or an integer type.
+    has_y
+        Add ``beta * y``; y may be any shape that broadcasts to the product's.
+    has_alpha
+        Scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel reads.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str | np.dtype,
+        *,
+        has_y: bool = False,
+        has_alpha: bool = False,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, dtype, has_y, has_alpha, schedule)
+        self._plans: Plans[_Plan] = Plans()
+        self._flags = {**arithmetic_types(self.dtype), "has_alpha": self.has_alpha, "has_y": has_y}
+        self._source, self._make = {
+            "cpu": (self._cpu, self._plan_cpu),
+            "simt": (self._simt, self._plan_simt),
+        }[self.schedule]
+        self._kernels: dict[str, Kernel] = {}
+
+    # --- kernels ---
+
+    def _render(self, template: str, **extra: object) -> KernelSource:
+        return kernel_source(template, preambles=(render("gemv/plan"),), **self._flags, **extra)
+
+    def _cpu(self) -> KernelSource:
+        size = self.dtype.itemsize
+        lanes = lanes_of(self.context, self.dtype)
+        return self._render(
+            "gemv/cpu", itemsize=size, lanes=lanes, block=self.context.tuning["gemm.vector_block"] // size
+        )
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has a sum in local memory."""
+        return self.limits.size(_GROUP, self.dtype.itemsize) if self.schedule == "simt" else 1
+
+    def _simt(self) -> KernelSource:
+        return self._render("gemv/simt", group=self._group)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the two orders of the loops, and the second stage of sums that are split."""
+        return self._source(), self._render("gemv/split_k_reduce", cpu=self.schedule == "cpu")
+
+    def _kernel(self, suffix: str) -> Kernel:
+        if suffix not in self._kernels:
+            product, finish = self.sources()
+            self.context.build((product, finish))
+            self._kernels["finish"] = self.context.kernel(finish)
+            for way in ("row", "col"):
+                self._kernels[way] = self.limits.kernel(product, f"{product.name}_{way}", self._group)
+        return self._kernels[suffix]
+
+    # --- layouts ---
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the product.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        y, _, a, x, _ = self._split(inputs)
+        if a.ndim != 2 or x.ndim != 1:
+            raise ValueError(f"A must be a matrix and x a vector; A has shape {a.shape}, x has shape {x.shape}")
+        if a.shape[1] != x.shape[0]:
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}")
+        if y is not None and y.shape not in ((), (1,), (a.shape[0],)):
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}")
+        return (Layout.contiguous((a.shape[0],)),)
+
+    # --- plans ---
+
+    def _plan(self, a: Layout, x: Layout, y: Layout | None, o: Layout) -> _Plan:
+        if o.size == 0:
+            return _Plan(b"", None, (0, 0), (0, 0), 0, 0, (0,))
+        p = _forward(a, x, o if y is None else y.broadcast_to(o.shape), o)
+        return self._make(p)
+
+    def _encode(self, p: _Product, packed: int, splits: int) -> bytes:
+        return _PLAN.pack(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed, splits)
+
+    def _plan_cpu(self, p: _Product) -> _Plan:
+        way = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
+        grain, units = self.context.tuning["gemm.vector_grain"], self.context.info.compute_units
+        items = min(_ITEMS[way] * units, p.m * p.k // grain + 1)
+        along_m = max(1, min(items, p.m // _ROWS[way]))
+        splits = items // along_m
+        copies = 0 if way == "col" or p.x == 1 else p.k // splits + 32
+        size = (along_m, splits)
+        partial = p.m * splits if splits > 1 else 0
+        return _Plan(
+            self._encode(p, copies, splits),
+            self._kernel(way),
+            size,
+            (1, 1),
+            copies * prod(size),
+            partial,
+            (1,),
+        )
+
+    def _plan_simt(self, p: _Product) -> _Plan:
+        group = self._group
+        way = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= _LONG_ROW) else "col"
+        rows = p.m if way == "row" else -(-p.m // group)
+        wanted = 8 * self.context.info.compute_units // rows  # parts of k that keep the device busy
+        splits = max(1, min(wanted, p.k // _PART, MAX_GROUPS))
+        size = (min(rows, MAX_GROUPS) * group, splits)
+        partials = p.m * splits if splits > 1 else 0
+        return _Plan(
+            self._encode(p, 0, splits), self._kernel(way), size, (group, 1), 0, partials, (min(p.m, MAX_GROUPS),)
+        )
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
+        """Enqueue the product; the output may have any strides."""
+        (out,) = outputs
+        y, alpha, a, x, beta = self._split(inputs)
+        la, lx, lo = a.layout, x.layout, out.layout
+        ly, y_at, addend = (None, 0, None) if y is None else (y.layout, y.layout.offset, y.buffer)
+        key = (la[:2], lx[1], lo[1], ly and ly[:2])
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, la, lx, ly, lo)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+        if plan.kernel is None:
+            return
+        alpha, alpha_at, alpha_buffer = self._scalar(alpha)
+        beta, beta_at, beta_buffer = self._scalar(beta)
+        call = self._call.pack(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
+        partials, scratch = self._workspace(plan.partial), self._workspace(plan.scratch)
+        scalars = self._scalars((alpha_buffer, beta_buffer))
+        buffers = (a.buffer, x.buffer, addend, out.buffer, partials, scratch, *scalars)
+        queue = self.context.queue
+        plan.kernel.launch(queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)
+        if partials is not None:
+            finish, buffers = self._kernels["finish"], (addend, out.buffer, partials, *scalars)
+            local_size = (1,) if self.schedule == "cpu" else None
+            finish.launch(queue, plan.finish_size, local_size, plan.encoded, call, *buffers)
+
+
+class Dot(Gemv):
+    """``a @ b`` where one of the two is a vector, or both are.
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        As of `Gemv`.
+    """
+
+    def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, schedule=schedule)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the product, 0-d for two vectors.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        a, b = inputs
+        if sorted((a.ndim, b.ndim)) not in ([1, 1], [1, 2]):
+            raise ValueError(f"one of a and b, or both, must be a vector; they are {a.ndim}-d and {b.ndim}-d")
+        if a.shape[-1] != b.shape[0]:
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, B has shape {b.shape}")
+        return (Layout.contiguous(a.shape[:-1] + b.shape[1:]),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
+        """Enqueue the product; the output may have any strides."""
+        (out,) = outputs
+        _, _, a, b, _ = self._split(inputs)
+        if b.ndim == 2:
+            a, b = b.T, a
+        elif a.ndim == 1:
+            a, out = a.view(_with_axis(a.layout)), out.view(_with_axis(out.layout))
+        super().launch((out,), (a, b))
+
+
+def _with_axis(layout: Layout) -> Layout:
+    """Put a dimension of length one in front."""
+    return Layout((1, *layout.shape), (0, *layout.strides), layout.offset)
+
+
+class Ger(BlasRoutine):
+    """``A + alpha * outer(x, y)``, called with ``(A, alpha, x, y)``; any strides.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of every operand: float32, float64 or an integer type.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    """
+
+    def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, False, True, schedule)
+        self._update = struct.Struct(f"5q{self.dtype.char}0q")
+        self._plans: Plans[_Update] = Plans()
+        self._source = kernel_source(
+            "gemv/ger",
+            **arithmetic_types(self.dtype),  # type: ignore[arg-type]
+            lanes=lanes_of(context, self.dtype),
+            itemsize=self.dtype.itemsize,
+            cpu=self.schedule == "cpu",
+        )
+        self._kernel: Kernel | None = None
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel."""
+        return (self._source,)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of A.
+
+        Raises
+        ------
+        ValueError
+            The shapes do not fit together.
+        """
+        a, _, x, y = inputs
+        if a.shape != x.shape + y.shape or x.ndim != 1:
+            raise ValueError(f"Shape mismatch: A has shape {a.shape}, x has shape {x.shape}, y has shape {y.shape}")
+        return (Layout.contiguous(a.shape),)
+
+    def _plan(self, kernel: Kernel, a: Layout, x: Layout, y: Layout, o: Layout) -> "_Update":
+        m, n = a.shape
+        encoded = _UPDATE.pack(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
+        if self.schedule == "cpu":
+            items = min(self.context.info.compute_units, m, a.size // self.context.tuning["gemm.vector_grain"])
+            return _Update(encoded, (1, max(1, items)), (1, 1))
+        _, (group,) = ndrange(self.context, kernel, n, _GROUP)
+        return _Update(encoded, (-(-min(n, MAX_GROUPS) // group) * group, min(m, MAX_GROUPS)), (group, 1))
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
+        """Enqueue the update; the output may have any strides, and may be A itself."""
+        (out,) = outputs
+        operands: tuple[Any, ...] = tuple(inputs)
+        a, alpha, x, y = operands
+        if out.size == 0:
+            return
+        self._kernel = self._kernel or self.context.kernel(self._source)
+        la, lx, ly, lo = a.layout, x.layout, y.layout, out.layout
+        key = (la[:2], lx[1], ly[1], lo[1])
+        plan = self._plans.get(key) or self._plans.remember(key, self._plan(self._kernel, la, lx, ly, lo))
+        alpha, at, scalar = self._scalar(alpha)
+        call = self._update.pack(la.offset, lx.offset, ly.offset, lo.offset, at, alpha)
+        buffers = (a.buffer, x.buffer, y.buffer, out.buffer, scalar)
+        self._kernel.launch(self.context.queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)

@@ -1,0 +1,1 @@
+"""Gather, scatter, slice updates, and other indexing."""

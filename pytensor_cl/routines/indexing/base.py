@@ -1,0 +1,269 @@
+"""What gather and scatter share: the index, its checks, and the kernel that walks what it selects."""
+
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.routine import Checked, struct_argument
+from pytensor_cl.routines.indexing.plan import (
+    Bounds,
+    Entry,
+    IndexArray,
+    Selection,
+    check_bounds,
+    out_of_bounds,
+    select,
+)
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.error_flag import ErrorRecord
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["NOTHING", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pack", "pad", "value_of"]
+
+TILE = 8192
+"""Elements that repay a work-item of schedule cpu."""
+
+GROUP = 256
+"""Work-items of a work-group on schedule simt."""
+
+INT_LIMIT = 2**31
+"""Indices are 32-bit as long as they stay below this."""
+
+Shape = tuple[int, ...]
+Strides = tuple[tuple[int, ...], ...]
+Key = tuple[Any, ...]
+
+
+class Launch(NamedTuple):
+    """A launch, all but its buffers and offsets; without a kernel there is nothing to do."""
+
+    kernel: Kernel | None
+    global_size: tuple[int, ...] = ()
+    local_size: tuple[int, ...] = ()
+    geometry: Any = b""  # the struct, or a buffer that holds it
+
+
+NOTHING = Launch(None)
+
+
+def pad(values: Sequence[int], length: int, fill: int) -> list[int]:
+    """Put `fill` before the values until there are `length`."""
+    return [fill] * (length - len(values)) + list(values)
+
+
+def _reach(shape: Shape, strides: Sequence[int]) -> int:
+    return sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1
+
+
+def index_type_of(array: Layout, selection: Selection, *others: Layout) -> str:
+    """Return the C type, ``int`` or ``long``, of every position and product of extents, with room for a tile."""
+    steps = [a.strides for a in selection.arrays] + [layout.strides for layout in others]
+    reach = (_reach(array.shape, array.strides), *(_reach(selection.shape, s) for s in steps), prod(selection.shape))
+    return "int" if max(reach) < INT_LIMIT - TILE else "long"
+
+
+def pack(index: str, values: Sequence[int]) -> bytes:
+    """Return a struct of C integers."""
+    return struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)
+
+
+def value_of(value: Any) -> Any:
+    """What an index input means to a plan: the layout of an array, the number of the host."""
+    return value.layout if isinstance(value, GpuArray) else int(value)
+
+
+class Indexing(Checked):
+    """An operation on what an index selects.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype, ndim
+        Of the indexed array.
+    entries
+        What indexes each axis.
+    index_types
+        Per index input: dtype and number of dimensions of an array, or None for a number of the host.
+    bounds
+        Per index input: what is known about the values of an array, so that no kernel need check them.
+    constant
+        Whether every call gets the same index arrays.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        ndim: int,
+        entries: Sequence[Entry],
+        index_types: Sequence[tuple[str, int] | None],
+        bounds: Sequence[Bounds | None] | None = None,
+        *,
+        constant: bool = False,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (dtype,)
+        self.ndim = ndim
+        self.entries = tuple(entries)
+        used = {at: kind for at in self.entries if isinstance(at, int) and (kind := index_types[at]) is not None}
+        self._arrays = tuple(used)
+        self._bounds = [bounds[at] if bounds else None for at in used]
+        self._dtypes = [dtype for dtype, _ in used.values()]
+        self.is_checked = any(b is None for b in self._bounds)
+        self.constant = constant
+        self.advanced_ndim = max((n for _, n in used.values()), default=0)
+        self.kept_ndim = ndim - sum(isinstance(entry, int) for entry in self.entries)
+        self._kernels: dict[KernelSource, Kernel] = {}
+
+    @property
+    def result_ndim(self) -> int:
+        """Dimensions of what the index selects."""
+        return self.kept_ndim + self.advanced_ndim
+
+    # The kernel that walks the selection
+
+    def walker(self, kind: str | None, ndim: int, index: str) -> KernelSource:
+        """Return the kernel that gathers elements of a C type, or positions if that is None."""
+        itemsize = np.dtype(self.output_dtypes[0]).itemsize
+        return kernel_source(
+            "indexing/gather",
+            preambles=(render("runtime/error_flag"), render("common/to_long")),
+            ctype=kind,
+            index_types=tuple(map(ctype, self._dtypes)),
+            checked=tuple(b is None for b in self._bounds),
+            ndim=max(1, ndim),
+            index=index,
+            lanes=1 if self.schedule == "simt" else 64 // max(4, itemsize),
+            plan_in_buffer=self._is_large(ndim, index),
+        )
+
+    def _is_large(self, ndim: int, index: str) -> bool:
+        """Whether the walker's struct leaves no room for the other arguments: offsets, buffers, and a number."""
+        count, ndim = max(1, len(self._arrays)), max(1, ndim)
+        members = (3 + count) * ndim + 3 * count + 4
+        rest = 8 * (2 + count) + 8 * (count + 3) + 4
+        return members * (4 if index == "int" else 8) + rest > self.context.info.max_parameter_size
+
+    def kernel(self, source: KernelSource) -> Kernel:
+        """Return the kernel object of this routine for a source."""
+        kernel = self._kernels.get(source)
+        if kernel is None:
+            kernel = self._kernels[source] = self.context.kernel(source)
+        return kernel
+
+    def walk(
+        self, kind: str | None, index: str, shape: Shape, strides: Strides, arrays: Sequence[IndexArray]
+    ) -> Launch:
+        """Plan a launch of the walker.
+
+        Parameters
+        ----------
+        kind, index
+            See `walker`.
+        shape
+            Of the result.
+        strides
+            Of the output, of the indexed array, of the index arrays, over the result.
+        arrays
+            The index arrays.
+        """
+        ndim, unused = max(1, len(shape)), 0 if arrays else 1
+        source = self.walker(kind, ndim, index)
+        shape, strides = collapse(shape, strides)
+        rows = not any(s and s[-1] for s in strides[2:])  # an index means as many elements as the last dimension has
+        last, size = shape[-1] if shape else 1, prod(shape)
+        segment = 1 if self.schedule == "simt" else min(last, TILE)
+        segments = -(-last // segment)
+        units = size // last * segments
+        steps = [step for s in strides for step in pad(s, ndim, 0)] + [0] * (unused * ndim)
+        axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
+        values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
+        kernel = self.kernel(source)
+        plan = struct_argument(self.context, pack(index, values), self._is_large(ndim, index))
+        return Launch(kernel, *self._sizes(kernel, size, units), plan)
+
+    def _sizes(self, kernel: Kernel, size: int, units: int) -> Sizes:
+        """Return the NDRange and the work-group for so many elements in so many units."""
+        info = self.context.info
+        if self.schedule == "cpu":
+            return (min(units, 4 * info.compute_units, -(-size // TILE)),), (1,)
+        return ndrange(self.context, kernel, size, GROUP)
+
+    def run(
+        self,
+        launch: Launch,
+        arrays: Sequence[GpuArray],
+        target: GpuArray,
+        source: GpuArray | None = None,
+        shift: int = 0,
+    ) -> None:
+        """Enqueue a planned launch.
+
+        Parameters
+        ----------
+        launch
+            What `walk` or `positions` returned.
+        arrays
+            The index arrays.
+        target
+            What is written.
+        source, shift
+            The indexed array, and where in it the selection starts; positions need none.
+        """
+        if launch.kernel is None:
+            return
+        places = [a.layout.offset for a in arrays] or [0]
+        start = source.layout.offset + shift if source is not None else 0
+        offsets = struct.pack(f"{2 + len(places)}q", target.layout.offset, start, *places)
+        buffers = [a.buffer for a in (*arrays, *(() if source is None else (source,)), target)]
+        queue, alarm = self.context.queue, self.alarm.buffer if self.is_checked else None
+        launch.kernel.launch(
+            queue, launch.global_size, launch.local_size, *buffers, offsets, launch.geometry, alarm, self.number
+        )
+
+    # The index
+
+    def key(self, array: GpuArray, values: Sequence[Any]) -> Key:
+        """Return what the plan for an array and its index inputs depends on."""
+        return array.layout[:2], *[v.layout[:2] if isinstance(v, GpuArray) else int(v) for v in values]
+
+    def select(self, array: Layout, values: Sequence[Any]) -> Selection:
+        """Apply the index, and check what the host can."""
+        selection = select(self.entries, array, [value_of(v) for v in values])
+        size = selection.positions.size
+        for at, found, bounds in zip(self._arrays, selection.arrays, self._bounds, strict=True):
+            if bounds is not None:
+                check_bounds(bounds, found.axis, found.length)
+            elif size and not found.length:
+                # There is no element that a kernel could read instead.
+                raise out_of_bounds(int(values[at].to_host().flat[0]), found.axis, 0)
+        return selection
+
+    def positions(self, selection: Selection, index: str) -> Launch:
+        """Plan the launch that writes the position of each combination of indices."""
+        dims = slice(selection.advanced.start, selection.advanced.stop)
+        shape = selection.shape[dims]
+        if 0 in shape:
+            return NOTHING
+        strides = Layout.contiguous(shape).strides, (0,) * len(shape), *(a.strides[dims] for a in selection.arrays)
+        return self.walk(None, index, shape, strides, selection.arrays)
+
+    def used(self, values: Sequence[Any]) -> list[GpuArray]:
+        """Return the index arrays among the index inputs."""
+        return [values[at] for at in self._arrays]
+
+    def error(self, finding: ErrorRecord) -> Exception:
+        """Return NumPy's IndexError."""
+        return out_of_bounds(finding.value, finding.detail, finding.limit)

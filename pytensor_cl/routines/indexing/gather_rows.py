@@ -1,0 +1,99 @@
+"""Dense rows of an array that one index array picks, on schedule cpu: what `Gather` does with most indices."""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import carrier, ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.indexing.base import TILE, Indexing, Shape
+from pytensor_cl.routines.indexing.plan import Selection
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["RowsPlan", "is_far", "launch_rows", "plan_rows", "rows_source"]
+
+ITEMS = 4
+"""Work-items for each compute unit."""
+
+NEAR = 1 << 19
+"""Bytes of a table that stays in the cache of a core; rows of others are asked for ahead."""
+
+LONG = 512
+"""Bytes of a row whose lines the processor asks for by itself."""
+
+
+class RowsPlan(NamedTuple):
+    """A launch, all but its buffers and their offsets."""
+
+    kernel: Kernel
+    work_items: int
+    sizes: tuple[int, ...]
+
+
+def is_far(table: int, row: int) -> bool:
+    """Whether kernels should ask ahead for rows of so many bytes, of a table of so many."""
+    return table > NEAR and row <= LONG
+
+
+def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:
+    """Return the kernel for elements and indices of these dtypes."""
+    return kernel_source(
+        "indexing/gather_rows",
+        preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
+        ctype=carrier(dtype),
+        index_type=ctype(index_dtype),
+        is_checked=is_checked,
+        lanes=64 // max(4, np.dtype(dtype).itemsize),
+        index_lanes=64 // max(4, np.dtype(index_dtype).itemsize),
+    )
+
+
+def _rows(shape: Shape, output: Layout, selection: Selection) -> tuple[int, ...] | None:
+    """Return number and length of dense rows, and the steps from one to the next in output and index."""
+    (array,) = selection.arrays
+    lengths, (o, x, i) = collapse(shape, (output.strides, selection.strides, array.strides))
+    run, rest = 1, len(lengths)
+    if lengths and (o[-1], x[-1], i[-1]) == (1, 1, 0):
+        run, rest = lengths[-1], rest - 1
+    if rest > 1 or any(x[:rest]):
+        return None
+    return (lengths[0], run, o[0], i[0]) if rest else (1, run, 0, 0)
+
+
+def plan_rows(routine: Indexing, source: KernelSource, output: Layout, selection: Selection) -> RowsPlan | None:
+    """Plan a gather of rows; None where the index picks something else, or so few long rows that they must be cut.
+
+    Parameters
+    ----------
+    routine
+        The gather; of one index array, on schedule cpu.
+    source
+        What `rows_source` returned.
+    output, selection
+        Of the launch; not empty.
+    """
+    found = _rows(selection.shape, output, selection)
+    if found is None:
+        return None
+    (rows, run, o_row, i_step), (array,) = found, selection.arrays
+    units = routine.context.info.compute_units
+    tasks = -(-rows * run // TILE)
+    if rows < min(ITEMS * units, tasks):
+        return None
+    row = run * np.dtype(routine.output_dtypes[0]).itemsize
+    sizes = rows, run, o_row, array.step, i_step, array.length, int(is_far(array.length * row, row))
+    return RowsPlan(routine.kernel(source), min(rows, ITEMS * units, tasks), sizes)
+
+
+def launch_rows(
+    routine: Indexing, plan: RowsPlan, output: GpuArray, array: GpuArray, index: GpuArray, shift: int
+) -> None:
+    """Enqueue what was planned; the selection starts `shift` elements into the array."""
+    starts = output.layout.offset, array.layout.offset + shift, index.layout.offset
+    alarm = routine.alarm.buffer if routine.is_checked else None
+    buffers = index.buffer, array.buffer, output.buffer
+    packed = struct.pack("10q", *starts, *plan.sizes)
+    plan.kernel.launch(routine.context.queue, (plan.work_items,), (1,), *buffers, packed, alarm, routine.number)

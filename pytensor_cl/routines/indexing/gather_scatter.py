@@ -1,0 +1,533 @@
+"""Indexing with arrays: gather, and scatter that sets or adds."""
+
+import struct
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import carrier, ctype, literal
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type
+from pytensor_cl.routines.base.routine import DeviceTables, Plans
+from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.indexing.base import (
+    GROUP,
+    NOTHING,
+    Indexing,
+    Launch,
+    Shape,
+    Strides,
+    index_type_of,
+    pack,
+    pad,
+    value_of,
+)
+from pytensor_cl.routines.indexing.gather_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
+from pytensor_cl.routines.indexing.plan import Selection, select
+from pytensor_cl.routines.indexing.scatter_order import OrderPlan, launch_order, order_source, plan_order, steps_of
+from pytensor_cl.routines.indexing.scatter_sorted import (
+    WORTH_SORTING,
+    SortedPlan,
+    launch_sorted,
+    plan_sorted,
+    sort_positions,
+    sorted_source,
+)
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout, collapse
+
+__all__ = ["Gather", "Scatter"]
+
+WORTH_SHARING = 8192
+"""Elements that repay a second work-item, on schedule cpu."""
+
+OWNED_RUN = 16
+"""Elements per position that repay it, on schedule cpu, to share out the positions."""
+
+APART = 2
+"""Values for each element of the array that repay arrays of zeros to which work-items add apart, on schedule cpu."""
+
+ZEROS = 8
+"""Zeros in the cache that take as long as a value."""
+
+SMALL = 1 << 20
+"""Bytes of an array that stays in the cache of a core; larger ones want as many values for each work-item."""
+
+SHARED = 16 << 20
+"""Bytes of the arrays of all work-items that stay in the cache of all cores."""
+
+LINE = 64
+"""Elements that fill lines of the cache."""
+
+KEPT_BYTES = 256 << 20
+"""Bytes of positions that are kept for constant indices."""
+
+GROUPS_PER_UNIT = 32
+"""Work-groups of schedule simt for each compute unit, at most."""
+
+
+class _GatherPlan(NamedTuple):
+    launch: Launch
+    shift: int
+    check: Launch  # for an empty result, whose indices must be right all the same
+    check_size: int
+    position_dtype: str
+    rows: RowsPlan | None = None
+
+
+class Gather(Indexing):
+    """Select elements: ``gather(x, *index_inputs)``; see `Indexing` for the parameters."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._plans: Plans[_GatherPlan] = Plans()
+        self._layouts: Plans[tuple[Layout, ...]] = Plans()
+        self._ctype = carrier(self.output_dtypes[0])
+        self._rows = None
+        if self.schedule == "cpu" and len(self._arrays) == 1:
+            self._rows = rows_source(self.output_dtypes[0], self._dtypes[0], self._bounds[0] is None)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel for rows if the first axis is indexed, else the one for anything, with 32-bit indices."""
+        if self._rows is not None and isinstance(self.entries[0], int):
+            return (self._rows,)
+        return (self.walker(self._ctype, self.result_ndim, "int"),)
+
+    def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
+        """Return the layout of the result; index inputs may be numbers.
+
+        Raises
+        ------
+        IndexError
+            The index arrays do not broadcast together, or a number is out of range.
+        """
+        array, *values = inputs
+        assert isinstance(array, Layout)
+        return (Layout.contiguous(select(self.entries, array, values).shape),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the kernel; the output may have any strides."""
+        (output,), (array, *values) = outputs, inputs
+        key = (output.layout[1], *self.key(array, values))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self._plan(output.layout, array.layout, values))
+        used = self.used(values)
+        if plan.rows is not None:
+            launch_rows(self, plan.rows, output, array, used[0], plan.shift)
+        self.run(plan.launch, used, output, array, plan.shift)
+        if plan.check.kernel is not None:
+            self.run(plan.check, used, self.context.empty((plan.check_size,), plan.position_dtype))
+
+    def _plan(self, output: Layout, array: Layout, values: Sequence[Any]) -> _GatherPlan:
+        selection = self.select(array, values)
+        index = index_type_of(array, selection)
+        if 0 in selection.shape:
+            check = self.positions(selection, index) if self.is_checked else NOTHING
+            return _GatherPlan(NOTHING, 0, check, selection.positions.size, _dtype_of(index))
+        rows = plan_rows(self, self._rows, output, selection) if self._rows is not None else None
+        if rows is not None:
+            return _GatherPlan(NOTHING, selection.offset, NOTHING, 0, _dtype_of(index), rows)
+        strides = output.strides, selection.strides, *(a.strides for a in selection.arrays)
+        launch = self.walk(self._ctype, index, selection.shape, strides, selection.arrays)
+        return _GatherPlan(launch, selection.offset, NOTHING, 0, _dtype_of(index))
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Compute a new array."""
+        array, *values = inputs
+        make = self.layout
+        (layout,) = self._layouts.lookup(self.key(array, values), lambda: make(*map(value_of, inputs)))
+        output = self.context.empty(layout.shape, self.output_dtypes[0])
+        self.launch((output,), inputs)
+        return (output,)
+
+
+def _dtype_of(index: str) -> str:
+    return "int32" if index == "int" else "int64"
+
+
+Runs = tuple[tuple[int, int], ...]
+
+_COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
+
+
+class Apart(NamedTuple):
+    """How many work-items add to zeros of their own, how many elements apart, and what puts these together."""
+
+    parts: int = 1
+    distance: int = 0
+    finish: Launch = NOTHING
+
+
+TOGETHER = Apart()
+
+
+class _ScatterPlan(NamedTuple):
+    selection: Selection
+    position_dtype: str
+    find: Launch  # positions
+    write: Launch
+    spread: bool  # whether the values must be repeated in memory first
+    direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
+    apart: Apart = TOGETHER
+    order: OrderPlan | None = None
+    sorted: SortedPlan | None = None
+
+
+class Scatter(Indexing):
+    """Copy an array with some elements set, or added to: ``scatter(x, y, *index_inputs)``.
+
+    Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do. Sums are NumPy's to the
+    bit unless there are many values for each element: then, on schedule cpu, each compute unit adds up a share of them,
+    on schedule simt each work-item a chunk of those of an element, and the sums of these are added up in order. The
+    result is the same each time on the same device.
+
+    Parameters
+    ----------
+    context, dtype, ndim, entries, index_types, bounds, schedule
+        See `Indexing`.
+    accumulate
+        Add instead of set.
+    value_dtype, value_ndim
+        Of the values.
+    """
+
+    def __init__(self, *arguments: Any, accumulate: bool, value_dtype: str, value_ndim: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        dtype = np.dtype(self.output_dtypes[0])
+        self.accumulate = accumulate
+        self._is_half = accumulate and dtype == "float16"
+        self._ctype = ctype(dtype) if accumulate and dtype.kind in "fc" else carrier(dtype)
+        self._combine = _COMBINE[dtype.kind] if accumulate else "{b}"
+        if self._is_half:
+            self._combine = "narrow_half1(widen_half1({a}) + widen_half1({b}))"
+        self._copy = Copy(self.context, str(dtype), self.ndim, schedule=self.schedule)
+        self._cast = None
+        if value_dtype != dtype:
+            self._cast = Copy(self.context, value_dtype, value_ndim, str(dtype), self.schedule)
+        self._spread = Copy(self.context, str(dtype), self.result_ndim, schedule=self.schedule)
+        self._plans: Plans[_ScatterPlan] = Plans()
+        self._found = DeviceTables(KEPT_BYTES)
+        # Without positions of their own; those of a constant index are found once.
+        self._order = None
+        if self.schedule == "cpu" and len(self._arrays) == 1 and dtype.kind in "fiub" and dtype != "float16":
+            self._order = order_source(str(dtype), self._dtypes[0], self._bounds[0] is None, self._combine)
+        self._is_direct = self.schedule == "cpu" and self.ndim == len(self._arrays) == 1 and not self.constant
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels with 32-bit indices."""
+        walked = self.walker(None, self.advanced_ndim, "int"), self._writer("int")
+        own = (self._direct_source(),) if self._is_direct else walked
+        cast = self._cast.sources() if self._cast else ()
+        return (*own, *self._copy.sources(), *cast)
+
+    def _direct_source(self) -> KernelSource:
+        return kernel_source(
+            "indexing/scatter_vector",
+            preambles=(
+                render("runtime/error_flag"),
+                render("common/to_long"),
+                *((render("common/half"),) if self._is_half else ()),
+            ),
+            ctype=self._ctype,
+            index_type=ctype(self._dtypes[0]),
+            is_checked=self._bounds[0] is None,
+            combine=self._combine,
+            nothing=self._nothing,
+            lanes=64 // max(4, np.dtype(self._dtypes[0]).itemsize),
+        )
+
+    def _finish_source(self) -> KernelSource:
+        lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
+        preambles = (render("common/half"),) if self._is_half else ()
+        arguments = {"ctype": self._ctype, "combine": self._combine, "lanes": lanes}
+        return kernel_source("indexing/scatter_reduce", preambles=preambles, **arguments)
+
+    def _writer(self, index: str) -> KernelSource:
+        arguments: dict[str, Any] = {
+            "ctype": self._ctype,
+            "combine": self._combine,
+            "ndim": max(1, self.kept_ndim),
+            "index": index,
+        }
+        half = (render("common/half"),) if self._is_half else ()
+        if self.schedule == "simt":
+            return kernel_source("indexing/scatter_simt", preambles=half, group=self._group, **arguments)
+        arguments["preambles"] = (*half, render("common/prefetch_row"))
+        lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
+        return kernel_source("indexing/scatter_cpu", lanes=lanes, nothing=self._nothing, **arguments)
+
+    @property
+    def _nothing(self) -> str:
+        """What changes no number that it is added to: zero would make minus zero a zero."""
+        dtype = np.dtype(self.output_dtypes[0])
+        return literal(-np.zeros((), dtype) if dtype.kind in "fc" else 0, dtype) if self.accumulate else "0"
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has a position in local memory."""
+        return self.limits.size(GROUP, 8)
+
+    def layout(self, *inputs: Any) -> tuple[Layout, ...]:
+        """Return the layout of the array, C-contiguous."""
+        return (Layout.contiguous(inputs[0].shape),)
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Compute a new array."""
+        output = self.context.empty(inputs[0].shape, self.output_dtypes[0])
+        self.launch((output,), inputs)
+        return (output,)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the copy and the kernels that change it; the output must be C-contiguous, and no input.
+
+        Raises
+        ------
+        ValueError
+            The values do not broadcast to what the index selects.
+        """
+        (output,), (array, value, *values) = outputs, inputs
+        key = (value.layout[:2], *self.key(output, values))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, output.layout, value.layout, values)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+        if plan.order is not None:
+            self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
+            return
+        if plan.apart.distance:
+            target = self.context.empty((plan.apart.distance * plan.apart.parts,), output.dtype)
+            self._write(plan, target, value, values, key)
+            self._put_together(plan, output, target, array)
+            return
+        if output.size:
+            self._copy.launch((output,), (array,))
+        self._write(plan, output, value, values, key)
+
+    def _write(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, values: Sequence[Any], key: Any) -> None:
+        """Write the values into what is a copy of the array, or zeros for each of several work-items."""
+        if plan.direct:
+            self._write_directly(plan, target, self._prepared(plan, value), *self.used(values))
+        if plan.find.kernel is None:
+            return
+        find = partial(self._find, plan, values)
+        found = self._found.lookup(key, find) if self.constant else find()
+        if plan.sorted is not None:
+            launch_sorted(self, plan.sorted, found, target, plan.selection.offset, self._prepared(plan, value))
+            return
+        kernel, global_size, local_size, geometry = plan.write
+        if kernel is None:
+            return
+        value = self._prepared(plan, value)
+        buffers = found[0].buffer, target.buffer, value.buffer
+        starts = np.int64(target.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
+        kernel.launch(self.context.queue, global_size, local_size, *buffers, *starts, geometry)
+
+    def _write_directly(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, index: GpuArray) -> None:
+        starts = target.layout.offset, value.layout.offset, index.layout.offset
+        kernel, global_size, local_size, _ = plan.write
+        assert kernel is not None
+        alarm = self.alarm.buffer if self.is_checked else None
+        arguments = struct.pack("8q", *starts, *plan.direct, plan.apart.distance), alarm, self.number
+        buffers = index.buffer, target.buffer, value.buffer
+        kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
+
+    def _write_in_order(
+        self, plan: _ScatterPlan, order: OrderPlan, output: GpuArray, array: GpuArray, value: GpuArray, index: GpuArray
+    ) -> None:
+        steps = steps_of(array.layout, order.length)
+        if steps is None:
+            self._copy.launch((output,), (array,))
+            array, steps = output, (order.run, 1)
+        launch_order(self, order, output, array, value, index, steps)
+
+    def _put_together(self, plan: _ScatterPlan, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
+        """Write the array plus what work-items have added up apart."""
+        _, steps = collapse(array.shape, (array.layout.strides,))
+        step = steps[0][0] if steps[0] else 0
+        if len(steps[0]) > 1 or step not in (0, 1):
+            self._copy.launch((output,), (array,))
+            array, step = output, 1
+        kernel, global_size, local_size, _ = plan.apart.finish
+        assert kernel is not None
+        sizes = step, output.size, plan.apart.parts, plan.apart.distance
+        geometry = struct.pack("6q", output.layout.offset, array.layout.offset, *sizes)
+        buffers = array.buffer, added.buffer, output.buffer
+        kernel.launch(self.context.queue, global_size, local_size, *buffers, geometry)
+
+    def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> tuple[GpuArray, ...]:
+        """Return the positions; or, if they are sorted, their order, and the positions in that order."""
+        positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
+        self.run(plan.find, self.used(values), positions)
+        return (positions,) if plan.sorted is None else sort_positions(self, plan.sorted, positions)
+
+    def _prepared(self, plan: _ScatterPlan, value: GpuArray) -> GpuArray:
+        """Return the values in the array's dtype, in memory as the plan wants them."""
+        if self._cast is not None:
+            (value,) = self._cast(value)
+        if not plan.spread:
+            return value
+        shape = plan.selection.shape
+        spread = self.context.empty(shape, value.dtype)
+        self._spread.launch((spread,), (value.view(self._fitted(value.layout, shape)),))
+        return spread
+
+    def _fitted(self, value: Layout, shape: Shape) -> Layout:
+        """Broadcast the values; an assignment drops leading dimensions of length one."""
+        extra = max(0, value.ndim - len(shape))
+        if not self.accumulate and set(value.shape[:extra]) <= {1}:
+            value = Layout(value.shape[extra:], value.strides[extra:], value.offset)
+        try:
+            return value.broadcast_to(shape)
+        except ValueError as error:
+            raise ValueError(
+                f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result of "
+                f"shape {shape}"
+            ) from error
+
+    def _plan(self, output: Layout, value: Layout, values: Sequence[Any]) -> _ScatterPlan:
+        selection = self.select(output, values)
+        if self._cast is not None:
+            value = Layout.contiguous(value.shape)
+        value = self._fitted(value, selection.shape)
+        index = index_type_of(output, selection, value)
+        if self.schedule == "simt" and index == "int":
+            index = index_type(prod(selection.shape), GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
+        if not selection.positions.size:
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
+        direct = self._direct_steps(selection, value) if self._is_direct else ()
+        if direct:
+            apart = self._apart(output, self._parts(output.size, selection.positions.size))
+            launch = Launch(self.kernel(self._direct_source()), (apart.parts,), (1,))
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct, apart)
+        find = self.positions(selection, index)
+        if 0 in selection.shape:
+            return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
+        runs = self._value_runs(selection, value)
+        spread = len(runs) > (1 if self.schedule == "simt" else 2)
+        if spread:
+            value = Layout.contiguous(selection.shape)
+            runs = self._value_runs(selection, value)
+        order = self._plan_order(output, selection, value, runs)
+        if order is not None:
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, spread, order=order)
+        if self.schedule == "simt" and selection.positions.size >= WORTH_SORTING:
+            in_order = self._plan_sorted(index, selection, value.strides, runs)
+            return _ScatterPlan(selection, _dtype_of(index), find, NOTHING, spread, sorted=in_order)
+        write, apart = self._plan_write(output, index, selection, value.strides, runs)
+        return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), apart)
+
+    def _parts(self, size: int, count: int) -> int:
+        """Return how many work-items add a share of `count` values to `size` zeros of their own."""
+        if not self.accumulate or not 0 < APART * size <= count:
+            return 1
+        most = count // (APART * size) if self._bytes(size) > SMALL else ZEROS * count // size
+        return max(1, min(self.context.info.compute_units, count // WORTH_SHARING, most))
+
+    def _bytes(self, size: int) -> int:
+        return size * np.dtype(self.output_dtypes[0]).itemsize
+
+    def _plan_order(
+        self, output: Layout, selection: Selection, value: Layout, runs: Sequence[tuple[int, int]]
+    ) -> OrderPlan | None:
+        """Plan to put the values in order first, if not all compute units can add up shares of them in the cache."""
+        parts = self._parts(output.size, prod(selection.shape))
+        if self._order is None or (
+            parts == self.context.info.compute_units and parts * self._bytes(output.size) <= SHARED
+        ):
+            return None
+        return plan_order(self, self._order, output, selection, value, runs)
+
+    def _apart(self, output: Layout, parts: int) -> Apart:
+        if parts == 1:
+            return TOGETHER
+        items = max(1, min(self.context.info.compute_units, output.size * parts // WORTH_SHARING))
+        finish = Launch(self.kernel(self._finish_source()), (items,), (1,))
+        return Apart(parts, -(-output.size // LINE) * LINE, finish)
+
+    @staticmethod
+    def _direct_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
+        """Return what a kernel needs that reads the index itself; nothing where index and values step unevenly."""
+        (array,) = selection.arrays
+        shape, strides = collapse(selection.shape, (value.strides, array.strides))
+        if len(shape) > 1:
+            return ()
+        steps = (s[0] if s else 0 for s in strides)
+        return selection.positions.size, *steps, array.length
+
+    @staticmethod
+    def _value_runs(selection: Selection, value: Layout) -> Runs:
+        """Return how the values of the positions lie: length and step of each dimension, from the outermost inwards."""
+        dims = slice(selection.advanced.start, selection.advanced.stop)
+        lengths, (steps,) = collapse(selection.shape[dims], (value.strides[dims],))
+        return tuple(zip(lengths, steps, strict=True))
+
+    def _plan_write(
+        self, output: Layout, index: str, selection: Selection, strides: Sequence[int], runs: Runs
+    ) -> tuple[Launch, Apart]:
+        collapsed = self._kept(selection, strides)
+        span = sum((a.length - 1) * a.step for a in selection.arrays) + 1
+        plan = self._simt_write if self.schedule == "simt" else self._cpu_write
+        return plan(output, index, *collapsed, selection.positions.size, runs, span)
+
+    @staticmethod
+    def _kept(selection: Selection, strides: Sequence[int]) -> tuple[Shape, Strides]:
+        """Return the dimensions that are not indexed: lengths, and steps in the array and in the values."""
+        dims = [d for d in range(len(selection.shape)) if d not in selection.advanced]
+        steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
+        return collapse([selection.shape[d] for d in dims], steps)
+
+    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> SortedPlan:
+        shape, steps = self._kept(selection, strides)
+        count, elements = selection.positions.size, prod(shape)
+        geometry = self._geometry(index, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
+        half = (render("common/half"),) if self._is_half else ()
+        arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
+        source = sorted_source(preambles=half, **arguments)
+        return plan_sorted(self, source, _dtype_of(index), (count, elements), geometry, accumulates=self.accumulate)
+
+    def _geometry(self, index: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
+        ndim = max(1, self.kept_ndim)
+        steps = [step for s in strides for step in pad(s, ndim, 0)]
+        return pack(index, [*pad(shape, ndim, 1), *steps, *rest])
+
+    def _cpu_write(
+        self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
+    ) -> tuple[Launch, Apart]:
+        run, run_step, workers = 1, 0, self.context.info.compute_units
+        if shape and strides[0][-1] == 1:
+            run, run_step = shape[-1], strides[1][-1]
+            shape, strides = shape[:-1], tuple(s[:-1] for s in strides)
+        outer = prod(shape)
+        if outer * run * count < WORTH_SHARING:
+            workers = 1
+        apart = self._apart(output, self._parts(output.size, run * count) if outer == 1 else 1)
+        segment = max(32, -(-run // workers)) if outer < workers and apart.parts == 1 else run
+        segments = -(-run // segment)
+        units = outer * segments
+        parts = min(units, workers)
+        # For less than that, looking through positions that others own costs more than it saves.
+        owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
+        outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
+        far = int(is_far(self._bytes(output.size), self._bytes(run)))
+        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance, far
+        geometry = self._geometry(index, shape, strides, rest)
+        sizes = (parts, owners) if apart.parts == 1 else (1, apart.parts)
+        return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), apart
+
+    def _simt_write(
+        self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
+    ) -> tuple[Launch, Apart]:
+        step = runs[0][1] if runs else 0
+        elements, group = prod(shape), self._group
+        tile = min(4 * group, -(-elements // group) * group)
+        tiles = min(-(-elements // tile), MAX_GROUPS)
+        owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
+        geometry = self._geometry(index, shape, strides, (tile, elements, count, step, span))
+        source = self._writer(index)
+        kernel = self._kernels.get(source) or self._kernels.setdefault(source, self.limits.kernel(source, None, group))
+        return Launch(kernel, (owners * group, tiles), (group, 1), geometry), TOGETHER

@@ -1,0 +1,131 @@
+"""Rows that are added to, or set, in large arrays on schedule cpu: values are put in the order of their positions."""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.indexing.base import Indexing
+from pytensor_cl.routines.indexing.plan import Selection
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["OrderPlan", "launch_order", "order_source", "plan_order", "steps_of"]
+
+WORTH_ORDERING = 1 << 18
+"""Elements of all values that repay the five kernels."""
+
+SHORT = 64
+"""Bytes of a row below which finding it costs more than adding it."""
+
+SPARSE = 4
+"""Positions for each value above which counting costs more than adding."""
+
+ITEMS = 4
+"""Work-items for each compute unit that add up rows: those of some positions may be far apart."""
+
+KERNELS = ("count", "totals", "starts", "place", "sum")
+
+_INT_LIMIT = 2**31
+
+
+class OrderPlan(NamedTuple):
+    """Launches, all but their buffers and the arrays' offsets."""
+
+    kernels: tuple[Kernel, ...]
+    parts: int
+    items: int
+    length: int
+    total: int
+    run: int
+    values: tuple[int, ...]  # see `advanced_subtensor_order.mako`: inner, y_count, y_outer, i_step
+
+
+def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -> KernelSource:
+    """Return the kernels for elements and indices of these dtypes."""
+    return kernel_source(
+        "indexing/scatter_order",
+        preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
+        ctype=ctype(dtype),
+        index_type=ctype(index_dtype),
+        is_checked=is_checked,
+        combine=combine,
+        lanes=64 // max(4, np.dtype(dtype).itemsize),
+    )
+
+
+def plan_order(
+    routine: Indexing,
+    source: KernelSource,
+    output: Layout,
+    selection: Selection,
+    value: Layout,
+    runs: Sequence[tuple[int, int]],
+) -> OrderPlan | None:
+    """Plan the launches; None where adding one after the other is as fast, or the arrays are unusual.
+
+    Parameters
+    ----------
+    routine
+        The scatter; of one index array, on schedule cpu.
+    source
+        What `order_source` returned.
+    output, selection, value
+        Of the launch; the values have the shape of the selection.
+    runs
+        Length and step of the dimensions of the values along which the index lies; at most two.
+    """
+    (array,), itemsize = selection.arrays, np.dtype(routine.output_dtypes[0]).itemsize
+    count, size, units = selection.positions.size, output.size, routine.context.info.compute_units
+    run = size // max(1, array.length)
+    is_large = count * run >= WORTH_ORDERING and run * itemsize >= SHORT and array.length <= SPARSE * count
+    if units == 1 or not is_large or max(count, units * array.length) >= _INT_LIMIT:
+        return None
+    kept = slice(selection.advanced.stop, None)
+    lengths, (o, y) = collapse(selection.shape[kept], (selection.strides[kept], value.strides[kept]))
+    _, (i,) = collapse(selection.shape[: kept.start], (array.strides[: kept.start],))
+    is_dense = selection.advanced.start == 0 and lengths == (run,) and (o, y) == ((1,), (1,)) and array.step == run
+    if not is_dense or len(i) > 1:
+        return None
+    inner, step = runs[-1] if runs else (count, 0)
+    values = inner, step, runs[0][1] if len(runs) > 1 else 0, i[0] if i else 0
+    build = tuple(routine.context.kernel(source, f"{source.name}_{kernel}") for kernel in KERNELS)
+    return OrderPlan(build, units, ITEMS * units, array.length, count, run, values)
+
+
+def steps_of(array: Layout, length: int) -> tuple[int, int] | None:
+    """Return the steps from row to row and from element to element of an array; None if it has others."""
+    inner, (steps,) = collapse(array.shape[1:], (array.strides[1:],))
+    step = steps[0] if steps else 1
+    return (array.strides[0] if length > 1 else 0, step) if len(inner) <= 1 and step in (0, 1) else None
+
+
+def launch_order(
+    routine: Indexing,
+    plan: OrderPlan,
+    output: GpuArray,
+    array: GpuArray,
+    value: GpuArray,
+    index: GpuArray,
+    steps: tuple[int, int],
+) -> None:
+    """Enqueue what was planned; the array has rows of these steps, or is the output."""
+    context = routine.context
+    counts = context.empty((plan.parts * plan.length,), "int32")
+    totals, order = context.empty((plan.parts,), "int32"), context.empty((plan.total,), "int32")
+    starts = (a.layout.offset for a in (output, array, value, index))
+    ends = (plan.parts - 1) * plan.length  # the last work-item of all notes where the values of a position end
+    p = struct.pack("14q", *starts, ends, plan.total, plan.length, plan.run, *steps, *plan.values)
+    alarm = routine.alarm.buffer if routine.is_checked else None
+    count, total, start, place, add = plan.kernels
+    queue, size, one = context.queue, (plan.parts,), (1,)
+    count.launch(queue, size, one, index.buffer, counts.buffer, p, alarm, routine.number)
+    total.launch(queue, size, one, counts.buffer, totals.buffer, p)
+    start.launch(queue, size, one, counts.buffer, totals.buffer, p)
+    place.launch(queue, size, one, index.buffer, counts.buffer, order.buffer, p)
+    arrays = array.buffer, value.buffer, output.buffer
+    add.launch(queue, (plan.items,), one, counts.buffer, order.buffer, *arrays, p)

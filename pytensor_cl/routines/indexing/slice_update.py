@@ -1,0 +1,175 @@
+"""Slices of an array that are set or added to, in a copy: one kernel for the copy and all of them."""
+
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device_copy import PAST_CACHE
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["Items", "SliceWrites"]
+
+SEGMENT = 4096
+"""Bytes of a row that stay in the first-level cache, with what is read, while all is written."""
+
+MUCH, MORE = 0.5, 0.75
+"""Share of an array from which it pays to write slices while it is copied; of one that is copied past the cache."""
+
+WORTH_SHARING = 8192
+"""Elements that repay a second work-item."""
+
+FIXED_BYTES, POINTER_BYTES = 64, 16
+"""Of the arguments, besides those for each slice and dimension; of each array that is written."""
+
+Items = tuple[int | slice, ...]
+
+_COMBINE = {"f": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
+
+
+class _Axis(NamedTuple):
+    """What a slice takes of a dimension, upwards, and the step of the values; `shift` is where their walk begins."""
+
+    start: int
+    taken: int
+    step: int
+    y: int
+    shift: int = 0
+
+
+class _Plan(NamedTuple):
+    work_items: int
+    geometry: bytes
+    shifts: tuple[int, ...]
+
+
+def _axis(item: int | slice, n: int, y: int) -> _Axis:
+    if not isinstance(item, slice):
+        return _Axis(item % n, 1, 1, 0)
+    start, stop, step = item.indices(n)
+    count = len(range(start, stop, step))
+    if step > 0 or not count:
+        return _Axis(start, count, abs(step), y)
+    return _Axis(start + (count - 1) * step, count, -step, -y, (count - 1) * y)
+
+
+def _axes(items: Items, shape: Sequence[int], value: Layout) -> list[_Axis]:
+    """Return what an index takes of each dimension; the value has the shape of that."""
+    items = (*items, *[slice(None)] * (len(shape) - len(items)))
+    steps = iter(value.strides)
+    return [_axis(i, n, next(steps) if isinstance(i, slice) else 0) for i, n in zip(items, shape, strict=True)]
+
+
+def _joins(n: int, outer: tuple[_Axis, ...], inner: tuple[_Axis, ...]) -> bool:
+    """Whether each slice takes all of the `n` elements of a dimension, so that it and the one before are one."""
+    pairs = zip(outer, inner, strict=True)
+    return all(i[:3] == (0, n, 1) and o.step == 1 and o.y == i.y * n for o, i in pairs)
+
+
+def _merged(
+    shape: Sequence[int], steps: Sequence[int], axes: Sequence[tuple[_Axis, ...]]
+) -> tuple[list[int], list[int], list[tuple[_Axis, ...]]]:
+    """Merge dimensions that are walked as one in all arrays."""
+    lengths, own, found = [shape[-1]], [steps[-1]], [axes[-1]]
+    for n, step, outer in zip(shape[-2::-1], steps[-2::-1], axes[-2::-1], strict=True):
+        m, inner = lengths[0], found[0]
+        if step == own[0] * m and _joins(m, outer, inner):
+            lengths[0] *= n
+            found[0] = tuple(
+                _Axis(o.start * m, o.taken * m, 1, i.y, o.shift + i.shift) for o, i in zip(outer, inner, strict=True)
+            )
+        else:
+            lengths.insert(0, n)
+            own.insert(0, step)
+            found.insert(0, outer)
+    return lengths, own, found
+
+
+class SliceWrites:
+    """Copy an array with slices set or added to, on schedule cpu: no element is written to memory twice.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype, ndim
+        Of the array and of the values.
+    adds
+        Per slice, whether it is added to.
+    """
+
+    def __init__(self, context: Context, dtype: str, ndim: int, adds: Sequence[bool]) -> None:
+        self._context = context
+        self._ndim = max(1, ndim)
+        kind = np.dtype(dtype)
+        self._source = kernel_source(
+            "indexing/slice_update",
+            ctype=ctype(dtype),
+            ndim=self._ndim,
+            combines=tuple(_COMBINE[kind.kind] if add else "{b}" for add in adds),
+            lanes=64 // max(4, kind.itemsize),
+        )
+        self._segment = SEGMENT // kind.itemsize
+        self._plans: Plans[_Plan] = Plans()
+
+    @staticmethod
+    def takes(context: Context, dtype: str, ndim: int, count: int) -> bool:
+        """Whether there is a kernel for so many slices of an array."""
+        room = context.info.max_parameter_size - FIXED_BYTES - count * POINTER_BYTES
+        is_plain = np.dtype(dtype).kind in _COMBINE and dtype != "float16"
+        return context.info.schedule == "cpu" and is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room
+
+    @staticmethod
+    def pays(array: GpuArray, written: int) -> bool:
+        """Whether one kernel is faster than a copy and a kernel for each slice, if so many elements are written."""
+        return written >= (MORE if array.nbytes >= PAST_CACHE else MUCH) * array.size > 0
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel."""
+        return (self._source,)
+
+    def launch(self, output: GpuArray, array: GpuArray, items: Sequence[Items], values: Sequence[GpuArray]) -> None:
+        """Enqueue the kernel.
+
+        Parameters
+        ----------
+        output
+            C-contiguous, not empty, and no other array of these.
+        array
+            What is copied.
+        items, values
+            Which elements, and what is written there: in the shape of what the index selects.
+        """
+        key = array.layout[:2], tuple(items), tuple([v.layout[:2] for v in values])
+        plan = self._plans.lookup(key, lambda: self._plan(array.layout, items, [v.layout for v in values]))
+        starts = [
+            output.layout.offset,
+            *(a.layout.offset + s for a, s in zip((array, *values), plan.shifts, strict=True)),
+        ]
+        buffers = [a.buffer for a in (output, array, *values)]
+        offsets = struct.pack(f"{len(starts)}q", *starts)
+        kernel = self._context.kernel(self._source)
+        kernel.launch(self._context.queue, (plan.work_items,), (1,), *buffers, offsets, plan.geometry)
+
+    def _plan(self, array: Layout, items: Sequence[Items], values: Sequence[Layout]) -> _Plan:
+        each = [
+            _axes(i, array.shape, v) if array.shape else [_Axis(0, 1, 1, 0)] for i, v in zip(items, values, strict=True)
+        ]
+        shape, steps, axes = _merged(array.shape or (1,), array.strides or (0,), list(zip(*each, strict=True)))
+        shifts = 0, *(sum(axis[w].shift for axis in axes) for w in range(len(values)))
+        extra, segments = self._ndim - len(shape), -(-shape[-1] // self._segment)
+        tasks = prod(shape[:-1]) * segments
+        whole = [_Axis(0, 1, 1, 0)] * extra
+        head = self._segment, segments, tasks, *[1] * extra, *shape, *[0] * extra, *steps
+        columns = [[*whole, *(axis[w] for axis in axes)] for w in range(len(values))]
+        rest = (column[d][k] for k in range(4) for column in columns for d in range(self._ndim))
+        numbers = [*head, *rest]
+        work_items = max(1, min(tasks, self._context.info.compute_units, prod(shape) // WORTH_SHARING))
+        return _Plan(work_items, struct.pack(f"{len(numbers)}q", *numbers), shifts)

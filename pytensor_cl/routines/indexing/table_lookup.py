@@ -1,0 +1,123 @@
+"""Elements of tables, picked by an index that a kernel reads as it reads any operand."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.template import render
+from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.indexing.gather_scatter import Gather
+from pytensor_cl.routines.indexing.plan import Bounds, check_bounds
+from pytensor_cl.runtime.array import GpuArray
+
+__all__ = ["Take", "Takes"]
+
+
+@dataclass(frozen=True)
+class Take:
+    """The element function ``table[i0]``; negative indices count from the end.
+
+    Its kernel has the pointers ``table0``..., the struct ``tables``, ``alarm`` and ``alarm_number``: see `Takes`.
+
+    Parameters
+    ----------
+    table
+        Number of the table.
+    dtype, index_dtype
+        Of the table and of the index.
+    bounds
+        The least and the greatest index, if they are known: then no kernel need check them.
+    """
+
+    table: int
+    dtype: str
+    index_dtype: str
+    bounds: Bounds | None = None
+
+    operations = 4
+    """Statements for one element."""
+
+    @property
+    def input_dtypes(self) -> tuple[str, ...]:
+        """The dtype of the index."""
+        return (self.index_dtype,)
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        """The dtype of the table."""
+        return (self.dtype,)
+
+    @property
+    def preambles(self) -> tuple[str, ...]:
+        """What says that an index is out of range."""
+        return (render("common/to_long"), *((render("runtime/error_flag"),) if self.bounds is None else ()))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the wider dtype."""
+        return max(np.dtype(self.dtype).itemsize, np.dtype(self.index_dtype).itemsize)
+
+    def statements(self, lanes: int) -> str:
+        """Return the statements that assign ``o0``."""
+        arguments = {"dtype": self.dtype, "index_dtype": self.index_dtype, "is_checked": self.bounds is None}
+        return render("indexing/table_lookup", number=self.table, lanes=lanes, **arguments)
+
+
+class Takes:
+    """What a routine with tables hands to its kernels, and checks.
+
+    Parameters
+    ----------
+    routine
+        Whose alarm the kernels use.
+    takes
+        Each with the number of the operand that is its index.
+    """
+
+    def __init__(self, routine: Checked, takes: Sequence[tuple[int, Take]]) -> None:
+        self._routine = routine
+        self._takes = tuple(takes)
+        self._gathers: dict[tuple[str, str, int], Gather] = {}
+        self.is_checked = any(take.bounds is None for _, take in takes)
+
+    def arguments(self, tables: Sequence[GpuArray]) -> tuple[Any, ...]:
+        """Return the arguments at the end of a kernel's."""
+        layouts = [table.layout for table in tables]
+        words = [s.offset for s in layouts], [s.strides[0] for s in layouts], [s.shape[0] for s in layouts]
+        packed = struct.pack(f"{3 * len(layouts)}q", *(number for numbers in words for number in numbers))
+        alarm = self._routine.alarm.buffer if self.is_checked else None
+        return *(table.buffer for table in tables), packed, alarm, self._routine.number
+
+    def check(self, operands: Sequence[Any], tables: Sequence[GpuArray], *, is_idle: bool) -> None:
+        """Check what the kernels cannot.
+
+        Parameters
+        ----------
+        operands, tables
+            Of a launch.
+        is_idle
+            Whether it computes nothing: an index must be right all the same.
+
+        Raises
+        ------
+        IndexError
+            The bounds of an index are known and too wide, or a table is empty.
+        """
+        for operand, take in self._takes:
+            index, table = operands[operand], tables[take.table]
+            if index.size and take.bounds is not None:
+                check_bounds(take.bounds, 0, table.layout.shape[0])
+            elif index.size and (is_idle or not table.size):
+                self._gather(take, index.ndim)(table, index)
+
+    def _gather(self, take: Take, ndim: int) -> Gather:
+        """Return a gather that checks an index."""
+        key, routine = (take.dtype, take.index_dtype, ndim), self._routine
+        if key not in self._gathers:
+            index = ((take.index_dtype, ndim),)
+            self._gathers[key] = Gather(routine.context, take.dtype, 1, (0,), index, schedule=routine.schedule)
+        self._gathers[key].watch(routine.alarm, int(routine.number))
+        return self._gathers[key]

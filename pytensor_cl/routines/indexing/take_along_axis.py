@@ -1,0 +1,184 @@
+"""An index at each place picks one of several elements."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import carrier, ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.routine import Checked, struct_argument
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.error_flag import ErrorRecord
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Choose", "Pick"]
+
+GROUP = 256  # work-items of a work-group on schedule simt
+SHARE = 1 << 12  # elements that repay a work-item, on schedule cpu
+INT_LIMIT = 2**30  # indices are 32-bit below this, on schedule simt
+
+
+def _reach(layout: Layout) -> int:
+    return sum((n - 1) * abs(s) for n, s in zip(layout.shape, layout.strides, strict=True))
+
+
+class Pick(Checked):
+    """The kernel of the family: ``o[place] = x[place, index[place]]``, or the other way round.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    dtype
+        Of the elements.
+    index_dtype
+        Of the indices: an integer or bool.
+    ndim
+        Of the result.
+    mode
+        What becomes of an index that is out of range: ``"raise"``, ``"wrap"``, ``"clip"``, or ``"index"``, where a
+        negative one counts from the end.
+    inverse
+        The index says where the element goes instead of where it comes from.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        index_dtype: str,
+        ndim: int,
+        mode: str,
+        inverse: bool = False,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (dtype,)
+        self.is_checked = mode in ("raise", "index")
+        self._ndim = max(1, ndim)
+        self._arguments: dict[str, Any] = {
+            "element": carrier(dtype),
+            "kind": ctype(index_dtype),
+            "mode": mode,
+            "inverse": inverse,
+            "ndim": self._ndim,
+            "schedule": self.schedule,
+        }
+        self._kernels: dict[str, Kernel] = {}
+
+    def _source(self, index: str) -> KernelSource:
+        return kernel_source(
+            "indexing/take_along_axis",
+            preambles=(render("runtime/error_flag"), render("common/to_long")),
+            index=index,
+            in_buffer=self._is_large(index),
+            **self._arguments,
+        )
+
+    def _is_large(self, index: str) -> bool:
+        """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
+        return (4 * self._ndim + 2) * (4 if index == "int" else 8) + 76 > self.context.info.max_parameter_size
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel for an ordinary call."""
+        return (self._source("long" if self.schedule == "cpu" else "int"),)
+
+    def pick(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
+        """Enqueue the kernel; the arrays have the same shape.
+
+        Parameters
+        ----------
+        output, source, index
+            What is written and read.
+        length, step
+            How many elements an index may pick from, and how far apart they lie.
+        """
+        layouts = output.layout, source.layout, index.layout
+        reach = max(map(_reach, layouts)) + (length - 1) * abs(step)
+        word = "long" if self.schedule == "cpu" or max(reach, output.size) >= INT_LIMIT else "int"
+        if word not in self._kernels:
+            self._kernels[word] = self.context.kernel(self._source(word))
+        pad = self._ndim - output.ndim
+        numbers = [1] * pad + list(output.shape)
+        numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]
+        rest = length, step, *(layout.offset for layout in layouts)
+        code = f"{len(numbers) + 1}{'q' if word == 'long' else 'i'}"
+        head = struct.pack(code, *numbers, output.size)
+        packed = head + bytes(-len(head) % 8) + struct.pack("5q", *rest)
+        plan = struct_argument(self.context, packed, self._is_large(word))
+        alarm = self.alarm.buffer if self.is_checked else None
+        buffers = source.buffer, index.buffer, output.buffer
+        kernel = self._kernels[word]
+        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, plan, alarm, self.number)
+
+    def _range(self, kernel: Kernel, size: int) -> Sizes:
+        units = self.context.info.compute_units
+        if self.schedule == "cpu":
+            return (min(4 * units, -(-size // SHARE)),), (1,)
+        return ndrange(self.context, kernel, size, GROUP)
+
+
+class Choose(Pick):
+    """The element of the array that the index names at each place: ``choose(index, choices)``, as `numpy.choose`.
+
+    Parameters
+    ----------
+    context, dtype, index_dtype, schedule
+        See `Pick`.
+    index_ndim, ndim
+        Dimensions of the index and of the choices, whose first one the index picks from.
+    mode
+        ``"raise"``, ``"wrap"`` or ``"clip"``.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        index_dtype: str,
+        index_ndim: int,
+        ndim: int,
+        mode: str = "raise",
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, dtype, index_dtype, max(index_ndim, ndim - 1), mode, schedule=schedule)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the common shape of the index and each choice.
+
+        Raises
+        ------
+        ValueError
+            They do not broadcast together, or there is nothing to choose from.
+        """
+        index, choices = inputs
+        if not choices.shape[0]:
+            raise ValueError("0-length sequence.")
+        try:
+            return (Layout.contiguous(np.broadcast_shapes(index.shape, choices.shape[1:])),)
+        except ValueError as error:
+            raise ValueError(
+                "shape mismatch: objects cannot be broadcast to a single shape.  Mismatch is between arg 0 with shape "
+                f"{index.shape} and arg 1 with shape {choices.shape[1:]}."
+            ) from error
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the kernel."""
+        (output,), (index, choices) = outputs, inputs
+        if not output.size:
+            return
+        shape, (step, *strides), offset = choices.layout
+        each = Layout(shape[1:], tuple(strides), offset).broadcast_to(output.shape)
+        where = index.view(index.layout.broadcast_to(output.shape))
+        self.pick(output, choices.view(each), where, shape[0], step)
+
+    def error(self, finding: ErrorRecord) -> Exception:
+        """Return NumPy's ValueError."""
+        return ValueError("invalid entry in choice array")

@@ -1,0 +1,1 @@
+"""Reductions, argmax and argmin."""

@@ -1,0 +1,202 @@
+"""Position of the greatest element along axes of a strided array."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pytensor_cl.codegen.dtypes import is_special
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base.routine import Plans, Routine
+from pytensor_cl.routines.reduction import plan as planning
+from pytensor_cl.routines.reduction.plan import Problem, Split
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Argmax"]
+
+GROUP = 256  # work-items of a work-group on schedule simt
+LONG_ROW = 64  # shorter contiguous rows are searched with vectors across rows
+MANY_DIMS = 4  # kept dimensions that every kernel takes, so that most programs share one for all shapes
+RESULT = np.dtype("int64")
+
+
+class _Step(NamedTuple):
+    """A launch, all but its buffers and the arrays' offsets."""
+
+    kernel: Kernel
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    geometry: bytes
+    out_shift: int
+
+
+class _Plan(NamedTuple):
+    """One pass, or two with so many bytes between them; no step where nothing is to be written."""
+
+    steps: tuple[_Step, ...]
+    in_shift: int = 0
+    found: int = 0
+
+
+def _ordered_form(layout: Layout, out_strides: Sequence[int], axes: Sequence[int]) -> Problem:
+    """Put the kept dimensions in normal form, and leave the reduced ones in C order: it says which element is first."""
+    pairs = list(zip(layout.shape, layout.strides, strict=True))
+    kept = [pair for axis, pair in enumerate(pairs) if axis not in axes]
+    shape, strides = zip(*kept, strict=True) if kept else ((), ())
+    gone = [pairs[axis] for axis in axes]
+    sizes, (steps,) = collapse([n for n, _ in gone], ([step for _, step in gone],))
+    reduced = tuple(zip(sizes, steps, strict=True))[::-1] or ((1, 1),)
+    return planning.normal_form(shape, strides, out_strides, ())._replace(reduced=reduced)
+
+
+def _pattern_of(problem: Problem, lanes: int) -> str:
+    """Return the kernel of schedule cpu: finding a position costs a row more than an element of a column."""
+    columns, step = problem.columns
+    if columns < lanes:
+        return "rows"
+    if step != 1 and problem.total <= LONG_ROW:
+        return "short"
+    return "columns" if problem.run[0] < LONG_ROW else planning.variant_of(problem).pattern
+
+
+class Argmax(Routine):
+    """Return where the greatest element is: its number in C order of the reduced axes.
+
+    The first of equal ones counts, and NaN counts as greater than any number, as in NumPy.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    dtype
+        Of the input; the output is int64.
+    ndim
+        Number of dimensions of the input.
+    axes
+        The axes to reduce; None for all.
+    schedule
+        See `Routine`.
+    group
+        Work-items of a work-group on schedule simt, a power of two; None takes what suits the device.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        ndim: int,
+        axes: Sequence[int] | None = None,
+        *,
+        schedule: str | None = None,
+        group: int | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        if is_special(dtype):
+            raise UnsupportedDtype(f"there is no argmax kernel of {dtype}; that of float16 is computed in float32")
+        self.ndim = ndim
+        self.axes = tuple(sorted(range(ndim) if axes is None else normalize_axis_tuple(axes, ndim, "axis")))
+        self.output_dtypes = (str(RESULT),)
+        self._dtype = dtype
+        self._lanes = 8 if np.dtype(dtype).itemsize == 8 else 16
+        self._most_items = group or GROUP
+        self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
+        self._kernels: dict[tuple[str, str, str], Kernel] = {}
+        self._plans: Plans[_Plan] = Plans()
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has a value and its place in local memory."""
+        return self.limits.size(self._most_items, np.dtype(self._dtype).itemsize + RESULT.itemsize)
+
+    def _source(self, pattern: str, index: str) -> KernelSource:
+        arguments: dict[str, Any] = {"dtype": self._dtype, "index": index}
+        arguments |= {"kept_dims": self._dims[0], "reduced_dims": self._dims[1]}
+        if self.schedule == "simt":
+            return kernel_source("argmax/simt", group=self._group, lanes=1, **arguments)
+        access = {t: render("common/vector_access", dtype=t, lanes=self._lanes) for t in (self._dtype, str(RESULT))}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
+        return kernel_source("argmax/cpu", preambles=tuple(access.values()), pattern=pattern, **vectors, **arguments)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel for contiguous inputs."""
+        pattern = "rows" if self.ndim == 0 or self.ndim - 1 in self.axes else "columns"
+        return (self._source(pattern, "int" if self.schedule == "simt" else "long"),)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output: the kept dimensions.
+
+        Raises
+        ------
+        ValueError
+            The input has another number of dimensions, or no element along the axes.
+        """
+        (source,) = inputs
+        if source.ndim != self.ndim:
+            raise ValueError(f"argmax takes {self.ndim} dimensions, not shape {source.shape}")
+        if any(source.shape[axis] == 0 for axis in self.axes):
+            raise ValueError("attempt to get argmax of an empty sequence")
+        return (Layout.contiguous([n for axis, n in enumerate(source.shape) if axis not in self.axes]),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue one pass or two; the output may have any strides."""
+        (output,), (source,) = outputs, inputs
+        if not isinstance(source, GpuArray):
+            source = self.context.from_host(source)
+        layout, (_, out_strides, out_offset) = source.layout, output.layout
+        key = layout.shape, layout.strides, out_strides
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, layout, out_strides)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+        if not plan.steps:
+            return
+        queue, (first, *second) = self.context.queue, plan.steps
+        at = source.buffer, np.int64(layout.offset + plan.in_shift)
+        target, out_at = output.buffer, np.int64(out_offset + plan.steps[-1].out_shift)
+        if not second:
+            first.kernel.launch(queue, first.global_size, first.local_size, *at, target, out_at, first.geometry)
+            return
+        found = self.context.memory.allocate(plan.found)
+        first.kernel.launch(queue, first.global_size, first.local_size, *at, found, np.int64(0), first.geometry)
+        for last in second:
+            last.kernel.launch(queue, last.global_size, last.local_size, *at, found, target, out_at, last.geometry)
+
+    def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
+        problem = _ordered_form(layout, out_strides, self.axes)
+        if not problem.outputs:
+            return _Plan(())
+        pattern = _pattern_of(problem, self._lanes)
+        split = self._split(problem, pattern)
+        if split.chunks == 1:
+            return _Plan((self._step(problem, split, pattern, ""),), problem.in_shift)
+        first, _ = planning.in_two_passes(problem, split.chunks)
+        finish = self._finish_range(split, problem.outputs)
+        steps = self._step(first, split, pattern, ""), self._step(problem, finish, pattern, "_finish")
+        return _Plan(steps, problem.in_shift, problem.outputs * split.chunks * RESULT.itemsize)
+
+    def _finish_range(self, split: Split, outputs: int) -> Split:
+        units, local = self.context.info.compute_units, 1 if self.schedule == "cpu" else self._group
+        groups = min(-(-outputs // local), 4 * units if self.schedule == "cpu" else 32 * units)
+        return split._replace(global_size=(groups * local,), local_size=(local,))
+
+    def _split(self, problem: Problem, pattern: str) -> Split:
+        units = self.context.info.compute_units
+        if self.schedule == "simt":
+            return planning.split_simt(problem, units, self._group, may_split=True)
+        return planning.split_cpu(problem, units, self._lanes, may_split=True, is_rounded=False, pattern=pattern)
+
+    def _step(self, problem: Problem, split: Split, pattern: str, suffix: str) -> _Step:
+        index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
+        pattern = pattern if self.schedule == "cpu" else ""
+        key = pattern, index, suffix
+        if key not in self._kernels:
+            source = self._source(pattern, index)
+            self._kernels[key] = self.limits.kernel(source, source.name + suffix, split.local_size[0])
+        geometry = planning.pack_geometry(problem, split, 0, self._dims, index)
+        return _Step(self._kernels[key], split.global_size, split.local_size, geometry, problem.out_shift)

@@ -1,0 +1,395 @@
+"""Normal form of a reduction, the kernel that suits it, and how its work is shared out: arithmetic only.
+
+Dimensions are first put in order and merged, so that few patterns remain: kept rows with a contiguous reduced
+run, reduced rows with contiguous kept columns, and either of them with any step. Where there are few outputs
+and much to reduce, the range is split into chunks whose results a second pass reduces.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import gcd, inf, prod
+from typing import NamedTuple
+
+from pytensor_cl.routines.base.ndrange import power_of_two
+from pytensor_cl.runtime.layout import collapse, contiguous_strides
+from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
+
+__all__ = [
+    "Folded",
+    "Problem",
+    "Split",
+    "Variant",
+    "after_fold",
+    "after_outermost",
+    "cpu_variant_of",
+    "fits_int",
+    "folded",
+    "in_two_passes",
+    "normal_form",
+    "outermost",
+    "pack_geometry",
+    "split_cpu",
+    "split_simt",
+    "variant_of",
+    "walk",
+]
+
+STRIP = DEFAULTS["reduction.strip"]  # of the other families with strips
+MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
+SHORT = 2  # vectors: of rows that are no longer a vector of results is finished before the next
+NARROW, FOLDED = 4, 512  # vectors of rows that are folded, if they are not whole, and elements that are one row then
+WORTH_FOLDING = 1 << 16  # elements
+OUTERMOST, SHORT_RUN = 16, 256  # an outermost dimension of so many is reduced first, if the innermost is shorter
+LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
+COALESCED = 32  # neighbouring work-items that should read neighbouring elements
+# Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
+EXACT_CHUNK = {"rows": 1 << 17, "columns": 1 << 13}
+
+
+class Problem(NamedTuple):
+    """A reduction in normal form: few dimensions, from the innermost outwards, walked upwards in the input.
+
+    Attributes
+    ----------
+    kept
+        Length, step in the input and step in the output of each kept dimension.
+    reduced
+        Length and step in the input of each reduced dimension.
+    in_shift, out_shift
+        Where the walk begins, counted from the first element.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    in_shift: int
+    out_shift: int
+
+    @property
+    def outputs(self) -> int:
+        """Number of results."""
+        return prod(n for n, *_ in self.kept)
+
+    @property
+    def total(self) -> int:
+        """Number of elements that go into a result."""
+        return prod(n for n, _ in self.reduced)
+
+    @property
+    def run(self) -> tuple[int, ...]:
+        """Length and step of the innermost reduced dimension."""
+        return self.reduced[0] if self.reduced else (1, 1)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Length and step of the innermost kept dimension."""
+        return self.kept[0][:2] if self.kept else (1, 1)
+
+
+def walk(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
+    """Order and merge dimensions (length, step in each operand); return them and the shifts of the operands.
+
+    The order in which elements are visited is free. They are walked upwards in the first operand, the largest
+    step outermost; step zero, which repeats what was read, counts as the largest.
+    """
+    dims = list(dims)
+    shifts = [sum((n - 1) * steps[k] for n, *steps in dims if steps[0] < 0) for k in range(operands)]
+    upward = [(n, *(-s for s in steps)) if steps[0] < 0 else (n, *steps) for n, *steps in dims]
+    upward.sort(key=lambda d: (d[1] or inf, *map(abs, d[2:])), reverse=True)
+    sizes, merged = collapse([d[0] for d in upward], [[d[k + 1] for d in upward] for k in range(operands)])
+    return tuple(zip(sizes, *merged, strict=True))[::-1], shifts
+
+
+def normal_form(
+    shape: Sequence[int], in_strides: Sequence[int], out_strides: Sequence[int], axes: Collection[int]
+) -> Problem:
+    """Put a reduction in normal form.
+
+    Parameters
+    ----------
+    shape, in_strides
+        The input's, strides in elements.
+    out_strides
+        The output's, one for each axis that is kept.
+    axes
+        Those that are reduced.
+    """
+    dims = list(zip(shape, in_strides, strict=True))
+    left = [dim for axis, dim in enumerate(dims) if axis not in axes]
+    kept, (in_shift, out_shift) = walk(((*dim, out) for dim, out in zip(left, out_strides, strict=True)), 2)
+    gone = [dim for axis, dim in enumerate(dims) if axis in axes]
+    if any(n == 0 for n, _ in gone):  # nothing is read
+        return Problem(kept, ((0, 1),), 0, out_shift)
+    reduced, (reduced_shift,) = walk(gone, 1)
+    return Problem(kept, reduced, in_shift + reduced_shift, out_shift)
+
+
+def in_two_passes(problem: Problem, chunks: int) -> tuple[Problem, Problem]:
+    """Divide a reduction: the first part leaves a row of outputs per chunk, the second reduces the rows."""
+    outputs = problem.outputs
+    steps = contiguous_strides([n for n, *_ in problem.kept][::-1])[::-1]
+    pairs = list(zip(problem.kept, steps, strict=True))
+    first = problem._replace(kept=tuple((n, own, row) for (n, own, _), row in pairs), out_shift=0)
+    kept, _ = walk(((n, row, out) for (n, _, out), row in pairs), 2)
+    return first, Problem(kept, ((chunks, outputs),), 0, problem.out_shift)
+
+
+class Folded(NamedTuple):
+    """A reduction of narrow rows, several of which are taken for one.
+
+    Attributes
+    ----------
+    first
+        Makes as many results of each column as rows are one.
+    rest
+        The rows that are left; nothing is reduced.
+    """
+
+    first: Problem
+    rest: Problem
+
+
+def folded(problem: Problem, lanes: int) -> Folded | None:
+    """Take several rows for one if they are dense, but too narrow for whole vectors; else return None."""
+    width, step = problem.columns
+    if len(problem.kept) != 1 or step != 1 or problem.reduced != ((problem.total, width),):
+        return None
+    if width % lanes == 0 or width >= NARROW * lanes or problem.total * width < WORTH_FOLDING:
+        return None
+    group = lanes // gcd(width, lanes)
+    group *= max(1, FOLDED // (group * width))
+    whole, rest = divmod(problem.total, group)
+    wide, left = group * width, rest * width
+    first = Problem(((wide, 1, 1),), ((whole, wide),), problem.in_shift, 0)
+    return Folded(first, Problem(((left, 1, 1),), (), problem.in_shift + whole * wide, 0))
+
+
+def after_fold(problem: Problem, fold: Folded, chunks: int) -> Problem:
+    """Return what is left to do when `chunks` rows of results and the rest follow one another."""
+    width = problem.columns[0]
+    rows = (chunks * fold.first.outputs + fold.rest.outputs) // width
+    return problem._replace(reduced=((rows, width),), in_shift=0)
+
+
+def outermost(problem: Problem) -> Problem | None:
+    """Return the reduction of the outermost dimension only, if that is to come first; else None.
+
+    What is inside it is one long row then; else there would be many short runs.
+    """
+    if len(problem.reduced) < 2 or not problem.kept or problem.outputs * problem.total < WORTH_FOLDING:
+        return None
+    *inside, (length, step) = problem.reduced
+    row = 1
+    dims = sorted((d[1], d[0]) for d in (*inside, *problem.kept))
+    for stride, n in dims:
+        row *= n if stride == row else 0
+    is_short = dims[0][1] < SHORT_RUN
+    if length < OUTERMOST or row != step or not is_short:
+        return None
+    return Problem(((row, 1, 1),), ((length, row),), problem.in_shift, 0)
+
+
+def after_outermost(problem: Problem, first: Problem, chunks: int) -> Problem:
+    """Return what is left to do when the outermost dimension has become `chunks` rows."""
+    return problem._replace(reduced=(*problem.reduced[:-1], (chunks, first.outputs)), in_shift=0)
+
+
+class Variant(NamedTuple):
+    """Which kernel runs.
+
+    Attributes
+    ----------
+    pattern
+        ``"rows"``: along the reduced run; ``"columns"``: across kept columns; ``"short"``: across them too, one vector
+        after another.
+    unit
+        Whether vectors are contiguous, or gathered.
+    """
+
+    pattern: str
+    unit: bool
+
+
+def _has_contiguous_rows(problem: Problem) -> bool:
+    length, step = problem.run
+    return (step == 1 or length == 1) and (length >= MIN_ROW or length >= problem.columns[0])
+
+
+def _has_contiguous_columns(problem: Problem) -> bool:
+    length, step = problem.columns
+    return step == 1 and length > 1
+
+
+def _has_closer_rows(problem: Problem) -> bool:
+    (length, step), (columns, column_step) = problem.run, problem.columns
+    return columns < MIN_ROW or (length >= MIN_ROW and step <= column_step)
+
+
+def _is_anything(_problem: Problem) -> bool:
+    return True
+
+
+# The first condition that holds decides.
+_VARIANTS: tuple[tuple[Callable[[Problem], bool], Variant], ...] = (
+    (_has_contiguous_rows, Variant("rows", unit=True)),
+    (_has_contiguous_columns, Variant("columns", unit=True)),
+    (_has_closer_rows, Variant("rows", unit=False)),
+    (_is_anything, Variant("columns", unit=False)),
+)
+
+
+def variant_of(problem: Problem) -> Variant:
+    """Return the kernel that suits a problem."""
+    return next(variant for holds, variant in _VARIANTS if holds(problem))
+
+
+def cpu_variant_of(problem: Problem, lanes: int) -> Variant:
+    """Return the kernel of schedule cpu that suits a problem."""
+    columns, step = problem.columns
+    if 1 < problem.total <= SHORT * lanes and step != 1 and columns >= lanes:
+        return Variant("short", unit=False)
+    return variant_of(problem)
+
+
+class Split(NamedTuple):
+    """How the work is shared out.
+
+    Attributes
+    ----------
+    chunk, chunks
+        Length and number of the chunks of the reduced range; where there are several, a second pass follows.
+    global_size, local_size
+        The NDRange.
+    blocks, tiles
+        On schedule cpu: tasks of a chunk, and strips across the innermost kept dimension.
+    threads, thread_step, slot_step
+        On schedule simt: work-items that share an output, and how far apart in their group are two of them,
+        and two that have the same part in neighbouring outputs.
+    """
+
+    chunk: int
+    chunks: int
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    blocks: int = 0
+    tiles: int = 1
+    threads: int = 1
+    thread_step: int = 1
+    slot_step: int = 1
+
+
+def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
+    """Length and number of about `wanted` chunks; the length keeps aligned vectors aligned."""
+    if wanted <= 1:
+        return max(total, 1), 1
+    length = -(-total // (64 * wanted)) * 64
+    return length, -(-total // length)
+
+
+def _is_interleaved(problem: Problem) -> bool:
+    """Tell whether runs of different outputs alternate in memory: a chunk per run then reads it in order.
+
+    In sums over all axes but one in the middle (as of a batch norm) this is up to twice as fast, because the
+    hardware prefetches.
+    """
+    length, step = problem.run
+    between = problem.columns[1] if problem.kept else 0
+    return step == 1 and len(problem.reduced) > 1 and length in LONG_RUN and problem.reduced[1][1] > between > 0
+
+
+def split_cpu(
+    problem: Problem,
+    units: int,
+    lanes: int,
+    *,
+    may_split: bool,
+    is_rounded: bool,
+    pattern: str | None = None,
+    may_be_wide: bool = False,
+    tuning: Tuning = DEFAULTS,
+) -> Split:
+    """Share out the work to a few work-items, each with a run of tasks.
+
+    Parameters
+    ----------
+    problem
+        What to reduce.
+    units
+        Compute units of the device.
+    lanes
+        Elements of a vector.
+    may_split
+        Whether there may be chunks.
+    is_rounded
+        Whether long chains of operations lose digits.
+    pattern
+        That of the kernel; None is what `variant_of` says.
+    may_be_wide
+        Whether a strip may be twice as wide if it then spans rows that follow one another.
+    tuning
+        Of the device.
+    """
+    outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
+    pattern = pattern or variant_of(problem).pattern
+    strip = tuning["reduction.strip"] * lanes
+    if may_be_wide and columns <= 2 * strip and problem.run[1] == columns:
+        strip = columns
+    tiles = 1 if pattern == "rows" else -(-columns // strip)
+    blocks = outputs if pattern == "rows" else outputs // columns * tiles
+    workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
+    chunks = 1
+    if may_split and blocks < 4 * workers:
+        chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * tuning["reduction.min_task"]))
+    if may_split and is_rounded:
+        chunks = max(chunks, -(-total // EXACT_CHUNK.get(pattern, total)))
+    chunk, chunks = _chunks_of(total, chunks)
+    if may_split and workers > 1 and _is_interleaved(problem):
+        chunk, chunks = problem.run[0], total // problem.run[0]
+    return Split(chunk, chunks, (min(workers, blocks * chunks),), (1,), blocks, tiles)
+
+
+def split_simt(problem: Problem, units: int, group: int, *, may_split: bool, tuning: Tuning = DEFAULTS) -> Split:
+    """Share out the work to many work-groups of `group` work-items."""
+    outputs, total = problem.outputs, problem.total
+    is_along = variant_of(problem).pattern == "rows"
+    wanted = tuning["reduction.groups_per_unit"] * units
+    across = 1 if is_along else min(power_of_two(outputs), COALESCED, group)
+    if not is_along and outputs >= wanted * group:  # enough to do without sharing
+        across = group
+    threads = min(group // across, power_of_two(total))
+    slots = group // threads
+    groups = -(-outputs // slots)
+    chunks = 1
+    if may_split and groups < wanted:
+        chunks = min(wanted // groups, total // (tuning["reduction.min_thread"] * threads))
+    chunk, chunks = _chunks_of(total, chunks)
+    steps = (1, threads) if is_along else (slots, 1)
+    return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads, *steps)
+
+
+def fits_int(problem: Problem) -> bool:
+    """Tell whether a C int holds every index and step, with room for one block more."""
+    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*problem.kept, *problem.reduced))
+    return max(reach, problem.outputs * problem.total) < 1 << 30
+
+
+def pack_geometry(problem: Problem, split: Split, plane: int, dims: tuple[int, int], index: str) -> bytes:
+    """Pack the struct of kernels/reduction/accumulator.mako.
+
+    Parameters
+    ----------
+    problem, split
+        What to reduce, and how it is shared out.
+    plane
+        Elements between a partial result and its rounding error.
+    dims
+        Kept and reduced dimensions that the struct holds.
+    index
+        C type of its members.
+    """
+    outputs = problem.outputs
+    head = (outputs, problem.total, split.chunk, split.chunks, outputs, plane, split.blocks, split.tiles)
+    kept = problem.kept + ((1, 0, 0),) * (dims[0] - len(problem.kept))
+    reduced = problem.reduced + ((1, 0),) * (dims[1] - len(problem.reduced))
+    columns = (*zip(*kept, strict=True), *zip(*reduced, strict=True))
+    values = [*head, split.threads, split.thread_step, split.slot_step, *(v for c in columns for v in c)]
+    return struct.pack(f"{len(values)}{'q' if index == 'long' else 'i'}", *values)

@@ -1,0 +1,381 @@
+"""Reduction of any axes of a strided array."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pytensor_cl.codegen.dtypes import computed, is_complex, literal, needs_fp64, part
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base.routine import Plans, Routine
+from pytensor_cl.routines.reduction import plan as planning
+from pytensor_cl.routines.reduction.plan import Folded, Problem, Split, Variant
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["OPERATIONS", "Operation", "Reduction"]
+
+_NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices without double precision
+MANY_DIMS = 4  # kept dimensions that every kernel takes, so that most programs share one for all shapes
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An associative, commutative operation.
+
+    Attributes
+    ----------
+    combine
+        OpenCL C expression of the values `a` and `b`, scalars or vectors, of an integer dtype.
+    identity
+        Value that changes nothing, for a dtype.
+    real
+        The expression for floating point; None where the operation is for integers only.
+    pairs
+        The expression for complex numbers, or the name of one of reduction_accumulator.mako; None where there is none.
+    boolean
+        The operation that does the same on truth values.
+    compensation
+        How to carry the rounding error along, if that can be done.
+    has_identity
+        Whether the reduction of nothing is a value.
+    """
+
+    combine: str
+    identity: Callable[[np.dtype], object]
+    real: str | None
+    boolean: str
+    compensation: str | None = None
+    has_identity: bool = True
+    pairs: str | None = None
+
+
+def _lowest(dtype: np.dtype) -> object:
+    return -inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _highest(dtype: np.dtype) -> object:
+    return inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def _all_bits(dtype: np.dtype) -> object:
+    return True if dtype.kind == "b" else ~dtype.type(0)
+
+
+_WITHOUT_ZEROS = "a == 0 ? b : (b == 0 ? a : a * b)"
+
+OPERATIONS: dict[str, Operation] = {
+    "add": Operation("a + b", lambda _: 0, "a + b", "or", "add", pairs="a + b"),
+    "mul": Operation("a * b", lambda _: 1, "a * b", "and", "mul", pairs="product"),
+    # NaN wins, as in NumPy: it is taken from b, and in a it loses no comparison.
+    "maximum": Operation("max(a, b)", _lowest, "(b > a) | (b != b) ? b : a", "or", has_identity=False),
+    "minimum": Operation("min(a, b)", _highest, "(b < a) | (b != b) ? b : a", "and", has_identity=False),
+    "and": Operation("a & b", _all_bits, None, "and"),
+    "or": Operation("a | b", lambda _: 0, None, "or"),
+    "xor": Operation("a ^ b", lambda _: 0, None, "xor"),
+    # The product of what is not zero; zero if nothing is.
+    "mul_without_zeros": Operation(_WITHOUT_ZEROS, lambda _: 0, _WITHOUT_ZEROS, "or", pairs="product_without_zeros"),
+}
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A pass of a reduction.
+
+    Attributes
+    ----------
+    in_dtype, out_dtype
+        What it reads and writes.
+    pair_in, pair_out
+        Whether values come, or go, with their rounding errors.
+    kernels
+        Those that were launched, by variant and index type.
+    """
+
+    in_dtype: str
+    out_dtype: str
+    pair_in: bool = False
+    pair_out: bool = False
+    kernels: dict[object, Kernel] = field(default_factory=dict)
+
+
+class _Step(NamedTuple):
+    """A launch, all but its buffers and offsets."""
+
+    kernel: Kernel
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    geometry: bytes
+    in_shift: int
+    out_shift: int
+
+
+class _Plan(NamedTuple):
+    """What a launch does: no step, one, or several and a last one with so many bytes of partial results before it."""
+
+    steps: tuple[_Step, ...]
+    partials: int = 0
+
+
+class Reduction(Routine):
+    """Reduce axes of an array of any strides.
+
+    The result is the same each time for the same layout on the same device: nothing depends on the order in
+    which work-items run.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    operation
+        A key of `OPERATIONS`. ``maximum`` and ``minimum`` propagate NaN; ``and``, ``or`` and ``xor`` are for
+        bool and integers; complex numbers have sums and products only. On bool accumulators ``add`` is ``or`` and
+        ``mul`` is ``and``, as in NumPy.
+    in_dtype, acc_dtype, out_dtype
+        What is read, what is computed with, and what is written. Where the device has no double precision,
+        accumulators of float64 become pairs of float32, a value and its rounding error (sums and products), and so
+        do those of complex128 for sums. Accumulators of float16 are float32.
+    ndim
+        Number of dimensions of the input.
+    axes
+        The axes to reduce; None for all, an empty tuple for none (a copy with another dtype).
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    has_fp64
+        Whether to use double precision; None asks the device.
+    group
+        Work-items of a work-group on schedule simt, a power of two; None takes what suits the device.
+    initial
+        ``maximum`` and ``minimum`` of nothing are the lowest and the highest value of the dtype, not an error.
+
+    Raises
+    ------
+    UnsupportedDtype
+        The device lacks a dtype, or the operation does not take it.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        operation: str,
+        in_dtype: str,
+        acc_dtype: str,
+        out_dtype: str,
+        ndim: int,
+        axes: Sequence[int] | None = None,
+        *,
+        schedule: str | None = None,
+        has_fp64: bool | None = None,
+        group: int | None = None,
+        initial: bool = False,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.operation = operation
+        self.initial = initial
+        self.ndim = ndim
+        self.axes = frozenset(range(ndim) if axes is None else normalize_axis_tuple(axes, ndim, "axis"))
+        self.output_dtypes = (out_dtype,)
+        self._has_fp64 = context.info.has_fp64 if has_fp64 is None else has_fp64
+        self._check_storage(in_dtype, out_dtype)
+        is_narrowed = needs_fp64(acc_dtype) and not self._has_fp64
+        self.acc_dtype = _NARROWER[np.dtype(acc_dtype).kind] if is_narrowed else computed(acc_dtype)
+        self._compensation = OPERATIONS[operation].compensation if is_narrowed else None
+        if is_complex(self.acc_dtype) and self._compensation != "add":
+            self._compensation = None
+        self._lanes = 8 if np.dtype(in_dtype).itemsize >= 8 else 16
+        self._most_items = group or context.tuning["reduction.group"]
+        self._fixed = self._fixed_arguments()
+        pairs = bool(self._compensation)
+        self._whole = _Stage(in_dtype, out_dtype)
+        self._first = _Stage(in_dtype, self.acc_dtype, pair_out=pairs)
+        self._second = _Stage(self.acc_dtype, out_dtype, pair_in=pairs)
+        self._plans: Plans[_Plan] = Plans()
+
+    def _check_storage(self, *stored: str) -> None:
+        if not self._has_fp64 and any(map(needs_fp64, stored)):
+            name = self.context.info.name
+            raise UnsupportedDtype(f"{name} has no double precision: float64 cannot be used on it")
+
+    def _fixed_arguments(self) -> dict[str, Any]:
+        """Arguments that all kernels of the reduction share."""
+        dtype = np.dtype(self.acc_dtype)
+        operation = OPERATIONS[self.operation]
+        if dtype.kind == "b":
+            operation = OPERATIONS[operation.boolean]
+        combine = {"f": operation.real, "c": operation.pairs}.get(dtype.kind, operation.combine)
+        if combine is None:
+            device_updates = "real numbers" if dtype.kind == "c" else "bool and integers"
+            raise UnsupportedDtype(f"reduction {self.operation!r} is for {device_updates}, not {dtype}")
+        return {
+            "combine": combine,
+            "identity": literal(operation.identity(dtype), dtype),
+            "acc_dtype": self.acc_dtype,
+            "compensation": self._compensation,
+            "kept_dims": max(MANY_DIMS, self.ndim - len(self.axes)),
+            "reduced_dims": max(1, len(self.axes)),
+        }
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has an accumulator in local memory."""
+        nbytes = np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1)
+        return self.limits.size(self._most_items, nbytes)
+
+    def _forget_kernels(self) -> None:
+        for stage in (self._whole, self._first, self._second):
+            stage.kernels.clear()
+
+    @property
+    def is_compensated(self) -> bool:
+        """Whether sums carry their rounding errors along."""
+        return bool(self._compensation)
+
+    @property
+    def accumulator(self) -> dict[str, Any]:
+        """What templates need besides dtypes to make accumulators as this reduction's."""
+        return {key: self._fixed[key] for key in ("combine", "identity", "acc_dtype", "compensation")}
+
+    def _source(self, stage: _Stage, variant: Variant, index: str) -> KernelSource:
+        arguments: dict[str, Any] = {
+            **self._fixed,
+            "in_dtype": stage.in_dtype,
+            "out_dtype": stage.out_dtype,
+            "pair_in": stage.pair_in,
+            "pair_out": stage.pair_out,
+            "index": index,
+        }
+        arguments["preambles"] = (render("common/half"),) if "float16" in (stage.in_dtype, stage.out_dtype) else ()
+        if self.schedule == "simt":
+            return kernel_source("reduction/simt", unit=True, group=self._group, **arguments)
+        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": self.context.tuning["reduction.strip"]}
+        return kernel_source("reduction/cpu", **variant._asdict(), **vectors, **arguments)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels for contiguous inputs: in one pass, and in two."""
+        index = "int" if self.schedule == "simt" else "long"
+        is_inner_reduced = self.ndim == 0 or self.ndim - 1 in self.axes
+        main = Variant("rows" if is_inner_reduced else "columns", unit=True)
+        last = Variant("rows" if len(self.axes) == self.ndim else "columns", unit=True)
+        whole = self._source(self._whole, main, index)
+        if not self.axes:
+            return (whole,)
+        return whole, self._source(self._first, main, index), self._source(self._second, last, index)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output: the kept dimensions.
+
+        Raises
+        ------
+        ValueError
+            The input has another number of dimensions, or ``maximum`` or ``minimum`` of nothing is asked for.
+        """
+        (source,) = inputs
+        if source.ndim != self.ndim:
+            raise ValueError(f"the reduction takes {self.ndim} dimensions, not shape {source.shape}")
+        is_empty = any(source.shape[axis] == 0 for axis in self.axes)
+        if is_empty and not (self.initial or OPERATIONS[self.operation].has_identity):
+            raise ValueError(f"zero-size array to reduction operation {self.operation} which has no identity")
+        return (Layout.contiguous([n for axis, n in enumerate(source.shape) if axis not in self.axes]),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue one pass or two; the output may have any strides."""
+        (output,), (source,) = outputs, inputs
+        if not isinstance(source, GpuArray):
+            source = self.context.from_host(source)
+        shape, strides, offset = source.layout
+        _, out_strides, out_offset = output.layout
+        key = shape, strides, out_strides
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.remember(key, self.limits.settle(partial(self._plan, *key), self._forget_kernels))
+        if plan.partials:
+            partials = self.context.memory.allocate(plan.partials)
+            for step in plan.steps[:-1]:
+                self._run(step, source.buffer, offset, partials, 0)
+            self._run(plan.steps[-1], partials, 0, output.buffer, out_offset)
+        elif plan.steps:
+            self._run(plan.steps[0], source.buffer, offset, output.buffer, out_offset)
+
+    def _run(self, step: _Step, source: object, offset: int, target: object, out_offset: int) -> None:
+        step.kernel.launch(
+            self.context.queue,
+            step.global_size,
+            step.local_size,
+            source,
+            np.int64(offset + step.in_shift),
+            target,
+            np.int64(out_offset + step.out_shift),
+            step.geometry,
+        )
+
+    def _plan(self, shape: tuple[int, ...], strides: tuple[int, ...], out_strides: tuple[int, ...]) -> _Plan:
+        problem = planning.normal_form(shape, strides, out_strides, self.axes)
+        if not problem.outputs:
+            return _Plan(())
+        fold = planning.folded(problem, self._lanes) if self.schedule == "cpu" else None
+        if fold:
+            return self._plan_folded(problem, fold)
+        first = planning.outermost(problem) if self.schedule == "cpu" else None
+        if first:
+            split = self._split(first, may_split=True)
+            last = planning.after_outermost(problem, first, split.chunks)
+            return self._plan_passes([(first, split)], last, first.outputs * split.chunks)
+        split = self._split(problem, may_split=True)
+        if split.chunks == 1:
+            return _Plan((self._step(self._whole, problem, split, 0),))
+        first, second = planning.in_two_passes(problem, split.chunks)
+        plane = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
+        return self._plan_passes([(first, split)], second, plane)
+
+    def _plan_folded(self, problem: Problem, fold: Folded) -> _Plan:
+        split = self._split(fold.first, may_split=True)
+        whole = fold.first.outputs * split.chunks
+        passes = [(fold.first, split)]
+        if fold.rest.outputs:
+            passes.append((fold.rest._replace(out_shift=whole), self._split(fold.rest, may_split=False)))
+        second = planning.after_fold(problem, fold, split.chunks)
+        return self._plan_passes(passes, second, whole + fold.rest.outputs)
+
+    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, plane: int) -> _Plan:
+        """Plan passes that leave `plane` partial results, and the one that reduces these."""
+        steps = [self._step(self._first, problem, split, plane) for problem, split in passes]
+        steps.append(self._step(self._second, last, self._split(last, may_split=False), plane))
+        return _Plan(tuple(steps), plane * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
+
+    def _variant_of(self, problem: Problem) -> Variant:
+        is_simt = self.schedule == "simt"
+        return planning.variant_of(problem) if is_simt else planning.cpu_variant_of(problem, self._lanes)
+
+    def _split(self, problem: Problem, may_split: bool) -> Split:
+        units, tuning = self.context.info.compute_units, self.context.tuning
+        if self.schedule == "simt":
+            return planning.split_simt(problem, units, self._group, may_split=may_split, tuning=tuning)
+        is_rounded = part(self.acc_dtype) == "float32" and not self._compensation
+        return planning.split_cpu(
+            problem,
+            units,
+            self._lanes,
+            may_split=may_split,
+            is_rounded=is_rounded,
+            pattern=self._variant_of(problem).pattern,
+            may_be_wide=True,
+            tuning=tuning,
+        )
+
+    def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:
+        variant = self._variant_of(problem)
+        index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
+        key = variant if self.schedule == "cpu" else None, index
+        if key not in stage.kernels:
+            stage.kernels[key] = self.limits.kernel(self._source(stage, variant, index), None, split.local_size[0])
+        dims = self._fixed["kept_dims"], self._fixed["reduced_dims"]
+        geometry = planning.pack_geometry(problem, split, plane, dims, index)
+        sizes = split.global_size, split.local_size
+        return _Step(stage.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)

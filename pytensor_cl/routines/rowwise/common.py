@@ -1,0 +1,67 @@
+"""What a routine for functions of rows keeps: arguments of kernels, launches, which kernels there are."""
+
+from typing import NamedTuple
+
+from pytensor_cl.routines.rowwise.plan import Relaid
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Array", "Plan", "Step", "Value", "Variant"]
+
+
+class Value(NamedTuple):
+    """A NumPy scalar among the arguments of a kernel."""
+
+    name: str
+    dtype: str
+
+
+class Array(NamedTuple):
+    """An array among the arguments of a kernel; `value` is its number in the program."""
+
+    name: str
+    value: int
+    kind: str
+    dtype: str
+    is_output: bool
+    access: str = "gather"
+
+
+class Step(NamedTuple):
+    """A launch, all but its buffers and the arrays' offsets."""
+
+    kernel: Kernel
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    geometry: bytes
+
+
+class Plan(NamedTuple):
+    """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
+
+    That is whether stores go past the cache, then the shift of each array. And what is laid out anew before.
+    """
+
+    steps: tuple[Step, ...]
+    scratch: int = 0
+    partials: int = 0
+    shifts: tuple[int, ...] = ()
+    is_idle: bool = False  # there is no element
+    picks: bytes | None = None  # of tables whose rows are read where they are
+    relaid: tuple[Relaid, ...] = ()
+
+
+class Variant(NamedTuple):
+    """Which kernels run: how vectors lie, how they are loaded, and whether a later loop finds them in the cache."""
+
+    pattern: str
+    strip: int
+    access: tuple[str, ...]
+    is_cached: bool
+    index_type: str
+    is_narrow: bool = False
+    tile: int = 0
+    is_picked: bool = False
+
+    def reads_rows(self, array: int) -> bool:
+        """Whether a row of an array is read from where it begins, one element after the other; not on GPUs."""
+        return bool(self.access) and (self.pattern, self.access[array]) in (("rows", "unit"), ("columns", "tile"))

@@ -1,0 +1,90 @@
+"""Rows of tables that a kernel of rows reads where they are, as an index says, instead of a copy of them."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.indexing.gather_rows import is_far
+from pytensor_cl.routines.indexing.gather_scatter import Gather
+from pytensor_cl.routines.rowwise.common import Variant
+from pytensor_cl.routines.rowwise.program import RowFunction
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["Picked"]
+
+
+class Picked:
+    """The operands of a row function that are rows of tables; else they are gathered first.
+
+    Parameters
+    ----------
+    routine
+        Whose alarm the kernels use.
+    function
+        Its `picks` say which operands these are, and which operand is the index.
+    operands
+        Numbers of the operands that are arrays.
+    """
+
+    def __init__(self, routine: Checked, function: RowFunction, operands: Sequence[int]) -> None:
+        self._routine = routine
+        self._operands = function.operands
+        self._picks = [(operands.index(table), operands.index(index), table, index) for table, index in function.picks]
+        self._gathers: dict[tuple[str, str], Gather] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._picks)
+
+    @property
+    def arrays(self) -> list[tuple[int, int]]:
+        """Numbers of the tables among the arrays of a kernel, each with the number of the operand that is its index."""
+        return [(a, index) for a, _, _, index in self._picks]
+
+    def seen(self, layouts: Sequence[Layout]) -> list[Layout]:
+        """Return the layouts of arrays, or operands, as if the rows had been gathered."""
+        seen = list(layouts)
+        for a, i, *_ in self._picks:
+            seen[a] = Layout.contiguous((*layouts[i].shape[:1], *layouts[a].shape[1:]))
+        return seen
+
+    def geometry(self, layouts: Sequence[Layout], variant: Variant) -> bytes | None:
+        """Return what kernels must know of the tables; None where the rows must be gathered first.
+
+        Parameters
+        ----------
+        layouts
+            Of the arrays.
+        variant
+            The kernel that would read what was gathered.
+        """
+        if not all(variant.reads_rows(a) for a, *_ in self._picks):
+            return None
+        steps, lengths, far = [], [], []
+        for a, _, table, _ in self._picks:
+            (length, width), (step, inner) = layouts[a].shape, layouts[a].strides
+            if not length or (inner != 1 and width > 1) or step < width:
+                return None
+            itemsize = np.dtype(self._operands[table].dtype).itemsize
+            steps.append(step)
+            lengths.append(length)
+            far.append(int(is_far(length * width * itemsize, width * itemsize)))
+        return struct.pack(f"{3 * len(steps)}q", *steps, *lengths, *far)
+
+    def arguments(self, geometry: bytes | None) -> tuple[Any, ...]:
+        """Return the arguments at the end of a kernel's."""
+        return () if geometry is None else (geometry, self._routine.alarm.buffer, self._routine.number)
+
+    def gathered(self, arrays: Sequence[GpuArray]) -> Iterator[tuple[int, GpuArray]]:
+        """Yield the gathered rows, each with the number of its array."""
+        for a, i, table, index in self._picks:
+            key = self._operands[table].dtype, self._operands[index].dtype
+            if key not in self._gathers:
+                routine = self._routine
+                self._gathers[key] = Gather(routine.context, key[0], 2, (0,), ((key[1], 1),), schedule=routine.schedule)
+            self._gathers[key].watch(self._routine.alarm, int(self._routine.number))
+            yield a, self._gathers[key](arrays[a], arrays[i])[0]

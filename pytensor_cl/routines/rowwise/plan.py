@@ -1,0 +1,418 @@
+"""Normal form of a row function's arrays, the kernel that suits it, and how its work is shared out: arithmetic only."""
+
+import struct
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import NamedTuple
+
+from pytensor_cl.routines.base.ndrange import power_of_two
+from pytensor_cl.routines.reduction import plan as planning
+from pytensor_cl.runtime.layout import Layout, contiguous_strides
+
+__all__ = [
+    "Relaid",
+    "Rows",
+    "Split",
+    "access_of",
+    "fits_int",
+    "is_narrow",
+    "normal_form",
+    "pack_geometry",
+    "pattern_of",
+    "relaid",
+    "split_cpu",
+    "split_simt",
+    "tiled",
+]
+
+GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
+MIN_THREAD = 16  # elements that a work-item should reduce before it meets the others
+MIN_TASK = 1 << 14  # elements of a chunk below which splitting a reduction costs more than it gives
+MIN_MAP = 1 << 13  # the same where there are no partial results to put together
+SMALL = 1 << 14  # elements that one work-item does sooner than several start
+CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
+CHAIN = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
+WIDE = 16  # vectors across which a strip is read in longer runs
+SHORT = 2  # vectors: rows that are no longer lie across the lanes
+REUSED, WORTH_RELAYING = (
+    4,
+    1 << 16,
+)  # how often elements are read, and how many times in all, that are laid out anew before
+SHARE, MANY_ROWS = 3, 1 << 12  # of a vector that columns must fill if they are fewer, and elements of each
+ALIGN = 64  # elements: chunks begin at whole vectors
+
+Dims = tuple[tuple[int, ...], ...]
+
+
+class Rows(NamedTuple):
+    """The positions of a row function in normal form: few dimensions, from the innermost outwards.
+
+    Attributes
+    ----------
+    kept
+        Length of each dimension across rows, then its step in each array.
+    reduced
+        The same of the dimensions along a row.
+    shifts
+        Per array, where the walk begins, counted from its first element.
+    lead
+        The array in whose memory order the others are walked.
+    """
+
+    kept: Dims
+    reduced: Dims
+    shifts: tuple[int, ...]
+    lead: int
+
+    @property
+    def number(self) -> int:
+        """Number of rows."""
+        return prod(n for n, *_ in self.kept)
+
+    @property
+    def total(self) -> int:
+        """Number of elements of a row."""
+        return prod(n for n, *_ in self.reduced)
+
+    @property
+    def columns(self) -> int:
+        """Length of the innermost dimension across rows."""
+        return self.kept[0][0] if self.kept else 1
+
+
+def _walk(dims: list[tuple[int, ...]], lead: int, arrays: int) -> tuple[Dims, list[int]]:
+    """Order and merge dimensions as they lie in the memory of one array."""
+    order = [lead, *(k for k in range(arrays) if k != lead)]
+    found, shifts = planning.walk([(d[0], *(d[1 + k] for k in order)) for d in dims], arrays)
+    place = [order.index(k) for k in range(arrays)]
+    return tuple((d[0], *(d[1 + p] for p in place)) for d in found), [shifts[p] for p in place]
+
+
+def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset[int], lead: int) -> Rows:
+    """Put the arrays of a row function in normal form.
+
+    Parameters
+    ----------
+    shape
+        Of a full value.
+    layouts
+        Of the arrays, spread to as many dimensions; those of row values have length 1 along `axes`.
+    axes
+        Along which rows lie.
+    lead
+        Number of the array to follow.
+    """
+    count = len(layouts)
+    steps = [[0 if s.shape[d] == 1 else s.strides[d] for s in layouts] for d in range(len(shape))]
+    dims = [(n, *steps[d]) for d, n in enumerate(shape)]
+    kept, shifts = _walk([dim for d, dim in enumerate(dims) if d not in axes], lead, count)
+    along = [dim for d, dim in enumerate(dims) if d in axes]
+    if any(dim[0] == 0 for dim in along):  # nothing is read
+        return Rows(kept, ((0, *[1] * count),), tuple(shifts), lead)
+    reduced, more = _walk(along, lead, count)
+    reduced = reduced or ((1, *[0] * count),)
+    return Rows(kept, reduced, tuple(a + b for a, b in zip(shifts, more, strict=True)), lead)
+
+
+def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
+    """Whether vectors along rows are short of few elements, and most full arrays lie in memory as they do."""
+    along, across = (
+        sum(dim[1 + a] == 1 for a in full) for dim in (rows.reduced[0], rows.kept[0] if rows.kept else rows.reduced[0])
+    )
+    return 2 * rows.total >= 3 * lanes and along > across
+
+
+def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
+    """Return ``"rows"`` where vectors, or work-items, should lie along the rows, ``"columns"`` where across them.
+
+    Parameters
+    ----------
+    rows
+        The arrays.
+    lanes
+        Elements of a vector: fewer rows than that leave some of it idle.
+    light
+        The full arrays, if more time goes into loads and stores than into what is computed for each row: gathered
+        vectors cost more than putting lanes together.
+    """
+    lead = 1 + rows.lead
+    if rows.columns < lanes <= rows.total:
+        return "rows"
+    if 1 < rows.total <= SHORT * lanes and not (light and _lies_along(rows, lanes, light)):
+        return "columns"
+    kept = tuple((d[0], d[lead], d[lead]) for d in rows.kept)
+    reduced = tuple((d[0], d[lead]) for d in rows.reduced)
+    return planning.variant_of(planning.Problem(kept, reduced, 0, 0)).pattern
+
+
+def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
+    """Tell whether the elements across rows are fewer than a vector has, but what follows may fill it.
+
+    Parameters
+    ----------
+    rows, lanes
+        What to do, and elements of a vector.
+    full
+        The full arrays.
+    """
+    if len(rows.kept) != 1 or len(rows.reduced) != 1 or not lanes <= SHARE * rows.columns < SHARE * lanes:
+        return False
+    (_, *across), (count, *along) = rows.kept[0], rows.reduced[0]
+    lead = rows.lead in full and across[rows.lead] == 1
+    return lead and count >= MANY_ROWS and all((across[a], along[a]) in ((1, rows.columns), (0, 1)) for a in full)
+
+
+def with_long_run(rows: Rows, lanes: int) -> Rows:
+    """Put the longest dimension of a row first, if the one that is there is shorter than a vector."""
+    if rows.reduced[0][0] >= lanes:
+        return rows
+    longest = max(rows.reduced, key=lambda d: d[0])
+    return rows._replace(reduced=(longest, *(d for d in rows.reduced if d is not longest)))
+
+
+def with_wide_columns(rows: Rows, lanes: int) -> Rows:
+    """Put the longest dimension across rows first, if the one that is there would leave lanes of a vector idle."""
+    if rows.columns >= lanes or not rows.kept:
+        return rows
+    longest = max(rows.kept, key=lambda d: d[0])
+    if longest[0] <= rows.columns:
+        return rows
+    return rows._replace(kept=(longest, *(d for d in rows.kept if d is not longest)))
+
+
+def access_of(rows: Rows, pattern: str) -> tuple[str, ...]:
+    """Say for each array how its lanes lie: ``unit``, ``splat`` (all the same) or ``gather``."""
+    dim = rows.reduced[0] if pattern == "rows" else (rows.kept[0] if rows.kept else (1,) * (len(rows.shifts) + 1))
+    return tuple({0: "splat", 1: "unit"}.get(step, "gather") for step in dim[1:])
+
+
+def tiled(
+    rows: Rows, access: Sequence[str], lanes: int, full: Sequence[int], written: int
+) -> tuple[int, tuple[str, ...]]:
+    """Say how many columns a block of rows has that is turned in registers, and which arrays have such blocks.
+
+    Parameters
+    ----------
+    rows
+        What to do, with vectors across rows.
+    access
+        What `access_of` returned.
+    lanes
+        Elements of a vector.
+    full
+        The full arrays.
+    written
+        Number of the first output.
+
+    Returns
+    -------
+    int
+        Columns, a power of two; 0 where no array has blocks.
+    tuple of str
+        Access to each array, ``tile`` for those that have.
+    """
+    total = rows.total
+    if not (rows.kept and len(rows.reduced) == 1 and 1 < total <= SHORT * lanes <= SHORT * rows.columns):
+        return 0, tuple(access)
+    columns = min(lanes, 1 << (total - 1).bit_length())
+    found = list(access)
+    for a in full:
+        step = rows.kept[0][1 + a]
+        is_dense = step == total or (step > total and (a < written or total >= columns))
+        if rows.reduced[0][1 + a] == 1 and is_dense:
+            found[a] = "tile"
+    # One array alone is gathered as fast as it is turned, unless there is nothing between its rows.
+    is_worthwhile = found.count("tile") > 1 or (found.count("tile") == 1 and total == columns)
+    return (columns, tuple(found)) if is_worthwhile else (0, tuple(access))
+
+
+class Relaid(NamedTuple):
+    """An array that is copied first, so that its lanes lie side by side.
+
+    Attributes
+    ----------
+    array
+        Its number.
+    view
+        Its elements in the order of the copy; the offset counts from the array's own.
+    """
+
+    array: int
+    view: Layout
+
+
+def relaid(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[Relaid, ...]]:
+    """Lay out anew what is gathered again and again, as one side of all differences of two sets of points is.
+
+    Parameters
+    ----------
+    rows, pattern
+        What to do, and how.
+    candidates
+        Arrays that may be copied.
+    """
+    dims, shifts, copies = [*rows.kept, *rows.reduced], list(rows.shifts), []
+    first, reads = len(rows.kept), rows.number * rows.total
+    order = list(range(first, len(dims))) + list(range(first))
+    if pattern == "columns" and first:
+        order.insert(0, order.pop(order.index(0)))
+    for a in candidates if reads >= WORTH_RELAYING else ():
+        moved = [d for d in order if dims[d][1 + a]]
+        if dims[order[0]][1 + a] in (0, 1) or REUSED * prod(dims[d][0] for d in moved) > reads:
+            continue
+        shape, strides = zip(*((dims[d][0], dims[d][1 + a]) for d in reversed(moved)), strict=True)
+        copies.append(Relaid(a, Layout(shape, strides, shifts[a])))
+        shifts[a] = 0
+        for d, step in zip(moved, contiguous_strides(shape)[::-1], strict=True):
+            dims[d] = (*dims[d][: 1 + a], step, *dims[d][2 + a :])
+    return Rows(tuple(dims[:first]), tuple(dims[first:]), tuple(shifts), rows.lead), tuple(copies)
+
+
+class Split(NamedTuple):
+    """How the work is shared out.
+
+    Attributes
+    ----------
+    chunk, chunks
+        Length and number of the chunks of a row; where there are several, there is a launch for each loop.
+    work_items
+        That run tasks on schedule cpu; work-groups per chunk on schedule simt.
+    blocks, tiles, width
+        Tasks of a chunk, of which so many lie side by side; rows of each.
+    is_cached
+        Whether what a task reads is still in the cache in its next loop.
+    threads, thread_step, slot_step
+        On schedule simt: work-items of a row, and how far apart in their group are two of them, and two of
+        neighbouring rows.
+    """
+
+    chunk: int
+    chunks: int
+    work_items: int
+    blocks: int
+    tiles: int = 1
+    width: int = 1
+    is_cached: bool = True
+    threads: int = 1
+    thread_step: int = 1
+    slot_step: int = 1
+
+
+def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
+    if wanted <= 1:
+        return max(total, 1), 1
+    length = -(-total // (ALIGN * wanted)) * ALIGN
+    return length, -(-total // length)
+
+
+def _strip(rows: Rows, lanes: int, strip: int, nbytes: int) -> tuple[int, bool]:
+    """Return the width of a strip in rows, and whether it stays in the cache.
+
+    A narrow strip is worse than a second walk through memory: it touches many pages, and fetches what it does not use.
+    """
+    fitting = CACHE // max(1, rows.total * lanes * nbytes)
+    is_cached = fitting >= min(WIDE, strip, -(-rows.columns // lanes))
+    return (min(strip, fitting) if is_cached else strip) * lanes, is_cached
+
+
+def split_cpu(
+    rows: Rows,
+    pattern: str,
+    units: int,
+    lanes: int,
+    strip: int,
+    *,
+    loops: int,
+    nbytes: int,
+    is_rounded: bool,
+    min_task: int = MIN_TASK,
+) -> Split:
+    """Share out the work to a few work-items, each with a run of tasks.
+
+    Parameters
+    ----------
+    rows, pattern
+        What to do, and how.
+    units
+        Compute units of the device.
+    lanes, strip
+        Elements of a vector, and the most vectors of a strip.
+    loops
+        How often a row is walked.
+    nbytes
+        Bytes that a task has for each position of its rows.
+    is_rounded
+        Whether long chains of operations lose digits.
+    min_task
+        Elements of a chunk below which splitting costs more than it gives.
+    """
+    count, total = rows.number, rows.total
+    width, is_cached = _strip(rows, lanes, strip, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
+    if loops == 1:
+        width = strip * lanes if pattern == "columns" else 1
+    tiles = -(-rows.columns // width) if pattern == "columns" else 1
+    blocks = count // rows.columns * tiles if pattern == "columns" else count
+    workers = 4 * units if count * total >= SMALL else 1
+    chunks = 1
+    if blocks < (2 * units if is_cached and loops > 1 else 4 * workers):
+        chunks = min(workers // gcd(blocks, workers), count * total // (blocks * min_task))
+    if is_rounded and chunks > 1:
+        chunks = max(chunks, -(-total // CHAIN))
+    chunk, chunks = _chunks_of(total, chunks)
+    return Split(chunk, chunks, min(workers, blocks * chunks), blocks, tiles, width, is_cached and chunks == 1)
+
+
+def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
+    """Share out the work to many work-groups of `group` work-items."""
+    count, total, is_along = rows.number, rows.total, pattern == "rows"
+    wanted = GROUPS_PER_UNIT * units
+    across = 1 if is_along else min(power_of_two(count), planning.COALESCED, group)
+    if not is_along and count >= wanted * group:  # enough to do without sharing
+        across = group
+    threads = min(group // across, power_of_two(total))
+    if is_along:
+        threads = min(threads, power_of_two(max(1, total // 4)))
+    slots = group // threads
+    groups = -(-count // slots)
+    chunks = 1
+    if groups < units:
+        chunks = min(wanted // groups, total // (MIN_THREAD * threads))
+    chunk, chunks = _chunks_of(total, chunks)
+    steps = (1, threads) if is_along else (slots, 1)
+    return Split(chunk, chunks, groups, count, 1, 1, False, threads, *steps)
+
+
+def fits_int(rows: Rows) -> bool:
+    """Tell whether a C int holds every index and step, with room for one block more."""
+    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*rows.kept, *rows.reduced))
+    return max(reach, rows.number * rows.total) < 1 << 30
+
+
+def pack_geometry(
+    rows: Rows, split: Split, dims: tuple[int, int], scratch: Sequence[int], partials: Sequence[int], index: str
+) -> bytes:
+    """Pack the struct of kernels/rowwise/common.mako.
+
+    Parameters
+    ----------
+    rows, split
+        What to do, and how it is shared out.
+    dims
+        Dimensions across and along rows that the struct holds.
+    scratch
+        Bytes that a work-item puts aside; then where each value begins.
+    partials
+        Number of chunks that the partial results are of; then where those of each reduction begin.
+    index
+        C type of the members.
+    """
+    arrays = len(rows.shifts)
+    kept = rows.kept + ((1, *[0] * arrays),) * (dims[0] - len(rows.kept))
+    reduced = rows.reduced + ((1, *[0] * arrays),) * (dims[1] - len(rows.reduced))
+    head = split.blocks, split.tiles, split.width, rows.total, split.chunk, split.chunks, partials[0]
+    more = split.blocks * split.width, scratch[0], split.threads, split.thread_step, split.slot_step
+    lengths = *(d[0] for d in kept), *(d[0] for d in reduced)
+    steps = (d[1 + a] for part in (kept, reduced) for a in range(arrays) for d in part)
+    places = (*(scratch[1:] or (0,)), *(partials[1:] or (0,)))
+    values = [*head, *more, *lengths, *steps, *places]
+    return struct.pack(f"{len(values)}{'q' if index == 'long' else 'i'}", *values)

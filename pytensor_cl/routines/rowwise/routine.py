@@ -1,0 +1,478 @@
+"""Functions of rows: element functions and reductions along the same axes in one kernel."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import index_type
+from pytensor_cl.routines.base.routine import Checked, Plans, layout_of, value_arguments
+from pytensor_cl.routines.elemwise.routine import contiguous
+from pytensor_cl.routines.indexing.plan import out_of_bounds
+from pytensor_cl.routines.indexing.table_lookup import Takes
+from pytensor_cl.routines.reduction.routine import OPERATIONS
+from pytensor_cl.routines.rowwise import plan as planning
+from pytensor_cl.routines.rowwise.common import Array, Plan, Step, Value, Variant
+from pytensor_cl.routines.rowwise.gathered import Picked
+from pytensor_cl.routines.rowwise.plan import Rows, Split
+from pytensor_cl.routines.rowwise.program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, accumulator
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device_copy import PAST_CACHE
+from pytensor_cl.runtime.error_flag import ErrorRecord
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Rowwise"]
+
+GROUP = 256  # work-items of a work-group on schedule simt
+MANY_DIMS = 2  # dimensions across rows that every kernel takes
+STRIP = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
+
+Shape = tuple[int, ...]
+
+
+class Rowwise(Checked):
+    """Apply a row function: ``rowwise(*operands, *tables)``.
+
+    Each row is read once from memory, and walked as often as reductions wait for one another; what is written
+    is written once. Where there are few rows, and long ones, they are cut in chunks, and there is a launch for
+    each walk. The result is the same each time for the same layout on the same device.
+
+    Parameters
+    ----------
+    context
+        Where to run.
+    function
+        What to compute.
+    ndim
+        Dimensions of a full array.
+    axes
+        Along which rows lie; not negative.
+    is_dropped
+        Per operand and then per output, whether it is a row value without the dimensions `axes`. Others have
+        all dimensions; those of row values have length 1 along `axes`.
+    broadcast
+        Per operand and dimension (of its own), whether its length is known to be 1, so that it may be repeated.
+    schedule
+        See `Routine`.
+    has_fp64
+        Whether to use double precision; None asks the device.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        function: RowFunction,
+        ndim: int,
+        axes: Sequence[int],
+        is_dropped: Sequence[bool],
+        broadcast: Sequence[Sequence[bool]],
+        schedule: str | None = None,
+        has_fp64: bool | None = None,
+    ) -> None:
+        super().__init__(context, schedule)
+        self.function = function
+        self.ndim = ndim
+        self.axes = frozenset(axes)
+        self.output_dtypes = tuple(function.dtypes[v] for v in function.outputs)
+        fp64 = context.info.has_fp64 if has_fp64 is None else has_fp64
+        self._cached, self._streamed = Program(function, fp64), Program(function, fp64, NEVER)
+        if self.schedule == "cpu":
+            self._in_strips = Program(function, fp64, DEAR, keep_operands=True)
+        self._lanes = 8 if function.itemsize == 8 else 16
+        self._takes = Takes(self, function.takes)
+        self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
+        self._picked = Picked(self, function, self._operands)
+        self.is_checked = self._takes.is_checked or bool(self._picked)
+        self._is_dropped = tuple(is_dropped)
+        self._broadcast = [self._spread_flags(k, broadcast[k]) for k in self._operands]
+        self._scalars = [
+            (k, np.dtype(t if t != "bool" else "uint8").type)
+            for k, (kind, t) in enumerate(function.operands)
+            if kind == "value"
+        ]
+        self.value_arguments = value_arguments(self._scalars)
+        self._arrays = self._describe_arrays()
+        self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
+        self._walks = self._streamed.loops(1, 1)
+        self._loops = sum(not loop.is_empty for loop in self._walks)  # how often a row is walked
+        # Three walks, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
+        is_cheap = self._loops <= 2 and function.row_cost < DEAR
+        self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
+        self._light = self._full if is_cheap and len(self._full) >= 2 else []
+        self._totals = [total for loop in self._walks for total in loop.totals]
+        self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
+        self._kernels: dict[tuple[Variant, int | None], Kernel] = {}
+        self._plans: Plans[Plan] = Plans()
+
+    def _describe_arrays(self) -> tuple[Array, ...]:
+        function = self.function
+        read = (Array(f"x{k}", k, *function.operands[k], False) for k in self._operands)
+        written = (
+            Array(f"y{k}", v, function.kinds[v], function.dtypes[v], True) for k, v in enumerate(function.outputs)
+        )
+        return (*read, *written)
+
+    # Shapes
+
+    def _spread_flags(self, operand: int, flags: Sequence[bool]) -> tuple[bool, ...]:
+        if not self._is_dropped[operand]:
+            return tuple(flags)
+        rest = iter(flags)
+        return tuple(True if d in self.axes else next(rest) for d in range(self.ndim))
+
+    def _spread(self, layout: Layout, is_dropped: bool) -> Layout:
+        """Give the layout of a row value that lacks them the dimensions along rows."""
+        if not is_dropped:
+            return layout
+        rest = iter(range(layout.ndim))
+        return layout.dimshuffle(tuple("x" if d in self.axes else next(rest) for d in range(self.ndim)))
+
+    def _full_shape(self, layouts: Sequence[Layout]) -> Shape:
+        """Return the common shape of the operands."""
+        shapes = [layout.shape for layout in layouts]
+        if any(len(shape) != self.ndim for shape in shapes):
+            raise ValueError(f"rows of {self.ndim} dimensions, not of shapes {', '.join(map(str, shapes))}")
+        full = tuple(
+            next((s[d] for s, known in zip(shapes, self._broadcast, strict=True) if not known[d]), 1)
+            for d in range(self.ndim)
+        )
+        for shape, known in zip(shapes, self._broadcast, strict=True):
+            if any(n != (1 if one else m) for n, m, one in zip(shape, full, known, strict=True)):
+                raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}")
+        return full
+
+    def _operand_layouts(self, inputs: Sequence[Layout]) -> list[Layout]:
+        layouts = self._picked.seen([inputs[k] for k in self._operands])
+        return [self._spread(s, self._is_dropped[k]) for s, k in zip(layouts, self._operands, strict=True)]
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layouts of the outputs, C-contiguous.
+
+        Raises
+        ------
+        ValueError
+            The shapes differ, or ``maximum`` or ``minimum`` of nothing is asked for.
+        """
+        full = self._full_shape(self._operand_layouts(inputs))
+        self._check_not_empty(full)
+        rows = tuple(1 if d in self.axes else n for d, n in enumerate(full))
+        dropped = tuple(n for d, n in enumerate(full) if d not in self.axes)
+        kinds = self.function.kinds
+        flags = self._is_dropped[len(self.function.operands) :]
+        shapes = (
+            full if kinds[v] == "full" else (dropped if drop else rows)
+            for v, drop in zip(self.function.outputs, flags, strict=True)
+        )
+        return tuple(map(Layout.contiguous, shapes))
+
+    def _check_not_empty(self, full: Shape) -> None:
+        if all(full[d] for d in self.axes):
+            return
+        for step in self.function.steps:
+            if isinstance(step, Reduce) and not (step.initial or OPERATIONS[step.operation].has_identity):
+                raise ValueError(f"zero-size array to reduction operation {step.operation} which has no identity")
+
+    # Kernels
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host."""
+        return self._kernels.values()
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel for many contiguous rows; those for chunks are built when they are needed."""
+        shape = tuple(2048 if d in self.axes else 4096 for d in range(self.ndim))
+        layouts = [
+            Layout.contiguous([1 if one else n for n, one in zip(shape, known, strict=True)])
+            for known in self._broadcast
+        ]
+        rows = self._normal_form([*layouts, *(self._spread_output(shape, a) for a in self._outputs)], shape)
+        variant = self._variant(
+            rows,
+            planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1),
+            is_cached=True,
+            index=self._index(rows, partial_bytes=0),
+        )
+        return (self._source(variant, self._stage),)
+
+    @property
+    def _outputs(self) -> tuple[Array, ...]:
+        return self._arrays[len(self._operands) :]
+
+    def _spread_output(self, shape: Shape, array: Array) -> Layout:
+        is_row = array.kind == "row"
+        return Layout.contiguous([1 if is_row and d in self.axes else n for d, n in enumerate(shape)])
+
+    def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
+        if self.schedule == "simt":
+            return Variant("", 1, (), False, index)
+        strip = self._strip(rows, pattern)
+        tile, steps = 0, planning.access_of(rows, pattern)
+        if pattern == "columns" and strip == 1 and is_whole:
+            tile, steps = planning.tiled(rows, steps, self._lanes, self._full, len(self._operands))
+        kinds = zip(self._arrays, steps, strict=True)
+        access = tuple("gather" if a.kind == "row" and pattern == "rows" else how for a, how in kinds)
+        if not tile and any(self._is_scattered(a, how, pattern) for a, how in zip(self._arrays, access, strict=True)):
+            access = ("gather",) * len(access)  # one kernel for all that is unusual: each costs the driver a while
+        return Variant(pattern, strip, access, is_cached, index, tile=tile)
+
+    @staticmethod
+    def _is_scattered(array: Array, how: str, pattern: str) -> bool:
+        """Whether an array's lanes are neither neighbours nor one and the same element that is read."""
+        if array.kind == "row" and pattern == "rows":
+            return False
+        return how == "gather" or (how == "splat" and array.is_output)
+
+    def _strip(self, rows: Rows, pattern: str) -> int:
+        """Return the most vectors of a strip; one, where neighbouring rows lie one after the other."""
+        lead = 1 + rows.lead
+        if (
+            pattern == "rows"
+            or rows.columns <= self._lanes
+            or (rows.kept and rows.reduced[0][lead] < rows.kept[0][lead])
+        ):
+            return 1
+        return STRIP
+
+    def _program(self, variant: Variant) -> Program:
+        if not variant.is_cached:
+            return self._streamed
+        return self._in_strips if variant.pattern == "columns" and not variant.tile else self._cached
+
+    def _source(self, variant: Variant, stage: int | None) -> KernelSource:
+        program, is_simt = self._program(variant), self.schedule == "simt"
+        lanes = 1 if is_simt else self._lanes
+        is_across = variant.pattern == "columns"
+        arrays = self._arrays
+        if not is_simt:
+            arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
+        dtypes = self.function.dtypes
+        loops = program.loops(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
+        arguments: dict[str, Any] = {
+            "arrays": arrays,
+            "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
+            "loops": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in loops],
+            "stage": stage,
+            "row_values": self._row_values(program),
+            "keeps": tuple((v, dtypes[v]) for v in program.keeps),
+            "totals": self._totals,
+            "tables": self.function.tables,
+            "index": variant.index_type,
+            "kept_dims": self._dims[0],
+            "reduced_dims": self._dims[1],
+        }
+        preambles = self._preambles(program, (1,) if is_simt else ((lanes,) if is_across else _halves(lanes)))
+        if is_simt:
+            # Intel's compiler for CPUs takes what is computed between two barriers for the same in all work-items.
+            qualifier = "volatile " if self.context.info.kind == "cpu" else ""
+            arguments.update(group=self._group, row_qualifier=qualifier)
+            return kernel_source("rowwise/simt", preambles=preambles, **arguments)
+        arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip, is_narrow=variant.is_narrow)
+        picks = self._picked.arrays if variant.is_picked else []
+        arguments.update(tile=variant.tile, picks=picks)
+        used = dict.fromkeys(a.dtype for a in arrays)
+        access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
+        more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")) if picks else ()
+        return kernel_source(
+            "rowwise/cpu",
+            preambles=(*access, *self._blocks(variant), *more, render("common/non_temporal"), *preambles),
+            **arguments,
+        )
+
+    def _blocks(self, variant: Variant) -> tuple[str, ...]:
+        """Return the functions that turn blocks of rows."""
+        arrays = [a for a, how in enumerate(variant.access) if how == "tile"]
+        picked = [a for a, _ in self._picked.arrays] if variant.is_picked else []
+        dtypes = {self._arrays[a].dtype: False for a in arrays}
+        dtypes.update((self._arrays[a].dtype, True) for a in picked if a in arrays)
+        sizes = {"lanes": self._lanes, "tile": variant.tile}
+        return tuple(
+            render("rowwise/transpose_tile", dtype=dtype, is_picked=some, **sizes) for dtype, some in dtypes.items()
+        )
+
+    def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
+        read = (k for k in self._operands if self.function.operands[k].kind == "row")
+        return tuple((v, self.function.dtypes[v]) for v in (*read, *program.row_values))
+
+    def _preambles(self, program: Program, sizes: tuple[int, ...]) -> tuple[str, ...]:
+        found = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
+        for fold in (False, True) if 1 in sizes else (False,):
+            found.update(dict.fromkeys(accumulator(total, n, fold) for total in self._totals for n in sizes))
+        return tuple(found)
+
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has an accumulator of each kind in local memory."""
+        if self.schedule == "cpu":
+            return 1
+        kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self._totals}
+        return self.limits.size(GROUP, sum(kinds.values()))
+
+    def _kernel(self, variant: Variant, stage: int | None) -> Kernel:
+        key = variant, stage
+        if key not in self._kernels:
+            self._kernels[key] = self.limits.kernel(self._source(variant, stage), None, self._group)
+        return self._kernels[key]
+
+    # Launch
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue one kernel, or one for each loop; the outputs may have any strides."""
+        arrays: list[Any] = [inputs[k] for k in self._operands]
+        arrays.extend(outputs)
+        layouts = [layout_of(array) for array in arrays]
+        key = tuple([layout[:2] for layout in layouts])
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, layouts)
+            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+        tables: Any = inputs[len(self.function.operands) :]
+        if tables:
+            self._takes.check(inputs, tables, is_idle=plan.is_idle)
+        for number, rows in self._picked.gathered(arrays) if plan.picks is None else ():
+            arrays[number], layouts[number] = rows, rows.layout
+        if not plan.steps:
+            return
+        for number, view in plan.relaid:
+            layout = view._replace(offset=view.offset + layouts[number].offset)
+            arrays[number] = contiguous(GpuArray(self.context, arrays[number].buffer, arrays[number].dtype, layout))
+            layouts[number] = arrays[number].layout
+        memory = self.context.memory
+        arguments: list[Any] = [convert(inputs[k]) for k, convert in self._scalars]
+        arguments += [array.buffer for array in arrays]
+        arguments += [memory.allocate(n) if n else None for n in (plan.scratch, plan.partials)]
+        offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
+        more = *(self._takes.arguments(tables) if tables else ()), *self._picked.arguments(plan.picks)
+        queue = self.context.queue
+        for step in plan.steps:
+            step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
+
+    def error(self, finding: ErrorRecord) -> Exception:
+        """Return NumPy's IndexError."""
+        return out_of_bounds(finding.value, finding.detail, finding.limit)
+
+    def _normal_form(self, layouts: Sequence[Layout], full: Shape) -> Rows:
+        return planning.normal_form(full, layouts, self.axes, self._lead(layouts))
+
+    def _lead(self, layouts: Sequence[Layout]) -> int:
+        """Return the array whose order in memory the walk follows: the largest, a full output if there is one."""
+        return max(range(len(layouts)), key=lambda k: (prod(layouts[k].shape), self._arrays[k].is_output))
+
+    def _index(self, rows: Rows, partial_bytes: int) -> str:
+        if self.schedule == "cpu" or not planning.fits_int(rows):
+            return "long"
+        return index_type(partial_bytes)
+
+    def _plan(self, given: list[Layout]) -> Plan:
+        layouts = self._picked.seen(given)
+        flags = [self._is_dropped[k] for k in self._operands] + list(self._is_dropped[len(self.function.operands) :])
+        spread = [self._spread(layout, drop) for layout, drop in zip(layouts, flags, strict=True)]
+        rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
+        if not rows.number or (not rows.total and all(a.kind == "full" for a in self._outputs)):
+            return Plan((), is_idle=True)
+        is_narrow, units = self._is_narrow(rows), self.context.info.compute_units
+        lanes = self._lanes if self.schedule == "cpu" else 1
+        pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, self._light)
+        relaid: tuple[planning.Relaid, ...] = ()
+        if self.schedule == "simt":
+            split = planning.split_simt(rows, pattern, units, self._group)
+        else:
+            widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
+            rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs())
+            split = self._split_cpu(rows, pattern, units)
+        is_whole = split.chunks == 1 and not is_narrow
+        partials = self._partials(split)
+        index = self._index(rows, partials[-1])
+        variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
+        picks = self._picked.geometry(given, variant) if self._picked and split.chunks == 1 else None
+        variant = variant._replace(is_narrow=is_narrow, is_picked=picks is not None)
+        scratch = self._scratch(rows, split, self._program(variant))
+        shifts = int(self._is_large(layouts)), *rows.shifts
+        make = self._whole if split.chunks == 1 else self._by_stages
+        steps = make(variant, rows, split, scratch, partials)
+        return Plan(steps, scratch[0] * split.work_items, partials[-1], shifts, not rows.total, picks, relaid)
+
+    def _is_narrow(self, rows: Rows) -> bool:
+        is_plain = self.schedule == "cpu" and not self.function.takes
+        return is_plain and planning.is_narrow(rows, self._lanes, self._full)
+
+    def _full_inputs(self) -> list[int]:
+        return [a for a in self._full if not self._arrays[a].is_output]
+
+    def _is_large(self, layouts: list[Layout]) -> bool:
+        nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))
+        return sum(nbytes) >= PAST_CACHE
+
+    def _split_cpu(self, rows: Rows, pattern: str, units: int) -> Split:
+        full = sum(np.dtype(a.dtype).itemsize for a in self._arrays if a.kind == "full")
+        return planning.split_cpu(
+            rows,
+            pattern,
+            units,
+            self._lanes,
+            self._strip(rows, pattern),
+            loops=self._loops,
+            nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._cached.keeps),
+            is_rounded=any(t.acc_dtype == "float32" and not t.compensation for t in self._totals),
+            min_task=planning.MIN_TASK if self._totals else planning.MIN_MAP,
+        )
+
+    def _scratch(self, rows: Rows, split: Split, program: Program) -> list[int]:
+        """Return the bytes that a work-item puts aside, then where each value begins."""
+        at, places = 0, []
+        for v in program.keeps:
+            places.append(at)
+            items = rows.total * split.width + self._lanes
+            at += -(-items * np.dtype(self.function.dtypes[v]).itemsize // 64) * 64
+        return [at, *places]
+
+    def _partials(self, split: Split) -> list[int]:
+        """Return the number of chunks, where the partial results of each reduction begin, and the bytes of all."""
+        at, places = 0, [split.chunks]
+        if split.chunks == 1:  # a row is reduced by one launch
+            return [*places, *[0] * len(self._totals), 0]
+        for total in self._totals:
+            places.append(at)
+            planes = 2 if total.compensation else 1
+            items = planes * split.chunks * split.blocks * split.width
+            at += -(-items * np.dtype(total.acc_dtype).itemsize // 64) * 64
+        return [*places, at]
+
+    def _step(
+        self, variant: Variant, stage: int | None, rows: Rows, split: Split, scratch: list[int], partials: list[int]
+    ) -> Step:
+        geometry = planning.pack_geometry(rows, split, self._dims, scratch, partials[:-1], variant.index_type)
+        sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
+        if self.schedule == "simt":
+            sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
+        return Step(self._kernel(variant, stage), *sizes, geometry)
+
+    def _whole(self, variant: Variant, *rest: Any) -> tuple[Step, ...]:
+        return (self._step(variant, self._stage, *rest),)
+
+    def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[Step, ...]:
+        """One launch for each loop; the last may have nothing but row values to finish."""
+        missing = [s for s in range(len(self._walks)) if (variant, s) not in self._kernels]
+        self.context.build([self._source(variant, s) for s in missing])
+        finish = split._replace(chunk=rows.total, chunks=1)
+        if self.schedule == "cpu":
+            finish = finish._replace(work_items=min(split.work_items, split.blocks))
+        return tuple(
+            self._step(variant, s, rows, finish if loop.is_empty else split, *rest)
+            for s, loop in enumerate(self._walks)
+        )
+
+
+def _streaming(loop: Loop, arrays: Sequence[Array]) -> Loop:
+    """Say which array of a loop along rows decides where its stores may go past the cache."""
+    written = {f"y{o}" for o, _ in loop.writes}
+    streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")
+    return loop._replace(streamed=next(streamed, None))
+
+
+def _halves(lanes: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range(lanes.bit_length()))

@@ -1,0 +1,168 @@
+"""How rows are sorted: keys that are compared as unsigned integers, and the choice between networks and radix sort."""
+
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype, literal
+from pytensor_cl.routines.reduction.plan import walk
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = [
+    "KeyCode",
+    "Problem",
+    "Split",
+    "element_type",
+    "key_code",
+    "normal_form",
+    "pack_geometry",
+    "share_group",
+    "share_out",
+    "uses_network",
+]
+
+SHORT_ROW = 2048
+"""Elements of the longest rows that a network sorts, however few there are."""
+
+SHORT_ROW_OF_MANY = 8192
+"""The same where the rows fill the vectors of all compute units, on schedule cpu."""
+
+CHUNK = 1 << 15
+"""Elements of a row that repay a work-item of schedule cpu."""
+
+TILE = 1024
+"""Elements that a work-group of schedule simt moves at once."""
+
+MOVED = 4
+"""Elements that a work-item of schedule simt ranks and moves at once."""
+
+UINT_LIMIT = 1 << 32
+
+
+class KeyCode(NamedTuple):
+    """C code of keys.
+
+    Attributes
+    ----------
+    dtype
+        The unsigned integer that holds a key and, reinterpreted, a value.
+    to_key, from_key
+        Expressions of the unsigned integer ``x``.
+    """
+
+    dtype: str
+    to_key: str
+    from_key: str
+
+
+def _float_code(dtype: np.dtype, unsigned: np.dtype, merges_zeros: bool) -> tuple[str, str]:
+    top = 1 << (8 * dtype.itemsize - 1)
+    infinity = int(np.array(np.inf, dtype).view(unsigned))
+    everything, sign, magnitude, limit = (literal(v, unsigned) for v in (2 * top - 1, top, top - 1, infinity))
+    ordered = f"x & {sign} ? ~x : x ^ {sign}"
+    if merges_zeros:
+        ordered = f"(x & {magnitude}) == 0 ? {sign} : {ordered}"
+    return f"(x & {magnitude}) > {limit} ? {everything} : {ordered}", f"x & {sign} ? x ^ {sign} : ~x"
+
+
+def key_code(dtype: str, merges_zeros: bool) -> KeyCode:
+    """Return how values become unsigned integers of the same order: NaN, which has one key, last.
+
+    Parameters
+    ----------
+    dtype
+        Of the values: real.
+    merges_zeros
+        Whether -0.0 has the key of 0.0, and not the one before it.
+    """
+    kind = np.dtype(dtype)
+    unsigned = np.dtype(f"uint{8 * kind.itemsize}")
+    if kind.kind == "f":
+        return KeyCode(str(unsigned), *_float_code(kind, unsigned, merges_zeros))
+    if kind.kind == "i":
+        flipped = f"x ^ {literal(1 << (8 * kind.itemsize - 1), unsigned)}"
+        return KeyCode(str(unsigned), flipped, flipped)
+    return KeyCode(str(unsigned), "x", "x")
+
+
+class Problem(NamedTuple):
+    """The rows: length and steps along the axis; length and steps (output, input) of each other dimension."""
+
+    length: int
+    in_step: int
+    out_step: int
+    kept: tuple[tuple[int, ...], ...]
+    in_shift: int
+    out_shift: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return prod(n for n, *_ in self.kept)
+
+
+class Split(NamedTuple):
+    """Chunks of a row, and how many work-items or work-groups share the chunks of all rows."""
+
+    chunk: int
+    chunks: int
+    workers: int
+
+
+def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Problem:
+    """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
+    others = [d for d in range(layout.ndim) if d != axis]
+    kept, (out_shift, in_shift) = walk(((layout.shape[d], out_strides[d], layout.strides[d]) for d in others), 2)
+    return Problem(layout.shape[axis], layout.strides[axis], out_strides[axis], kept, in_shift, out_shift)
+
+
+def uses_network(problem: Problem, many: int, tile: int) -> bool:
+    """Whether a network is faster than the passes of a radix sort.
+
+    Parameters
+    ----------
+    problem
+        The rows.
+    many
+        Rows that fill the vectors of all compute units.
+    tile
+        Elements that there is room for.
+    """
+    return problem.length <= min(tile, SHORT_ROW_OF_MANY if problem.rows >= many else SHORT_ROW)
+
+
+def share_out(problem: Problem, units: int, schedule: str) -> Split:
+    """Cut rows into chunks: enough to keep the device busy, none too small to repay its counts of digits."""
+    is_simt = schedule == "simt"
+    least, wanted = (TILE, 8 * units) if is_simt else (CHUNK, 2 * units)
+    wanted = max(1, min(-(-wanted // problem.rows), problem.length // least))
+    chunk = -(-problem.length // (wanted * TILE)) * TILE
+    chunks = -(-problem.length // chunk)
+    tasks = problem.rows * chunks
+    return Split(chunk, chunks, tasks if is_simt else min(tasks, 4 * units))
+
+
+def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
+    """Return the work-items for a short row, the rows that a work-group sorts at once, and how many work-groups."""
+    threads = min(group, 1 << max(problem.length // 2 - 1, 0).bit_length())
+    slots = min(group // threads, tile // problem.length)
+    return Split(threads, slots, min(-(-problem.rows // slots), 64 * units))
+
+
+def pack_geometry(problem: Problem, split: Split, dims: int) -> bytes:
+    """Pack the struct of kernels/sort/keys.mako."""
+    kept = problem.kept + ((1, 0, 0),) * (dims - len(problem.kept))
+    columns = (v for column in zip(*kept, strict=True) for v in column)
+    head = (problem.rows, problem.length, split.chunk, split.chunks, problem.in_step, problem.out_step)
+    values = [*head, *columns]
+    return struct.pack(f"{len(values)}q", *values)
+
+
+def element_type(key: str, indexed: bool, wide: bool) -> tuple[str, int]:
+    """Return the C type of what moves, and its bytes."""
+    if not indexed:
+        return ctype(key), np.dtype(key).itemsize
+    return ("ulong2", 16) if wide else ("ulong", 8)

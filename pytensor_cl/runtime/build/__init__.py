@@ -1,0 +1,1 @@
+"""Build of programs: variants of the source, binaries, cache folders."""

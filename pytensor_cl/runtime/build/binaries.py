@@ -1,0 +1,89 @@
+"""Compiled programs on disk, for drivers that keep none themselves.
+
+pyopencl has such a cache too. It does not check what it reads: some drivers end the process when a binary was cut.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pytensor_cl.codegen.rendered import CheckedFolder, user_folder
+from pytensor_cl.runtime import opencl as cl
+
+__all__ = ["Binaries", "programs_folder"]
+
+_log = logging.getLogger("pytensor_cl.cache")
+_LIMIT = 512 << 20
+"""Bytes: a program takes 10 KB to 3 MB."""
+
+
+def programs_folder(cache_dir: str | None) -> Path:
+    """Return the folder of compiled programs.
+
+    Parameters
+    ----------
+    cache_dir
+        Folder of the package's caches; None is the user's cache folder.
+    """
+    return (Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl") / "programs"
+
+
+def _is_wanted(device: "cl.Device") -> bool:
+    """Whether the driver has no cache of its own, as pyopencl knows it, and the user wants one."""
+    from pyopencl.characterize import has_src_build_cache  # loads the driver
+
+    refused = os.environ.get("PYOPENCL_NO_CACHE", "").lower() in ("1", "true", "yes", "on", "y", "t")
+    return not (refused or has_src_build_cache(device))
+
+
+class Binaries:
+    """The compiled programs of a device.
+
+    Parameters
+    ----------
+    context
+        The pyopencl context, of one device.
+    cache_dir
+        As `programs_folder` takes it.
+    """
+
+    def __init__(self, context: "cl.Context", cache_dir: str | None) -> None:
+        (self._device,) = context.devices
+        self._context = context
+        self._folder = CheckedFolder(programs_folder(cache_dir), _LIMIT) if _is_wanted(self._device) else None
+
+    def _key(self, text: str, options: Sequence[str]) -> bytes:
+        device = self._device
+        platform = device.platform
+        driver = (
+            platform.vendor,
+            platform.name,
+            platform.version,
+            device.vendor,
+            device.version,
+            device.driver_version,
+        )
+        forced = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
+        return repr((cl.VERSION_TEXT, driver, device.name, list(options), forced, text)).encode()
+
+    def find(self, text: str, options: Sequence[str]) -> "cl.Program | None":
+        """Return a program that was kept, built; None if there is none that the driver takes."""
+        binary = None if self._folder is None else self._folder.read(self._key(text, options))
+        if binary is None:
+            return None
+        try:
+            return cl.Program(self._context, [self._device], [binary]).build(options=list(options))
+        except cl.Error as error:
+            _log.debug("the driver refuses a compiled program that is kept; it is compiled again: %s", error)
+            return None
+
+    def keep(self, text: str, options: Sequence[str], program: "cl.Program") -> None:
+        """Keep a program that was built from a text."""
+        if self._folder is None:
+            return
+        with suppress(cl.Error):  # drivers need not give binaries
+            (binary,) = program.get_info(cl.program_info.BINARIES)
+            if binary:
+                self._folder.write(self._key(text, options), binary)

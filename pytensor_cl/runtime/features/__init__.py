@@ -1,0 +1,1 @@
+"""What a driver can do: probes, their results, the self-check."""

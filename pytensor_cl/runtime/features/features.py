@@ -1,0 +1,189 @@
+"""What a device's driver can do besides the least that kernels need, and where the answers are kept.
+
+`self_check` asks a device by running small kernels. The answers lie in a file of the user's cache folder, one for each
+device, driver and version of the probes, so that they are asked for once.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from pytensor_cl.codegen.rendered import user_folder
+
+__all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
+
+WIDTHS = (2, 4, 8, 16)
+"""Lanes of the vectors in kernels of schedule ``cpu``."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Optional features of a driver. The defaults are those of a driver that has them all.
+
+    Attributes
+    ----------
+    struct_arguments
+        Structs may be kernel arguments. Else they are read from a buffer.
+    prefetch
+        ``__builtin_prefetch`` compiles, or is unknown to the compiler. Else kernels ask for nothing ahead.
+    nontemporal_stores
+        ``__builtin_nontemporal_store`` compiles, or is unknown to the compiler. Else kernels store through the cache.
+    vectors
+        Numbers of lanes with which explicit vectors give right values.
+    private_as_global
+        Pointers to private memory may be cast to pointers to global memory. Kernels of schedule ``cpu`` need it, and
+        all numbers of lanes; devices without them run those of schedule ``simt``.
+    local_memory
+        Local memory and barriers work.
+    atomics
+        32-bit atomic functions work, on global and on local memory.
+    long_comparisons
+        An int that becomes a long compares right with a constant. Else the long is made of two halves.
+    fp64, fp16
+        Double and half are computed right.
+    maps
+        A map of a buffer that does not block returns the address at which the host sees it, always the same one.
+        Else buffers are copied to the host.
+    host_alignment
+        Bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied.
+    long_loops
+        A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
+    profiling
+        Events tell when their command ran; else profiles wait for each command and read the host's clock.
+    problem
+        Why kernels cannot be run at all; empty if they can.
+    reasons
+        Pairs of a feature that is missing and what happened when it was asked for.
+    """
+
+    struct_arguments: bool = True
+    prefetch: bool = True
+    nontemporal_stores: bool = True
+    vectors: tuple[int, ...] = WIDTHS
+    private_as_global: bool = True
+    local_memory: bool = True
+    atomics: bool = True
+    long_comparisons: bool = True
+    fp64: bool = True
+    fp16: bool = True
+    maps: bool = True
+    host_alignment: int = 0
+    long_loops: bool = True
+    profiling: bool = True
+    problem: str = ""
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_cpu_schedule(self) -> bool:
+        """Whether kernels of schedule ``cpu`` run."""
+        return self.private_as_global and self.vectors == WIDTHS
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the features that were asked for and failed, in whose place there is a substitute."""
+        return tuple(name for name, _ in self.reasons)
+
+    @property
+    def warning(self) -> str:
+        """What a user must know of a driver with a defect that has no substitute; empty if there is none."""
+        if self.long_loops:
+            return ""
+        return "the driver ends loops early: what takes a work-item more than 65,535 steps is wrong (docs/drivers.md)"
+
+    def options(self) -> list[str]:
+        """Return the build options that switch off what the compiler cannot do."""
+        switches = {
+            "-DWITHOUT_PREFETCH": self.prefetch,
+            "-DWITHOUT_NONTEMPORAL_STORES": self.nontemporal_stores,
+            "-DPRIVATE_MEMORY_APART": self.private_as_global,
+            "-DWITHOUT_LONG_COMPARISONS": self.long_comparisons,
+        }
+        return [option for option, works in switches.items() if not works]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all as plain values, for JSON."""
+        return {**asdict(self), "vectors": list(self.vectors), "reasons": dict(self.reasons)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the features that `as_dict` wrote.
+
+        Raises
+        ------
+        ValueError
+            A name is missing or unknown, or a value of another type.
+        """
+        kinds = {f.name: f.type for f in fields(cls)}
+        if kinds.keys() != values.keys():
+            raise ValueError(f"names differ: {sorted(kinds.keys() ^ values.keys())}")
+        plain = {"vectors": list, "reasons": dict}
+        wrong = [n for n, kind in kinds.items() if type(values[n]) is not plain.get(n, kind)]
+        if wrong or not all(type(n) is int for n in values["vectors"]):
+            raise ValueError(f"values of another type: {wrong or ['vectors']}")
+        reasons = tuple((str(name), str(text)) for name, text in values["reasons"].items())
+        return cls(**{**values, "vectors": tuple(values["vectors"]), "reasons": reasons})
+
+
+def features_folder(cache_dir: str | Path | None) -> Path:
+    """Return where answers are kept: in the package's cache folder; None is the user's."""
+    return (Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl") / "features"
+
+
+@cache
+def probes_digest() -> str:
+    """Return a digest of the code that asks: answers of other probes are asked for again."""
+    code = (Path(__file__).with_name(name).read_bytes() for name in ("features.py", "probes.py"))
+    return hashlib.blake2s(b"".join(code), digest_size=8).hexdigest()
+
+
+class FeatureFile:
+    """Where the answers of a device are kept.
+
+    Parameters
+    ----------
+    identity
+        Texts that tell the device, its driver and their versions from others.
+    folder
+        The package's cache folder; None is the user's.
+    """
+
+    def __init__(self, identity: tuple[str, ...], folder: str | Path | None = None) -> None:
+        self._identity = list(identity)
+        digest = hashlib.blake2s(json.dumps(self._identity).encode(), digest_size=8).hexdigest()
+        self.path = features_folder(folder) / f"{digest}.json"
+
+    def read(self) -> Features | None:
+        """Return the answers; None if there are none, or none that can be used."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            if found["identity"] != self._identity or found["probes"] != probes_digest():
+                return None
+            if found["digest"] != _digest(found["features"]):
+                return None
+            return Features.from_dict(found["features"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # there is no file, or it was cut or changed: it is made again
+
+    def write(self, features: Features) -> bool:
+        """Write the answers, whole or not at all; return whether they could be."""
+        values = features.as_dict()
+        text = {"identity": self._identity, "probes": probes_digest(), "features": values, "digest": _digest(values)}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self.path.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(text, file, indent=1)
+            Path(name).replace(self.path)
+        except OSError:
+            return False
+        return True
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.blake2s(json.dumps(values, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,657 @@
+"""The questions to a device: small kernels, and what they must compute.
+
+``python -m pytensor_cl.runtime.features.probes`` reads from its input which device to ask, and which questions. It
+writes each answer as soon as it is known, since a driver may end the process at the next one. See `self_check`.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from ctypes import c_char
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
+
+__all__ = ["MARK", "PROBES", "Answer", "ask", "identity_of", "main"]
+
+MARK = "pytensor_cl feature: "
+"""Begins the lines that are answers: drivers print lines of their own."""
+
+_ITEMS = 256
+_ALIGNMENTS = (1, 4, 16, 64, 128, 256, 512, 1024, 4096)
+
+
+class Wrong(Exception):
+    """A probe found other values than it should; says which."""
+
+
+class Answer(NamedTuple):
+    """Of a device to a question.
+
+    Attributes
+    ----------
+    value
+        Of the feature; what stands for "no" if something went wrong.
+    why
+        What went wrong, if anything did.
+    """
+
+    value: Any
+    why: str = ""
+
+
+class Device:
+    """An open device that is asked.
+
+    Parameters
+    ----------
+    handle
+        The pyopencl device.
+    """
+
+    def __init__(self, handle: "cl.Device") -> None:
+        self.handle = handle
+        self.context = cl.Context([handle])
+        self.queue = cl.CommandQueue(self.context, handle)
+        self._program: Any = None
+
+    def build(self, text: str) -> "cl.Program":
+        """Build a text."""
+        return cl.Program(self.context, text).build(options=["-w"], cache_dir=False)
+
+    def share(self, text: str) -> None:
+        """Build one program for all probes."""
+        self._program = self.build(text)
+
+    def kernel(self, text: str, name: str) -> "cl.Kernel":
+        """Return a kernel of a probe's text, which is in the shared program if there is one."""
+        return cl.Kernel(self._program or self.build(text), name)
+
+    def buffer(self, array: np.ndarray) -> "cl.Buffer":
+        """Return a buffer with a copy of an array."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        return cl.Buffer(self.context, flags, hostbuf=array)
+
+    def read(self, buffer: "cl.Buffer", like: np.ndarray) -> np.ndarray:
+        """Copy a buffer to the host."""
+        result = np.empty_like(like)
+        cl.enqueue_copy(self.queue, result, buffer, is_blocking=True)
+        return result
+
+    def run(self, kernel: "cl.Kernel", items: int, group: int | None, *args: Any) -> None:
+        """Run a kernel with some arguments, and wait."""
+        for index, arg in enumerate(args):
+            kernel.set_arg(index, arg)
+        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), None if group is None else (group,))
+        self.queue.finish()
+
+
+def _equal(what: str, got: np.ndarray, wanted: Any) -> None:
+    wanted = np.asarray(wanted)
+    if not np.array_equal(got, wanted):
+        at = np.flatnonzero(got != wanted)[0] if got.shape == wanted.shape else 0
+        raise Wrong(f"{what}: {got.flat[at]} instead of {wanted.flat[at]} at {at}")
+
+
+class Probe(NamedTuple):
+    """A question.
+
+    Attributes
+    ----------
+    name
+        Of the field of `Features`; ``plain`` is the least that kernels need.
+    otherwise
+        The value of the feature if anything goes wrong.
+    text
+        OpenCL C; kernels are called ``probe_<name>...``.
+    check
+        Runs them; returns the value.
+    is_risky
+        Drivers are known that end the process.
+    extension
+        What the device must claim to have, or the answer is no.
+    of_cpus
+        Other devices are not asked, as what it is for is done on CPUs alone.
+    """
+
+    name: str
+    otherwise: Any
+    text: str
+    check: Callable[[Device, str], Any]
+    is_risky: bool = False
+    extension: str = ""
+    of_cpus: bool = False
+
+
+# Numbers, buffers, parts of buffers, null pointers.
+_PLAIN = """
+__kernel void probe_plain(__global const float *x, __global const int *i, __global float *o, __global long *k,
+                          __global const float *none, const float a, const int n, const long far)
+{
+    for (int at = get_global_id(0); at < n; at += get_global_size(0)) {
+        o[at] = none ? none[at] : a * x[i[at]] + exp(0.0f);
+        k[at] = far * i[at] - at;
+    }
+}
+"""
+
+
+def _plain(device: Device, text: str) -> bool:
+    kernel = device.kernel(text, "probe_plain")
+    x, i = np.arange(_ITEMS, dtype="float32") / 8, np.arange(_ITEMS, dtype="int32")[::-1].copy()
+    o, k = np.zeros_like(x), np.zeros(_ITEMS, "int64")
+    o_buffer, k_buffer = device.buffer(o), device.buffer(k)
+    args = device.buffer(x), device.buffer(i), o_buffer, k_buffer, None
+    far = np.int64(1) << 40
+    device.run(kernel, 16, None, *args, np.float32(2.5), np.int32(_ITEMS), far)
+    _equal("float32", device.read(o_buffer, o), np.float32(2.5) * x[i] + 1)
+    _equal("int64", device.read(k_buffer, k), far * i - np.arange(_ITEMS))
+    # An upload, a copy and a read with offsets, and a part of a buffer as an argument.
+    step = max(device.handle.mem_base_addr_align // 8, 128)
+    whole = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 2 * step + x.nbytes)
+    cl.enqueue_copy(device.queue, whole, x, dst_offset=2 * step)
+    other = device.buffer(np.zeros_like(x))
+    cl.enqueue_copy(device.queue, other, whole, src_offset=2 * step, byte_count=x.nbytes)
+    _equal("a copy", device.read(other, x), x)
+    part = whole.get_sub_region(2 * step, x.nbytes)
+    device.run(kernel, 16, None, part, *args[1:], np.float32(1), np.int32(_ITEMS), far)
+    _equal("a part of a buffer", device.read(o_buffer, o), x[i] + 1)
+    return True
+
+
+_LOCAL = """
+__kernel void probe_local_memory(__global const int *x, __global int *o, const int last)
+{
+    __local int shared[256];
+    const int at = get_local_id(0), count = get_local_size(0);
+    shared[at] = x[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int step = count / 2; step; step /= 2) {
+        if (at < step) shared[at] += shared[at + step];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    o[get_global_id(0)] = shared[0] + last * shared[count - 1];
+}
+"""
+
+
+def _local_memory(device: Device, text: str) -> bool:
+    kernel = device.kernel(text, "probe_local_memory")
+    limit = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device.handle)
+    group = 1 << (min(limit, 64).bit_length() - 1)
+    x = np.arange(_ITEMS, dtype="int32") ** 2
+    o = device.buffer(x)
+    device.run(kernel, _ITEMS, group, device.buffer(x), o, np.int32(0))
+    _equal("sums of work-groups", device.read(o, x), x.reshape(-1, group).sum(1).repeat(group))
+    return True
+
+
+_ATOMICS = """
+__kernel void probe_atomics(volatile __global int *o)
+{
+    __local uint any;
+    if (get_local_id(0) == 0) any = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    atomic_or(&any, 1u << get_local_id(0));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int at = get_global_id(0);
+    if (atomic_cmpxchg(o, 0, at + 1) == 0) o[1] = at + 1;
+    atomic_or((volatile __global uint *)o + 2, 1u << (at & 31));
+    atomic_inc(o + 3);
+    if (get_local_id(0) == 0) o[4 + get_group_id(0)] = (int)any;
+}
+"""
+
+
+def _atomics(device: Device, text: str) -> bool:
+    kernel, o = device.kernel(text, "probe_atomics"), np.zeros(4 + _ITEMS // 8, "int32")
+    buffer = device.buffer(o)
+    device.run(kernel, _ITEMS, 8, buffer)
+    got = device.read(buffer, o)
+    if not 1 <= got[0] <= _ITEMS:
+        raise Wrong(f"atomic_cmpxchg: {got[0]}")
+    _equal("atomic functions", got, [got[0], got[0], -1, _ITEMS, *[255] * (_ITEMS // 8)])
+    return True
+
+
+def _vector_text() -> str:
+    """One kernel for all numbers of lanes, as compilers take their time for each kernel."""
+    lines = """
+        const floatN v = *(__global const floatN *)(x + at);
+        const intN w = vloadN(0, i + at);
+        *(__global floatN *)(o + at) = select(v * 2.0f, fmax(v, 1.0f) - 0.5f, w > (intN)(4));
+        vstoreN((w << 2) ^ convert_intN(v), 0, k + at);
+"""
+    cases = "".join(f"    if (lanes == {n}) {{{lines.replace('N', str(n))}    }}\n" for n in (2, 4, 8, 16))
+    return f"""
+__kernel void probe_vectors(__global const float *x, __global const int *i, __global float *o, __global int *k,
+                            const int lanes)
+{{
+    const int at = get_global_id(0) * lanes;
+{cases}}}
+"""
+
+
+def _vectors(device: Device, text: str) -> list[int]:
+    x = np.linspace(-3, 9, _ITEMS, dtype="float32")
+    i = np.arange(_ITEMS, dtype="int32") % 11
+    wanted = np.where(i > 4, np.maximum(x, np.float32(1)) - np.float32(0.5), 2 * x)
+    kernel = device.kernel(text, "probe_vectors")
+    for n in (2, 4, 8, 16):
+        o, k = device.buffer(np.zeros_like(x)), device.buffer(np.zeros_like(i))
+        device.run(kernel, _ITEMS // n, None, device.buffer(x), device.buffer(i), o, k, np.int32(n))
+        _equal(f"float{n}", device.read(o, x), wanted)
+        _equal(f"int{n}", device.read(k, i), (i << 2) ^ x.astype("int32"))
+    return [2, 4, 8, 16]
+
+
+_PRIVATE = """
+static void probe_private_add(__global float *tile, __global const float *x, const int n)
+{
+    for (int i = 0; i < n; i++) tile[i * 5 % n] += x[i];
+}
+
+__kernel void probe_private_address(__global ulong *address, const int n)
+{
+    float space[32];
+    for (int i = 0; i < n; i++) space[i] = i;
+    address[0] = (ulong)space, address[1] = space[n / 2];
+}
+
+__kernel void probe_private_as_global(__global const float *x, __global float *o, const int n, const int turns)
+{
+    float space[32] __attribute__((aligned(64)));
+    __global float *const tile = (__global float *)(ulong)space;
+    for (int i = 0; i < n; i++) tile[i] = i;
+    for (int i = 0; i < turns; i++) probe_private_add(i & 1 ? o + get_global_id(0) * n : tile, x, n);
+    for (int i = 0; i < n; i++) o[get_global_id(0) * n + i] += tile[i];
+}
+"""
+
+
+def _private_as_global(device: Device, text: str) -> bool:
+    n, turns, count = 32, 4, 8
+    x, o, address = np.arange(n, dtype="float32"), np.zeros((count, n), "float32"), np.zeros(2, np.uint64)
+    buffer, found = device.buffer(o), device.buffer(address)
+    device.run(device.kernel(text, "probe_private_address"), 1, None, found, np.int32(n))
+    at = int(device.read(found, address)[0])
+    if at < 1 << 16:  # no page of a process is there: compilers hang, kernels write anywhere
+        raise Wrong(f"a private array begins at address {at}: private memory has addresses of its own")
+    kernel = device.kernel(text, "probe_private_as_global")
+    device.run(kernel, count, None, device.buffer(x), buffer, np.int32(n), np.int32(turns))
+    row = np.zeros(n, "float32")
+    row[np.arange(n) * 5 % n] = turns * x
+    _equal("a private array", device.read(buffer, o), np.tile(row + np.arange(n), (count, 1)))
+    return True
+
+
+# With padding inside and at the end, which some drivers do not count; nested, and large.
+_STRUCTS = """
+typedef struct { int a; long far; float b[3]; } probe_mixed;
+typedef struct { long numbers[40]; } probe_large;
+typedef struct { int a, b, c; } probe_odd;
+typedef struct { probe_odd inner[2]; char one; } probe_nested;
+
+__kernel void probe_struct_arguments(const probe_odd first, __global long *o, const probe_mixed p, const float between,
+                                     probe_large q, const probe_nested r)
+{
+    o[0] = first.a, o[1] = first.b, o[2] = first.c;
+    o[3] = p.far, o[4] = p.a, o[5] = (long)p.b[0], o[6] = (long)p.b[1], o[7] = (long)p.b[2];
+    o[8] = (long)between;
+    q.numbers[3] += 1;
+    for (int i = 0; i < 40; i++) o[9 + i] = q.numbers[i];
+    o[49] = r.inner[0].a, o[50] = r.inner[1].c, o[51] = r.one;
+}
+"""
+
+
+def _struct_arguments(device: Device, text: str) -> bool:
+    odd, numbers = np.array([3, -4, 5], "int32"), np.arange(40, dtype="int64") - (1 << 40)
+    mixed = np.array((-7, 1 << 50, (1, 2, 3)), np.dtype([("a", "i4"), ("far", "i8"), ("b", "f4", 3)], align=True))
+    nested = np.array(((1, 2, 3, 4, 5, 6), 77), np.dtype([("inner", "i4", 6), ("one", "i1")], align=True))
+    o = np.zeros(52, "int64")
+    buffer = device.buffer(o)
+    args = odd.tobytes(), buffer, mixed.tobytes(), np.float32(9), numbers.tobytes(), nested.tobytes()
+    device.run(device.kernel(text, "probe_struct_arguments"), 1, None, *args)
+    numbers[3] += 1
+    _equal("fields of structs", device.read(buffer, o), [*odd, 1 << 50, -7, 1, 2, 3, 9, *numbers, 1, 6, 77])
+    return True
+
+
+_PREFETCH = """
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+#define PROBE_PREFETCH(p) __builtin_prefetch(p), __builtin_prefetch(p, 0, 2)
+#endif
+#endif
+#ifndef PROBE_PREFETCH
+#define PROBE_PREFETCH(p)
+#endif
+__kernel void probe_prefetch(__global const int *x, __global int *o)
+{
+    PROBE_PREFETCH((const void *)(ulong)(x + get_global_id(0)));
+    o[get_global_id(0)] = x[get_global_id(0)] + 1;
+}
+"""
+
+_NONTEMPORAL = """
+#ifdef __has_builtin
+#if __has_builtin(__builtin_nontemporal_store)
+#define PROBE_STORE(value, p) __builtin_nontemporal_store(value, p)
+#endif
+#endif
+#ifndef PROBE_STORE
+#define PROBE_STORE(value, p) (*(p) = (value))
+#endif
+__kernel void probe_nontemporal_stores(__global const int *x, __global int *o)
+{
+    const int at = 4 * get_global_id(0);
+    PROBE_STORE(*(__global const int4 *)(x + at) + 1, (__global int4 *)(o + at));
+}
+"""
+
+
+def _adds_one(name: str, lanes: int) -> Callable[[Device, str], bool]:
+    def check(device: Device, text: str) -> bool:
+        x = np.arange(_ITEMS, dtype="int32")
+        o = device.buffer(np.zeros_like(x))
+        device.run(device.kernel(text, name), _ITEMS // lanes, None, device.buffer(x), o)
+        _equal("int32", device.read(o, x), x + 1)
+        return True
+
+    return check
+
+
+_FP64 = """
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+__kernel void probe_fp64(__global const double *x, __global double *o, const double a)
+{
+    o[get_global_id(0)] = x[get_global_id(0)] / a + sqrt(x[get_global_id(0)]);
+}
+"""
+_FP16 = """
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+__kernel void probe_fp16(__global const ushort *x, __global ushort *o, const float a)
+{
+    o[get_global_id(0)] = as_ushort(convert_half_rte(convert_float(as_half(x[get_global_id(0)])) * a));
+}
+"""
+
+
+def _fp64(device: Device, text: str) -> bool:
+    x, a = np.arange(1, _ITEMS + 1, dtype="float64"), np.float64(3)
+    o = device.buffer(np.zeros_like(x))
+    device.run(device.kernel(text, "probe_fp64"), _ITEMS, None, device.buffer(x), o, a)
+    got, wanted = device.read(o, x), x / a + np.sqrt(x)
+    if not np.allclose(got, wanted, rtol=1e-15):
+        raise Wrong(f"float64: {np.abs(got / wanted - 1).max():.1e} off")
+    return True
+
+
+def _fp16(device: Device, text: str) -> bool:
+    x, a = np.arange(_ITEMS, dtype="float16"), np.float32(1.5)
+    o = device.buffer(np.zeros_like(x))
+    device.run(device.kernel(text, "probe_fp16"), _ITEMS, None, device.buffer(x), o, a)
+    _equal("float16", device.read(o, x), (x.astype("float32") * a).astype("float16"))
+    return True
+
+
+def _seen(address: int, nbytes: int) -> np.ndarray:
+    return np.frombuffer((c_char * nbytes).from_address(address), np.uint8)
+
+
+_MAPS = """
+__kernel void probe_maps(__global uchar *o, const uchar value)
+{
+    o[get_global_id(0)] = value + (uchar)get_global_id(0);
+}
+"""
+
+
+def _maps(device: Device, text: str) -> bool:
+    kernel, nbytes = device.kernel(text, "probe_maps"), 4 * _ITEMS
+    buffer = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, nbytes)
+    flags, queue = cl.map_flags.READ | cl.map_flags.WRITE, device.queue
+
+    def mapped(offset: int) -> Any:
+        return cl.enqueue_map_buffer(queue, buffer, flags, offset, (_ITEMS,), np.uint8, is_blocking=False)[0]
+
+    def addresses(offsets: Sequence[int]) -> list[int]:
+        arrays = [mapped(offset) for offset in offsets]
+        found = [int(array.__array_interface__["data"][0]) for array in arrays]
+        for array in arrays:
+            array.base.release(queue)
+        queue.finish()
+        return found
+
+    address = addresses([0])[0]
+    if addresses([0, _ITEMS // 2, 0, _ITEMS]) != [address, address + _ITEMS // 2, address, address + _ITEMS]:
+        raise Wrong("maps of overlapping regions have other addresses")
+    memory = _seen(address, nbytes)
+    for value in (1, 2):
+        device.run(kernel, nbytes, None, buffer, np.uint8(value))
+        _equal("what a kernel wrote, as the host sees it", memory, (np.arange(nbytes) + value).astype(np.uint8))
+    cl.enqueue_fill_buffer(queue, buffer, np.uint8(7), 0, nbytes)
+    queue.finish()
+    _equal("what a command wrote, as the host sees it", memory, np.full(nbytes, 7, np.uint8))
+    if addresses([0])[0] != address:
+        raise Wrong("a later map has another address")
+    return True
+
+
+_HOST = """
+__kernel void probe_host_alignment(__global const uchar *x, __global uchar *o, __global ulong *address)
+{
+    o[get_global_id(0)] = x[get_global_id(0)];
+    if (get_global_id(0) == 0) *address = (ulong)x;
+}
+"""
+
+
+def _is_in_place(device: Device, kernel: "cl.Kernel", memory: np.ndarray) -> bool:
+    """Whether a read-only buffer over host memory is that memory: it has the same address, and the same values.
+
+    A driver that copies the memory for each kernel shows the same values, and takes its time.
+    """
+    buffer = cl.Buffer(device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+    few, address = np.zeros(_ITEMS, np.uint8), np.zeros(1, np.uint64)
+    copied = device.buffer(few)
+    found = device.buffer(address)
+    for value in (5, 9):
+        memory[:] = value
+        device.run(kernel, _ITEMS, None, buffer, copied, found)
+        if device.read(found, address)[0] != memory.__array_interface__["data"][0]:
+            return False
+        if (device.read(copied, few) != value).any():
+            return False
+    return True
+
+
+def _host_alignment(device: Device, text: str) -> int:
+    """Return the smallest alignment of host memory that is used in place, with any size."""
+    kernel = device.kernel(text, "probe_host_alignment")
+    space = np.zeros(24 * _ALIGNMENTS[-1], np.uint8)
+    start = -space.__array_interface__["data"][0] % (2 * _ALIGNMENTS[-1])
+    for alignment in _ALIGNMENTS:
+        # Odd multiples of the alignment, which are multiples of no larger one; and a size that is a multiple of none.
+        parts = [space[start + k * alignment :][: 16 * _ALIGNMENTS[-1] + 13] for k in (1, 3)]
+        if all(_is_in_place(device, kernel, part) for part in parts):
+            return alignment
+    return 0
+
+
+_LOOPS = """
+__kernel void probe_long_loops(__global const int *x, __global int *o, const int n)
+{
+    int sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i & 7];
+    o[get_global_id(0)] = sum;
+}
+"""
+
+
+def _long_loops(device: Device, text: str) -> bool:
+    x, o, n = np.arange(1, 9, dtype="int32"), np.zeros(4, "int32"), 80000
+    buffer = device.buffer(o)
+    device.run(device.kernel(text, "probe_long_loops"), 4, None, device.buffer(x), buffer, np.int32(n))
+    _equal(f"a loop of {n} steps", device.read(buffer, o), [36 * n // 8] * 4)
+    return True
+
+
+_COMPARISONS = """
+__kernel void probe_long_comparisons(__global const int *x, __global int *o)
+{
+    const int at = get_global_id(0);
+    const long signed_one = (long)x[at];
+    const ulong unsigned_one = (ulong)x[at];
+    o[at] = (signed_one < 0) | (signed_one > 5) << 1 | (signed_one <= -5) << 2 | (signed_one >= 0) << 3
+          | (signed_one == -1) << 4 | (signed_one < 3000000000L) << 5 | (max(signed_one, 3L) == 3) << 6
+          | ((signed_one < 0 ? signed_one + 7 : signed_one) >= 0) << 7 | (unsigned_one > 5) << 8;
+}
+"""
+
+
+def _long_comparisons(device: Device, text: str) -> bool:
+    x = np.arange(-_ITEMS // 2, _ITEMS // 2, dtype="int32")
+    x[:4] = -(1 << 31), (1 << 31) - 1, -100000, 100000
+    o = device.buffer(np.zeros_like(x))
+    device.run(device.kernel(text, "probe_long_comparisons"), _ITEMS, None, device.buffer(x), o)
+    long = x.astype("int64")
+    bits = long < 0, long > 5, long <= -5, long >= 0, long == -1, long < 3000000000, long <= 3
+    more = np.where(long < 0, long + 7, long) >= 0, long.astype("uint64") > 5
+    _equal("a long compared with constants", device.read(o, x), sum(b << k for k, b in enumerate((*bits, *more))))
+    return True
+
+
+def _profiling(device: Device, text: str) -> bool:
+    properties = cl.command_queue_properties.PROFILING_ENABLE
+    queue = cl.CommandQueue(device.context, device.handle, properties=properties)
+    buffer = device.buffer(np.zeros(_ITEMS, np.uint8))
+    event = cl.enqueue_copy(queue, np.empty(_ITEMS, np.uint8), buffer)
+    event.wait()
+    profile = event.profile
+    if not 0 < profile.queued <= profile.submit <= profile.start <= profile.end:
+        raise Wrong("the times of an event are not in order")
+    return True
+
+
+# What is likely to work comes first: what comes after a probe that ends the process needs another process.
+PROBES: tuple[Probe, ...] = (
+    Probe("plain", False, _PLAIN, _plain),
+    Probe("local_memory", False, _LOCAL, _local_memory),
+    Probe("atomics", False, _ATOMICS, _atomics),
+    Probe("long_comparisons", False, _COMPARISONS, _long_comparisons),
+    Probe("long_loops", False, _LOOPS, _long_loops),
+    Probe("profiling", False, "", _profiling),
+    Probe("vectors", [], _vector_text(), _vectors),
+    Probe("fp64", False, _FP64, _fp64, extension="cl_khr_fp64"),
+    Probe("fp16", False, _FP16, _fp16, extension="cl_khr_fp16"),
+    Probe("host_alignment", 0, _HOST, _host_alignment, of_cpus=True),
+    Probe("struct_arguments", False, _STRUCTS, _struct_arguments),
+    Probe("maps", False, _MAPS, _maps, of_cpus=True),
+    Probe("private_as_global", False, _PRIVATE, _private_as_global, is_risky=True, of_cpus=True),
+    Probe("nontemporal_stores", False, _NONTEMPORAL, _adds_one("probe_nontemporal_stores", 4), is_risky=True),
+    Probe("prefetch", False, _PREFETCH, _adds_one("probe_prefetch", 1), is_risky=True),
+)
+
+
+def _is_asked(handle: "cl.Device", probe: Probe) -> bool:
+    if probe.of_cpus and not handle.type & cl.device_type.CPU:
+        return False
+    if probe.extension == "cl_khr_fp64" and _has_double(handle):
+        return True
+    return not probe.extension or probe.extension in handle.extensions.split()
+
+
+def _has_double(handle: "cl.Device") -> bool:
+    try:
+        return bool(handle.double_fp_config)
+    except cl.Error:  # unknown to old drivers
+        return False
+
+
+def _answer(handle: "cl.Device", probe: Probe, device: Device | None = None) -> Answer:
+    try:
+        return Answer(probe.check(device or Device(handle), probe.text))
+    except Exception as error:  # drivers raise anything
+        text = " ".join(str(error).split())
+        return Answer(probe.otherwise, f"{type(error).__name__}: {text[:300]}")
+
+
+def ask(handle: "cl.Device", names: Sequence[str], together: bool, tell: Callable[[str, Answer], None]) -> None:
+    """Ask a device.
+
+    Parameters
+    ----------
+    handle
+        The pyopencl device.
+    names
+        Of probes.
+    together
+        Build one program for all of them, which is faster; where it does not build, nothing is told.
+    tell
+        Called with each answer.
+    """
+    asked = [p for p in PROBES if p.name in names]
+    for probe in asked:
+        if not _is_asked(handle, probe):
+            tell(probe.name, Answer(probe.otherwise))
+    asked = [probe for probe in asked if _is_asked(handle, probe)]
+    if not together:
+        for probe in asked:  # each with a context of its own: a failed command may leave the queue useless
+            tell(probe.name, _answer(handle, probe))
+        return
+    with suppress(Exception):  # of the driver: the questions are asked one by one then
+        device = Device(handle)
+        device.share("".join(p.text for p in asked))
+        for probe in asked:
+            tell(probe.name, _answer(handle, probe, device))
+
+
+def identity_of(handle: "cl.Device") -> tuple[str, ...]:
+    """Return the texts that tell a device, its driver and their versions from others."""
+    platform = handle.platform
+    texts = platform.name, platform.version, handle.name, handle.vendor, handle.version, handle.driver_version
+    return (*(text.strip() for text in texts), " ".join(sorted(handle.extensions.split())))
+
+
+def _find(identity: Sequence[str], number: int) -> "cl.Device":
+    """Return a device among those that are alike."""
+    alike = []
+    for platform in cl.get_platforms():
+        with suppress(cl.Error):
+            alike += [d for d in platform.get_devices() if list(identity_of(d)) == list(identity)]
+    return alike[number]
+
+
+def _no_core_files() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main() -> None:
+    """Answer the questions that come on the input."""
+    _no_core_files()
+    job = json.loads(sys.stdin.read())
+
+    def tell(name: str, answer: Answer) -> None:
+        sys.stdout.write(f"\n{MARK}{json.dumps([name, *answer])}\n")
+        sys.stdout.flush()
+
+    handle = _find(job["identity"], job["number"])
+    name_the_cpu(handle)
+    tell("", Answer(None))  # the drivers are loaded
+    ask(handle, job["names"], job["together"], tell)
+
+
+if __name__ == "__main__":
+    main()

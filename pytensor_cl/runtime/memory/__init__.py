@@ -1,0 +1,1 @@
+"""Memory of a context: pools, arenas, host mappings."""

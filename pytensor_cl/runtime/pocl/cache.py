@@ -1,0 +1,163 @@
+"""PoCL's own cache on disk: what was cut or overwritten there is removed before the driver reads it.
+
+PoCL reads its files unchecked. A damaged program has no kernels ("INVALID_KERNEL_NAME"), or an assertion ends the
+process; so does a damaged kernel when it is loaded. What is not there PoCL makes again. Contents have no digest, but
+both kinds of files tell their own length: a linked kernel by its section headers, a program by the blocks of LLVM
+bitcode. To look at 1,000 files takes 20 ms of CPU, in a thread while the driver is loaded.
+"""
+
+import logging
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from random import shuffle
+from threading import Thread
+from time import thread_time
+
+from pytensor_cl.codegen.rendered import user_folder
+
+__all__ = ["Repair", "damaged_files", "pocl_folder", "repair"]
+
+_log = logging.getLogger("pytensor_cl.cache")
+_BITCODE = b"BC\xc0\xde"
+_MOST_BLOCKS = 64  # of a bitcode file; there are four
+_BUDGET = 0.2
+"""Seconds of CPU for the repair before a driver is used. Larger caches are looked at in parts, other ones each time."""
+
+
+def pocl_folder() -> Path:
+    """Return the folder of PoCL's cache."""
+    named = os.environ.get("POCL_CACHE_DIR")
+    return Path(named) if named else user_folder() / "pocl" / "kcache"
+
+
+def _is_whole_library(file: int, size: int) -> bool:
+    """Whether a file is an ELF library whose section headers, which end it, are there."""
+    head = os.pread(file, 64, 0)
+    if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] not in (1, 2):
+        return False
+    order = "<" if head[5] == 1 else ">"
+    if head[4] == 2:
+        (start,), (each, count) = (
+            struct.unpack_from(f"{order}Q", head, 0x28),
+            struct.unpack_from(f"{order}HH", head, 0x3A),
+        )
+    else:
+        (start,), (each, count) = (
+            struct.unpack_from(f"{order}I", head, 0x20),
+            struct.unpack_from(f"{order}HH", head, 0x2E),
+        )
+    return 0 < start <= size - each * count
+
+
+def _is_whole_bitcode(file: int, size: int) -> bool:
+    """Whether a file is LLVM bitcode whose blocks end where the file does."""
+    if os.pread(file, 4, 0) != _BITCODE:
+        return False
+    at = 4
+    for _ in range(_MOST_BLOCKS):
+        if at == size:
+            return at > 4
+        head = os.pread(file, 8, at)
+        if len(head) < 8 or head[0] & 3 != 1:  # 1 begins a block
+            return False
+        at += 8 + 4 * int.from_bytes(head[4:], "little")
+    return at <= size  # more blocks than any that we know
+
+
+_CHECKS = {".so": _is_whole_library, ".bc": _is_whole_bitcode}
+
+
+def _is_damaged(path: str) -> bool:
+    check = _CHECKS[path[-3:]]
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return not check(file, os.fstat(file).st_size)
+    finally:
+        os.close(file)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:  # another process removed it, or it is no folder
+        return []
+
+
+def _is_pocls(name: str) -> bool:
+    """Whether a folder's name is the begin of a digest as PoCL writes them: a setting may point at any folder."""
+    return len(name) == 2 and all("A" <= letter <= "P" for letter in name)
+
+
+def damaged_files(folder: Path, budget: float = inf) -> Iterator[Path]:
+    """Yield the programs and kernels in PoCL's cache that are cut, empty or no such files.
+
+    Parameters
+    ----------
+    folder
+        Of the cache.
+    budget
+        Seconds of CPU after which no further part of the cache is looked at; the parts come in an order of chance.
+    """
+    parts = [entry.path for entry in _entries(str(folder)) if _is_pocls(entry.name)]
+    shuffle(parts)
+    end = thread_time() + budget
+    for part in parts:
+        if thread_time() > end:
+            return
+        yield from _damaged_in(part)
+
+
+def _damaged_in(part: str) -> Iterator[Path]:
+    left = [part]
+    while left:
+        for entry in _entries(left.pop()):
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.name[-3:] in _CHECKS and _is_damaged(entry.path):
+                    yield Path(entry.path)
+
+
+def repair(folder: Path, budget: float = inf) -> int:
+    """Remove damaged files from PoCL's cache, as `damaged_files` finds them, and return their number."""
+    count = 0
+    for path in damaged_files(folder, budget):
+        _log.debug("%s is damaged; PoCL makes it again", path)
+        with suppress(OSError):
+            path.unlink()
+            count += 1
+    return count
+
+
+class Repair:
+    """Repairs PoCL's cache in a thread while something else is done: a context manager that waits for it at its end.
+
+    Attributes
+    ----------
+    removed
+        Files that this process has removed.
+    """
+
+    removed = 0
+
+    def __enter__(self) -> None:
+        self._thread: Thread | None = None
+        if not pocl_folder().is_dir():
+            return
+        thread = Thread(target=self._run, name="pytensor-cl check of PoCL's cache", daemon=True)
+        with suppress(RuntimeError):  # no new threads while the interpreter shuts down
+            thread.start()
+            self._thread = thread
+
+    @staticmethod
+    def _run() -> None:
+        Repair.removed += repair(pocl_folder(), _BUDGET)
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._thread.join()

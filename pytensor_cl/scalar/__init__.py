@@ -1,0 +1,1 @@
+"""Scalar Ops as OpenCL C expressions."""

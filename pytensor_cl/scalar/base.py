@@ -1,0 +1,398 @@
+"""PyTensor's scalar Ops as OpenCL C: a table, and the walk through a `Composite`.
+
+Ops on float16 compute in float32, and round each output to float16, inside a `Composite` too: a fused graph and one
+that is not give the same numbers, those of PyTensor's Python backend.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.graph.basic import Constant
+from pytensor.scalar import math as psm
+from pytensor.scalar.basic import ScalarInnerGraphOp
+from pytensor.scalar.loop import ScalarLoop
+from pytensor.tensor.math import MulWithoutZeros
+
+from pytensor_cl.codegen.dtypes import computed, is_complex, is_supported, needs_fp64
+from pytensor_cl.codegen.emitter import Lanes, Mask, Scalar, Value
+from pytensor_cl.scalar.arithmetic import (
+    absolute,
+    add,
+    clip,
+    floor_divide,
+    is_float,
+    is_signed,
+    maximum,
+    minimum,
+    modulo,
+    mul,
+    mul_without_zeros,
+    power,
+    sign,
+)
+from pytensor_cl.scalar.complex import COMPLEX
+from pytensor_cl.scalar.loop import EmitGraph, emit_loop
+from pytensor_cl.scalar.special import SPECIAL
+
+__all__ = ["ScalarFunction", "element_function", "supported"]
+
+Values = tuple[Scalar, ...]
+Emit = Callable[..., Value]
+
+
+class Unsupported(TypeError):
+    """There is no code for an Op; the message is the reason."""
+
+
+class Rule(NamedTuple):
+    """How to write an Op.
+
+    Attributes
+    ----------
+    emit
+        Takes a `Lanes` and one `Value` per input.
+    cast
+        Whether the inputs are cast to the dtype of the output first.
+    """
+
+    emit: Emit
+    cast: bool = True
+
+
+# Logic
+
+
+def _promoted(x: Value, y: Value) -> tuple[Value, Value]:
+    dtype = str(np.result_type(x.dtype, y.dtype))
+    return x.lanes.let(x.cast(dtype)), x.lanes.let(y.cast(dtype))
+
+
+def _compare_signs(emit: Callable[[Value, Value], Mask], x: Value, y: Value) -> Mask:
+    """Compare int64 and uint64 exactly: no integer type holds both."""
+    lanes = x.lanes
+    signed = x if is_signed(x) else y
+    negative = lanes.let(signed.cast("int64")) < 0
+    below = emit(lanes.let(x.cast("uint64")), lanes.let(y.cast("uint64")))
+    minus_one, zero = lanes.literal(-1, "int64"), lanes.literal(0, "int64")
+    outcome = emit(minus_one, zero) if signed is x else emit(zero, minus_one)
+    return (negative & outcome) | (~negative & below)
+
+
+def _comparison(emit: Callable[[Value, Value], Mask]) -> Rule:
+    def compare(lanes: Lanes, x: Value, y: Value) -> Value:
+        mixed = {np.dtype(x.dtype).kind, np.dtype(y.dtype).kind} == {"i", "u"}
+        if mixed and np.result_type(x.dtype, y.dtype).kind == "f":
+            return _compare_signs(emit, x, y).as_bool()
+        return emit(*_promoted(x, y)).as_bool()
+
+    return Rule(compare, cast=False)
+
+
+def _float_test(emit: Callable[[Value], Mask]) -> Rule:
+    def test(lanes: Lanes, x: Value) -> Value:
+        return emit(x).as_bool() if is_float(x) else lanes.literal(False, "bool")
+
+    return Rule(test, cast=False)
+
+
+def _bitwise(method: Callable[[Value, Value], Value]) -> Rule:
+    def emit(lanes: Lanes, x: Value, y: Value) -> Value:
+        if is_float(x):
+            raise Unsupported("no integer type holds both int64 and uint64, so their bits cannot be combined")
+        return method(x, y)
+
+    return Rule(emit)
+
+
+def _invert(lanes: Lanes, x: Value) -> Value:
+    if x.dtype == "bool":
+        return x ^ True
+    return x ^ (-1 if is_signed(x) else np.iinfo(x.dtype).max)
+
+
+# Functions
+
+
+def _sigmoid(lanes: Lanes, x: Value) -> Value:
+    """``1 / (1 + exp(-x))`` without overflow, accurate in both tails."""
+    small = lanes.let((-x.call("fabs")).call("exp"))
+    numerator = lanes.select(x < 0, small, lanes.literal(1, x.dtype))
+    return numerator / (small + 1)
+
+
+def _softplus(lanes: Lanes, x: Value) -> Value:
+    """``log(1 + exp(x))`` without overflow."""
+    own = x.call_own("softplus", "softplus")
+    if lanes.count > 1:
+        return own
+    small = lanes.let((-x.call("fabs")).call("exp"))
+    return x.call("fmax", 0) + small.call("log1p")
+
+
+def _log1mexp(lanes: Lanes, x: Value) -> Value:
+    """``log(1 - exp(x))`` for ``x < 0`` (Maechler 2012, "Accurately computing log(1 - exp(-|a|))")."""
+    own = x.call_own("log1mexp", "log1mexp")
+    if lanes.count > 1:
+        return own
+    far = lanes.let((-x.call("exp")).call("log1p"))
+    near = lanes.let((-x.call("expm1")).call("log"))
+    return lanes.select(x < -0.6931471805599453, far, near)
+
+
+def _builtin(name: str) -> Rule:
+    return Rule(lambda lanes, x, *others: x.call(name, *others))
+
+
+BUILTINS: dict[type[ps.ScalarOp], str] = {
+    ps.ArcCos: "acos",
+    ps.ArcCosh: "acosh",
+    ps.ArcSin: "asin",
+    ps.ArcSinh: "asinh",
+    ps.ArcTan: "atan",
+    ps.ArcTan2: "atan2",
+    ps.ArcTanh: "atanh",
+    ps.Ceil: "ceil",
+    ps.Cos: "cos",
+    ps.Cosh: "cosh",
+    ps.Exp: "exp",
+    ps.Exp2: "exp2",
+    ps.Expm1: "expm1",
+    ps.Floor: "floor",
+    ps.Log: "log",
+    ps.Log10: "log10",
+    ps.Log1p: "log1p",
+    ps.Log2: "log2",
+    ps.RoundHalfAwayFromZero: "round",
+    ps.RoundHalfToEven: "rint",
+    ps.Sin: "sin",
+    ps.Sinh: "sinh",
+    ps.Sqrt: "sqrt",
+    ps.Tan: "tan",
+    ps.Tanh: "tanh",
+    ps.Trunc: "trunc",
+    psm.Erf: "erf",
+    psm.Erfc: "erfc",
+    psm.Gamma: "tgamma",
+}
+"""Ops that are one OpenCL built-in of float32 or float64."""
+
+RULES: dict[type[ps.ScalarOp], Rule] = {
+    **{op: _builtin(name) for op, name in BUILTINS.items()},
+    **{op: Rule(emit) for op, emit in SPECIAL.items()},
+    ps.Abs: Rule(absolute),
+    ps.Add: Rule(add),
+    ps.AND: _bitwise(Value.__and__),
+    ps.Cast: Rule(lambda lanes, x: x, cast=False),
+    ps.Clip: Rule(clip),
+    ps.Conj: Rule(lambda lanes, x: x),
+    ps.EQ: _comparison(Value.equals),
+    ps.GE: _comparison(Value.__ge__),
+    ps.GT: _comparison(Value.__gt__),
+    ps.Identity: Rule(lambda lanes, x: x),
+    ps.Imag: Rule(lambda lanes, x: lanes.literal(0, x.dtype)),
+    ps.IntDiv: Rule(floor_divide),
+    ps.Invert: Rule(_invert),
+    ps.IsInf: _float_test(lambda x: x.call("fabs").equals(float("inf"))),
+    ps.IsNan: _float_test(Value.is_nan),
+    ps.LE: _comparison(Value.__le__),
+    ps.LT: _comparison(Value.__lt__),
+    ps.Maximum: Rule(maximum),
+    ps.Minimum: Rule(minimum),
+    ps.Mod: Rule(modulo),
+    ps.Mul: Rule(mul),
+    ps.Neg: Rule(lambda lanes, x: -x),
+    ps.NEQ: _comparison(Value.differs),
+    ps.OR: _bitwise(Value.__or__),
+    ps.Pow: Rule(power),
+    ps.Real: Rule(lambda lanes, x: x),
+    ps.Reciprocal: Rule(lambda lanes, x: 1 / x),
+    ps.Second: Rule(lambda lanes, x, y: y, cast=False),
+    ps.Sign: Rule(sign),
+    ps.Sqr: Rule(lambda lanes, x: mul(lanes, x, x)),
+    ps.Sub: Rule(lambda lanes, x, y: x - y),
+    ps.Switch: Rule(lambda lanes, condition, x, y: lanes.select(condition.is_true(), x, y)),
+    ps.TrueDiv: Rule(lambda lanes, x, y: x / y),
+    ps.XOR: _bitwise(Value.__xor__),
+    MulWithoutZeros: Rule(mul_without_zeros),
+    psm.Log1mexp: Rule(_log1mexp),
+    psm.Psi: Rule(lambda lanes, x: x.call_own("digamma", "digamma")),
+    psm.Sigmoid: Rule(_sigmoid),
+    psm.Softplus: Rule(_softplus),
+    psm.TriGamma: Rule(lambda lanes, x: x.call_own("digamma", "trigamma")),
+}
+"""How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `_emit`."""
+
+KEEP_FIRST: frozenset[type[ps.ScalarOp]] = frozenset({ps.Second, ps.Switch})
+"""Ops whose first input keeps its own dtype, which says nothing about the dtype of the result."""
+
+MOVES: frozenset[type[ps.ScalarOp]] = frozenset({ps.Identity, ps.Second, ps.Switch})
+"""Ops that compute nothing: what they return need not be widened if it is float16."""
+
+
+def _kept(op: ps.ScalarOp) -> int:
+    """Return how many of the first inputs keep their own dtype."""
+    return 1 if type(op) in KEEP_FIRST else 0
+
+
+def _is_complex(op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> bool:
+    """Whether an output is complex, or an input from which it is computed."""
+    return any(map(is_complex, (*dtypes, *(value.dtype for value in values[_kept(op) :]))))
+
+
+def _cast_inputs(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Values:
+    kept = _kept(op)
+    return values[:kept] + tuple(lanes.let(lanes.cast(value, dtype)) for value in values[kept:])
+
+
+def _emit_complex(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
+    """Write an Op of which an input or the output is complex; all inputs are cast to one dtype that holds each."""
+    emit = COMPLEX.get(type(op))
+    if emit is None:
+        raise Unsupported(f"no OpenCL kernel for {type(op).__name__} of complex numbers yet")
+    own = [dtype] if is_complex(dtype) else []
+    common = str(np.result_type("complex64", *(value.dtype for value in values[_kept(op) :]), *own))
+    return emit(lanes, *_cast_inputs(lanes, op, values, common))
+
+
+def _emit_real(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
+    rule = RULES.get(type(op))
+    if rule is None:
+        raise Unsupported(f"no OpenCL kernel for {type(op).__name__} yet")
+    if type(op) not in MOVES:
+        values, dtype = tuple(value.widened() for value in values if isinstance(value, Value)), computed(dtype)
+    if rule.cast:
+        values = _cast_inputs(lanes, op, values, dtype)
+    return rule.emit(lanes, *values)
+
+
+def _emit(lanes: Lanes, op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
+    """Write one Op; return its outputs, bound to names."""
+    if isinstance(op, ps.Composite):
+        return _emit_graph(lanes, op, values)
+    is_of_pairs = _is_complex(op, values, dtypes)
+    if isinstance(op, ScalarLoop):
+        if is_of_pairs:
+            raise Unsupported("no OpenCL kernel for loops over complex numbers yet")
+        return emit_loop(lanes, op, cast("tuple[Value, ...]", values), cast("EmitGraph", _emit_graph))
+    write = _emit_complex if is_of_pairs else _emit_real
+    return (lanes.let(lanes.cast(write(lanes, op, values, dtypes[0]), dtypes[0])),)
+
+
+def _emit_graph(lanes: Lanes, composite: ScalarInnerGraphOp, values: Values) -> Values:
+    graph = composite.fgraph
+    known: dict[Any, Scalar] = dict(zip(graph.inputs, values, strict=True))
+
+    def value_of(variable: Any) -> Scalar:
+        if variable not in known and isinstance(variable, Constant):
+            _check_dtype(variable.type.dtype)
+            known[variable] = lanes.constant(variable.data, variable.type.dtype)
+        return known[variable]
+
+    for node in graph.toposort():
+        dtypes = [_check_dtype(out.type.dtype) for out in node.outputs]
+        inputs = tuple(map(value_of, node.inputs))
+        known.update(zip(node.outputs, _emit(lanes, node.op, inputs, dtypes), strict=True))
+    return tuple(map(value_of, graph.outputs))
+
+
+def _check_dtype(dtype: str) -> str:
+    if not is_supported(dtype):
+        raise Unsupported(f"{dtype} is not supported on OpenCL devices yet")
+    return dtype
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A scalar Op as an element function (see `routines.elemwise.ElementFunction`)."""
+
+    scalar_op: ps.ScalarOp
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    preambles: tuple[str, ...] = field(init=False)
+    dtypes: frozenset[str] = field(init=False)
+    operations: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        lanes, outputs = self._write(1)
+        object.__setattr__(self, "operations", lanes.operations(outputs))
+        object.__setattr__(self, "preambles", tuple(lanes.preambles))
+        object.__setattr__(self, "dtypes", frozenset(lanes.dtypes).union(self.input_dtypes, self.output_dtypes))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the widest type that takes part, intermediates included."""
+        return max(np.dtype(dtype).itemsize for dtype in self.dtypes)
+
+    def _write(self, count: int) -> tuple[Lanes, Values]:
+        lanes = Lanes(count)
+        inputs = tuple(lanes.input(f"i{k}", _check_dtype(t)) for k, t in enumerate(self.input_dtypes))
+        for dtype in self.output_dtypes:
+            _check_dtype(dtype)
+        results = _emit(lanes, self.scalar_op, inputs, self.output_dtypes)
+        return lanes, tuple(lanes.cast(r, t) for r, t in zip(results, self.output_dtypes, strict=True))
+
+    def statements(self, lanes: int) -> str:
+        """Return statements that assign ``o0..`` from ``i0..``."""
+        writer, outputs = self._write(lanes)
+        return writer.body(outputs)
+
+
+def element_function(
+    scalar_op: ps.ScalarOp, input_dtypes: Sequence[str], output_dtypes: Sequence[str]
+) -> ScalarFunction:
+    """Return the OpenCL C of a scalar Op.
+
+    Raises
+    ------
+    Unsupported
+        There is none; the message is what `supported` returns.
+    """
+    return _function(_Same(scalar_op), tuple(input_dtypes), tuple(output_dtypes))
+
+
+class _Same:
+    """A scalar Op that equals itself alone: Composites with 0.0 and with -0.0 are equal to PyTensor."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: ps.ScalarOp) -> None:
+        self.op = op
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.op is other.op
+
+    def __hash__(self) -> int:
+        return id(self.op)
+
+
+@lru_cache(maxsize=512)
+def _function(same: _Same, input_dtypes: tuple[str, ...], output_dtypes: tuple[str, ...]) -> ScalarFunction:
+    """Return what several rewrites ask for, and then whoever makes the kernel."""
+    return ScalarFunction(same.op, input_dtypes, output_dtypes)
+
+
+def supported(
+    scalar_op: ps.ScalarOp, input_dtypes: Sequence[str], output_dtypes: Sequence[str], has_fp64: bool
+) -> str | None:
+    """Return None if a device can compute the Op, else the reason why not.
+
+    Parameters
+    ----------
+    scalar_op
+        A scalar Op, `Composite` included.
+    input_dtypes, output_dtypes
+        Of the node.
+    has_fp64
+        Whether the device has double precision.
+    """
+    try:
+        function = element_function(scalar_op, input_dtypes, output_dtypes)
+    except Unsupported as error:
+        return str(error)
+    if not has_fp64 and any(map(needs_fp64, function.dtypes)):
+        return "it computes in float64, which the device does not have"
+    return None

@@ -1,0 +1,70 @@
+"""`ScalarLoop` as OpenCL C: one loop for all lanes, in which a lane that is done keeps its state."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pytensor import scalar as ps
+from pytensor.scalar.basic import ScalarInnerGraphOp
+from pytensor.scalar.loop import ScalarLoop
+
+from pytensor_cl.codegen.emitter import Lanes, Mask, Value
+
+__all__ = ["emit_loop"]
+
+Values = tuple[Value, ...]
+EmitGraph = Callable[[Lanes, ScalarInnerGraphOp, Values], Values]
+
+
+def _for_these_dtypes(loop: ScalarLoop, values: Values) -> ScalarLoop:
+    """The inner graph of a loop inside `Elemwise` may still be that of other dtypes."""
+    node = loop.make_node(*(ps.get_scalar_type(value.dtype)() for value in values))
+    assert isinstance(node.op, ScalarLoop)
+    return node.op
+
+
+@contextmanager
+def _while(lanes: Lanes, condition: Mask) -> Iterator[None]:
+    """Write a loop that runs while the condition is true in a lane."""
+    lanes.raw(f"while ({condition.anywhere()}) {{")
+    with lanes.scope():
+        yield
+    lanes.raw("}")
+
+
+def _snapshot(lanes: Lanes, states: Sequence[Value], update: Value) -> Value:
+    """An update that is the old state of another variable must be read before that one is assigned to."""
+    is_state = any(update.text == state.text for state in states)
+    return lanes.variable(update) if is_state else lanes.let(update)
+
+
+def emit_loop(lanes: Lanes, loop: ScalarLoop, values: Values, emit_graph: EmitGraph) -> Values:
+    """Write a loop of at most ``values[0]`` steps, each lane's own; return the last states, and `until` if there is.
+
+    Parameters
+    ----------
+    lanes
+        Where to write.
+    loop
+        The Op.
+    values
+        The number of steps, the initial states and the constants. After no steps, or fewer, `until` is false, as
+        in PyTensor's Python and Numba backends (its C backend has true).
+    emit_graph
+        Writes the inner graph.
+    """
+    loop = _for_these_dtypes(loop, values)
+    n_steps, *others = values
+    count = loop.nout - loop.is_while
+    left = lanes.variable(n_steps)
+    states = [lanes.variable(value) for value in others[:count]]
+    until = [lanes.variable(lanes.literal(False, "bool"))] if loop.is_while else []
+    running = left > 0
+    with _while(lanes, running):
+        updates = emit_graph(lanes, loop, (*states, *others[count:]))
+        fresh = [_snapshot(lanes, states, update) for update in updates]
+        for variable, update in zip((*states, *until), fresh, strict=True):
+            lanes.assign(variable, lanes.select(running, update, variable))
+        step = lanes.let(left - 1)
+        stopped = [lanes.select(u.is_true(), lanes.literal(0, left.dtype), step) for u in fresh[count:]]
+        lanes.assign(left, lanes.select(running, stopped[0] if stopped else step, left))
+    return (*states, *until)

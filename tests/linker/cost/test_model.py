@@ -1,0 +1,142 @@
+"""Guesses: shapes where they are easy to know, and who seems to be fastest."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.special import softmax
+
+from pytensor_cl.linker.cost.model import guess
+from pytensor_cl.linker.cost.workload import tally
+from pytensor_cl.linker.selection import vm as selecting_vm
+from pytensor_cl.runtime.context import get_context
+
+pytestmark = pytest.mark.usefixtures("c_compiler")
+
+x, y, i = pt.fvector("x"), pt.fvector("y"), pt.lvector("i")
+m, n, t = pt.fmatrix("m"), pt.fmatrix("n"), pt.ftensor3("t")
+
+
+def shape(inputs, result, given):
+    """Return the shape that is guessed for a result."""
+    _, (found,) = tally(FunctionGraph(inputs, [result], clone=False), given)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("inputs", "result", "given"),
+    [
+        ([x, y], pt.exp(x) + y * 2, [(5,), (5,)]),
+        ([x, m], x + m, [(5,), (3, 5)]),
+        ([x, y], pt.outer(x, y) + 1, [(5,), (7,)]),
+        ([m], m.T, [(3, 5)]),
+        ([m], m.sum(axis=0), [(3, 5)]),
+        ([m], m.max(axis=-1, keepdims=True), [(3, 5)]),
+        ([m], m.mean(), [(3, 5)]),
+        ([m], pt.argmax(m, axis=1), [(3, 5)]),
+        ([m, n], m @ n, [(3, 5), (5, 7)]),
+        ([m, x], m @ x, [(3, 5), (5,)]),
+        ([x, m], x @ m, [(3,), (3, 5)]),
+        ([x, y], x @ y, [(3,), (3,)]),
+        ([t], pt.matmul(t, t.dimshuffle(0, 2, 1)), [(2, 3, 5)]),
+        ([m, i], m[i], [(3, 5), (8,)]),
+        ([m, i, n], pt.inc_subtensor(m[i], n), [(3, 5), (8,), (8, 5)]),
+        ([x], pt.sort(x), [(9,)]),
+        ([m], softmax(m, axis=1), [(3, 5)]),
+        ([m], pt.cumsum(m, axis=0), [(3, 5)]),
+        ([x, m], pt.zeros_like(m)[1:-1, ::2] + x[0], [(5,), (7, 5)]),
+        ([x, m], pt.alloc(x[0], m.shape[0] * 2, x.shape[0] + 1), [(5,), (7, 5)]),
+        ([x], pt.arange(x.shape[0], 0, -2), [(5,)]),
+        ([x, m], pt.eye(x.shape[0], m.shape[1]), [(5,), (7, 4)]),
+        ([m], m.reshape((m.shape[1], -1, 1)), [(3, 5)]),
+        ([m, n], pt.join(1, m, n), [(3, 5), (3, 4)]),
+        ([t, i], t[:, i, 1:], [(3, 5, 4), (7,)]),
+        ([t, i], t[i, :, i], [(3, 5, 4), (3,)]),
+        ([m], pt.logaddexp(m, 0), [(3, 5)]),
+        ([m], pt.einsum("ij,kj->ik", m, m), [(3, 5)]),
+    ],
+)
+def test_shapes(inputs, result, given):
+    values = [np.zeros(s, v.type.dtype) for v, s in zip(inputs, given, strict=True)]
+    with pytensor.config.change_flags(cxx=""):  # it would compile inner graphs
+        expected = result.eval(dict(zip(inputs, values, strict=True)), mode=Mode("py", "fast_compile"))
+    assert shape(inputs, result, given) == expected.shape
+
+
+@pytest.mark.parametrize(
+    ("result", "size", "first"),
+    [
+        (x + 1, 10, "c"),
+        (pt.exp(x), 100, "c"),
+        (x.sum(), 100, "c"),
+        (x.sum(), 100_000, "numba"),
+        (pt.cumsum(x), 10_000, "numba"),
+        (pt.exp(x), 10_000_000, "device"),
+        (pt.sort(x), 1_000_000, "device"),
+        (softmax(x), 100_000, "device"),
+    ],
+)
+def test_who_goes_first(context, result, size, first):
+    guessed = guess(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
+    sides = {side: getattr(guessed, side) for side in ("device", "numba", "c")}
+    assert min(sides, key=sides.get) == first
+
+
+def test_lengths_that_nobody_knows_are_no_trouble():
+    assert tally(FunctionGraph([x, i], [x[: i[0]]], clone=False), [(9,), (3,)])[1] == [(9,)]
+    assert len(tally(FunctionGraph([x], [x[x > 0]], clone=False), [(9,)])[1][0]) == 1
+
+
+def test_what_shapes_are_computed_with_counts_nothing():
+    centred = m - m.sum(axis=0) / m.shape[0]
+    amounts, _ = tally(FunctionGraph([m], [centred], clone=False), [(30, 5)])
+    assert "number" not in amounts
+    assert amounts["columns"] == 150
+
+
+def test_a_loop_of_element_wise_nodes_moves_what_it_reads_and_its_result():
+    amounts, _ = tally(FunctionGraph([x, y], [pt.exp(x) * y + x], clone=False), [(100,), (100,)])
+    assert amounts["loop"] == 1
+    assert amounts["moved"] == 100 + 100 + 100 + 100
+    assert (amounts["exp"], amounts["simple"]) == (100, 200)
+
+
+def test_steps_of_a_loop_are_counted():
+    ys = pytensor.scan(lambda a, before: pt.tanh(a + before), sequences=[x], outputs_info=[y[0]], return_updates=False)
+    amounts, _ = tally(FunctionGraph([x, y], [ys], clone=False), [(50,), (3,)])
+    assert 50 <= amounts["step"] <= 300
+
+
+def test_what_the_host_does_beside_the_device_counts(context):
+    info = get_context(context.name).info
+    f = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
+    fgraph = FunctionGraph([x], [pt.exp(x).sum()], clone=False)
+    assert guess(fgraph, [(10,)], info, f.maker.fgraph.toposort()).device > guess(fgraph, [(10,)], info).device
+
+
+def test_what_takes_c_long_to_build_does_not_go_first(context):
+    result = x.sum()
+    for k in range(8):
+        result = result + pt.cumsum(x * (k + 2.0))[k]
+    guessed = guess(FunctionGraph([x], [result], clone=False), [(4,)], get_context(context.name).info)
+    assert guessed.nodes > selecting_vm.FEW
+    with pytensor.config.change_flags(opencl__adapt=True):
+        f = pytensor.function([x], result, mode="OPENCL")
+    f(np.ones(9, "float32"))
+    assert f.vm.size_classes[0].side != selecting_vm.C
+
+
+def test_chains_of_elementwise_nodes_are_one(context):
+    result = pt.exp(-x * x) * pt.tanh(x) + pt.log(1 + x * x) * pt.sin(x)
+    assert guess(FunctionGraph([x], [result], clone=False), [(4,)], None).nodes == 1
+
+
+def test_a_gpu_pays_for_what_it_moves(context):
+    gpu = replace(get_context(context.name).info, kind="gpu", compute_units=64, shares_host_memory=False)
+    fgraph = FunctionGraph([x, y], [x + y], clone=False)
+    assert guess(fgraph, [(10**6,)] * 2, gpu).device > 1e-3
+    assert guess(FunctionGraph([m, n], [m @ n], clone=False), [(4096, 4096)] * 2, gpu).device < 1

@@ -1,0 +1,475 @@
+"""Matrix products against NumPy, on every driver, with both schedules."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.gemm import plan as planning
+from pytensor_cl.routines.gemm import routine as module
+from pytensor_cl.routines.gemm import simt as gemm_simt
+from pytensor_cl.routines.gemm.plan import Tile
+from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.runtime.tuning import PARAMETERS
+
+FLOATS = ("float32", "float64")
+SIZES = [
+    (0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (2, 1, 3), (12, 16, 32), (11, 15, 31), (13, 17, 33),
+    (24, 7, 64), (5, 300, 3), (97, 101, 103), (64, 64, 64), (65, 16, 130), (1, 40, 50), (50, 40, 1),
+]  # fmt: skip
+_cache = {}
+
+
+@pytest.fixture
+def make(context, schedule):
+    """Build a routine, once in the whole session."""
+
+    def get(kind, dtype, **flags):
+        key = (context.name, schedule, kind, str(dtype), *sorted(flags.items()))
+        if key not in _cache:
+            _cache[key] = kind(context, dtype, schedule=schedule, **flags)
+        return _cache[key]
+
+    return get
+
+
+def draw(rng, dtype, *shape):
+    if np.dtype(dtype).kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def scatter(context, x):
+    """Put `x` into every second row and third column of a larger array; a wrong address finds the filler."""
+    filler = np.nan if x.dtype.kind == "f" else 77
+    big = np.full((2 * x.shape[0] + 1, 3 * x.shape[1] + 2), filler, x.dtype)
+    big[1::2, 2::3][: x.shape[0], : x.shape[1]] = x
+    return context.from_host(big)[1 : 2 * x.shape[0] : 2, 2 : 3 * x.shape[1] + 1 : 3]
+
+
+PLACEMENTS = {
+    "rows": lambda context, x: context.from_host(x),
+    "columns": lambda context, x: context.from_host(x.T).T,
+    "reversed": lambda context, x: context.from_host(x[::-1, ::-1])[::-1, ::-1],
+    "reversed columns": lambda context, x: context.from_host(x.T[::-1])[::-1].T,
+    "scattered": scatter,
+}
+
+
+def check(got, alpha, a, b, beta=0, c=None):
+    """Compare with NumPy, in float64, to within the rounding of the sums."""
+    wide = [np.asarray(x, "float64") for x in (alpha, a, b)]
+    expected = wide[0] * (wide[1] @ wide[2])
+    bound = abs(wide[0]) * (abs(wide[1]) @ abs(wide[2]))
+    if c is not None:
+        expected, bound = expected + beta * c.astype("float64"), bound + abs(beta * c)
+    got = np.asarray(got)
+    assert got.shape == expected.shape
+    assert np.all(abs(got - expected) <= (a.shape[-1] + 8) * np.finfo(got.dtype).eps * bound)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sizes(context, make, rng, dtype):
+    for m, k, n in SIZES:
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        (got,) = make(Gemm, dtype)(context.from_host(a), context.from_host(b))
+        assert got.dtype == dtype
+        check(got, 1, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_strides(context, make, rng, dtype):
+    a, b = draw(rng, dtype, 29, 35), draw(rng, dtype, 35, 70)
+    for place_a in PLACEMENTS.values():
+        for place_b in PLACEMENTS.values():
+            check(make(Gemm, dtype)(place_a(context, a), place_b(context, b))[0], 1, a, b)
+
+
+def test_zero_strides(context, make, rng):
+    row, column = draw(rng, "float32", 1, 20), draw(rng, "float32", 20, 1)
+    a, b = context.from_host(row), context.from_host(column)
+    a, b = a.view(a.layout.broadcast_to((15, 20))), b.view(b.layout.broadcast_to((20, 40)))
+    check(make(Gemm, "float32")(a, b)[0], 1, np.tile(row, (15, 1)), np.tile(column, 40))
+
+
+@pytest.mark.parametrize("shape", [(14, 20, 35), (20, 30, 1), (1, 30, 20), (7, 0, 5)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_alpha_and_beta_are_read_on_the_host_or_the_device(context, make, rng, dtype, shape):
+    m, k, n = shape
+    c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+    host = [np.dtype(dtype).type(v) for v in (0.7, -1.3)]
+    pair = context.from_host(np.array([9, *host], dtype))
+    device = [pair[1], pair[2]]
+    operands = [PLACEMENTS["scattered"](context, x) for x in (c, a, b)]
+    for alpha in (host[0], device[0]):
+        check(make(Gemm, dtype, has_alpha=True)(alpha, *operands[1:])[0], host[0], a, b)
+        for beta in (host[1], device[1]):
+            (got,) = make(Gemm, dtype, has_c=True)(operands[0], alpha, *operands[1:], beta)
+            check(got, host[0], a, b, host[1], c)
+
+
+@pytest.mark.parametrize("shape", [(14, 20, 35), (20, 30, 1)])
+def test_beta_zero_ignores_nan_in_c(context, make, rng, shape):
+    m, k, n = shape
+    a, b = draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+    c = context.from_host(np.full((m, n), np.nan, "float32"))
+    for beta in (np.float32(0), context.from_host(np.zeros((), "float32"))):
+        gemm = make(Gemm, "float32", has_c=True)
+        check(gemm(c, np.float32(2), context.from_host(a), context.from_host(b), beta)[0], 2, a, b)
+
+
+@pytest.mark.parametrize("shapes", [((33,), 14), ((1, 33), 14), ((14, 1), 14), ((), 14), ((14, 33), 1)])
+def test_c_and_the_product_broadcast(context, make, rng, shapes):
+    shape, m = shapes
+    c, a, b = draw(rng, "float32", *shape), draw(rng, "float32", m, 9), draw(rng, "float32", 9, 33)
+    one = np.float32(1)
+    (got,) = make(Gemm, "float32", has_c=True)(*map(context.from_host, (c,)), one, *map(context.from_host, (a, b)), one)
+    rows = got.shape[0]
+    check(got, 1, np.broadcast_to(a, (rows, 9)), b, 1, np.broadcast_to(c, (rows, 33)))
+
+
+@pytest.mark.parametrize("place", PLACEMENTS)
+@pytest.mark.parametrize("n", [40, 1])
+def test_output_strides(context, make, rng, place, n):
+    a, b = draw(rng, "float32", 30, 20), draw(rng, "float32", 20, n)
+    out = PLACEMENTS[place](context, np.full((30, n), 5, "float32"))
+    around = out.view(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
+    before = np.asarray(around).copy()
+    make(Gemm, "float32").launch((out,), (context.from_host(a), context.from_host(b)))
+    check(out, 1, a, b)
+    make(Gemm, "float32").launch((out,), (context.from_host(np.full_like(a, 0)), context.from_host(b)))
+    after = np.asarray(around)
+    np.testing.assert_array_equal(after[before != 5], before[before != 5])
+
+
+def test_output_may_be_c(context, make, rng):
+    c, a, b = draw(rng, "float64", 30, 70), draw(rng, "float64", 30, 300), draw(rng, "float64", 300, 70)
+    out = context.from_host(c)
+    inputs = (out, np.float64(0.5), context.from_host(a), context.from_host(b), np.float64(2))
+    make(Gemm, "float64", has_c=True).launch((out,), inputs)
+    check(out, 0.5, a, b, 2, c)
+
+
+def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", 128)
+    routine = Gemm(context, "float32", has_c=True, schedule=schedule)
+    c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
+    inputs = (context.from_host(c), np.float32(2), context.from_host(a), context.from_host(b), np.float32(3))
+    for grid in ((1, 1, 1), (2, 3, 1), (7, 20, 2)):
+        monkeypatch.setattr(module, "grid", lambda *_, grid=grid: grid)
+        routine._plans = type(routine._plans)()
+        check(routine(*inputs)[0], 2, a, b, 3, c)
+
+
+@pytest.mark.parametrize("packed", [(1, 1), (1, 1000), (1000, 1)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
+    for name, value in zip(("_REUSE_A", "_REUSE_B", "_WAY_BYTES"), (*packed, 8), strict=True):
+        monkeypatch.setattr(module, name, value)
+    routine = Gemm(context, dtype, schedule="cpu")
+    for m, k, n in ((16, 20, 48), (17, 3, 64), (31, 33, 97)):
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        for place in ("rows", "columns", "scattered"):
+            check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("tile", PARAMETERS["gemm.tile"].candidates)
+def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
+    """Panels are packed four rows at a time, tiles have as many as they have."""
+    monkeypatch.setitem(context.tuning, "gemm.tile", tile)
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    for name in ("_REUSE_A", "_REUSE_B"):
+        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(module, "_WAY_BYTES", 8)
+    routine = Gemm(context, dtype, schedule="cpu")
+    for m, k, n in ((31, 40, 97), (50, 7, 33), (64, 33, 130), (31, 20, 50)):
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        for place in ("rows", "columns"):
+            check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
+
+
+@pytest.fixture
+def sharing(context, monkeypatch):
+    """Pack B of every product once for all work-items; tell the launches."""
+    monkeypatch.setattr(Gemm, "_shares_panels", lambda self, p, high: not p.batch)
+    monkeypatch.setattr(module, "_WAY_BYTES", 8)  # A is packed where there are many columns
+    monkeypatch.setattr(module, "_REUSE_A", 100)
+    monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
+    launched, launch = [], Kernel.launch
+
+    def note(kernel, *arguments):
+        launched.append(kernel.handle.function_name.rpartition("_")[2])
+        launch(kernel, *arguments)
+
+    monkeypatch.setattr(Kernel, "launch", note)
+    return launched
+
+
+@pytest.mark.parametrize("depth", [4096, 128])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_panels_that_all_work_items_share(context, rng, dtype, depth, sharing, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)
+    monkeypatch.setattr(Gemm, "_is_scattered", lambda self, stride, tile: True)
+    routine = Gemm(context, dtype, schedule="cpu")
+    for m, k, n in ((64, 64, 64), (70, 101, 203), (9, 33, 5), (31, 7, 400), (1000, 50, 26), (2, 3, 2)):
+        a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        for place in ("rows", "columns", "scattered", "reversed columns"):
+            sharing.clear()
+            check(routine(PLACEMENTS[place](context, a), PLACEMENTS[place](context, b))[0], 1, a, b)
+            assert [name == "panels" for name in sharing] == [True, False]
+
+
+@pytest.mark.usefixtures("sharing")
+def test_shared_panels_with_all_scalars_and_an_addend(context, rng, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", 128)
+    routine = Gemm(context, "float32", has_c=True, schedule="cpu")
+    c, a, b = draw(rng, "float32", 70, 203), draw(rng, "float32", 70, 101), draw(rng, "float32", 101, 203)
+    turned = context.from_host(np.ascontiguousarray(b.T)).T
+    inputs = (context.from_host(c), np.float32(2), context.from_host(a), turned, np.float32(3))
+    check(routine(*inputs)[0], 2, a, b, 3, c)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int64"])
+def test_shared_panels_of_integers(context, rng, dtype, sharing):
+    routine = Gemm(context, dtype, schedule="cpu")
+    a, b = draw(rng, dtype, 70, 33), draw(rng, dtype, 101, 33)
+    found = routine(context.from_host(a), context.from_host(b).T)[0]
+    np.testing.assert_array_equal(np.asarray(found), a @ b.T)
+    assert [name == "panels" for name in sharing] == [True, False]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
+    monkeypatch.setattr(module, "_FETCHED_BYTES", 0)
+    monkeypatch.setitem(context.tuning, "gemm.items_per_unit", 1)
+    routine = BatchedGemm(context, dtype, has_alpha=True, schedule="cpu")
+    for batch, m, k, n in (((), 40, 50, 130), ((9,), 24, 33, 100), ((2, 5), 17, 8, 50), ((3,), 100, 3, 48)):
+        a, b = draw(rng, dtype, *batch, m, k), draw(rng, dtype, *batch, k, n)
+        swapped = (*range(len(batch)), len(batch) + 1, len(batch))
+        columns = [context.from_host(np.ascontiguousarray(x.transpose(swapped))) for x in (a, b)]
+        turned = [x.view(x.layout.transpose(swapped)) for x in columns]
+        for left in (context.from_host(a), turned[0]):
+            for right in (context.from_host(b), turned[1]):
+                check(routine(np.dtype(dtype).type(2), left, right)[0], 2, a, b)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
+def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.grain", 64)
+    monkeypatch.setattr(planning, "_PART", 40)
+    monkeypatch.setattr(gemm_simt, "_PART", 40)
+    routine = Gemm(context, dtype, has_c=True, schedule=schedule)
+    for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):
+        c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
+        for place in ("rows", "columns", "scattered"):
+            inputs = [PLACEMENTS[place](context, x) for x in (c, a, b)]
+            (got,) = routine(inputs[0], alpha, *inputs[1:], beta)
+            if np.dtype(dtype).kind == "f":
+                check(got, 3, a, b, 2, c)
+            else:
+                np.testing.assert_array_equal(np.asarray(got), alpha * (a @ b) + beta * c)
+    assert all(plan.finish is not None for plan in routine._plans._plans.values())
+
+
+def _need_large_tiles(context):
+    if not context.info.has_large_tiles:
+        pytest.skip(f"{context.info.name}: no tiles that fill the registers of a GPU")
+
+
+def test_large_tiles(context, rng):
+    _need_large_tiles(context)
+    for flags in ({}, {"has_c": True}):
+        routine = Gemm(context, "float32", schedule="simt", **flags)
+        for m, k, n, rows in ((256, 8, 257, 128), (300, 19, 383, 64), (129, 100, 520, 64), (128, 0, 512, 128)):
+            shape = gemm_simt.Shape(m, n, k, ())
+            blocks = routine._blocks(shape)
+            assert (blocks.template, blocks.rows) == ("gemm/simt_double_buffered", rows)
+            c, a, b = draw(rng, "float32", m, n), draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+            for place in PLACEMENTS if k else ("rows",):
+                operands = [PLACEMENTS[place](context, x) for x in (a, b)]
+                if flags:
+                    inputs = (context.from_host(c), np.float32(2), *operands, np.float32(3))
+                    check(routine(*inputs)[0], 2, a, b, 3, c)
+                else:
+                    check(routine(*operands)[0], 1, a, b)
+
+
+def test_large_tiles_of_split_sums(context, rng, monkeypatch):
+    _need_large_tiles(context)
+    monkeypatch.setattr(gemm_simt, "_PART", 50)
+    info = replace(context.info, compute_units=8)
+    monkeypatch.setattr(Gemm, "_blocks", lambda _, p: gemm_simt.blocks_of(p, info, np.dtype("float32"), 16))
+    a, b = draw(rng, "float32", 70, 210), draw(rng, "float32", 210, 130)
+    routine = Gemm(context, "float32", schedule="simt")
+    (got,) = routine(*map(context.from_host, (a, b)))
+    check(got, 1, a, b)
+    (plan,) = routine._plans._plans.values()
+    assert plan.finish is not None
+
+
+def test_large_tiles_of_batches(context, rng):
+    _need_large_tiles(context)
+    a, b = draw(rng, "float32", 3, 2, 130, 40), draw(rng, "float32", 2, 40, 129)
+    routine = BatchedGemm(context, "float32", schedule="simt")
+    (got,) = routine(context.from_host(a), context.from_host(b))
+    check(got, 1, a, b)
+
+
+def test_blocks_suit_the_product(context):
+    info = replace(context.info, compute_units=100, max_work_group_size=256, local_memory=32768)
+    wanted = {
+        (4096, 4096, 4096): ("gemm/simt_double_buffered", 1),
+        (1024, 1024, 1024): ("gemm/simt_double_buffered", 1),
+        (512, 512, 4096): ("gemm/simt_double_buffered", 6),
+        (256, 256, 256): ("gemm/simt", 1),
+        (10, 64, 100_000): ("gemm/simt", 200),
+        (10, 64, 100): ("gemm/simt", 1),
+    }
+    for (m, n, k), what in wanted.items():
+        blocks = gemm_simt.blocks_of(gemm_simt.Shape(m, n, k, ()), info, np.dtype("float32"), 16)
+        assert (blocks.template, blocks.splits) == what
+    small = replace(info, local_memory=16384)
+    shape = gemm_simt.Shape(4096, 4096, 4096, ())
+    assert gemm_simt.blocks_of(shape, small, np.dtype("float32"), 16).template == "gemm/simt"
+    assert gemm_simt.blocks_of(shape, info, np.dtype("float64"), 16).template == "gemm/simt"
+
+
+@pytest.mark.parametrize("depth", [4096, 128])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_tiles_at_the_edges(context, rng, schedule, dtype, depth, monkeypatch):
+    monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)  # sums in one block, and in several
+    routine = Gemm(context, dtype, schedule=schedule)
+    a, b = draw(rng, dtype, 19, 70), draw(rng, dtype, 70, 150)
+    for m, n in zip((1, 3, 4, 5, 8, 9, 12, 13, 16, 19), (5, 8, 10, 17, 20, 24, 33, 50, 101, 150), strict=True):
+        left, right = (context.from_host(x) for x in (a, b))
+        around = context.from_host(np.full((m + 2, n + 2), 7, dtype))
+        routine.launch((around[1:-1, 1:-1],), (left[:m], right[:, 150 - n :]))
+        got = np.asarray(around)
+        check(got[1:-1, 1:-1], 1, a[:m], b[:, 150 - n :])
+        assert (got[[0, -1]] == 7).all()
+        assert (got[:, [0, -1]] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_thin_products_are_turned(context, rng, dtype):
+    routine = Gemm(context, dtype, has_c=True, schedule="cpu")
+    alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
+    for (m, k, n), place in (((256, 40, 10), "columns"), ((3, 100, 130), "columns"), ((70, 9, 3), "scattered")):
+        c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
+        inputs = [PLACEMENTS[place](context, x) for x in (a, b)]
+        (got,) = routine(context.from_host(c), alpha, *inputs, beta)
+        check(got, 3, a, b, 2, c)
+    strides = (1, 256), (10, 1), (10, 1), (10, 1)
+    product = planning.Product(256, 10, 256, (), *strides)
+    assert planning.turned(product, Tile(8, 3, 16)).m == 10
+    assert planning.turned(product._replace(a=(256, 1)), Tile(8, 3, 16)) == product._replace(a=(256, 1))
+
+
+def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
+    a, b = draw(rng, "float32", 4, 9, 9), draw(rng, "float32", 9, 9)
+    gemm = make(Gemm, "float32")
+    device, right = context.from_host(a), context.from_host(b)
+    gemm(device[0], right)
+    plans = len(gemm._plans)
+    for i in range(4):
+        check(gemm(device[i], right)[0], 1, a[i], b)
+    assert len(gemm._plans) == plans
+
+
+BATCHES = [
+    ((3, 4, 5), (3, 5, 6)), ((3, 4, 5), (5, 6)), ((4, 5), (3, 5, 6)), ((2, 1, 4, 5), (3, 5, 6)),
+    ((0, 4, 5), (5, 6)), ((7, 1, 5), (7, 5, 6)), ((7, 1, 5), (5, 6)), ((7, 4, 5), (7, 5, 1)), ((4, 5), (5, 6)),
+    ((2, 3, 4, 5), (2, 3, 5, 33)), ((2, 1, 2, 1, 2, 1, 4, 5), (3, 1, 3, 1, 2, 5, 6)), ((50, 3, 3), (50, 3, 3)),
+    ((3, 4, 0), (3, 0, 6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_batches_broadcast(context, make, rng, dtype):
+    for left, right in BATCHES:
+        a, b = draw(rng, dtype, *left), draw(rng, dtype, *right)
+        check(make(BatchedGemm, dtype)(context.from_host(a), context.from_host(b))[0], 1, a, b)
+
+
+def test_batches_have_any_strides(context, make, rng):
+    a, b = draw(rng, "float32", 5, 4, 6), draw(rng, "float32", 6, 3, 5)
+    left, right = context.from_host(a)[::-2, :, ::-1], context.from_host(b)
+    right = right.view(right.layout.transpose((2, 0, 1)))[::2]
+    check(make(BatchedGemm, "float32")(left, right)[0], 1, a[::-2, :, ::-1], b.transpose(2, 0, 1)[::2])
+
+
+def test_a_matrix_times_itself(context, make, rng):
+    a = draw(rng, "float32", 21, 21)
+    device = context.from_host(a)
+    check(make(Gemm, "float32")(device, device)[0], 1, a, a)
+
+
+def test_rows_of_many_matrices_become_one_product():
+    a, b, o = Layout.contiguous((8, 9, 4, 5)), Layout.contiguous((5, 6)), Layout.contiguous((8, 9, 4, 6))
+    merged = planning.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
+    assert (merged.m, merged.n, merged.k, merged.batch) == (288, 6, 5, ())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64"])
+def test_integers_wrap(context, make, rng, dtype):
+    for m, k, n in ((13, 21, 37), (20, 64, 2), (3, 0, 4)):
+        a, b, c = draw(rng, dtype, m, k), draw(rng, dtype, k, n), draw(rng, dtype, m, n)
+        alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(7)
+        with np.errstate(over="ignore"):
+            expected = alpha * (a @ b) + beta * c
+        inputs = [PLACEMENTS["columns"](context, x) for x in (c, a, b)]
+        (got,) = make(Gemm, dtype, has_c=True)(inputs[0], alpha, *inputs[1:], beta)
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_shape_mismatch_names_the_shapes(context, make):
+    a, b = (context.from_host(np.zeros(s, "float32")) for s in ((3, 4), (5, 6)))
+    with pytest.raises(ValueError, match=r"Shape mismatch: A has shape \(3, 4\), B has shape \(5, 6\)"):
+        make(Gemm, "float32")(a, b)
+    with pytest.raises(ValueError, match=r"B has shape \(2, 4, 6\)"):
+        make(BatchedGemm, "float32")(*(context.from_host(np.zeros(s, "float32")) for s in ((3, 3, 4), (2, 4, 6))))
+    scalar = a.layout.subscript((0, 0))
+    with pytest.raises(ValueError, match=r"C has shape \(3, 7\)"):
+        make(Gemm, "float32", has_c=True).layout(Layout.contiguous((3, 7)), scalar, a.layout, b[:4].layout, scalar)
+
+
+def test_bool_is_not_supported(context):
+    with pytest.raises(UnsupportedDtype):
+        Gemm(context, "bool")
+
+
+def test_float32_kernels_do_not_mention_double(context, make):
+    for flags in ({}, {"has_alpha": True}, {"has_c": True}):
+        assert all("double" not in s.source + "".join(s.preambles) for s in make(Gemm, "float32", **flags).sources())
+
+
+@pytest.mark.parametrize("items", [1, 2, 3, 8, 64])
+def test_grid_covers_the_work_items_and_no_more(items):
+    strides = (1, 1)
+    for m, n, batch in ((1000, 1000, ()), (5, 5000, ()), (5000, 5, ()), (5, 5, (3,)), (100, 100, (40, 2))):
+        product = planning.Product(m, n, 10, batch, strides, strides, strides, strides)
+        x, y, z = planning.grid(product, Tile(8, 3, 16), items, 4)
+        assert 1 <= x <= -(-n // 16)
+        assert 1 <= y <= -(-m // 8)
+        assert z == min(items, int(np.prod(batch, dtype=int)))
+
+
+@pytest.mark.parametrize("items", [1, 2, 7, 64])
+def test_grid_of_shared_panels_reads_little_and_leaves_nobody_idle(items):
+    strides = (1, 1)
+    for m, n in ((256, 512), (1000, 24), (8, 5000), (3, 3)):
+        x, y, z = planning.shared_grid(
+            planning.Product(m, n, 10, (), strides, strides, strides, strides), Tile(4, 3, 8), items, 4
+        )
+        assert 1 <= x <= -(-n // 24)
+        assert 1 <= y <= -(-m // 4)
+        assert x * y <= items
+        assert z == 1
+        assert items < 16 or m * n < 10_000 or x * y >= 16

@@ -1,0 +1,217 @@
+"""Matrix-vector products, dot products and rank-one updates against NumPy."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.gemv.routine import Dot, Gemv, Ger
+
+FLOATS = ("float32", "float64")
+SIZES = [
+    (0, 3), (3, 0), (1, 1), (1, 50), (50, 1), (4, 16), (5, 17), (7, 31), (16, 200), (200, 16), (97, 101),
+    (33, 2048), (2049, 33), (3, 70_001), (70_001, 3), (20, 5000), (5000, 20),
+    (10, 4), (9, 8), (11, 20), (6, 36),
+]  # fmt: skip
+_cache = {}
+
+
+@pytest.fixture
+def make(context, schedule):
+    """Build a routine, once in the whole session."""
+
+    def get(kind, dtype, **flags):
+        key = (context.name, schedule, kind, str(dtype), *sorted(flags.items()))
+        if key not in _cache:
+            _cache[key] = kind(context, dtype, schedule=schedule, **flags)
+        return _cache[key]
+
+    return get
+
+
+def draw(rng, dtype, *shape):
+    if np.dtype(dtype).kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def sliced(context, x):
+    """Put `x` into every third place of a larger array; a wrong address finds NaN."""
+    big = np.full([3 * n + 2 for n in x.shape], np.nan if x.dtype.kind == "f" else 77, x.dtype)
+    inside = tuple(slice(2, 3 * n + 1, 3) for n in x.shape)
+    big[inside] = x
+    return context.from_host(big)[inside]
+
+
+def backwards(context, x):
+    turn = (slice(None, None, -1),) * x.ndim
+    return context.from_host(x[turn])[turn]
+
+
+PLACEMENTS = {
+    "rows": lambda context, x: context.from_host(x),
+    "columns": lambda context, x: context.from_host(x.T).T,
+    "backwards": backwards,
+    "backwards columns": lambda context, x: backwards(context, x.T).T,
+    "sliced": sliced,
+}
+
+
+def check(got, a, x, alpha=1, beta=0, y=None):
+    """Compare with NumPy, in float64, to within the rounding of the sums."""
+    a, x = a.astype("float64"), x.astype("float64")
+    expected, bound = alpha * (a @ x), abs(alpha) * (abs(a) @ abs(x))
+    if y is not None:
+        expected, bound = expected + beta * y.astype("float64"), bound + abs(beta * y)
+    got = np.asarray(got)
+    assert got.shape == expected.shape
+    assert np.all(abs(got - expected) <= (a.shape[-1] + 8) * np.finfo(got.dtype).eps * bound)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sizes(context, make, rng, dtype):
+    for m, k in SIZES:
+        a, x = draw(rng, dtype, m, k), draw(rng, dtype, k)
+        for place in ("rows", "columns"):
+            (got,) = make(Gemv, dtype)(PLACEMENTS[place](context, a), context.from_host(x))
+            assert got.dtype == dtype
+            check(got, a, x)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_strides(context, make, rng, dtype):
+    for shape in ((37, 59), (9, 9000)):
+        a, x = draw(rng, dtype, *shape), draw(rng, dtype, shape[1])
+        for place_a in PLACEMENTS.values():
+            for place_x in ("rows", "backwards", "sliced"):
+                check(make(Gemv, dtype)(place_a(context, a), PLACEMENTS[place_x](context, x))[0], a, x)
+
+
+def test_zero_strides(context, make, rng):
+    row, value = draw(rng, "float32", 1, 40), draw(rng, "float32", 1)
+    a, x = context.from_host(row), context.from_host(value)
+    a, x = a.view(a.layout.broadcast_to((15, 40))), x.view(x.layout.broadcast_to((40,)))
+    check(make(Gemv, "float32")(a, x)[0], np.tile(row, (15, 1)), np.tile(value, 40))
+    check(make(Gemv, "float32")(a.T, x[:15])[0], np.tile(row, (15, 1)).T, np.tile(value, 15))
+
+
+@pytest.mark.parametrize("place", ["rows", "columns", "backwards"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_alpha_and_beta_are_read_on_the_host_or_the_device(context, make, rng, dtype, place):
+    for m, k in ((21, 33), (2, 50_000), (6, 0)):
+        y, a, x = draw(rng, dtype, m), draw(rng, dtype, m, k), draw(rng, dtype, k)
+        host = [np.dtype(dtype).type(v) for v in (0.7, -1.3)]
+        pair = context.from_host(np.array([9, *host], dtype))
+        vector, matrix, right = sliced(context, y), PLACEMENTS[place](context, a), context.from_host(x)
+        for alpha in (host[0], pair[1]):
+            check(make(Gemv, dtype, has_alpha=True)(alpha, matrix, right)[0], a, x, host[0])
+            for beta in (host[1], pair[2]):
+                (got,) = make(Gemv, dtype, has_y=True)(vector, alpha, matrix, right, beta)
+                check(got, a, x, host[0], host[1], y)
+
+
+def test_beta_zero_ignores_nan_in_y(context, make, rng):
+    for m, k in ((21, 33), (2, 50_000)):
+        a, x = draw(rng, "float32", m, k), draw(rng, "float32", k)
+        y = context.from_host(np.full(m, np.nan, "float32"))
+        for beta in (np.float32(0), context.from_host(np.zeros((), "float32"))):
+            gemv = make(Gemv, "float32", has_y=True)
+            check(gemv(y, np.float32(2), context.from_host(a), context.from_host(x), beta)[0], a, x, 2)
+
+
+@pytest.mark.parametrize("place", ["backwards", "sliced"])
+def test_output_strides(context, make, rng, place):
+    for m, k in ((21, 33), (3, 50_000)):
+        a, x = draw(rng, "float32", m, k), draw(rng, "float32", k)
+        out = PLACEMENTS[place](context, np.full(m, 5, "float32"))
+        around = out.view(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
+        before = np.asarray(around).copy()
+        make(Gemv, "float32").launch((out,), (context.from_host(a), context.from_host(x)))
+        check(out, a, x)
+        np.testing.assert_array_equal(np.asarray(around)[before != 5], before[before != 5])
+
+
+def test_output_may_be_y(context, make, rng):
+    for m, k in ((40, 30), (2, 50_000)):
+        y, a, x = draw(rng, "float64", m), draw(rng, "float64", m, k), draw(rng, "float64", k)
+        out = context.from_host(y)
+        inputs = (out, np.float64(0.5), context.from_host(a), context.from_host(x), np.float64(2))
+        make(Gemv, "float64", has_y=True).launch((out,), inputs)
+        check(out, a, x, 0.5, 2, y)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dot(context, make, rng, dtype):
+    for n in (0, 1, 2, 15, 16, 17, 1000, 100_003):
+        a, x, y = draw(rng, dtype, n, 6), draw(rng, dtype, n), draw(rng, dtype, n)
+        dot, right = make(Dot, dtype), context.from_host(y)
+        for place in ("rows", "backwards", "sliced"):
+            left = PLACEMENTS[place](context, x)
+            check(dot(left, right)[0], x, y)
+            check(dot(left, context.from_host(a))[0], a.T, x)
+            check(dot(context.from_host(a.T), left)[0], a.T, x)
+
+
+def test_float32_dot_of_many_elements_is_accurate(context, make):
+    x = np.full(4_000_000, 0.1, "float32")
+    device = context.from_host(x)
+    (got,) = make(Dot, "float32")(device, device)
+    np.testing.assert_allclose(float(got), np.float64(x[0]) ** 2 * x.size, rtol=1e-4)
+
+
+def test_infinities_do_not_become_nan(context, make):
+    x = np.ones(37, "float32")
+    x[36] = np.inf
+    a = np.zeros((7, 37), "float32")
+    a[:, 36] = 1
+    np.testing.assert_array_equal(make(Gemv, "float32")(context.from_host(a), context.from_host(x))[0], [np.inf] * 7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+def test_ger(context, make, rng, dtype):
+    for m, n in ((0, 3), (1, 1), (13, 37), (300, 500), (2, 5000)):
+        a, x, y = draw(rng, dtype, m, n), draw(rng, dtype, m), draw(rng, dtype, n)
+        scale = np.dtype(dtype).type(3)
+        expected = a + scale * np.outer(x, y)
+        for alpha in (scale, context.from_host(np.array(scale))):
+            for place in PLACEMENTS.values():
+                (got,) = make(Ger, dtype)(place(context, a), alpha, sliced(context, x), backwards(context, y))
+                np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_ger_writes_any_strides(context, make, rng):
+    a, x, y = draw(rng, "float32", 13, 37), draw(rng, "float32", 13), draw(rng, "float32", 37)
+    out = sliced(context, a)
+    make(Ger, "float32").launch((out,), (out, np.float32(1), context.from_host(x), context.from_host(y)))
+    np.testing.assert_allclose(np.asarray(out), a + np.outer(x, y), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64"])
+def test_integers_wrap(context, make, rng, dtype):
+    for m, k in ((13, 77), (3, 40_000)):
+        a, x, y = draw(rng, dtype, m, k), draw(rng, dtype, k), draw(rng, dtype, m)
+        alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(7)
+        expected = alpha * (a @ x) + beta * y
+        for place in ("rows", "columns", "sliced"):
+            inputs = (context.from_host(y), alpha, PLACEMENTS[place](context, a), context.from_host(x), beta)
+            np.testing.assert_array_equal(np.asarray(make(Gemv, dtype, has_y=True)(*inputs)[0]), expected)
+
+
+def test_shape_mismatch_names_the_shapes(context, make):
+    a, x = (context.from_host(np.zeros(s, "float32")) for s in ((3, 4), (5,)))
+    with pytest.raises(ValueError, match=r"A has shape \(3, 4\), x has shape \(5,\)"):
+        make(Gemv, "float32")(a, x)
+    with pytest.raises(ValueError, match=r"A has shape \(5,\), B has shape \(3, 4\)"):
+        make(Dot, "float32")(x, a)
+    with pytest.raises(ValueError, match=r"Shape mismatch: A has shape \(3, 4\)"):
+        make(Ger, "float32")(a, np.float32(1), x, x)
+
+
+def test_bool_is_not_supported(context):
+    with pytest.raises(UnsupportedDtype):
+        Gemv(context, "bool")
+
+
+def test_float32_kernels_do_not_mention_double(context, make):
+    for kind in (Gemv, Dot, Ger):
+        assert all("double" not in s.source + "".join(s.preambles) for s in make(kind, "float32").sources())

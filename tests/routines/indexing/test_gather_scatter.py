@@ -1,0 +1,482 @@
+"""Gather and scatter against NumPy."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from pytensor_cl.codegen.dtypes import SUPPORTED
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
+from pytensor_cl.routines.indexing.plan import TRUSTED
+from tests.conftest import DRIVERS
+
+ALL = slice(None)
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    return request.param
+
+
+def numbered(index):
+    """Return an index as entries and inputs, as routines take it, and the types of the inputs."""
+    values = []
+
+    def number(value):
+        if value is None:
+            return None
+        values.append(value)
+        return len(values) - 1
+
+    entries = [
+        slice(*map(number, (e.start, e.stop, e.step))) if isinstance(e, slice) else number(np.asarray(e)) for e in index
+    ]
+    types = [(str(v.dtype), v.ndim) if isinstance(v, np.ndarray) else None for v in values]
+    return entries, values, types
+
+
+class Case:
+    """The routines for an index, and what they compute."""
+
+    def __init__(self, context, schedule, x, index, y=None, **options):
+        self.context, self.x, self.index, self.y = context, x, tuple(index), y
+        entries, values, types = numbered(index)
+        self.values = [context.from_host(v) if isinstance(v, np.ndarray) else v for v in values]
+        common = str(x.dtype), x.ndim, entries, types
+        self.routines = [Gather(context, *common, schedule=schedule, **options)]
+        for accumulate in (True, False) if y is not None else ():
+            kinds = {"accumulate": accumulate, "value_dtype": str(y.dtype), "value_ndim": y.ndim}
+            self.routines.append(Scatter(context, *common, schedule=schedule, **kinds, **options))
+
+    def run(self, routine, *values):
+        device = self.context.from_host(self.x)
+        (result,) = routine(device, *map(self.context.from_host, values), *self.values)
+        routine.check()
+        np.testing.assert_array_equal(device.to_host(), self.x)  # the argument never changes
+        return result.to_host()
+
+    def gather(self):
+        return self.run(self.routines[0])
+
+    def scatter(self, accumulate):
+        return self.run(self.routines[1 if accumulate else 2], self.y)
+
+    def check(self):
+        np.testing.assert_array_equal(self.gather(), self.x[self.index], strict=True, err_msg=str(self.index))
+        for accumulate in (True, False) if self.y is not None else ():
+            want = expected_scatter(accumulate, self.x, self.y, *self.index)
+            np.testing.assert_array_equal(self.scatter(accumulate), want, strict=True, err_msg=str(self.index))
+
+
+def check_all(context, cases):
+    """Check many cases; their kernels are one program."""
+    context.build([source for case in cases for routine in case.routines for source in routine.sources()])
+    for case in cases:
+        case.check()
+
+
+def expected_scatter(accumulate, x, y, *index):
+    result = x.copy()
+    if accumulate:
+        np.add.at(result, index, y)
+    else:
+        result[index] = y
+    return result
+
+
+def values_of(dtype, shape, rng):
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype.startswith("float"):
+        return rng.normal(size=shape).astype(dtype)
+    if dtype.startswith("complex"):
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    return rng.integers(0, 100, shape).astype(dtype)
+
+
+def indices(rng, shape=(3, 4)):
+    i, j = rng.integers(-6, 6, shape), rng.integers(-5, 5, shape[-1:])
+    return [
+        (i,),
+        (ALL, i),
+        (i, j),
+        (i, ALL, j),
+        (ALL, i, j),
+        (slice(1, 5), j, slice(None, None, -2)),
+        (j, ALL, 2),
+        (i[:, :1], j),
+        (np.int16(-2), ALL, j.astype("int8")),
+        (i.astype("uint8") % 6, slice(0, 0)),
+        (np.zeros(0, "int64"),),
+        (2, 1, 3),
+    ]
+
+
+def test_gather_and_scatter(context, schedule, rng):
+    x = rng.normal(size=(6, 7, 8)).astype("float32")
+    chosen = indices(rng)
+    check_all(context, [Case(context, schedule, x, i, x[i] + np.float32(0.1)) for i in chosen])
+
+
+def test_dtypes(context, schedule, rng):
+    i = rng.integers(-50, 50, 300)
+
+    def case(dtype):
+        return Case(context, schedule, values_of(dtype, (50, 21), rng), (i,), values_of(dtype, (300, 21), rng))
+
+    some = ("bool", "int16", "uint64", "float16", "float32", "complex128")
+    check_all(context, [case(dtype) for dtype in (SUPPORTED if context.name == DRIVERS[0] else some)])
+
+
+def test_index_dtypes(context, schedule, rng):
+    x, cases = rng.normal(size=9).astype("float32"), []
+    for kind in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
+        i = rng.integers(0, 9, 40).astype(kind)
+        if kind[0] == "i":
+            i[::2] -= 9
+        cases.append(Case(context, schedule, x, (i,)))
+    check_all(context, cases)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((1000,), 100_000), ((10,), 100_000), ((500, 64), 4096), ((1,), 1000), ((9, 3, 2), 5000)]
+)
+def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, count):
+    """Unless the values are so many that work-items add them up apart, or sort their positions."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.APART", 1 << 40)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1 << 40)
+    x, i = rng.normal(size=shape).astype("float32"), rng.integers(-shape[0], shape[0], count)
+    check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "float16", "complex64"])
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 2, 5)])
+def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
+    """Schedule simt: segments that begin and end anywhere, in many levels; those of a few values are NumPy's to the bit."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_sorted.CHUNK", 4)
+    x, cases = values_of(dtype, shape, rng), []
+    for lengths in ([1] * 40, [4] * 9, [3, 5, 1, 4], [64], [5] * 8, [1, 63, 2, 17], [300], [0, 1, 9, 0, 130, 4]):
+        i = np.repeat(rng.permutation(40)[: len(lengths)], lengths)
+        rng.shuffle(i)
+        y = rng.integers(-3, 4, (len(i), *shape[1:])).astype(dtype)  # whose sums are exact in any order
+        cases.append(Case(context, "simt", np.round(x) if dtype != "bool" else x, (i - 40 * (i % 2),), y))
+    few = np.repeat(np.arange(-40, 0), 4)
+    rng.shuffle(few)
+    cases.append(Case(context, "simt", x, (few,), values_of(dtype, (160, *shape[1:]), rng)))
+    check_all(context, cases)
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_one_index_of_all(context, rng, accumulate):
+    """No work-item of schedule simt adds up more than a few values, one after the other."""
+    x, count = rng.normal(size=(7, 3)).astype("float32"), 30_000
+    y, i = rng.normal(size=(count, 3)).astype("float32") + 1, np.full(count, 4)
+    of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt"}
+    scatter = Scatter(context, "float32", 2, [0], [("int64", 1)], accumulate=accumulate, **of)
+    (got,) = scatter(*map(context.from_host, (x, y, i)))
+    wanted = x.copy()
+    wanted[4] = x[4] + y.sum(axis=0, dtype="float64") if accumulate else y[-1]
+    np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-6)
+    (plan,) = scatter._plans._plans.values()
+    assert plan.sorted is not None
+
+
+@pytest.mark.parametrize("near", [0, 1 << 40])
+def test_rows(context, rng, monkeypatch, near):
+    """Of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.NEAR", near)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.TILE", 64)
+    cases = []
+    for columns in ((), (1,), (2,), (15,), (17,), (33,), (5, 21)):
+        x = rng.normal(size=(40, *columns)).astype("float32")
+        for count in (1, 7, 1023, 1025, 5000) if len(columns) < 2 else (300,):
+            low = -40 if count % 2 else 0  # blocks without negative indices have a loop of their own
+            i = rng.integers(low, 40, count)
+            y = rng.integers(0, 9, (count, *columns)).astype("float32") if count < 1500 else None
+            cases.append(Case(context, "cpu", np.round(x), (i,), y))
+    index = rng.integers(-40, 40, (300, 2))
+    others = [Case(context, "cpu", values_of(dtype, (40, 9), rng), (index,)) for dtype in ("int8", "complex128")]
+    check_all(context, cases + others)
+
+
+def test_rows_are_gathered_by_any_strides(context, rng):
+    store, many = rng.normal(size=(50, 30)).astype("float32"), rng.integers(-8, 8, (40, 60))
+    device, at = context.from_host(store), context.from_host(many)
+    for of in (lambda x: x[::-2, 3:], lambda x: x.T, lambda x: x[:, ::2], lambda x: x[5:30, :1]):
+        for pick in (lambda i: i[::3, 1], lambda i: i[::-1, ::2], lambda i: i[:1].T):
+            types = [("int64", pick(many).ndim)]
+            routine = Gather(context, "float32", 2, (0,), types, schedule="cpu")
+            np.testing.assert_array_equal(routine(of(device), pick(at))[0].to_host(), of(store)[pick(many)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16", "complex64"])
+def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
+    """Sums of small whole numbers are the same in any order."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SHARING", 64)
+
+    def whole(*shape):
+        return rng.integers(0, 3, shape).astype(dtype)
+
+    cases = []
+    i = rng.integers(-7, 7, 500)
+    chosen = (i, np.sort(i), i.astype("int8")[:450].reshape(10, 45)) if dtype == "float32" else (i,)
+    for columns, index in product(((), (1,), (3,), (40,)), chosen):
+        cases.append(Case(context, "cpu", whole(7, *columns), (index,), whole(*index.shape, *columns)))
+    if dtype == "float32":
+        several = rng.integers(0, 7, (30, 20))
+        cases += [Case(context, "cpu", whole(7, 9), (several,), whole(*s, 9)) for s in ((30, 1), (1, 20), ())]
+        cases.append(Case(context, "cpu", whole(5, 7, 4), (ALL, rng.integers(0, 7, 300)), whole(5, 300, 4)))
+    check_all(context, cases)
+
+
+@pytest.fixture
+def ordered(monkeypatch):
+    """Values are put in the order of their positions, whatever their number."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.APART", 1 << 40)
+    for name, value in (("WORTH_ORDERING", 1), ("SHORT", 0), ("SPARSE", 1000)):
+        monkeypatch.setattr(f"pytensor_cl.routines.indexing.scatter_order.{name}", value)
+
+
+def is_ordered(context, case):
+    """Whether the scatters of a case have done so; one compute unit alone never does."""
+    plans = [plan for routine in case.routines[1:] for plan in routine._plans._plans.values()]
+    return all((plan.order is not None) == (context.info.compute_units > 1) for plan in plans)
+
+
+def test_values_in_order(context, rng, ordered):
+    cases = []
+    for columns in (2, 7, 16, 40, 101):
+        x = rng.normal(size=(30, columns)).astype("float32")
+        for count in (1, 5, 700):
+            i = rng.integers(-30, 30, count)
+            cases.append(Case(context, "cpu", x, (i,), rng.normal(size=(count, columns)).astype("float32")))
+    for dtype in ("float64", "int8", "uint64", "bool"):
+        i = np.sort(rng.integers(0, 30, 500)).astype("int32")
+        cases.append(Case(context, "cpu", values_of(dtype, (30, 21), rng), (i,), values_of(dtype, (500, 21), rng)))
+    x, several = rng.normal(size=(30, 5, 4)).astype("float32"), rng.integers(-30, 30, (20, 30))
+    shapes = (20, 30, 5, 4), (20, 1, 5, 4), (30, 5, 4), (1, 1, 5, 4)
+    cases += [Case(context, "cpu", x, (several,), rng.normal(size=s).astype("float32")) for s in shapes]
+    check_all(context, cases)
+    assert all(is_ordered(context, case) for case in cases)
+
+
+def test_order_of_arrays_of_any_strides(context, rng, ordered):
+    x, y = rng.normal(size=(14, 6)).astype("float32"), rng.normal(size=(500, 6)).astype("float32")
+    index = rng.integers(0, 7, 1000)
+    device, zero, at = (context.from_host(a) for a in (x, np.zeros((), "float32"), index))
+    kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": 2}
+    add = Scatter(context, "float32", 2, (0,), [("int64", 1)], schedule="cpu", **kinds)
+    square = context.from_host(x[:7].T.copy()).T
+    column = device[:7, :1].view(device[:7, :1].layout.broadcast_to((7, 6)))
+    for view in (device[::-2], device[:7], zero.view(zero.layout.broadcast_to((7, 6))), square, column):
+        for value in (context.from_host(y), context.from_host(y)[::-1], context.from_host(y[:, ::-1].copy())[:, ::-1]):
+            got = add(view, value, at[::-2])[0].to_host()
+            np.testing.assert_array_equal(got, expected_scatter(True, view.to_host(), value.to_host(), index[::-2]))
+
+
+@pytest.mark.parametrize("given", [9, -10, 2**40])
+def test_bad_indices_among_values_in_order(context, ordered, given):
+    x, i = np.zeros((9, 20), "float32"), np.zeros(300, "int64")
+    i[77] = given
+    case = Case(context, "cpu", x, (i,), np.ones((300, 20), "float32"))
+    with pytest.raises(IndexError, match=f"index {given} is out of bounds for axis 0 with size 9"):
+        case.scatter(True)
+    assert is_ordered(context, case)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+def test_minus_zero_stays_minus_zero(context, rng, monkeypatch, dtype):
+    """Where nothing is added, and where minus zero is."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SHARING", 64)
+    index = rng.integers(0, 4, 500)
+    for columns in ((), (3,)):
+        x, y = (-np.zeros((n, *columns), dtype) for n in (7, 500))
+        kinds = {"accumulate": True, "value_dtype": dtype, "value_ndim": y.ndim}
+        add = Scatter(context, dtype, x.ndim, (0,), [("int64", 1)], schedule="cpu", **kinds)
+        assert add(*map(context.from_host, (x, y, index)))[0].to_host().tobytes() == x.tobytes()
+
+
+def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SHARING", 64)
+    x, y = rng.integers(0, 3, (14, 6)).astype("float32"), rng.integers(0, 3, (500, 6)).astype("float32")
+    index = rng.integers(0, 7, 500)
+    device, zero, at = (context.from_host(a) for a in (x, np.zeros((), "float32"), index))
+    for ndim in (1, 2):
+        kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": ndim}
+        add = Scatter(context, "float32", ndim, (0,), [("int64", 1)], schedule="cpu", **kinds)
+        views = device[::-2], device[:7], zero.view(zero.layout.broadcast_to((7, 6)))
+        for view in views if ndim == 2 else [v[:, 1] for v in views]:
+            value = y if ndim == 2 else y[:, 0]
+            got = add(view, context.from_host(value), at)[0].to_host()
+            np.testing.assert_array_equal(got, expected_scatter(True, view.to_host(), value, index))
+            parts = {plan.apart.parts for plan in add._plans._plans.values()}
+            assert parts == {min(context.info.compute_units, value.size // 64)}
+
+
+def test_vectors(context, schedule, rng, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1 << 40)
+    cases = []
+    for dtype in ("bool", "int16", "float16", "complex64", "float64"):
+        i = np.sort(rng.integers(0, 30, 700)) - 30  # runs of equal indices
+        cases.append(Case(context, schedule, values_of(dtype, (30,), rng), (i,), values_of(dtype, (700,), rng)))
+    x = rng.normal(size=30).astype("float32")
+    for kind in ("int8", "uint64"):
+        i = rng.integers(0, 30, 70).astype(kind)
+        cases.append(Case(context, schedule, x, (i,), rng.normal(size=70).astype("float32")))
+    for length in (1, 1023, 1025, 5000):
+        i = np.repeat(rng.integers(-30, 30, length), rng.integers(0, 50, length))[:length]
+        cases.append(Case(context, schedule, x, (i,), rng.normal(size=len(i)).astype("float32")))
+    i = rng.integers(-30, 30, (20, 30))
+    uneven = [rng.normal(size=shape).astype("float32") for shape in ((20, 30), (1, 30), (20, 1), ())]
+    check_all(context, cases + [Case(context, schedule, x, (i,), y) for y in uneven])
+
+
+def test_values_are_repeated(context, schedule, rng):
+    x, i = rng.normal(size=(6, 8)).astype("float32"), rng.integers(-6, 6, (3, 4))
+    shapes = [(), (1,), (8,), (4, 1), (4, 8), (1, 4, 8), (3, 1, 1), (3, 4, 8), (1, 1)]
+    check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=s).astype("float32")) for s in shapes])
+
+
+@pytest.mark.parametrize("columns", [1, 5, 40])
+def test_values_that_repeat_along_some_dimensions_of_the_index(context, schedule, rng, columns):
+    """The gradient of a mean of rows of a table is one; a step for the last dimension and one for the others will do."""
+    x = rng.normal(size=(9, columns)).astype("float32")
+    cases = []
+    for shape, repeated in (
+        ((6, 7), (6, 1)),
+        ((6, 7), (1, 7)),
+        ((3, 4, 5), (3, 1, 5)),
+        ((3, 4, 5), (3, 4, 1)),
+        ((1,), (1,)),
+    ):
+        y = rng.normal(size=(*repeated, columns)).astype("float32")
+        cases.append(Case(context, schedule, x, [rng.integers(-9, 9, shape)], y))
+    check_all(context, cases)
+
+
+def test_values_of_another_dtype(context, schedule, rng):
+    x, i = rng.normal(size=(6, 8)).astype("float32"), rng.integers(-6, 6, 5)
+    check_all(context, [Case(context, schedule, x, (i,), rng.integers(-9, 9, (5, 8)).astype("int8"))])
+
+
+def test_values_that_do_not_fit(context, schedule, rng):
+    x, index = np.zeros((3, 4), "float32"), (np.array([0, 1]),)
+    short = Case(context, schedule, x, index, np.ones((3, 4), "float32"))
+    for accumulate in (True, False):
+        with pytest.raises(ValueError, match="could not be broadcast"):
+            short.scatter(accumulate)
+    deep = Case(context, schedule, x, index, np.ones((1, 2, 4), "float32"))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        deep.scatter(True)
+    np.testing.assert_array_equal(deep.scatter(False), expected_scatter(False, x, deep.y, *index))
+
+
+def test_strides(context, schedule, rng):
+    store = rng.normal(size=(9, 14, 10)).astype("float32")
+    many = rng.integers(-3, 3, (6, 10))
+    device, device_index = context.from_host(store), context.from_host(many)
+    x, i = store[::-2, 3:, 1::3].T, many[::-1, ::3]
+    view = device[::-2, 3:, 1::3].T
+    y = np.broadcast_to(rng.normal(size=(1, 11, 1)).astype("float32"), (*i.shape, 11, 5))
+    device_y = context.from_host(y[0, 0, :, :1].copy())
+    device_y = device_y.view(device_y.layout.broadcast_to(y.shape))
+    types = [("int64", 2)]
+    routine = Gather(context, "float32", 3, (0,), types, schedule=schedule)
+    assert x.shape == view.shape
+    np.testing.assert_array_equal(routine(view, device_index[::-1, ::3])[0].to_host(), x[i])
+    options = {"accumulate": True, "value_dtype": "float32", "value_ndim": 4}
+    add = Scatter(context, "float32", 3, (0,), types, schedule=schedule, **options)
+    got = add(view, device_y, device_index[::-1, ::3])[0].to_host()
+    np.testing.assert_array_equal(got, expected_scatter(True, np.ascontiguousarray(x), y, i))
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "message"),
+    [
+        ((5, 4), ([1, 9],), "index 9 is out of bounds for axis 0 with size 5"),
+        ((5, 4), ([1, -6],), "index -6 is out of bounds for axis 0 with size 5"),
+        ((5, 4), ([1, 2], [3, 4]), "index 4 is out of bounds for axis 1 with size 4"),
+        ((5, 4), (ALL, [2**40]), f"index {2**40} is out of bounds for axis 1 with size 4"),
+        ((0, 4), ([3],), "index 3 is out of bounds for axis 0 with size 0"),
+        ((5, 0), ([7],), "index 7 is out of bounds for axis 0 with size 5"),
+        ((5, 4), ([0, 1], [0, 1, 2]), "could not be broadcast together with shapes .2,. .3,."),
+    ],
+)
+def test_bad_indices(context, schedule, shape, index, message):
+    x = np.zeros(shape, "float32")
+    index = [np.array(i) if isinstance(i, list) else i for i in index]
+    with pytest.raises(IndexError, match=message):
+        x[tuple(index)]
+    case = Case(context, schedule, x, index, np.float32(1))
+    for routine in case.routines:
+        with pytest.raises(IndexError, match=message):
+            case.run(routine, *([] if routine is case.routines[0] else [case.y]))
+        assert routine.alarm.read() is None  # it was heard, and the next call is a new one
+
+
+def test_bad_numbers_of_the_host(context, schedule):
+    routine = Gather(context, "float32", 2, (0, 1), [None, ("int64", 1)], schedule=schedule)
+    x, i = context.empty((3, 4), "float32"), context.from_host(np.array([0]))
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        routine(x, 3, i)
+    with pytest.raises(IndexError, match="index -4 is out of bounds for axis 0 with size 3"):
+        routine(x, -4, i)
+
+
+def test_known_bounds_are_checked_without_the_device(context, schedule, rng):
+    x, i = rng.normal(size=6).astype("float32"), np.array([-3, 5])
+    case = Case(context, schedule, x, (i,), bounds=[(-3, 5)])
+    assert not case.routines[0].is_checked
+    case.check()
+    case.x = x[:5]
+    with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 5"):
+        case.gather()
+    assert not Case(context, schedule, x, (i,), bounds=[TRUSTED]).routines[0].is_checked
+
+
+def test_positions_of_constant_indices_are_kept(context, schedule, rng):
+    x, i = rng.normal(size=(6, 3)).astype("float32"), rng.integers(0, 6, 20)
+    kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": 2}
+    routine = Scatter(context, "float32", 2, (0,), [("int64", 1)], constant=True, schedule=schedule, **kinds)
+    device, index = context.from_host(x), context.from_host(i)
+    for _ in range(3):
+        y = rng.normal(size=(20, 3)).astype("float32")
+        got = routine(device, context.from_host(y), index)[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, x, y, i))
+    assert len(routine._found) == 1
+
+
+def test_long_indices(context, schedule, rng, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.routines.indexing.base.INT_LIMIT", 0)
+    x, i = rng.normal(size=(6, 7, 8)).astype("float32"), rng.integers(-6, 6, 9)
+    Case(context, schedule, x, (i, ALL, i), rng.normal(size=(9, 7)).astype("float32")).check()
+
+
+def _random_index(rng, shape):
+    adv = tuple(int(n) for n in rng.choice([0, 1, 2, 3, 5], size=rng.integers(0, 3)))
+    index = []
+    for n in shape[: rng.integers(1, len(shape) + 1)]:
+        if rng.random() < 0.5:
+            start, stop = (None if rng.random() < 0.3 else int(rng.integers(-n - 1, n + 2)) for _ in range(2))
+            index.append(slice(start, stop, rng.choice([None, 1, 2, -1, -3])))
+        elif n == 0:
+            index.append(np.zeros((*adv[:-1], 0), "int64"))
+        else:
+            keep = [m if rng.random() < 0.7 else 1 for m in adv[rng.integers(0, len(adv) + 1) :]]
+            index.append(rng.integers(-n, n, keep).astype(rng.choice(["int8", "int64"])))
+    return index
+
+
+def test_random(context, rng):
+    cases = []
+    while len(cases) < 20:
+        shape = tuple(int(n) for n in rng.choice([0, 1, 2, 3, 5, 9], size=rng.integers(1, 5)))
+        x, index = rng.normal(size=shape).astype("float32"), _random_index(rng, shape)
+        try:
+            y = x[tuple(index)] * 2
+        except IndexError:
+            continue  # arrays that do not broadcast together
+        cases.append(Case(context, str(rng.choice(SCHEDULES)), x, index, np.asarray(y)))
+    check_all(context, cases)

@@ -1,0 +1,84 @@
+"""Slices that are set or added to in a copy, against NumPy."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.routines.indexing import slice_update
+from pytensor_cl.routines.indexing.slice_update import SliceWrites
+
+
+def expected(x, writes):
+    result = x.copy()
+    for items, adds, value in writes:
+        if adds:
+            result[items] += value
+        else:
+            result[items] = value
+    return result
+
+
+def check(context, x, writes, device=None):
+    """Write arrays that have the shape of what the index selects, or are repeated to that."""
+    device = context.from_host(x) if device is None else device
+    values = []
+    for items, _, value in writes:
+        array = context.from_host(value)
+        values.append(array.view(array.layout.broadcast_to(x[items].shape)))
+    assert SliceWrites.takes(context, str(x.dtype), x.ndim, len(writes))
+    routine = SliceWrites(context, str(x.dtype), x.ndim, [adds for _, adds, _ in writes])
+    output = context.empty(x.shape, x.dtype)
+    routine.launch(output, device, [items for items, *_ in writes], values)
+    np.testing.assert_array_equal(output.to_host(), expected(x, writes), strict=True)
+
+
+def values_of(dtype, shape, rng):
+    return (rng.random(shape) < 0.5) if dtype == "bool" else rng.integers(0, 50, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])
+def test_differences(context, rng, dtype):
+    """Lengths about those of a vector and of a part of a row."""
+    for n in (1, 2, 17, 2048, 2049, 20011):
+        x = values_of(dtype, n, rng)
+        check(context, x, [((slice(1, None),), True, x[1:]), ((slice(None, -1),), True, x[:-1])])
+        check(context, x, [((slice(None),), False, x[:1]), ((slice(None, None, 3),), True, x[::3])])
+
+
+def test_dimensions(context, rng, monkeypatch):
+    monkeypatch.setattr(slice_update, "WORTH_SHARING", 64)
+    x = rng.normal(size=(13, 7, 21)).astype("float32")
+    for items in (
+        (slice(2, None),),
+        (slice(None), slice(None, None, -2)),
+        (slice(11, 1, -3), 4, slice(20, None, -1)),
+        (-1, slice(2, 2), slice(1, 3)),
+        (slice(None), slice(None), -21),
+        (),
+    ):
+        value = rng.normal(size=x[items].shape).astype("float32")
+        small = rng.normal(size=x[items].shape[-1:]).astype("float32")
+        check(context, x, [(items, True, value)])
+        check(context, x, [(items, False, small), ((slice(None, 5),), True, x[:5]), (items, True, value)])
+
+
+def test_strides_of_the_array(context, rng):
+    store = rng.normal(size=(40, 30)).astype("float32")
+    device = context.from_host(store)
+    one = device[:1, :1]
+    for x, view in (
+        (store[::-3, 2:9], device[::-3, 2:9]),
+        (store.T, device.T),
+        (np.broadcast_to(store[:1, :1], (6, 40)), one.view(one.layout.broadcast_to((6, 40)))),
+    ):
+        rows = rng.normal(size=(3, x.shape[1])).astype("float32")
+        check(context, np.ascontiguousarray(x), [((slice(1, 4),), True, rows), ((slice(2, 5),), False, rows)], view)
+
+
+def test_no_dimensions(context):
+    check(context, np.array(3.0), [((), True, np.array(4.0))])
+
+
+def test_what_there_is_no_kernel_for(context):
+    assert not SliceWrites.takes(context, "float16", 1, 1)
+    assert not SliceWrites.takes(context, "complex64", 1, 1)
+    assert not SliceWrites.takes(context, "float32", 30, 30)

@@ -1,0 +1,47 @@
+"""A user whose cache folder cannot be written to."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytensor_cl.codegen.rendered import rendered_folder, user_folder
+from tests.helpers import run_script
+
+SCRIPT = """
+    import os, numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
+    pytensor_cl.use("opencl:{driver}")
+    x = pt.fvector("x")
+    with pytensor.config.change_flags(opencl__adapt=False):
+        f = pytensor.function([x], [pt.exp(x).sum(), pt.cumsum(x)], mode="OPENCL")
+    total, sums = f(np.zeros(1000, "float32"))
+    seen.update(total=float(total), last=float(sums[-1]), on_device=len(pytensor_cl.explain(f).device_nodes))
+    seen["pocl"] = os.environ.get("POCL_CACHE_DIR")
+"""
+
+
+def test_the_device_works_all_the_same(context, tmp_path):
+    no_folder = tmp_path / "file"
+    no_folder.write_text("")
+    own = {"XDG_CACHE_HOME": str(no_folder), "POCL_CACHE_DIR": "", "PYOPENCL_NO_CACHE": "false"}
+    seen, _ = run_script(SCRIPT.format(driver=context.name), **own)
+    assert (seen["total"], seen["last"]) == (1000, 0)
+    assert seen["on_device"] >= 2
+    assert not Path(seen["pocl"]).exists()  # gone with the process
+
+
+def test_a_cache_of_programs_that_cannot_be_written_to_is_left_alone(context, tmp_path):
+    (tmp_path / "file").write_text("")
+    seen, _ = run_script(SCRIPT.format(driver=context.name), flags=f"opencl__cache_dir={tmp_path / 'file'}")
+    assert (seen["total"], seen["last"]) == (1000, 0)
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch):
+    def home(cls):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(home))
+    assert user_folder() == Path(os.devnull) / "cache"
+    with pytest.raises(OSError):
+        rendered_folder().mkdir(parents=True)

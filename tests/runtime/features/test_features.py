@@ -1,0 +1,244 @@
+"""What a driver can do: the file of answers, the questions, and processes that end before they have answered."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytensor_cl.errors import UnusableDevice
+from pytensor_cl.runtime import device
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.features import probes, self_check
+from pytensor_cl.runtime.features.features import FeatureFile, Features
+from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
+from tests.helpers import CHECKOUT
+
+NAMES = [probe.name for probe in probes.PROBES]
+FOUND = Features(prefetch=False, vectors=(2, 4), host_alignment=128, reasons=(("prefetch", "signal 6"),))
+# A process that answers yes to everything but to what it is told to die or to hang at; it notes what it was asked.
+CHILD = """
+import json, os, signal, sys
+job = json.loads(sys.stdin.read())
+with open({log!r}, "a") as file:
+    file.write(json.dumps([job["names"], job["together"]]) + "\\n")
+sys.stdout.write("a driver says something\\n")
+for name in ["", *job["names"]]:
+    if name in {dies!r}:
+        sys.stderr.write("no such intrinsic")
+        sys.stderr.flush()
+        os._exit(8)
+    if name in {hangs!r}:
+        signal.pause()
+    value = [2, 4, 8, 16] if name == "vectors" else 64 if name == "host_alignment" else True
+    print("{mark}" + json.dumps([name, value, ""]), flush=True)
+"""
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Make a function that puts another process in the place of the one that asks."""
+    log = tmp_path / "log"
+
+    def put(dies=(), hangs=()):
+        text = CHILD.format(log=str(log), dies=tuple(dies), hangs=tuple(hangs), mark=probes.MARK)
+        (tmp_path / "child.py").write_text(text)
+        monkeypatch.setattr(self_check, "_COMMAND", (sys.executable, str(tmp_path / "child.py")))
+        return lambda: [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    return put
+
+
+@pytest.fixture
+def ask(context, tmp_path):
+    """Ask the device anew, with a cache folder of its own, which is returned too."""
+
+    def ask_anew():
+        self_check._features_of.cache_clear()
+        return features_of(context.entry, str(tmp_path / "cache"))
+
+    yield ask_anew
+    self_check._features_of.cache_clear()
+
+
+def test_file_returns_what_was_written(tmp_path):
+    file = FeatureFile(("a driver", "1.0"), tmp_path)
+    assert file.read() is None
+    assert file.write(FOUND)
+    assert file.read() == FOUND
+    assert FeatureFile(("a driver", "1.1"), tmp_path).read() is None
+    assert [path for path in file.path.parent.iterdir() if path != file.path] == []
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "{}", "[]", "null"])
+def test_bad_files_are_not_believed(tmp_path, text):
+    file = FeatureFile(("a driver",), tmp_path)
+    file.write(FOUND)
+    file.path.write_text(text)
+    assert file.read() is None
+
+
+def test_changed_answers_are_not_believed(tmp_path):
+    file = FeatureFile(("a driver",), tmp_path)
+    file.write(FOUND)
+    whole = json.loads(file.path.read_text())
+    for key, value in (("prefetch", True), ("vectors", [2]), ("maps", "yes")):
+        file.path.write_text(json.dumps({**whole, "features": {**whole["features"], key: value}}))
+        assert file.read() is None
+    file.path.write_text(json.dumps(whole)[:-20])
+    assert file.read() is None
+    file.path.write_text(json.dumps(whole))
+    assert file.read() == FOUND
+
+
+def test_answers_to_other_probes_are_not_believed(tmp_path, monkeypatch):
+    file = FeatureFile(("a driver",), tmp_path)
+    file.write(FOUND)
+    monkeypatch.setattr("pytensor_cl.runtime.features.features.probes_digest", lambda: "another")
+    assert file.read() is None
+
+
+def test_values_of_another_type_are_refused():
+    good = FOUND.as_dict()
+    assert Features.from_dict(good) == FOUND
+    for bad in ({**good, "maps": 1}, {**good, "vectors": ["2"]}, {**good, "new": True}, {"maps": True}):
+        with pytest.raises(ValueError, match="differ|type"):
+            Features.from_dict(bad)
+
+
+def test_a_cpu_driver_has_all(context):
+    """The drivers that kernels of schedule cpu are made for have all that these need."""
+    features = context.info.features
+    assert features.problem == "" and features.atomics and features.local_memory
+    if context.name in ("pocl", "intel"):
+        assert features.missing == ()
+        assert features.has_cpu_schedule and features.fp64
+        assert context.info.host_alignment == (1 if context.name == "pocl" else 128)
+
+
+def test_one_process_asks_once(child, ask):
+    asked = child()
+    first = ask()
+    assert first.maps and first.host_alignment == 64 and not first.reasons
+    assert asked() == [[NAMES, True]]
+    assert ask() == first
+    assert len(asked()) == 1  # the file had the answers
+
+
+def test_without_a_cache_folder_each_process_asks(child, context, tmp_path):
+    asked = child()
+    (tmp_path / "file").write_text("")  # no folder can be made there
+    self_check._features_of.cache_clear()
+    for _ in range(2):
+        assert features_of(context.entry, str(tmp_path / "file" / "cache")).maps
+    assert len(asked()) == 1
+    self_check._features_of.cache_clear()
+
+
+def test_a_process_that_dies_has_answered_one_question(child, ask):
+    asked = child(dies=("maps", "prefetch"))
+    found = ask()
+    assert not found.maps and not found.prefetch
+    assert found.struct_arguments and found.private_as_global and found.nontemporal_stores and not found.problem
+    assert dict(found.reasons) == dict.fromkeys(
+        ("maps", "prefetch"), "the process ended with exit status 8: no such intrinsic"
+    )
+    before, after = NAMES[NAMES.index("maps") :], NAMES[NAMES.index("maps") + 1 :]
+    assert asked() == [[NAMES, True], [before, False], [after, False]]
+
+
+def test_a_process_that_hangs_has_answered_one_question(child, ask, monkeypatch):
+    monkeypatch.setattr(self_check, "_NEXT", 0.5)
+    child(hangs=("private_as_global",))
+    found = ask()
+    assert not found.private_as_global and found.prefetch
+    assert dict(found.reasons) == {"private_as_global": "no answer within 0.5 s"}
+    assert not found.has_cpu_schedule
+
+
+def test_where_no_process_can_be_started_this_one_asks(ask, context, monkeypatch):
+    monkeypatch.setattr(self_check, "_can_start", lambda: False)
+    found = ask()
+    assert found.problem == "" and found.atomics and found.fp64 == context.info.has_fp64
+    assert set(found.missing) >= {"prefetch", "nontemporal_stores", "private_as_global"}
+    assert not list((Path(self_check.__file__).parents[3]).glob("*.json"))
+
+
+def test_what_has_no_substitute_is_a_problem(child, ask, context):
+    child(dies=("plain",))
+    found = ask()
+    assert found.problem.startswith("plain arithmetic (the process ended with exit status 8")
+    with pytest.raises(UnusableDevice, match=r"failed its self-check \(driver: .*\): plain arithmetic"):
+        refuse(context.entry, found)
+
+
+def test_wrong_values_are_a_no(context):
+    if not context.info.features.maps:
+        pytest.skip("the driver has no maps")
+    text = probes._PRIVATE.replace("tile[i * 5 % n] += x[i]", "tile[i * 5 % n] -= x[i]")
+    probe = next(p for p in probes.PROBES if p.name == "private_as_global")
+    answer = probes._answer(context.device, probe._replace(text=text))
+    assert answer.value is False and "a private array" in answer.why
+
+
+def test_facts_are_less_what_fails(context):
+    info = context.entry.info
+    assert adapt(info, Features(fp64=False)).has_fp64 is False
+    assert adapt(replace(info, kind="gpu"), Features(host_alignment=1)).host_alignment == 0
+    assert adapt(replace(info, kind="cpu"), Features(private_as_global=False)).schedule == "simt"
+    assert adapt(replace(info, kind="cpu"), Features()).schedule == "cpu"
+
+
+def test_wrong_comparisons_are_a_no(context):
+    probe = next(p for p in probes.PROBES if p.name == "long_comparisons")
+    text = probe.text.replace("(long)x[at]", "(long)(uint)x[at]")
+    answer = probes._answer(context.device, probe._replace(text=text))
+    assert answer.value is False and "a long compared with constants" in answer.why
+
+
+def test_build_options():
+    assert Features().options() == []
+    switched_off = ["-DWITHOUT_PREFETCH", "-DWITHOUT_NONTEMPORAL_STORES"]
+    assert Features(prefetch=False, nontemporal_stores=False).options() == switched_off
+    assert Features(long_comparisons=False).options() == ["-DWITHOUT_LONG_COMPARISONS"]
+
+
+def test_prefetches_are_in_one_template():
+    holding = [p.name for p in (CHECKOUT / "kernels").rglob("*.mako") if "__builtin_prefetch" in p.read_text()]
+    assert holding == ["prefetch.mako"]
+
+
+class Broken:
+    """A device whose driver does not know some of its facts."""
+
+    name, vendor, version, type, extensions = "old", "vendor", "OpenCL 1.1", 2, "cl_khr_fp16"
+    global_mem_size, max_work_group_size = 1 << 30, 64
+
+    class platform:
+        name = "an old driver"
+
+    def __getattr__(self, name):
+        raise cl.LogicError(f"clGetDeviceInfo failed: INVALID_VALUE ({name})")
+
+
+def test_devices_that_do_not_know_themselves_do_not_hide_others():
+    info = device._describe(Broken())
+    assert (info.name, info.kind, info.has_fp64, info.has_fp16) == ("old", "cpu", False, True)
+    assert info.max_allocation == 1 << 28 and info.max_work_group_size == 64
+
+
+def test_contexts_are_not_opened_on_a_device_with_a_problem(context, monkeypatch):
+    monkeypatch.setattr("pytensor_cl.runtime.context.features_of", lambda *_: Features(problem="plain arithmetic (0)"))
+    with pytest.raises(UnusableDevice, match="plain arithmetic"):
+        open_context(context.entry.stable_spec, "bad")
+
+
+def test_a_driver_that_opens_no_context_has_an_error_of_ours(context, monkeypatch):
+    def fail(*_):
+        raise cl.LogicError("clCreateContext failed: DEVICE_NOT_AVAILABLE")
+
+    monkeypatch.setattr(cl, "Context", fail)
+    with pytest.raises(UnusableDevice, match=r"driver: .*cannot be opened: .*DEVICE_NOT_AVAILABLE"):
+        open_context(context.entry.stable_spec, "bad")

@@ -1,0 +1,134 @@
+"""Which cores PoCL's threads may use."""
+
+import os
+import threading
+from math import inf
+
+import pytest
+
+from pytensor_cl.runtime.pocl import affinity as module
+
+
+@pytest.fixture
+def sleepers(monkeypatch):
+    """As many threads as this process has cores."""
+    if not hasattr(os, "sched_getaffinity") or not module.thread_ids():
+        pytest.skip("threads cannot be tied to cores here")
+    monkeypatch.delenv("POCL_AFFINITY", raising=False)
+    monkeypatch.setattr(module, "_spread", [])
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait) for _ in os.sched_getaffinity(0)]
+    for thread in threads:
+        thread.start()
+    yield frozenset(t.native_id for t in threads)
+    end.set()
+    for thread in threads:
+        thread.join()
+    for cores in module._spread:
+        for file in cores._files:
+            os.close(file)
+
+
+@pytest.fixture
+def times(monkeypatch):
+    """Nanoseconds that all threads have run and waited; the clock goes on by an hour with each look."""
+    told, clock = [0, 0], iter(range(0, 10**9, 3600))
+    monkeypatch.setattr(module, "_times", lambda files: tuple(told))
+    monkeypatch.setattr(module, "monotonic", lambda: float(next(clock)))
+    return told
+
+
+def allowed(threads):
+    return {len(os.sched_getaffinity(thread)) for thread in threads}
+
+
+def both():
+    return min(2, len(os.sched_getaffinity(0)))
+
+
+def test_each_thread_begins_with_a_core_of_its_own(sleepers, times):
+    assert sleepers <= module.thread_ids()
+    assert module.spread_threads(sleepers)
+    assert allowed(sleepers) == {1}
+    assert {min(os.sched_getaffinity(thread)) for thread in sleepers} == os.sched_getaffinity(0)
+
+
+def test_threads_of_python_are_none_of_the_drivers(sleepers):
+    assert module.without_python_threads(sleepers | {1}) == {1}
+
+
+def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleepers, times):
+    module.spread_threads(sleepers)
+    times[:] = 10**9, 10**8  # they waited 9 % of the time
+    module.review()
+    assert allowed(sleepers) == {1}
+    times[1] += 10**6  # too little to tell
+    module.review()
+    assert allowed(sleepers) == {1}
+    times[:] = 2 * 10**9, 2 * 10**9
+    module.review()
+    assert allowed(sleepers) == {both()}
+    assert all(sum(core in os.sched_getaffinity(t) for t in sleepers) == both() for core in os.sched_getaffinity(0))
+    times[0] += 10**9
+    module.review()
+    assert allowed(sleepers) == {1}
+
+
+def test_the_longer_others_want_the_cores_the_rarer_are_trials(sleepers, times):
+    module.spread_threads(sleepers)
+    pauses = []
+    for _ in range(16):
+        times[1] += 10**9
+        module.review()
+        pauses.append(module._spread[0]._pause)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == module._PAUSES[1]
+
+
+def test_nothing_is_looked_at_before_its_time(sleepers, monkeypatch):
+    module.spread_threads(sleepers)
+    module.review()
+    monkeypatch.setattr(module, "_times", pytest.fail)
+    monkeypatch.setattr(module, "monotonic", lambda: module._spread[0]._next - 0.01)
+    module.review()
+
+
+def test_a_system_that_does_not_tell_how_long_threads_wait(sleepers, monkeypatch):
+    def deny(files):
+        raise OSError("no such file")
+
+    monkeypatch.setattr(module, "_times", deny)
+    module.spread_threads(sleepers)
+    module.review()
+    assert allowed(sleepers) == {both()}
+    assert module._spread[0]._next == inf
+
+
+def test_threads_that_have_ended_are_left_alone(sleepers, monkeypatch):
+    module.spread_threads(sleepers)
+
+    def deny(files):
+        raise ProcessLookupError("no such thread")
+
+    monkeypatch.setattr(module, "_times", deny)
+    module.review()
+    module.review()
+    assert module._spread[0]._next == inf
+
+
+def test_threads_are_left_alone_where_the_user_decides_or_their_number_is_not_that_of_the_cores(sleepers, monkeypatch):
+    assert not module.spread_threads(frozenset())
+    assert not module.spread_threads(sleepers | {0})
+    monkeypatch.setenv("POCL_AFFINITY", "0")
+    assert not module.spread_threads(sleepers)
+    assert {frozenset(os.sched_getaffinity(t)) for t in sleepers} == {frozenset(os.sched_getaffinity(0))}
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000", 3), ("150000 100000", 2), ("1000 100000", 1), ("900000 100000", 3), ("", 3)]
+)
+def test_a_limit_of_time_counts_as_cores(monkeypatch, tmp_path, text, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    assert module.granted_cores(tmp_path) == 3
+    (tmp_path / "cpu.max").write_text(text + "\n")
+    assert module.granted_cores(tmp_path) == cores

@@ -1,0 +1,332 @@
+"""Kernels that are called by their entries, from one launch."""
+
+import ctypes
+import gc
+from math import prod
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.launch_capture import Launch
+from pytensor_cl.runtime.pocl import batch, worker_pool
+from pytensor_cl.runtime.pocl.batch import KernelBatch
+from pytensor_cl.runtime.timed_queue import timed
+
+ALONE = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
+STRUCT = "typedef struct { long n; float16 add; int sign; } dispatched_plan;\n"
+FILL = f"""{STRUCT}{ALONE} dispatched_fill(__global float *out, const float value, const dispatched_plan p)
+{{
+    for (long i = get_global_id(0); i < p.n; i += get_global_size(0)) out[i] = value * p.sign + p.add.s1 + p.add.sf;
+}}
+"""
+PLACES = f"""{ALONE} dispatched_places(__global long *out, __global const float *restrict unused)
+{{
+    const long at = (get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0) + get_global_id(0);
+    out[at] += 1 + (unused != 0) + 100 * get_global_id(0) + 10000 * get_global_id(1) + 1000000 * get_global_id(2);
+}}
+"""
+DOUBLE = f"""{ALONE} dispatched_double(__global float *x, const long n)
+{{
+    for (long i = get_global_id(0); i < n; i += get_global_size(0)) x[i] = 2 * x[i];
+}}
+"""
+SHARED = f"""{ALONE} dispatched_local(__global float *x)
+{{
+    __local float y[1];
+    y[0] = x[0];
+    x[0] = y[0];
+}}
+"""
+PLAN = np.dtype([("n", "i8"), ("unused", "V56"), ("add", "f4", 16), ("sign", "i4"), ("end", "V60")])
+
+
+@pytest.fixture
+def opened(context):
+    if context.dispatcher is None:
+        pytest.skip("kernels have no entries with this driver")
+    return context
+
+
+def plan(n, sign=1):
+    found = np.zeros((), PLAN)
+    found["n"], found["sign"] = n, sign
+    found["add"][[1, 15]] = 0.5, 0.25
+    return found.tobytes()
+
+
+def launched(context, text, size, *arguments):
+    """Launch a kernel as others are; return what calls it again."""
+    name = text.rpartition("void ")[2].partition("(")[0]
+    kernel = context.kernel(KernelSource(name, text))
+    kernel.launch(context.queue, size, (1,) * len(size), *arguments)
+    return Launch(kernel.handle, size, (1,) * len(size), arguments)
+
+
+def chained(context, launches, after):
+    dispatcher = context.dispatcher
+    assert dispatcher.can_call(launches)
+    stages = [dispatcher.stage(x) for x in launches]
+    for stage, launch in zip(stages, launches, strict=True):
+        stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
+    return KernelBatch(dispatcher, stages, after), stages
+
+
+def test_values_are_passed_as_by_a_launch(opened):
+    n = 1000
+    x = opened.empty((n,), "float32")
+    fill = launched(opened, FILL, (16,), x.buffer, np.float32(3), plan(n))
+    np.testing.assert_array_equal(opened.download(x), np.full(n, 3.75, "f4"))
+    double = launched(opened, DOUBLE, (7,), x.buffer, np.int64(n))
+    chain, (first, _, _) = chained(opened, [fill, double, double], [-1, 0, 1])
+    for value, sign in ((5, 1), (-7, -1)):
+        first.set_bytes(1, np.float32(value))
+        first.set_bytes(2, plan(n, sign))
+        chain.launch((), ())
+        np.testing.assert_array_equal(opened.download(x), np.full(n, 4 * (value * sign + 0.75), "f4"))
+
+
+@pytest.mark.parametrize("size", [(1,), (3,), (300,), (5, 1), (3, 4), (2, 3, 4), (1, 1, 9)])
+def test_each_work_item_runs_once_under_its_own_numbers(opened, size):
+    x = opened.from_host(np.zeros(prod(size), "int64"))
+    launch = launched(opened, PLACES, size, x.buffer, None)
+    chain, _ = chained(opened, [launch], [-1])
+    for _ in range(3):
+        chain.launch((), ())
+    wide = (*size, 1, 1)[:3]
+    i = np.arange(prod(size))
+    places = 1 + 100 * (i % wide[0]) + 10000 * (i // wide[0] % wide[1]) + 1000000 * (i // wide[0] // wide[1])
+    np.testing.assert_array_equal(opened.download(x), 4 * places)
+
+
+def test_a_stage_waits_for_those_before_it(opened):
+    n, count = 1 << 16, 40
+    x = opened.empty((n,), "float64")  # a float for each work-item and more
+    fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
+    chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
+    first.set_bytes(1, np.float32(0.25))
+    for _ in range(20):
+        chain.launch((), ())
+        found = opened.download(x).view("float32")[:n]
+        np.testing.assert_array_equal(found, np.full(n, 2.0**count, "f4"))
+
+
+def test_calls_that_nobody_waits_for_have_the_arguments_of_their_own(opened):
+    n, count = 5000, 50
+    results = [opened.empty((n,), "float32") for _ in range(count)]
+    fill = launched(opened, FILL, (16,), results[0].buffer, np.float32(0), plan(n))
+    double = launched(opened, DOUBLE, (16,), results[0].buffer, np.int64(n))
+    chain, (first, second) = chained(opened, [fill, double], [-1, 0])
+    for k, result in enumerate(results):
+        first.set_bytes(1, np.float32(k))
+        first.set_buffer(0, result.buffer)
+        second.set_buffer(0, result.buffer)
+        chain.launch((), (result.buffer,))
+    for k, result in enumerate(results):
+        np.testing.assert_array_equal(opened.download(result), np.full(n, 2 * (k + 0.75), "f4"))
+
+
+def test_memory_stays_until_it_has_been_written(opened):
+    n = 1 << 20
+    source = np.arange(n, dtype="float32")
+    kept = opened.from_host(np.zeros(1, "float32"))
+    double = launched(opened, DOUBLE, (16,), kept.buffer, np.int64(1))
+    for k in range(200):
+        x = opened.from_host(source + k)
+        chain, (stage,) = chained(opened, [double], [-1])
+        stage.set_bytes(1, np.int64(n))
+        stage.set_buffer(0, x.buffer)
+        chain.launch((), (x.buffer,))
+        if k % 20:
+            del x, chain, stage
+        else:
+            gc.collect()
+            np.testing.assert_array_equal(opened.download(x), 2 * (source + k))
+
+
+def test_kernels_that_cannot_be_called(opened):
+    x = opened.from_host(np.ones(64, "float32"))
+    local = launched(opened, SHARED, (1,), x.buffer)
+    double = launched(opened, DOUBLE, (4,), x.buffer, np.int64(64))
+    dispatcher = opened.dispatcher
+    assert dispatcher.can_call([double])
+    assert not dispatcher.can_call([double, local])
+    assert not dispatcher.can_call([double._replace(local_size=(4,))])
+    assert not dispatcher.can_call([double._replace(local_size=None)])
+
+
+def test_a_setting_switches_it_off(context):
+    from pytensor_cl.runtime.context import Settings
+
+    off = open_context(f"opencl:{context.name}", "off", Settings(one_launch=False))
+    assert off.dispatcher is None
+    x = off.from_host(np.ones(10, "float32"))
+    launch = launched(off, DOUBLE, (2,), x.buffer, np.int64(10))
+    np.testing.assert_array_equal(off.download(x), np.full(10, 2, "f4"))
+    assert launch.kernel.num_args == 2
+
+
+@pytest.mark.parametrize("workers", [0, None])
+def test_the_host_takes_part_in_what_it_waits_for(opened, monkeypatch, workers):
+    n, count = 5000, 6
+    x = opened.empty((n,), "float32")
+    fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
+    double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
+    chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
+    most = min(61, opened.dispatcher.units) - 1
+    monkeypatch.setattr(
+        chain._team, "choose", lambda *_: worker_pool.LAUNCHED if most and workers is None else worker_pool.ALONE
+    )
+    for k in range(20):
+        first.set_bytes(1, np.float32(k))
+        chain.complete()
+        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
+        assert not opened.queue.pending
+
+
+def test_the_host_waits_for_what_was_enqueued_before(opened):
+    n = 1 << 16
+    x = opened.empty((n,), "float32")
+    fill = launched(opened, FILL, (16,), x.buffer, np.float32(1), plan(n))
+    double = launched(opened, DOUBLE, (16,), x.buffer, np.int64(n))
+    first, _ = chained(opened, [fill, double, double], [-1, 0, 1])
+    second, _ = chained(opened, [double], [-1])
+    opened.queue.finish()
+    for _ in range(20):
+        first.launch((), (x.buffer,))
+        assert opened.queue.pending
+        second.complete()
+        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
+
+
+@pytest.mark.parametrize("has_help", [False, True])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
+    n = 100
+    x = opened.from_host(np.ones(n, "float32"))
+    double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
+    chain, _ = chained(opened, [double, double], [-1, 0])
+    most = min(3, opened.dispatcher.units) - 1
+    monkeypatch.setattr(
+        chain._team, "choose", lambda *_: worker_pool.LAUNCHED if most and has_help else worker_pool.ALONE
+    )
+    host = chain._host
+
+    def interrupted(*addresses):
+        if is_late:
+            host(*addresses)
+        raise KeyboardInterrupt
+
+    for _ in range(6):  # each table
+        monkeypatch.setattr(chain, "_host", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            chain.complete()
+        monkeypatch.setattr(chain, "_host", host)
+        before = opened.download(x)
+        chain.complete()
+        np.testing.assert_array_equal(opened.download(x), 4 * before)
+        assert not chain._counts.any()
+
+
+def test_what_is_being_waited_for_is_pending(opened, monkeypatch):
+    queue, seen = opened.queue, []
+
+    class Handle:
+        @staticmethod
+        def finish():
+            seen.append(queue.pending)  # as another thread would
+            queue.enqueued()
+
+    queue.finish()
+    assert not queue.pending
+    queue.enqueued()
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "handle", Handle)
+        queue.finish()
+    assert seen == [True] and queue.pending
+    queue.finish()
+    assert not queue.pending
+
+
+def test_a_signal_while_something_is_enqueued_leaves_it_pending(opened, monkeypatch):
+    queue = opened.queue
+    queue.finish()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "_enqueue", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queue.launch(None, (1,), (1,))
+    assert queue.pending
+
+
+def test_timed_launches_are_pending_for_others(opened):
+    array = opened.from_host(np.ones(10, "f4"))
+    with timed([opened]):
+        opened.queue.finish()
+        assert not opened.queue.pending
+        array.copy()
+        assert opened.queue.pending
+
+
+def test_the_host_computes_as_the_device_does(opened, monkeypatch):
+    """A library may have set the thread's flags so that subnormal numbers are zero, or are rounded elsewhere."""
+    libm, environment = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    x = opened.from_host(np.full(8, 1e-40, "f4"))
+    double = launched(opened, DOUBLE, (1,), x.buffer, np.int64(8))
+    chain, _ = chained(opened, [double], [-1])
+    libm.fegetenv(environment)
+    before = environment[7]
+    environment[7] = flushing = before | 0x8040  # to zero, what comes and what goes
+    libm.fesetenv(environment)
+    try:
+        chain.complete()
+        libm.fegetenv(environment)
+        after, environment[7] = environment[7], before
+    finally:
+        libm.fesetenv(environment)
+    assert after & 0xFFC0 == flushing & 0xFFC0
+    np.testing.assert_array_equal(opened.download(x), 4 * np.full(8, 1e-40, "f4"))  # launched once before
+
+
+def test_without_an_entry_of_its_own_nothing_is_called(opened, monkeypatch):
+    """Kernels are launched one by one then."""
+    dispatcher = opened.dispatcher
+    double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
+    assert dispatcher.can_call([double])
+    monkeypatch.setattr(dispatcher, "_host", None)
+    monkeypatch.setattr(dispatcher, "_own", None)
+    found, own = dispatcher._entry, dispatcher.kernel().handle.function_name
+    monkeypatch.setattr(dispatcher, "_entry", lambda x: None if x.kernel.function_name == own else found(x))
+    assert not dispatcher.can_call([double])
+
+
+def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
+    """One for each kernel that is called, and PoCL's own handle."""
+    dispatcher = opened.dispatcher
+    double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
+    entries = dispatcher.entries([double])
+    library, name = ref(entries[0]._library), double.kernel.function_name
+    assert name in dispatcher._entries
+    del entries
+    gc.collect()
+    assert library() is None
+    assert name not in dispatcher._entries
+    assert dispatcher.can_call([double])  # it is found again
+
+
+def test_work_items_that_never_end_are_waited_for_until_nothing_runs(opened, monkeypatch):
+    monkeypatch.setattr(batch, "_LATEST", 0.0)
+    x = opened.from_host(np.ones(3, "float32"))
+    chain, _ = chained(opened, [launched(opened, DOUBLE, (1,), x.buffer, np.int64(3))], [-1])
+    opened.queue.finish()
+    chain._counts[:] = 1  # as if some were still there
+    before = x.to_host()
+    chain.launch([], [])
+    chain.finish()
+    np.testing.assert_array_equal(x.to_host(), 2 * before)
+    chain._counts[:] = 0

@@ -1,0 +1,90 @@
+"""PoCL's cache: damaged files are removed before the driver reads them."""
+
+import pytest
+
+from pytensor_cl.runtime.pocl import cache as pocl_cache
+from pytensor_cl.runtime.pocl.cache import damaged_files, repair
+from tests.helpers import run_script
+
+SCRIPT = """
+    import numpy as np
+    from pytensor_cl.runtime.context import open_context
+    from pytensor_cl.runtime.pocl.cache import Repair
+    from pytensor_cl.codegen.template import KernelSource
+    context = open_context("opencl:{driver}")
+    out = context.empty((3,), "float32")
+    text = "__kernel void seven(__global float *x) {{ x[get_global_id(0)] = 7; }}"
+    context.kernel(KernelSource("seven", text)).launch(context.queue, (3,), None, out.buffer)
+    seen.update(values=out.to_host().tolist(), removed=Repair.removed)
+"""
+DAMAGE = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "garbage": lambda data: b"garbage" * 99,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """PoCL's cache with one program of one kernel."""
+    from pytensor_cl.runtime.device import discover
+
+    if not any("Portable Computing" in entry.info.platform for entry in discover()):
+        pytest.skip("PoCL is not there")
+    folder = tmp_path_factory.mktemp("kcache")
+    compute(folder)
+    return folder
+
+
+def compute(folder):
+    return run_script(SCRIPT.format(driver="pocl"), POCL_CACHE_DIR=str(folder))[0]
+
+
+def test_what_pocl_writes_is_whole(folder):
+    assert {path.suffix for path in folder.rglob("*.*")} == {".so", ".bc"}
+    assert list(damaged_files(folder)) == []
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_files_are_removed_before_the_driver_reads_them(folder, damage):
+    files = [*folder.rglob("*.so"), *folder.rglob("*.bc")]
+    assert len(files) == 2
+    for file in files:
+        file.write_bytes(DAMAGE[damage](file.read_bytes()))
+    assert sorted(damaged_files(folder)) == sorted(files)
+    assert compute(folder) == {"values": [7, 7, 7], "removed": 2}
+    assert compute(folder) == {"values": [7, 7, 7], "removed": 0}
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_any_cut_is_noticed(folder, tmp_path, share):
+    for suffix in (".so", ".bc"):
+        data = next(folder.rglob(f"*{suffix}")).read_bytes()
+        (tmp_path / "AB").mkdir(exist_ok=True)
+        (tmp_path / "AB" / f"x{suffix}").write_bytes(data[: int(share * len(data))])
+    assert len(list(damaged_files(tmp_path))) == 2 == repair(tmp_path)
+
+
+def test_other_files_are_left_alone(tmp_path):
+    thesis = tmp_path / "work" / "thesis.so"
+    thesis.parent.mkdir()
+    thesis.touch()
+    assert repair(tmp_path) == 0 and thesis.exists()
+    assert repair(tmp_path / "nowhere") == 0
+
+
+def test_large_caches_are_looked_at_in_parts(tmp_path, monkeypatch):
+    for name in ("AB", "CD"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.so").touch()
+    ticks = iter(range(9))
+    monkeypatch.setattr(pocl_cache, "thread_time", lambda: next(ticks))
+    assert len(list(damaged_files(tmp_path, 1.5))) == 1
+
+
+def test_the_folder_is_the_drivers(monkeypatch, tmp_path):
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    assert pocl_cache.pocl_folder() == tmp_path
+    monkeypatch.setenv("POCL_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert pocl_cache.pocl_folder() == tmp_path / "pocl" / "kcache"

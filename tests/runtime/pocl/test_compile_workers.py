@@ -1,0 +1,153 @@
+"""Helper processes that compile kernels ahead."""
+
+import io
+import json
+import os
+import subprocess
+from itertools import chain
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.errors import CompilationError
+from pytensor_cl.runtime.build.variants import BuildVariant
+from pytensor_cl.runtime.context import Settings, open_context
+from pytensor_cl.runtime.pocl import compile_worker, compile_workers
+from pytensor_cl.runtime.pocl.outlining import moved, outline
+
+HEAD = "__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))\nvoid"
+
+
+def add(k):
+    """A kernel with arguments of all sorts; it crashes where nothing stops it from running with null pointers."""
+    types = f"typedef struct {{ long n; int3 a; char c; }} t{k};"
+    body = f"(__global float *x, const t{k} p, int n, __global const char *y)\n{{ x[0] = {k} + 1 / n + p.n + y[0]; }}\n"
+    return KernelSource(f"k{k}", f"{types}\n{HEAD} k{k}{body}", ())
+
+
+def always_new(text):
+    yield BuildVariant(outline(text), (), True)
+
+
+class FakeHelper:
+    """Keeps what a process would get."""
+
+    made: ClassVar[list["FakeHelper"]] = []
+
+    def __init__(self, command, **options):
+        assert options["stdout"] == options["stderr"] == subprocess.DEVNULL
+        self.command, self.job = command, None
+        self.made.append(self)
+
+    def communicate(self, job):
+        self.job = job
+
+
+@pytest.fixture
+def fresh(context, monkeypatch):
+    """A context that takes every program for new; a machine of four cores, with no processes but fake ones."""
+    fresh = open_context(f"opencl:{context.name}", "fresh")
+    monkeypatch.setattr(fresh.programs, "_ways", always_new)
+    monkeypatch.setattr(fresh.programs, "_ahead", True)
+    monkeypatch.setattr(compile_workers, "granted_cores", lambda: 4)
+    monkeypatch.setattr(compile_workers, "Thread", lambda target, args, daemon: Now(target, args))
+    monkeypatch.setattr(compile_workers.subprocess, "Popen", FakeHelper)
+    monkeypatch.setattr(FakeHelper, "made", [])
+    return fresh
+
+
+class Now:
+    """A thread that runs when it is started."""
+
+    def __init__(self, target, args):
+        self.start = lambda: target(*args)
+
+
+def test_each_helper_gets_a_share_of_the_kernels(fresh):
+    fresh.build([add(k) for k in range(12)])
+    jobs = [json.loads(compile_worker.job) for helper in FakeHelper.made]
+    assert len(jobs) == 3 and jobs[0]["text"].count("_body(") == 24
+    assert sorted(chain.from_iterable(job["kernels"] for job in jobs)) == sorted(f"k{k}" for k in range(12))
+    assert sorted(job["kernels"][0] for job in jobs) == ["k10", "k11", "k9"]
+    assert FakeHelper.made[0].command[-3:-1] == [fresh.info.platform, fresh.device.platform.version]
+
+
+def test_few_kernels_need_no_helper(fresh):
+    fresh.build([add(k) for k in range(compile_workers.MIN_BATCHED_KERNELS - 1)])
+    fresh.build([KernelSource(f"g{k}", f"__kernel void g{k}(__global int *x) {{ }}", ()) for k in range(9)])
+    assert not FakeHelper.made
+
+
+def test_nor_does_a_program_that_is_known(fresh, monkeypatch):
+    monkeypatch.setattr(fresh.programs, "_ways", lambda text: iter((BuildVariant(outline(text)),)))
+    fresh.build([add(k) for k in range(12)])
+    assert not FakeHelper.made
+
+
+def test_a_failed_build_lets_them_go(fresh):
+    bad = KernelSource("bad", "__kernel void bad() { oops }", ())
+    with pytest.raises(CompilationError, match="oops"):
+        fresh.build([bad, *(add(k) for k in range(12))])
+    assert [compile_worker.job for helper in FakeHelper.made] == [b""] * 3
+
+
+@pytest.mark.parametrize("missing", ["cores", "processes", "interpreter", "cache"])
+def test_without_what_it_takes_kernels_are_compiled_here(fresh, monkeypatch, missing):
+    def refuse(*_, **__):
+        raise OSError("no more processes")
+
+    change = {
+        "cores": (compile_workers, "granted_cores", lambda: 1),
+        "processes": (compile_workers.subprocess, "Popen", refuse),
+        "interpreter": (compile_workers.sys, "executable", "/usr/bin/editor"),
+    }
+    if missing == "cache":
+        monkeypatch.setenv("POCL_KERNEL_CACHE", "0")
+    else:
+        monkeypatch.setattr(*change[missing])
+    sources = [add(k) for k in range(9)]
+    fresh.build(sources)
+    assert not FakeHelper.made
+    out = fresh.from_host(np.zeros(1, "float32"))
+    struct = np.zeros(48, "uint8").tobytes()
+    fresh.kernel(sources[3]).launch(fresh.queue, (1,), (1,), out.buffer, struct, np.int32(1), out.buffer)
+    assert out.to_host() == [4]
+
+
+def test_the_setting(context):
+    quiet = open_context(f"opencl:{context.name}", "quiet", Settings(compile_ahead=False))
+    assert not quiet.programs._ahead
+    ready = open_context(f"opencl:{context.name}", "ready")
+    assert ready.programs._ahead == ("Portable" in context.info.platform)
+
+
+def test_kernels_do_nothing_without_arrays(context):
+    text = outline("\n".join(add(k).source for k in range(2)))
+    assert moved(text) == ["k0", "k1"]
+    compile_worker.compile_all(context.cl_context, text, ["-w"], moved(text))
+    compile_worker.compile_all(
+        context.cl_context, text, ["-w"], ["the parent has ended: nobody asks for this"], parent=-1
+    )
+
+
+def test_a_job_from_start_to_end(context, monkeypatch):
+    done = []
+    monkeypatch.setattr(compile_worker, "compile_all", lambda *context, **job: done.append(job))
+    monkeypatch.setattr(compile_worker, "NICENESS", 0)
+    for text in ("", '{"text": "x"}'):
+        monkeypatch.setattr(compile_worker.sys, "stdin", io.StringIO(text))
+        compile_worker.main(context.info.platform, context.device.platform.version, "0")
+    assert done == [{"text": "x", "parent": os.getppid()}]
+
+
+def test_a_real_helper(context, monkeypatch, tmp_path):
+    if "Portable" not in context.info.platform:
+        pytest.skip("other drivers compile when they build")
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    text = outline(add(7).source)
+    (process,) = compile_workers._start(context.device, 1)
+    process.communicate(json.dumps({"text": text, "options": ["-w"], "kernels": ["k7"]}).encode())
+    assert process.returncode == 0
+    assert [file.stem for file in tmp_path.rglob("*.so")] == ["k7"]
