@@ -4,6 +4,9 @@
 ## same shares of the index.
 <%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
 <%!
+from pytensor_cl.codegen.dtypes import to_long
+
+
 def sizes(lanes):
     return [(lanes, 2), *((lanes >> k, 1) for k in range(lanes.bit_length()))]
 
@@ -24,7 +27,7 @@ typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner
 </%def>
 ## Declare `at`, or go on with the next index.
 <%def name="place()">
-        const long given = (long)i[b * p.i_step];
+        const long given = ${to_long(index_type, "i[b * p.i_step]")};
         const long at = given < 0 ? given + p.length : given;
 % if is_checked:
         if (at < 0 || at >= p.length)
@@ -43,7 +46,7 @@ ${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global i
         counts[k] = 0;
     for (long b = begin; b < end; ++b) {
 % if is_checked:
-        const long asked = (long)i[b * p.i_step];
+        const long asked = ${to_long(index_type, "i[b * p.i_step]")};
         if (asked < -p.length || asked >= p.length)
             report_error(error_flag, error_code, 0, asked, p.length);
 % endif

@@ -124,7 +124,8 @@ load_${vector}(${place(a)}, ${lane_step(a)}, last_lane)
                     ${vector} m = ${total.source};
                     if (first_lane || !whole) {  // some lanes are another vector's, or do not exist
                         const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))});
-                        m = (lane >= (${mask})first_lane) & (lane < (${mask})(first_lane + ${lanes})) & (lane <= (${mask})last_lane) ? m
+                        m = (lane >= (${mask})first_lane) & (lane < (${mask})(first_lane + ${lanes}))
+                            & (lane <= (${mask})last_lane) ? m
                             : (${vector})(${total.identity});
                     }
                     % if total.is_blocked:

@@ -2,7 +2,7 @@
 ## index gathers from tables: `gathers` has the number of each such array with that of its index. The defs see the
 ## kernel's arguments.
 <%!
-    from pytensor_cl.codegen.dtypes import access_name, ctype, vector_type
+    from pytensor_cl.codegen.dtypes import access_name, ctype, to_long, vector_type
 
     AHEAD = 12  # rows that are asked for before they are needed
 %>
@@ -23,9 +23,10 @@ typedef struct { long step[${len(gathers)}], length[${len(gathers)}], is_far[${l
 <%def name="gather_rows(p, a, index)">
 <%
 n = lanes if pattern == "columns" else 1
+kinds = {array.name: array.dtype for array in arrays}
 whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in reversed(range(n.bit_length() - 1))]
 %>
-        const ${whole} given${p} = ${f"convert_{whole}" if n > 1 else "(long)"}(r${index});
+        const ${whole} given${p} = ${to_long(ctype(kinds[f"x{index}"]), f"r{index}", n)};
         const ${whole} length${p} = gathers.length[${p}];
         ${whole} place${p} = given${p} + ((given${p} >> 63) & length${p});
         {
@@ -73,7 +74,8 @@ whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in rev
         ${vector_type(array.dtype, lanes)} t_${array.name}[${2 * lanes if tile == lanes else tile}];
 % if a in gathered:
         transpose_gather_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + offset.at[${a}],
-            row_${array.name}, g.total, all_${array.name}, (length${gathered[a]}.s0 - 1) * gathers.step[${gathered[a]}]);
+            row_${array.name}, g.total, all_${array.name},
+                (length${gathered[a]}.s0 - 1) * gathers.step[${gathered[a]}]);
 % elif not array.is_output:
         transpose_load_${access_name(array.dtype, lanes)}_${tile}(t_${array.name}, ${array.name} + at_${array.name},
             g.outer_step[${a}][0], g.total, column + ${lanes} < g.outer[0]);

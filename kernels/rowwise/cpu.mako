@@ -2,7 +2,8 @@
 ## along it) or a tile_vectors of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a
 ## kernel does all passes of a task, so that the row is in the cache from the second on. With it, it does that loop,
 ## and leaves its reductions to the next.
-<%page args="name, geometry, pattern, lanes, tile_vectors, is_narrow, tile, gathers, arrays, values, passes, stage, row_values, spills,
+<%page args="name, geometry, pattern, lanes, tile_vectors, is_narrow, tile, gathers, arrays, values, passes, stage,
+             row_values, spills,
              totals, tables, index, outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%namespace name="access" file="/rowwise/access.mako"/>
@@ -14,7 +15,11 @@
 <%
     across = pattern == "columns"
     row_lanes = lanes if across else 1
-    every, at_k, size = access.each_vector(), access.subscript(), f"[{tile_vectors}]" if across and tile_vectors > 1 else ""
+    every, at_k, size = (
+        access.each_vector(),
+        access.subscript(),
+        f"[{tile_vectors}]" if across and tile_vectors > 1 else "",
+    )
 %>
 ${parts.declarations()}${block.declarations()}
 ${access.vector_types()}
@@ -25,7 +30,8 @@ ${access.vector_types()}
                 const ${vector_type(arrays[numbers[f"x{v}"]].dtype, lanes)} v${v} = ${access.load(numbers[f"x{v}"])};
                 % endfor
                 % for v, dtype in (spill for spill in spills if spill[0] in row_pass.reloads):
-                const ${vector_type(dtype, lanes)} v${v} = *(__global const ${name}_${ctype(dtype)} *)(z${v} + spill_index);
+                const ${vector_type(dtype, lanes)} v${v} =
+                    *(__global const ${name}_${ctype(dtype)} *)(z${v} + spill_index);
                 % endfor
                 ${row_pass.code}
                 % for v, dtype in (spill for spill in spills if spill[0] in row_pass.spills):
@@ -132,12 +138,14 @@ void ${name}(${parts.parameters()}${block.parameters()})
             % for total in row_pass.totals:
             <% sum = f"sum{total.value}{at_k}" if across else f"all{total.value}" %>
             % if s == stage:
-            ${total.accumulator}_store${row_lanes}(${sum}, ${parts.partial(total)} + chunk * g.partial_slots + row_slot, 1, error_stride);
+            ${total.accumulator}_store${row_lanes}(${sum},
+                ${parts.partial(total)} + chunk * g.partial_slots + row_slot, 1, error_stride);
             % else:
             ${sum} = ${total.accumulator}_identity${row_lanes}();
             for (long part = 0; part < g.parts; ++part)
                 ${sum} = ${total.accumulator}_combine${row_lanes}(${sum},
-                    ${total.accumulator}_load${row_lanes}(${parts.partial(total)} + part * g.partial_slots + row_slot, 1, error_stride));
+                    ${total.accumulator}_load${row_lanes}(${parts.partial(total)} + part * g.partial_slots + row_slot,
+                        1, error_stride));
             % endif
             % endfor
         }

@@ -1,7 +1,9 @@
-## Functions of rows on schedule simt: a work-group holds `rows_per_group` rows with `threads_per_row` work-items each, which row_pass a
-## row, or a chunk of it, together, and meet in local memory. Neighbouring work-items take neighbouring elements:
-## along the row (lane_stride 1) or across rows (row_stride 1). For `stage` see kernels/rowwise/cpu.mako.
-<%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables, index,
+## Functions of rows on schedule simt: a work-group holds `rows_per_group` rows with `threads_per_row` work-items
+## each, which row_pass a row, or a chunk of it, together, and meet in local memory. Neighbouring work-items take
+## neighbouring elements: along the row (lane_stride 1) or across rows (row_stride 1). For `stage` see
+## kernels/rowwise/cpu.mako.
+<%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables,
+             index,
              outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
@@ -45,7 +47,8 @@ ${parts.declarations()}
             ${ctype(arrays[array_numbers[f"x{v}"]].dtype)} v${v}_${q};
             % endfor
             {
-                ${parts.run_pointers([array_numbers[f"x{v}"] for v in row_pass.reads], f"at + {q} * g.threads_per_row", unrolled=True)}
+                ${parts.run_pointers([array_numbers[f"x{v}"] for v in row_pass.reads], f"at + {q} * g.threads_per_row",
+                    unrolled=True)}
                 ${" ".join(f"v{v}_{q} = x{v}[p_x{v}];" for v in row_pass.reads)}
             }
 </%def>
@@ -62,7 +65,8 @@ ${parts.declarations()}
                     ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
                 % endfor
                 % if row_pass.writes:
-                ${parts.run_pointers([array_numbers[f"y{o}"] for o, _ in row_pass.writes], f"at + {q} * g.threads_per_row",
+                ${parts.run_pointers([array_numbers[f"y{o}"] for o, _ in row_pass.writes],
+                    f"at + {q} * g.threads_per_row",
                     unrolled=True)}
                 if (exists) { ${" ".join(f"y{o}[p_y{o}] = {value};" for o, value in row_pass.writes)} }
                 % endif
@@ -112,7 +116,8 @@ void ${name}(${parts.parameters()})
             % for total in row_pass.totals:
             sum${total.value} =
                 ${total.accumulator}_combine1(sum${total.value},
-                    ${total.accumulator}_load1(${parts.partial(total)} + part * g.partial_slots + (exists ? row_index : 0), 1,
+                    ${total.accumulator}_load1(${parts.partial(total)} + part * g.partial_slots
+                        + (exists ? row_index : 0), 1,
                         g.parts * g.partial_slots));
             % endfor
         }
@@ -125,7 +130,8 @@ void ${name}(${parts.parameters()})
         % if s == stage:
         % for total in row_pass.totals:
         if (exists && lane == 0)
-            ${total.accumulator}_store1(sum${total.value}, ${parts.partial(total)} + chunk * g.partial_slots + row_index, 1,
+            ${total.accumulator}_store1(sum${total.value},
+                ${parts.partial(total)} + chunk * g.partial_slots + row_index, 1,
                 g.parts * g.partial_slots);
         % endfor
         % endif

@@ -74,8 +74,8 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
 </%def>
 
 ## The passes over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's
-## (`first_lane`), or do not exist. A line of the cache that is stored in part must not go past it, and no line both ways:
-## `before` elements lie before the first whole line.
+## (`first_lane`), or do not exist. A line of the cache that is stored in part must not go past it, and no line both
+## ways: `before` elements lie before the first whole line.
 <%def name="vectors(row_pass)">
 <% blocked, start = [total for total in row_pass.totals if total.is_blocked], "0" %>
 % if row_pass.streamed is not None:
@@ -115,7 +115,8 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
                 const long at_first = ${f"end ? i : before - {lanes}" if row_pass.streamed is not None else "i"};
                 const long j = whole ? max(0L, min(at_first, n - ${lanes})) : 0;
                 const long spill_index = at + j;
-                const int first_lane = at_first - j;  // lanes that belong to the vector before; negative: to the one after
+                // lanes that belong to the vector before; negative: to the one after
+                const int first_lane = at_first - j;
                 ${caller.body()}
             }
             ${blocks(blocked, "end")}

@@ -20,7 +20,7 @@ __all__ = ["Take", "Takes"]
 class Take:
     """The element function ``table[i0]``; negative indices count from the end.
 
-    Its kernel has the pointers ``table0``..., the struct ``tables``, ``alarm`` and ``alarm_number``: see `Takes`.
+    Its kernel has the pointers ``table0``..., the struct ``tables``, ``error_flag`` and ``error_code``: see `Takes`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Take:
     @property
     def preambles(self) -> tuple[str, ...]:
         """What says that an index is out of range."""
-        return (render("runtime/error_flag"),) if self.bounds is None else ()
+        return (render("common/to_long"), *((render("runtime/error_flag"),) if self.bounds is None else ()))
 
     @property
     def itemsize(self) -> int:

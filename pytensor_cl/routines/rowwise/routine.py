@@ -282,12 +282,14 @@ class Rowwise(Checked):
             qualifier = "volatile " if self.context.info.kind == "cpu" else ""
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise/simt", preambles=preambles, **arguments)
-        arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip, is_narrow=variant.is_narrow)
+        arguments.update(pattern=variant.pattern, lanes=lanes, tile_vectors=variant.strip, is_narrow=variant.is_narrow)
         gathers = self._gathered_rows.arrays if variant.is_gathered else []
         arguments.update(tile=variant.tile, gathers=gathers)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
-        more = (render("runtime/error_flag"), render("common/prefetch_row")) if gathers else ()
+        more: tuple[str, ...] = ()
+        if gathers:
+            more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row"))
         return kernel_source(
             "rowwise/cpu",
             preambles=(*access, *self._blocks(variant), *more, render("common/non_temporal"), *preambles),

@@ -121,7 +121,7 @@ def test_nothing_to_compute(context, rng, schedule):
 def test_known_bounds_need_no_check(context, rng):
     look = LOOK._replace(function=Take(0, F32, "int64", (-23, 22)))
     routine = routine_of(context, RowFunction((FULL, INDEX), (look, *PRODUCT.steps[1:]), (3,), (F32,)), 1, (0,), None)
-    assert not routine.is_checked and "raise_alarm" not in routine.sources()[0].source
+    assert not routine.is_checked and "report_error" not in routine.sources()[0].source
     (x, i, table), given = arrays(rng, context, (100,))
     close(routine(*given)[0], x * table[i])
     with pytest.raises(IndexError, match="index 22 is out of bounds for axis 0 with size 22"):
