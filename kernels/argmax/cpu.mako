@@ -1,9 +1,14 @@
-## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one
-## output (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns:
-## vectors across the innermost outer dimension; pattern short: the same, one vector after another). Positions are
-## looked for only where a block of elements beats what was found before.
+## Algorithm   Argmax for CPUs. Blocks of elements are reduced to their maximum with vectors; positions are looked for
+##             only where a block beats what was found before. Patterns as in kernels/reduction/cpu.mako.
+## Operands    array: outer and reduced dimensions as in kernels/reduction/cpu.mako, the reduced ones in C order, which
+##             says what element is the first; output: long.
+## Tiling      Column tiles of tile_vectors vectors, ROWS rows at a time.
+## NDRange     (work-items): each takes a contiguous range of the tasks; a task is one chunk for one output or column
+##             tile.
+## Workspace   Of several chunks, found[chunks][outputs] positions; `<name>_finish` chooses among them.
+## Invariants  NaN beats every number; of equal elements the first wins.
 <%page args="name, geometry, pattern, dtype, lanes, tile_vectors, index, outer_dims, reduced_dims"/>
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="along" file="/argmax/rows.mako"/>

@@ -1,6 +1,10 @@
-## Argmax on schedule simt: a work-group holds `outputs_per_group` outputs with `threads_per_output` work-items each, which share a chunk of
-## the reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the reduced
-## dimension (lane_stride 1) or across the outputs (output_stride 1).
+## Algorithm   Argmax for GPUs. The work-items of an output each search a part of the range; a tree in local memory
+##             combines value and position.
+## Operands    As in kernels/argmax/cpu.mako.
+## Tiling      As in kernels/reduction/simt.mako.
+## NDRange     (groups * group, chunks), as in kernels/reduction/simt.mako.
+## Workspace   `group` values and positions in local memory; found[chunks][outputs] of several chunks.
+## Invariants  NaN beats every number; of equal elements the first wins. Barriers are uniform.
 <%page args="name, geometry, dtype, index, outer_dims, reduced_dims, group, lanes"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>

@@ -1,11 +1,4 @@
 ## What the kernels of cumulative sums and products share. The defs see the arguments of the template that calls them.
-<%def name="geometry(index)">
-typedef struct {  // rows lie along the axis; outer dimensions from the innermost outwards; lengths and steps in elements
-    ${index} outputs, length, chunk, chunks, blocks, tiles, in_step, out_step, first_total;
-    ${index} outer[${outer_dims}], outer_out[${outer_dims}], outer_in[${outer_dims}], outer_total[${outer_dims}];
-} ${name}_geometry;
-</%def>
-
 ## The struct, or a pointer to it where it is too large for an argument.
 <%def name="parameter()" buffered="True" filter="trim">
 % if in_buffer:

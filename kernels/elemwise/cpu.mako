@@ -1,24 +1,25 @@
-## A function of each element, for CPUs: each work-item walks a range of tiles, a vector at a time. A tile is `rows` x
-## `columns` elements of the last two dimensions. Inputs `repeated_along` may be one element for all lanes: PoCL calls
-## a function for each vector that is loaded in any other way. Inputs with numbers `columns` have one element for
-## several lanes; a table says where in a row it is. The hint, which all such kernels have, keeps Intel's compiler
-## from making a version for many work-items at once, which takes most of its time and never runs.
-<%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer, repeated_along,
-             columns"/>\
+## Algorithm   A function of each element, for CPUs. Vectors of `lanes` elements lie along the last dimension.
+## Operands    Inputs i0.. and outputs o0.. of one shape[ndim]; strides in elements, 0 where an input is broadcast.
+##             `by_value` inputs are kernel arguments. `broadcast_inputs` may be one element for all lanes: PoCL calls a
+##             function for a vector that is loaded in any other way. Inputs with numbers `columns` have one element for
+##             several lanes; a table says where in a row it is (kernels/common/splat_index.mako).
+## Tiling      rows x columns elements of the last two dimensions: transposed inputs stay in the first-level cache.
+## NDRange     (work-items): each takes a contiguous range of the tiles.
+## Invariants  No address outside an array is read: lanes past the end of a row repeat its last element. The hint on the
+##             kernel keeps Intel's compiler from making a version for many work-items, which never runs.
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer,
+             broadcast_inputs, columns"/>\
 <%!
 from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 %>\
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
-tabled = {arrays[a]: number for number, a in enumerate(columns)}
-splat = [a for a in repeated_along if a not in tabled]
+table_of = {arrays[a]: number for number, a in enumerate(columns)}
+splat = [a for a in broadcast_inputs if a not in table_of]
 %>\
-typedef struct {
-    ${index} shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
-    ${index} rows, columns, row_tiles, column_tiles, tiles;
-} ${name}_plan;
-typedef struct { long non_temporal, at[${max(len(arrays), 1)}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(
@@ -74,7 +75,7 @@ void ${name}(
 % endfor
             /* One test for all operands: separate ones halve the speed of PoCL's code in cache. */
             const int unit =
-                ${" && ".join(f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in tabled)};
+                ${" && ".join(f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in table_of)};
 % for a in splat:
             const ${vector_type(type_of[a], lanes)} first_${a} = ${repeated(type_of[a], lanes, f"*p_{a}")};
 % endfor
@@ -84,9 +85,9 @@ void ${name}(
             for (${index} c = 0; c < columns; c += ${lanes}) {
                 const int last = min(${lanes}, (int)(columns - c)) - 1;
 % for array in arrays:
-    % if array in tabled:
+    % if array in table_of:
                 const ${vector_type(type_of[array], lanes)} ${array} =
-                    spread_${access_name(type_of[array], lanes)}(p_${array}, table${tabled[array]} + c, last);
+                    spread_${access_name(type_of[array], lanes)}(p_${array}, table${table_of[array]} + c, last);
     % elif array[0] == "i":
                 const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1}
                     ? ${f"!s_{array} ? first_{array} : " if array in splat else ""}unit_${access_name(type_of[array],

@@ -1,6 +1,9 @@
-## x[i, j, ...] for index arrays i, j, ...: one result, any strides. All strides are over the dimensions of the
-## result: those of x are 0 where index arrays step, those of an index array are 0 where x steps. Without x (`ctype`
-## is None) the result is the positions that the indices mean, in elements of x.
+## Algorithm   x[i, j, ...] for index arrays i, j, ... (gather): one result, any strides.
+## Operands    All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an
+##             index array are 0 where x steps. length, step and axis belong to each index. Without x (`ctype` is None)
+##             the result is the positions that the indices mean, in elements of x.
+## NDRange     cpu: (work-items), each with a contiguous range of the units, which are segments of rows; simt: any size.
+## Invariants  An index that is out of range is reported, and taken for 0.
 <%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long, widened

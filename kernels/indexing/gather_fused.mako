@@ -1,5 +1,8 @@
-## f(x[i, j], y[i, j], ...): a function of the elements that index arrays, one for each axis, pick from several arrays.
-## The strides `i` are over the dimensions of the result, `step` those of the arrays along the axes that are indexed.
+## Algorithm   f(x[i, j], y[i, j], ...): a function of the elements that index arrays, one for each axis, gather from
+##             several arrays.
+## Operands    Strides `i` are over the dimensions of the result; `step` are those of the arrays along the indexed axes.
+## NDRange     in_parts: (work-items), each with a contiguous range; else any size, a loop with it as stride.
+## Invariants  An index that is out of range is reported, and taken for 0.
 <%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, to_long

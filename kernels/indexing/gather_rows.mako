@@ -1,6 +1,9 @@
-## x[i] for CPUs, where x has dense rows, or single elements, of which the index picks some. The range of the indices
-## of a block is found with vectors first: most blocks need no look at each of them. One that is out of range is
-## reported, and taken for 0.
+## Algorithm   x[i] for CPUs, where x has dense rows or single elements (gather of rows). The range of the indices of a
+##             block is found with vectors first: most blocks need no check of each index.
+## Operands    x[length][run], rows x_row apart; i[rows] with step i_step; o[rows][run], rows o_row apart.
+## NDRange     (work-items): each takes a contiguous range of the rows, in blocks of BLOCK.
+## Invariants  An index that is out of range is reported, and taken for 0. Rows of a table that exceeds the second-level
+##             cache (is_far) are prefetched AHEAD rows before they are read.
 <%page args="name, ctype, index_type, is_checked, lanes, index_lanes"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long, widened

@@ -1,9 +1,12 @@
-## x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item, which takes all that goes
-## there in order: repeated positions need no atomics, the last one wins or the sum is NumPy's to the bit. Dimension 0
-## of the NDRange shares out the elements of x that one position means, dimension 1 the positions: who owns which, or,
-## where each work-item adds to zeros of its own, `apart` elements after those of the one before, how far it looks
-## through. The values of `inner` positions lie y_count apart, from the first of them to the first of the next ones it
-## is y_outer.
+## Algorithm   x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item (owner computes),
+##             which takes all that goes there in order: repeated positions need no atomics.
+## Operands    positions[count] in elements of x; y: values of `inner` positions lie y_count apart, those of the next
+##             ones y_outer later; shape, x, y: the elements that one position means, `run` along the last dimension.
+## NDRange     (parts, owners): dimension 0 divides the elements that one position means, dimension 1 the positions:
+##             which of them a work-item owns, or, with `apart`, which it looks through.
+## Workspace   With `apart` each owner adds to a private copy, `apart` elements after the one before;
+##             kernels/indexing/scatter_reduce.mako adds these up.
+## Invariants  The last one wins, or the sum is NumPy's to the bit (without `apart`).
 <%page args="name, ctype, combine, nothing, ndim, index, lanes"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened

@@ -1,7 +1,14 @@
-## o = x with rows of y added, or set, where an index says, for large arrays on CPUs: the numbers of the values are
-## put in the order of their positions, by counting, and then each row is added up where it is. The order of the
-## values of a row stays: sums are NumPy's to the bit, the last one wins. Work-items of all kernels but `sum` have the
-## same shares of the index.
+## Algorithm   o = x with rows of y added, or set, where an index says, for large arrays on CPUs: a counting sort of the
+##             values by position, then a reduction of each segment. Kernels in order: _count (histogram of each share
+##             of the index), _totals (sum of each share of the positions), _starts (exclusive prefix scan), _place
+##             (stable rank of each value), _sum (segment reduction).
+## Operands    x[length][run], rows x_row apart; i[count] with step i_step; y: values y_count apart, y_outer after
+##             `inner`.
+## NDRange     (work-items), the same for all kernels but _sum: each takes an even share of the index or of the
+##             positions.
+## Workspace   counts[work-items][length], which ends as the end of each segment; totals[work-items]; order[count].
+## Invariants  The order of the values of a row stays: sums are NumPy's to the bit, the last one wins.
+## Example     i = 2 0 2 1 0 2: order = 1 4 | 3 | 0 2 5, ends = 2 3 6.
 <%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long

@@ -1,5 +1,6 @@
-## o = x + what several work-items have added up apart, in order. The elements of x are side by side, or one and the
-## same.
+## Algorithm   o = x + the private copies of several work-items, added in order.
+## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
+## NDRange     (work-items): each takes a contiguous range of the elements.
 <%page args="name, ctype, combine, lanes"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened

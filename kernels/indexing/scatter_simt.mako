@@ -1,7 +1,9 @@
-## x[positions] = y, or += y, in place, for GPUs. A work-group owns a range of positions (dimension 0) and a tile of
-## the elements that one position means (dimension 1); it looks through all positions together, and each of its
-## work-items takes those it owns in order, for elements of its own: no atomics, the last one wins or the sum is
-## NumPy's to the bit.
+## Algorithm   x[positions] = y, or += y, in place, for GPUs (owner computes). A work-group looks through all positions
+##             together; each of its work-items applies those that the group owns in order, for elements of its own.
+## Operands    positions[count] in elements of x; y: values of positions lie y_count apart; shape, x, y: the elements
+##             that one position means.
+## NDRange     (owners, tiles): dimension 0 divides the positions, dimension 1 the elements that one position means.
+## Invariants  No atomics on x: the last one wins, or the sum is NumPy's to the bit. Barriers are uniform.
 <%page args="name, ctype, combine, ndim, index, group"/>\
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];

@@ -1,14 +1,17 @@
-## x[positions] = y, or += y, in place, for GPUs, where there are many positions: they are sorted first. `order` has
-## the numbers of the values in the order of their positions, equal positions in the order of the values; a segment is
-## a run of equal positions.  <name>_keys    The sorted positions. <name>_last    Sets: the last value of each segment
-## wins. A work-item has one element of one value. <name>_sum     Adds. A work-item has one element of a chunk of
-## ${chunk} sorted values. A segment of at most as many values is added by the chunk in which it begins, value by
-## value: the sum is NumPy's to the bit. Of a longer segment each chunk adds up its part. The parts are pairs of a
-## position and a sum: two for each chunk, `found` and `parts`. <name>_join    The same for the pairs that the kernel
-## before left, which are sorted too. A chunk leaves a sixteenth of the pairs: the launches, and the longest chain of
-## additions, grow as the logarithm of the longest segment.  Layouts: x and y as in
-## kernels/indexing/scatter_simt.mako; parts[2 * chunks][elements]. A pair that is not there has position -1. A long
-## segment has neighbouring pairs only: a chunk in its middle leaves a pair that changes nothing besides its own.
+## Algorithm   x[positions] = y, or += y, in place, for GPUs, where there are many positions: segmented reduction by key
+##             of sorted positions. A segment is a run of equal positions. _keys: the sorted positions. _last (sets):
+##             the last value of each segment wins; a work-item has one element of one value. _sum (adds): a work-item
+##             has one element of a chunk of sorted values. A segment of at most `chunk` values is added by the chunk in
+##             which it begins, value by value. Of a longer segment each chunk adds up its part. The parts are pairs of
+##             a position and a sum, two for each chunk: `found` and `parts`. _join: the same for the pairs that the
+##             kernel before left, which are sorted too. The launches, and the longest chain of additions, grow as the
+##             logarithm of the longest segment.
+## Operands    order[count]: numbers of the values in the order of their positions, equal positions in the order of the
+##             values; x and y as in kernels/indexing/scatter_simt.mako.
+## NDRange     Any size; a loop with it as stride.
+## Workspace   keys[count]; found[2 * chunks], -1 where there is no pair; parts[2 * chunks][elements].
+## Invariants  Sums of short segments are NumPy's to the bit. A long segment has neighbouring pairs only: a chunk in its
+##             middle leaves a pair that changes nothing besides its own.
 <%page args="name, ctype, combine, nothing, ndim, index, chunk, accumulates"/>\
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];

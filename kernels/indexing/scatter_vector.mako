@@ -1,9 +1,13 @@
-## x[i] = y, or += y, in place, for vectors on CPUs: a work-item reads the indices itself, in order, so that repeated
-## ones need no atomics. One that is out of range is reported. Several work-items have a share of the indices each,
-## and add to a vector of zeros of its own, `apart` elements after that of the one before; else the last one wins, or
-## the sum is NumPy's to the bit. Where equal indices follow one another, which the first few of a block tell, the
-## element stays in a register. The range of the indices of other blocks is found with vectors first: most need no
-## look at each of them.
+## Algorithm   x[i] = y, or += y, in place, for vectors on CPUs. A work-item reads the indices itself, in order:
+##             repeated ones need no atomics. Where equal indices follow one another, which a sample of each block
+##             tells, the element stays in a register. The range of the indices of other blocks is found with vectors
+##             first.
+## Operands    x[length]; i[count] and y[count] with steps i_step and y_step.
+## NDRange     (work-items): one, or several that each take an even share of the indices.
+## Workspace   Several work-items add to private copies of x, `apart` elements from one to the next;
+##             kernels/indexing/scatter_reduce.mako adds these up.
+## Invariants  An index that is out of range is reported, and left out. With one work-item the last one wins, or the sum
+##             is NumPy's to the bit.
 <%page args="name, ctype, index_type, is_checked, combine, nothing, lanes"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long

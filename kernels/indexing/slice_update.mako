@@ -1,6 +1,8 @@
-## o = x with some slices set or added to, one after the other, for CPUs: a part of a row at a time, which stays in
-## the cache until all is written. Slices are counted upwards: from `start`, `count` elements, `step` apart; those of
-## y lie y apart.
+## Algorithm   o = x with some slices set or added to, one after the other, for CPUs: a segment of a row at a time,
+##             which stays in the cache until all is written.
+## Operands    x, o: shape[ndim], o contiguous. Slices are counted upwards: from `start`, `count` elements, `step`
+##             apart; steps of their values are `y`.
+## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a segment of a row.
 <%page args="name, ctype, ndim, combines, lanes"/>\
 <% last, W = ndim - 1, len(combines) %>\
 typedef ${ctype}${lanes} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));

@@ -1,5 +1,5 @@
 ## table[i0], counted from the end where it is negative: statements of an element function. Lanes that do not exist
-## repeat one that does. An index that is out of range is reported, and taken for another.
+## repeat one that does. An index that is out of range is reported, and clamped.
 <%page args="number, dtype, index_dtype, lanes, is_checked"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, to_long, vector_type

@@ -1,6 +1,8 @@
-## o[place] = x[place, i[place]]: an index picks one of the elements that lie `step` apart, `length` of them. Any
-## strides. `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is
-## reported. `inverse`: o[place, i[place]] = x[place].
+## Algorithm   o[place] = x[place, i[place]] (take along an axis); `inverse`: o[place, i[place]] = x[place].
+## Operands    shape[ndim], any strides; the elements to choose from lie `step` apart, `length` of them.
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
+## Invariants  `mode` says what becomes of an index out of range: "wrap" and "clip" as in NumPy; "index" counts from the
+##             end if negative; what is still out of range is reported, and taken for 0.
 <%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long

@@ -1,6 +1,6 @@
 ## fmod of vectors. PoCL 3.0's own stays in an endless loop where a lane is zero, infinite or NaN.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
 %>\

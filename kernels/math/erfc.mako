@@ -17,7 +17,7 @@ from pytensor_cl.codegen.coefficients.minimax import constant_term, minimax
     low, high = 1 / (largest + k), 1 / (0.8 + k)
 %>\
 <%include file="/math/exp_parts.mako" args="dtype=dtype, counts=counts"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 % for lanes in counts:
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
 % if lanes == 16:

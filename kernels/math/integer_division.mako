@@ -2,7 +2,7 @@
 ## by one, but floats by the vector. A quotient of floats is not rounded to an integer that it does not reach while
 ## |x| + |y| has fewer bits than a fraction.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
 import numpy as np
 

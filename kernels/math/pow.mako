@@ -2,7 +2,7 @@
 ## A power is 2 ** (y * log2(x)), the logarithm a sum of two numbers (Dekker 1971). Infinite and NaN arguments are
 ## left to the scalar function.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype
     from pytensor_cl.codegen.coefficients.minimax import minimax

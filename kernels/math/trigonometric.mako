@@ -2,7 +2,7 @@
 ## others. The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in float64 the first two
 ## products are exact. Huge arguments, infinities and NaN are left to the scalar functions.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype
     from pytensor_cl.codegen.coefficients.minimax import minimax

@@ -1,7 +1,7 @@
 ## Pooling on schedule cpu: a task is a row of the output. Eight windows whose elements are all there are looked at side by
 ## side. Kind place tells where the first largest element of each is, kind gather takes the element of v that lies there.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner"/>
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%!

@@ -2,7 +2,7 @@
 ## that it sees is kept in a ring, padded on either side with windows that give nothing, so that all elements are alike; for
 ## kind scatter_rows with the number of the tap that was the largest, so that x is read once and nothing else goes to memory.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner"/>
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%namespace name="found" file="/pool/window_max.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>

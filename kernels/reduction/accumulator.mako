@@ -1,5 +1,8 @@
-## What the reduction kernels share: accumulators and the one place where an element is read.
-## The defs see the arguments of the template that calls them.
+## Accumulators of the reduction kernels, and the one place where an element is loaded or stored. The defs see the
+## arguments of the template that calls them.
+## Reference   Sums: D. E. Knuth's TwoSum with the errors summed apart (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and
+##             dot product, SIAM J. Sci. Comput. 26, 2005, Sum2). Products: TwoProduct by fma (S. Graillat, Accurate
+##             floating-point product and exponentiation, IEEE Trans. Comput. 58, 2009, CompProd).
 <%namespace name="convert" file="/reduction/cast.mako"/>
 <%!
     import numpy as np

@@ -1,10 +1,19 @@
-## Reduction on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one
-## output (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns:
-## vectors across the innermost outer dimension; pattern short: the same, for so few elements that each vector is
-## finished before the next).
+## Algorithm   Reduction for CPUs. Pattern "rows": vectors along the innermost reduced dimension, 4 independent
+##             accumulators. Pattern "columns": vectors across the innermost outer dimension, one accumulator for each
+##             vector of a column tile. Pattern "short": the same for few elements; each vector is finished before the
+##             next, and its accumulator stays in a register.
+## Operands    input: outer[outer_dims] with steps outer_in, reduced[reduced_dims] with steps reduced_in; output: steps
+##             outer_out. Dimensions from the innermost outwards, steps in elements. `unit`: vectors are contiguous.
+## Tiling      Column tiles of tile_vectors vectors; the reduced range in `chunks` of `chunk` elements.
+## NDRange     (work-items): each takes a contiguous range of the tasks. A task is one chunk for one output (rows) or
+##             one column tile (columns, short).
+## Workspace   Of several chunks, the results of chunk c begin at c * chunk_stride; another pass reduces them. With
+##             `compensation` the rounding errors follow error_stride elements later.
+## Invariants  Results depend on the layout and the device only, not on the order in which work-items run.
+## Reference   Pairwise blocks as in N. J. Higham, The accuracy of floating point summation, SIAM J. Sci. Comput. 14
+##             (1993); compensation: see kernels/reduction/accumulator.mako.
 <%page args="name, geometry, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in,
-             pair_out, index,
-             lanes, tile_vectors, outer_dims, reduced_dims"/>
+             pair_out, index, lanes, tile_vectors, outer_dims, reduced_dims"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="few" file="/reduction/short_rows.mako"/>

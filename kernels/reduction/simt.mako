@@ -1,9 +1,14 @@
-## Reduction on schedule simt: a work-group holds `outputs_per_group` outputs with `threads_per_output` work-items each, which share a chunk
-## of the reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the
-## reduced dimension (lane_stride 1) or across the outputs (output_stride 1).
+## Algorithm   Reduction for GPUs. The work-items of an output each reduce a part of the range, in blocks of BLOCK
+##             elements; a tree in local memory combines them.
+## Operands    As in kernels/reduction/cpu.mako.
+## Tiling      A work-group has outputs_per_group outputs with threads_per_output work-items each. Neighbouring
+##             work-items read neighbouring elements: along the reduced dimension (lane_stride 1) or across outputs
+##             (output_stride 1).
+## NDRange     (groups * group, chunks): dimension 0 covers the outputs, dimension 1 the chunks of the reduced range.
+## Workspace   `group` accumulators in local memory; partial results as in kernels/reduction/cpu.mako.
+## Invariants  The loop of the tree is the same for the whole group: its barriers are uniform.
 <%page args="name, geometry, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out,
-             index, outer_dims,
-             reduced_dims, group"/>
+             index, outer_dims, reduced_dims, group"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%!

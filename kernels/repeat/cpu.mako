@@ -1,11 +1,14 @@
-## Elements of an array, each repeated as often as its number says. `<name>_totals`: what the numbers of each block
-## add up to; -1 where one is negative. `<name>`: the array is outer x length x inner; each work-item takes a range of
-## the rows of the result, and a range of columns.
+## Algorithm   Run-length expansion for CPUs: each element is repeated as often as its count says. `<name>_block_totals`
+##             adds up the counts of each block (-1 if one is negative); `<name>` finds the first element of its range
+##             by a binary search in `ends`, the prefix sum of the totals.
+## Operands    x[outer][length][inner], repeats[length] with a step; o[outer][total][inner].
+## NDRange     (parts, parts): dimension 0 divides the rows of o, dimension 1 the columns.
+## Invariants  A work-item writes beyond its own results only where it overwrites that itself later.
 <%page args="name, element, vector, lanes, block"/>\
 typedef ${vector} ${name}_vector __attribute__((aligned(sizeof(${element}))));
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-void ${name}_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
+void ${name}_block_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
     __global long *totals)
 {
     repeats += repeats_at;
@@ -48,9 +51,9 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
     const long columns = inner * (get_global_id(1) + 1) / get_global_size(1) - column;
     const long last = rows * (part + 1) / parts;
     for (long row = rows * part / parts; row < last;) {
-        const long slab = row / total;
-        const long at = row - slab * total;
-        const long stop = min(total, last - slab * total);
+        const long outer_index = row / total;
+        const long at = row - outer_index * total;
+        const long stop = min(total, last - outer_index * total);
         long low = 0;
         long high = (length + ${block - 1}) / ${block} - 1;
         while (low < high) {  // the first block that ends behind `at`
@@ -66,8 +69,8 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
             k += repeats[i++ * step];
         long count = min(stop, k + repeats[i * step]) - at;
         k = at;
-        __global const ${element} *from = x + (slab * length + i) * inner + column;
-        __global ${element} *to = o + slab * total * inner + column;
+        __global const ${element} *from = x + (outer_index * length + i) * inner + column;
+        __global ${element} *to = o + outer_index * total * inner + column;
         if (inner == 1) {
             for (;;) {
                 const ${vector} value = ${"(" + vector + ")(*from)" if lanes > 1 else "*from"};
@@ -95,6 +98,6 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
                 count = min(stop - k, repeats[++i * step]);
             }
         }
-        row = slab * total + stop;
+        row = outer_index * total + stop;
     }
 }

@@ -1,8 +1,10 @@
-## Elements of an array, each repeated as often as its number says, for GPUs. See kernels/repeat/cpu.mako; `ends` has
-## the end of each element's repetitions here, in which each work-item searches.
+## Algorithm   Run-length expansion for GPUs: see kernels/repeat/cpu.mako. Each work-item searches the element of its
+##             result in `ends`, which has the end of each element's repetitions here.
+## Operands    As in kernels/repeat/cpu.mako; ends[length].
+## NDRange     _block_totals: a work-group for each block; `<name>`: any size, a loop with it as stride.
 <%page args="name, element, block, index, group"/>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
+void ${name}_block_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
     __global long *totals)
 {
     __local long sums[${group}], lows[${group}];
@@ -19,10 +21,10 @@ void ${name}_totals(__global const long *repeats, const long repeats_at, const l
     sums[item] = total;
     lows[item] = lowest;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int reach = ${group // 2}; reach; reach /= 2) {
-        if (item < reach) {
-            sums[item] += sums[item + reach];
-            lows[item] = min(lows[item], lows[item + reach]);
+    for (int distance = ${group // 2}; distance; distance /= 2) {
+        if (item < distance) {
+            sums[item] += sums[item + distance];
+            lows[item] = min(lows[item], lows[item + distance]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -40,8 +42,8 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
     const ${index} rows = total;
     for (${index} place = get_global_id(0); place < size; place += get_global_size(0)) {
         const ${index} row = place / width;
-        const ${index} slab = row / rows;
-        const ${index} at = row - slab * rows;
+        const ${index} outer_index = row / rows;
+        const ${index} at = row - outer_index * rows;
         ${index} low = 0;
         ${index} high = length - 1;
         while (low < high) {  // the first element whose repetitions end behind `at`
@@ -51,6 +53,6 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
             else
                 low = middle + 1;
         }
-        o[place] = x[(slab * (${index})length + low) * width + place - row * width];
+        o[place] = x[(outer_index * (${index})length + low) * width + place - row * width];
     }
 }

@@ -1,10 +1,20 @@
-## Functions of rows on schedule cpu: each work-item takes a run of tasks. A task is a row (pattern rows: vectors
-## along it) or a tile_vectors of rows (pattern columns: vectors across them), or a chunk of either. Without `stage`, a
-## kernel does all passes of a task, so that the row is in the cache from the second on. With it, it does that loop,
-## and leaves its reductions to the next.
+## Algorithm   Fused element functions and reductions along the same axes, for CPUs. A row takes one pass for each
+##             reduction that others wait for. Without `stage` one kernel does all passes of a task: from the second
+##             pass on the row is in the cache. With `stage` it does that pass, and leaves its partial results to the
+##             next.
+## Operands    Arrays x<k>, y<k>. A "full" array has every element, a "row" array one element for each row, a value is a
+##             kernel argument. outer_step and reduced_step are the steps of each array, in elements, across and along
+##             rows; dimensions from the innermost outwards.
+## Tiling      Pattern "rows": vectors along a row. Pattern "columns": vectors across rows, tile_vectors of them in a
+##             column tile, or blocks of short rows that are transposed in registers (`tile` columns).
+## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a row, a column tile or a chunk of
+##             one.
+## Workspace   scratch: `spills`, values that a later pass reloads; partials: of `parts` chunks, for each reduction.
+## Invariants  No address outside an array is read. Results depend on the layout and the device only.
+## Reference   Values are spilled or recomputed by cost, as in P. Briggs, K. D. Cooper, L. Torczon, Rematerialization,
+##             PLDI 1992.
 <%page args="name, geometry, pattern, lanes, tile_vectors, is_narrow, tile, gathers, arrays, values, passes, stage,
-             row_values, spills,
-             totals, tables, index, outer_dims, reduced_dims"/>
+             row_values, spills, totals, tables, index, outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%namespace name="access" file="/rowwise/access.mako"/>
 <%namespace name="along" file="/rowwise/vector_access.mako"/>

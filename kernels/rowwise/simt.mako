@@ -1,10 +1,13 @@
-## Functions of rows on schedule simt: a work-group holds `rows_per_group` rows with `threads_per_row` work-items
-## each, which row_pass a row, or a chunk of it, together, and meet in local memory. Neighbouring work-items take
-## neighbouring elements: along the row (lane_stride 1) or across rows (row_stride 1). For `stage` see
-## kernels/rowwise/cpu.mako.
+## Algorithm   Fused element functions and reductions along the same axes, for GPUs: see kernels/rowwise/cpu.mako, also
+##             for `stage`. The work-items of a row combine their accumulators in local memory after each pass.
+## Operands    As in kernels/rowwise/cpu.mako.
+## Tiling      A work-group has rows_per_group rows with threads_per_row work-items each. Neighbouring work-items take
+##             neighbouring elements: along the row (lane_stride 1) or across rows (row_stride 1).
+## NDRange     (groups * group, chunks): dimension 0 covers the rows, dimension 1 the chunks of a row.
+## Workspace   `group` accumulators in local memory for each kind of reduction; partials as in kernels/rowwise/cpu.mako.
+## Invariants  Barriers are uniform: work-items without a row take part in them.
 <%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables,
-             index,
-             outer_dims, reduced_dims"/>
+             index, outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype

@@ -1,8 +1,10 @@
-## A block of `lanes` rows of few elements, turned in registers: read where rows lie one after the other, computed
-## with vectors across them, and written back. The elements of the block are `tile` vectors in a row. To sort the even
-## ones before the odd ones turns the bits of their numbers, row before column, by one; so many steps as a column has
-## bits put the column before the row. Picked rows begin where `rows` says, and what follows the one at `last` may not
-## exist.
+## Algorithm   Transposes a block of `lanes` rows of few elements in registers. The elements of the block are `tile`
+##             vectors in a row. To sort the even elements before the odd ones rotates the bits of their numbers (row
+##             before column) by one; as many steps as a column number has bits put the column before the row.
+## Operands    p: rows `step` elements apart, or (transpose_gather) at p + rows[l]; t: one vector for each column.
+## Invariants  A row that is shorter than a vector of `tile` elements is read with what follows it, unless that may not
+##             exist (is_whole, or beyond `last`). transpose_store writes such excess too, and the next row repairs it.
+## Reference   Bit-rotation shuffle (perfect unshuffle): D. E. Knuth, The Art of Computer Programming 4A, 7.1.3.
 <%page args="dtype, lanes, tile, is_gathered_tile"/>\
 <%!
 import numpy as np

@@ -1,6 +1,6 @@
-## What the sorting kernels share. Values are compared as unsigned integers of the same order, their keys; an element
-## is what moves: a key, or a key and the place that it came from, packed into a ulong if both fit (else `wide`). As
-## places differ, no two elements with places are equal, and every way to sort them is stable. The defs see the
+## What the sorting kernels share. Values are compared as unsigned integers of the same order, their keys. An element is
+## what moves: a key, or a key and its source index, packed into a ulong if both fit (else `is_128_bit`, a ulong2). As
+## source indices differ, no two elements with them are equal, and every way to sort them is stable. The defs see the
 ## arguments of the template that calls them.
 <%def name="key_function()">
 static inline ${key} ${name}_key(const ${key} x)
@@ -12,18 +12,18 @@ static inline ${key} ${name}_key(const ${key} x)
 <%def name="element()">
 ${key_function()}
 % if not indexed:
-#define ${name}_make(key, place) (key)
+#define ${name}_make(key, source_index) (key)
 #define ${name}_key_of(e) (e)
 static inline ${key} ${name}_result(const ${key} x)
 {
     return ${from_key};
 }
-% elif wide:
-#define ${name}_make(key, place) ((ulong2)(key, place))
+% elif is_128_bit:
+#define ${name}_make(key, source_index) ((ulong2)(key, source_index))
 #define ${name}_key_of(e) ((e).x)
 #define ${name}_result(e) ((long)(e).y)
 % else:
-#define ${name}_make(key, place) ((ulong)(key) << 32 | (ulong)(place))
+#define ${name}_make(key, source_index) ((ulong)(key) << 32 | (ulong)(source_index))
 #define ${name}_key_of(e) ((${key})((e) >> 32))
 #define ${name}_result(e) ((long)((e) & 0xffffffffu))
 % endif
@@ -32,11 +32,7 @@ static inline ${key} ${name}_result(const ${key} x)
 ## The rows, and the offset of a row in the input and in the output. GPUs (`unrolled`) would copy the geometry into
 ## private memory for indices that are not constants.
 <%def name="rows(unrolled=False)">
-// rows lie along the axis; other dimensions from the innermost outwards; lengths and steps in elements
-typedef struct {
-    long rows, length, chunk, chunks, in_step, out_step;
-    long outer[${dims}], outer_out[${dims}], outer_in[${dims}];
-} ${name}_geometry;
+${geometry.c_typedef(f"{name}_geometry")}
 % for array in ("in", "out"):
 
 static inline long ${name}_${array}(const ${name}_geometry *g, long row)

@@ -1,11 +1,15 @@
-## Short rows on schedule cpu: as many rows as a vector has lanes are sorted side by side by one network, the merge
-## exchange of Batcher for any length (Knuth, The Art of Computer Programming 3, algorithm 5.2.2M). A task is such a
-## bundle of rows.
-<%page args="name, key, to_key, from_key, element, indexed, wide, dims, lanes"/>
+## Algorithm   Sorts short rows on CPUs: as many rows as a vector has lanes are sorted side by side by one network.
+## Operands    input, output: rows of `length` elements, in_step and out_step apart; outer dimensions as in `geometry`.
+## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a bundle of `lanes` rows.
+## Workspace   scratch: `length` vectors of elements (two words each if they have 128 bits) for each work-item.
+## Invariants  Lanes without a row repeat the last one, and are not stored.
+## Reference   Batcher's merge exchange for any length: D. E. Knuth, The Art of Computer Programming 3, algorithm
+##             5.2.2M.
+<%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, lanes"/>
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%
     E = "ulong" if indexed else key
-    V, R, words = f"{E}{lanes}", "long" if indexed else key, 2 if indexed and wide else 1
+    V, R, words = f"{E}{lanes}", "long" if indexed else key, 2 if indexed and is_128_bit else 1
 %>
 ${shared.rows()}
 ${shared.element()}
@@ -29,11 +33,11 @@ static inline void ${name}_exchange(__global ${V} *a, __global ${V} *b)
 
 static void ${name}_sort(__global ${V} *v, const long n)
 {
-    long top = 1;
-    while (2 * top < n)
-        top *= 2;
-    for (long p = top; p > 0; p /= 2) {
-        long q = top;
+    long largest_power = 1;
+    while (2 * largest_power < n)
+        largest_power *= 2;
+    for (long p = largest_power; p > 0; p /= 2) {
+        long q = largest_power;
         long r = 0;
         for (long d = p; d > 0; d = q - p, q /= 2, r = p) {
             const long last = n - d;

@@ -1,6 +1,10 @@
-## Where values belong in sorted rows. A binary search without branches: every search of a row of n elements takes the
-## same steps, so that `lanes` of them run side by side and wait for memory together. Values are compared by their
-## keys.
+## Algorithm   Where values belong in sorted rows: a binary search without branches. Every search of a row of n elements
+##             takes the same steps, so that `lanes` of them run side by side and wait for memory together.
+## Operands    values: shape[dims] with steps `in`; output: steps `out`; rows: `length` elements, row_step apart, a row
+##             for each value at steps `row`; sorters: positions of the rows' elements in sorted order.
+## NDRange     cpu: (work-items), each with a contiguous range of the values; simt: any size, a loop with it as stride.
+## Invariants  Values are compared by their keys (kernels/sort/keys.mako). A sorter's entry that is out of range is
+##             reported, and taken for 0.
 <%page args="name, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
 <%namespace name="keys" file="/sort/keys.mako"/>
 <%!
@@ -15,12 +19,12 @@ typedef struct {
 } ${name}_geometry;
 
 % if sorter_dtype:
-static inline long ${name}_checked(const long place, const long n, volatile __global int *error_flag, const int error_code)
+static inline long ${name}_checked(const long position, const long n, volatile __global int *error_flag, const int error_code)
 {
-    const int is_inside = place >= 0 && place < n;
+    const int is_inside = position >= 0 && position < n;
     if (!is_inside)
-        report_error(error_flag, error_code, 0, place, n);
-    return is_inside ? place : 0;
+        report_error(error_flag, error_code, 0, position, n);
+    return is_inside ? position : 0;
 }
 % endif
 
@@ -69,16 +73,16 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
             found[k] = 0;
         }
         for (long n = g.length; n > 0;) {
-            const long reach = n - n / 2;  // the part that is searched next has n / 2 elements
+            const long half = n - n / 2;  // the part that is searched next has n / 2 elements
             for (int k = 0; k < ${lanes}; ++k) {
                 % if sorter_dtype:
-                const long place = sorters[sorter[k] + (found[k] + reach - 1) * g.sorter_step];
-                const long at = ${name}_checked(place, g.length, error_flag, error_code);
+                const long position = sorters[sorter[k] + (found[k] + half - 1) * g.sorter_step];
+                const long at = ${name}_checked(position, g.length, error_flag, error_code);
                 % else:
-                const long at = found[k] + reach - 1;
+                const long at = found[k] + half - 1;
                 % endif
                 const ${key} x = ${name}_key(as_${key}((${T})rows[row[k] + at * g.row_step]));
-                found[k] += x ${precedes} v[k] ? reach : 0;
+                found[k] += x ${precedes} v[k] ? half : 0;
             }
             n /= 2;
         }

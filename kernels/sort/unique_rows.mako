@@ -1,6 +1,9 @@
-## What `unique` does with rows of a matrix: sort them (`<name>_merge`), mark the first of equal ones
-## (`<name>_heads`), copy those that are found (`<name>_copy`). The rest is in kernels/sort/unique.mako.
-<%page args="name, key, to_key, is_real, place, schedule"/>
+## Algorithm   Distinct rows of a matrix: bottom-up merge sort of the rows (`<name>_merge`), flags of the first of equal
+##             rows (`<name>_heads`), a copy of those that are found (`<name>_copy`). The rest is in
+##             kernels/sort/unique.mako.
+## Operands    x[n][columns], contiguous; order: positions of the rows in sorted order.
+## NDRange     As in kernels/sort/unique.mako; one row each.
+<%page args="name, key, to_key, is_real, number_type, schedule"/>
 <%namespace name="shared" file="/sort/unique.mako"/>
 <%namespace name="keys" file="/sort/keys.mako"/>
 ${keys.key_function()}
@@ -45,7 +48,7 @@ __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, 
 
 // Rows with NaN, whose key is the greatest, are not equal to any other, as in NumPy.
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-    __global ${place} *restrict heads, const long n, const long columns)
+    __global ${number_type} *restrict segment_heads, const long n, const long columns)
 {
     x += x_at;
     <%shared:each n="n">
@@ -58,7 +61,7 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
                 || ${name}_key(own[k]) == (${key})~0
                 % endif
                 ;
-        heads[i] = is_head;
+        segment_heads[i] = is_head;
     </%shared:each>
 }
 

@@ -1,6 +1,10 @@
-## Products with a matrix of compressed rows: `_dot` is A @ B; `_sampled` is (X @ Y.T) at the places that the matrix
-## has. Schedule cpu: each work-item takes rows with about the same number of entries in all; vectors lie along the
-## columns of B.
+## Algorithm   Products with a matrix A of compressed rows (CSR). `_dot`: A @ B (SpMM). `_sampled`: (X @ Y.T) at the
+##             places that A has (SDDMM).
+## Operands    A: data[entries], indices[entries], indptr[rows + 1]; B[inner][columns], contiguous; output contiguous.
+## Tiling      cpu: vectors along the columns of B, TILE of them at a time.
+## NDRange     cpu: (work-items), each with rows that have about the same number of entries in all (merge path by row);
+##             simt: any size, a loop with it as stride.
+## Invariants  Indices and row ends that are out of range are reported, and taken for the nearest one or for 0.
 <%page args="name, dtype, lanes, schedule"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type

@@ -1,13 +1,13 @@
 """Cumulative sums and products along an axis of a strided array."""
 
-import struct
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype, is_complex, literal
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.routine import Plans, Routine, struct_argument
@@ -79,6 +79,24 @@ class _Plan(NamedTuple):
     problem: _Problem
     split: _Split
     geometry: Any = b""  # the struct, or a buffer that holds it
+
+
+@cache
+def geometry_struct(index: str, outer_dims: int) -> Struct:
+    """Return the struct that tells the kernels about their arrays and their work; rows lie along the axis.
+
+    Parameters
+    ----------
+    index
+        C type of its members.
+    outer_dims
+        Other dimensions that it holds, from the innermost outwards; lengths and steps in elements.
+    """
+    return Struct(
+        (index, "outputs length chunk chunks blocks tiles in_step out_step first_total"),
+        (index, f"outer[{outer_dims}] outer_out[{outer_dims}] outer_in[{outer_dims}] outer_total[{outer_dims}]"),
+        name="geometry",
+    )
 
 
 def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Problem:
@@ -184,6 +202,7 @@ class CumOp(Routine):
         if self.schedule == "simt":
             return kernel_source(
                 "cumop/simt",
+                geometry=geometry_struct(index, self._arguments["outer_dims"]),
                 index=index,
                 in_buffer=self._is_large(index),
                 run=RUN,
@@ -195,6 +214,7 @@ class CumOp(Routine):
         return kernel_source(
             "cumop/cpu",
             preambles=(access,),
+            geometry=geometry_struct("long", self._arguments["outer_dims"]),
             in_buffer=self._is_large("long"),
             pattern=pattern,
             **vectors,
@@ -255,7 +275,7 @@ class CumOp(Routine):
         split = split_simt(problem, units, self._group) if is_simt else split_cpu(problem, units, self._lanes)
         index = self._index(problem) if is_simt else "long"
         kernel = self._kernel(split.pattern, index, split.local_size[0])
-        packed = self._geometry(problem, split, "i" if index == "int" else "q")
+        packed = self._geometry(problem, split, index)
         geometry = struct_argument(self.context, packed, self._is_large(index))
         return _Plan(kernel, problem, split, geometry)
 
@@ -275,13 +295,24 @@ class CumOp(Routine):
 
     def _is_large(self, index: str) -> bool:
         """Whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
-        members = 9 + 4 * self._arguments["outer_dims"]
-        return members * (4 if index == "int" else 8) + 40 > self.context.info.max_parameter_size
+        return geometry_struct(index, self._arguments["outer_dims"]).size + 40 > self.context.info.max_parameter_size
 
-    def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:
-        """Pack the struct of kernels/cumop/geometry.mako."""
-        head = (problem.outputs, problem.length, split.chunk, split.chunks, split.blocks, split.tiles)
-        outer = problem.outer + ((1, 0, 0, 0),) * (self._arguments["outer_dims"] - len(problem.outer))
-        columns = (v for column in zip(*outer, strict=True) for v in column)
-        values = [*head, problem.in_step, problem.out_step, problem.total_shift, *columns]
-        return struct.pack(f"{len(values)}{code}", *values)
+    def _geometry(self, problem: _Problem, split: _Split, index: str) -> bytes:
+        dims = self._arguments["outer_dims"]
+        outer = problem.outer + ((1, 0, 0, 0),) * (dims - len(problem.outer))
+        lengths, out_steps, in_steps, total_steps = zip(*outer, strict=True)
+        return geometry_struct(index, dims).pack(
+            outputs=problem.outputs,
+            length=problem.length,
+            chunk=split.chunk,
+            chunks=split.chunks,
+            blocks=split.blocks,
+            tiles=split.tiles,
+            in_step=problem.in_step,
+            out_step=problem.out_step,
+            first_total=problem.total_shift,
+            outer=lengths,
+            outer_out=out_steps,
+            outer_in=in_steps,
+            outer_total=total_steps,
+        )

@@ -64,7 +64,7 @@ class _Masked(Routine):
         Where the arrays live.
     dtype, ndim
         Of the array that is zero or not; at least one dimension.
-    emit
+    output_mode
         What the second kernel does.
     schedule
         See `Routine`.
@@ -73,7 +73,7 @@ class _Masked(Routine):
     """
 
     def __init__(
-        self, context: Context, dtype: str, ndim: int, emit: str, schedule: str | None = None, **options: Any
+        self, context: Context, dtype: str, ndim: int, output_mode: str, schedule: str | None = None, **options: Any
     ) -> None:
         super().__init__(context, schedule)
         self.ndim = ndim
@@ -81,7 +81,7 @@ class _Masked(Routine):
         self._arguments: dict[str, Any] = {
             "unit": carrier(kind),
             "bits": _BITS[kind.kind](8 * kind.itemsize),
-            "emit": emit,
+            "output_mode": output_mode,
             **options,
         }
         self._contiguous = Copy(context, dtype, ndim, schedule=schedule)
@@ -132,7 +132,7 @@ class _Masked(Routine):
         kernel.launch(self.context.queue, (chunks * group,), (group,), *where, counts.buffer)
         return counts
 
-    def _emit(self, mask: GpuArray, counts: GpuArray, *arguments: object) -> None:
+    def _compact(self, mask: GpuArray, counts: GpuArray, *arguments: object) -> None:
         """Enqueue the second kernel."""
         _, kernel = self._kernel(mask.size)
         chunks, group = self._range(mask.size)
@@ -154,7 +154,7 @@ class Nonzero(_Masked):
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
-        super().__init__(context, dtype, ndim, "places", schedule, dims=ndim)
+        super().__init__(context, dtype, ndim, "coords", schedule, dims=ndim)
         self.output_dtypes = ("int64",) * ndim
 
     def _extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ class Nonzero(_Masked):
         total = self._total(counts)
         outputs = tuple(empty((total,), dtype) for dtype in self.output_dtypes)
         if total:
-            self._emit(mask, counts, *(output.buffer for output in outputs), *extents)
+            self._compact(mask, counts, *(output.buffer for output in outputs), *extents)
         return outputs
 
 
@@ -222,7 +222,7 @@ class Select(_Masked):
         output = self.context.empty((self._total(counts),), self.output_dtypes[0])
         if output.size:
             array, step = _flat(array, self._copy, stepped=True)
-            self._emit(mask, counts, array.buffer, np.int64(array.layout.offset), np.int64(step), output.buffer)
+            self._compact(mask, counts, array.buffer, np.int64(array.layout.offset), np.int64(step), output.buffer)
         return (output,)
 
 
@@ -317,5 +317,5 @@ class Expand(_Masked):
         array, x_step = _flat(array, self._copy, stepped=True)
         x = array.buffer, np.int64(array.layout.offset), np.int64(x_step)
         y = value.buffer, np.int64(value.layout.offset), np.int64(step)
-        self._emit(mask, counts, *x, *y, output.buffer)
+        self._compact(mask, counts, *x, *y, output.buffer)
         return (output,)

@@ -88,7 +88,7 @@ class Repeat(Routine):
             source = self._source(index)
             make = self.limits.kernel
             self._kernels[index] = (
-                make(source, f"{source.name}_totals", self._group),
+                make(source, f"{source.name}_block_totals", self._group),
                 make(source, None, self._group),
             )
         return self._kernels[index]

@@ -295,8 +295,8 @@ class Program:
     ) -> None:
         self.function = function
         self._has_fp64 = has_fp64
-        self._dear = cost_limit
-        self._keep_operands = spill_operands
+        self._cost_limit = cost_limit
+        self._spill_operands = spill_operands
         self._drafts = [_Draft() for _ in range(1 + max(function.stages[v] for v in self._live()))]
         self._computed_in: dict[int, int] = {}
         for number, draft in enumerate(self._drafts):
@@ -352,7 +352,7 @@ class Program:
         if function.kinds[value] != "full" or value in draft.computes or value in draft.reloads:
             return
         before = self._computed_in.setdefault(value, number)
-        is_dear = self._keep_operands if step is None else self._costs[value] >= self._dear
+        is_dear = self._spill_operands if step is None else self._costs[value] >= self._cost_limit
         if before < number and is_dear:
             self._drafts[before].spills[value] = None
             draft.reloads[value] = None

@@ -7,7 +7,7 @@ from pytensor_cl.errors import CompilationError
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.rowwise import plan as rowwise_plan
 from pytensor_cl.routines.rowwise import routine as rowwise
-from pytensor_cl.routines.rowwise.program import NEVER, Map, Operand, Program, Reduce, RowFunction
+from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Map, Operand, Program, Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.array import GpuArray
 
@@ -350,21 +350,21 @@ def test_nothing_to_read_or_write(context, schedule):
 def test_dear_values_are_computed_once():
     program = Program(SOFTMAX, has_fp64=True)
     assert program.spills == (3,)
-    assert [loop.reads for loop in program.loops(16, 1)] == [(0,), (0,), ()]
-    assert Program(SOFTMAX, has_fp64=True, dear=NEVER).spills == ()
+    assert [loop.reads for loop in program.passes(16, 1)] == [(0,), (0,), ()]
+    assert Program(SOFTMAX, has_fp64=True, dear=ALWAYS_RECOMPUTE).spills == ()
     assert Program(SOFTMAX, has_fp64=True, spill_operands=True).spills == (0, 3)
 
 
 def test_what_is_not_needed_is_not_computed():
     function = RowFunction((FULL,), (*EXPONENTS, step("i0 * i1", 0, 1)), (5,))
-    loops = Program(function, has_fp64=True).loops(16, 1)
-    assert len(loops) == 2
-    assert "exp" not in loops[1].code
+    passes = Program(function, has_fp64=True).passes(16, 1)
+    assert len(passes) == 2
+    assert "exp" not in passes[1].code
 
 
 def test_how_work_is_shared():
-    def split(rows, pattern, loops):
-        return rowwise_plan.split_cpu(rows, pattern, 4, 16, 64, loops=loops, nbytes=8, is_rounded=False)
+    def split(rows, pattern, passes):
+        return rowwise_plan.split_cpu(rows, pattern, 4, 16, 64, passes=passes, nbytes=8, is_rounded=False)
 
     many, long = (rowwise_plan.Rows(((n, m),), ((m, 1),), (0,), 0) for n, m in ((4096, 1000), (2, 10**7)))
     assert split(many, "rows", 3).chunks == 1

@@ -1,7 +1,7 @@
 ## betainc of vectors: the parts of kernels/math/betainc.mako that most arguments need, each for all lanes if one
 ## needs it. What is rare is done lane by lane: tiny parameters, no numbers, and what has not converged soon.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,7 +1,7 @@
 ## polygamma of vectors: the sum and the tail of kernels/math/polygamma.mako for arguments above zero, until no lane
 ## needs another term. What is rare is done lane by lane.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
 from pytensor_cl.codegen.coefficients.series import EULER_MACLAURIN

@@ -1,7 +1,7 @@
 ## gammainc and gammaincc of vectors: the parts of kernels/math/gammainc.mako, each for all lanes if one needs it.
 ## Loops end when every lane that takes part has converged.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -2,7 +2,7 @@
 ## Halley's method, until every lane has converged; it starts from the normal approximation DLMF 8.17(vi) refers to
 ## (Abramowitz & Stegun 26.5.22) or from the limit for small x.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

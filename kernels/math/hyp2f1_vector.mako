@@ -1,7 +1,7 @@
 ## The Gauss hypergeometric function of vectors where the first way of kernels/math/hyp2f1.mako is good: the series
 ## about 0 of z, or of z / (z - 1), up to 3/4, of numbers that end nowhere. All else is done lane by lane.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\

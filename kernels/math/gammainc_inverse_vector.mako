@@ -2,7 +2,7 @@
 ## kernels/math/gammainc_inverse.mako, with Halley's method, until every lane has converged. What is rare is done lane
 ## by lane.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
