@@ -12,7 +12,7 @@ from tests.helpers import CHECKOUT, ROOT
 
 TESTS = ("tests/ops/test_elemwise.py", "tests/ops/test_reduction.py", "tests/linker/execution")
 """Of these a share runs, so that the test takes less than a minute."""
-PARTS = 16
+PARTS = 24
 
 
 def _without_pocl(folder):
