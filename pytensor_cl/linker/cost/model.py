@@ -165,7 +165,7 @@ def _device_nodes(nodes: Sequence[Apply]) -> float:
     for node in nodes:
         op = node.op
         if isinstance(op, GpuOp):
-            total += KERNEL * op.works
+            total += KERNEL * op.is_compute
         elif isinstance(op, Scan):
             total += SCAN
         elif isinstance(op, Elemwise) and not node.outputs[0].type.ndim and node.outputs[0].type.dtype[0] in "fc":

@@ -13,7 +13,7 @@ from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.steps.host import Cell
-from pytensor_cl.rewriting.host_backend.canonical_copy import Alternative
+from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
 from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
@@ -75,8 +75,8 @@ class HostFunction(Backend):
 
     Parameters
     ----------
-    alternative
-        The graph.
+    copy
+        The graph in canonical form.
     cells
         Storage of the inputs.
     outputs
@@ -95,9 +95,9 @@ class HostFunction(Backend):
     warmup_calls = 2
     function_name: str | None = None
 
-    def __init__(self, alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+    def __init__(self, copy: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         super().__init__(self._first_call)
-        self._alternative = alternative
+        self._copy = copy
         self._given = cells
         self._cells = [_HostReadCell(c) if isinstance(c, DeviceCell) else c for c in cells]
         self._outputs = outputs
@@ -148,14 +148,14 @@ class NumbaFunction(HostFunction):
     _compile_seconds = 0.3, 0.03
 
     def _compile(self) -> Run:
-        wanted, draws = self._wanted(self._alternative.guarded()), self._alternative.draws
-        function, graph = compile_with_numba(wanted, self._alternative.mode, draws)
+        wanted, rngs = self._wanted(self._copy.with_guards()), self._copy.mutable_rngs
+        function, graph = compile_with_numba(wanted, self._copy.mode, rngs)
         cells = self._cells
 
         def call() -> list[Any]:
             return list(function(*[c[0] for c in cells]))
 
-        run = _with_rng_rollback(call, [cells[i] for i in draws]) if draws else call
+        run = _with_rng_rollback(call, [cells[i] for i in rngs]) if rngs else call
 
         def first_run() -> list[Any]:
             """Run and compile: NUMBA compiles for the types of the first arguments."""
@@ -184,17 +184,17 @@ class CFunction(HostFunction):
         return self._fast_run or self.run
 
     def _compile(self) -> Run:
-        graph = self._wanted(self._alternative.graph)
-        vm, outputs = compile_with_c(graph, self._alternative.mode, self._given, self._outputs, self._alternative.draws)
+        graph = self._wanted(self._copy.graph)
+        vm, outputs = compile_with_c(graph, self._copy.mode, self._given, self._outputs, self._copy.mutable_rngs)
         run = _with_results(vm, outputs) if outputs else vm
-        generators = [self._cells[i] for i in self._alternative.draws]
+        generators = [self._cells[i] for i in self._copy.mutable_rngs]
         self._fast_run = _with_rng_rollback(run, generators) if generators else run
         return with_host_arrays(self._fast_run, self.host_array_cells) if self.host_array_cells else self._fast_run
 
     @property
     def host_array_cells(self) -> list[Cell]:
         """Cells of shared variables, and of numbers: a caller who is trusted may pass a NumPy scalar."""
-        pairs = zip(self._alternative.graph.inputs, self._given, strict=True)
+        pairs = zip(self._copy.graph.inputs, self._given, strict=True)
         return [c for v, c in pairs if type(c) is not list or _is_number(v)]
 
 
@@ -258,16 +258,16 @@ def _raise_at_first_result(graph: FunctionGraph) -> None:
         raise_with_op(graph, node, None)
 
 
-def host_functions(alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
+def host_functions(copy: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
     """Return the backends of the host that may run a graph, the preferred one first.
 
     Parameters
     ----------
-    alternative, cells, outputs
+    copy, cells, outputs
         As `HostFunction` takes them.
     """
     is_allowed: dict[type[HostFunction], bool] = {
-        NumbaFunction: not alternative.objection,
-        CFunction: alternative.is_for_c,
+        NumbaFunction: not copy.numba_excluded,
+        CFunction: copy.c_eligible,
     }
-    return [kind(alternative, cells, outputs) for kind, allowed in is_allowed.items() if allowed]
+    return [kind(copy, cells, outputs) for kind, allowed in is_allowed.items() if allowed]

@@ -99,7 +99,7 @@ class SelectingVM(OpenCLVM):
         self._arguments, self._result_containers = arguments, results
         self._signatures: OrderedDict[Any, SelectedSignature] = OrderedDict()  # the most recently used one last
         self._excluded: dict[str, str] = {}  # backends that no call may use, and why
-        self._computes_on_device = any(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
+        self._computes_on_device = any(isinstance(n.op, GpuOp) and n.op.is_compute for n in self.nodes)
         self.problem = ""
 
     @property
