@@ -20,7 +20,7 @@ from pytensor_cl.linker.cost.workload import scalar_ops_of, workload_of
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.device import DeviceInfo
-from pytensor_cl.runtime.pocl.affinity import granted_cores
+from pytensor_cl.runtime.host_cpu import granted_cores
 
 __all__ = ["CostEstimate", "estimate_call"]
 
