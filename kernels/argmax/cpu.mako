@@ -8,6 +8,7 @@
 ## Workspace   Of several chunks, found[chunks][outputs] positions; `<name>_finish` chooses among them.
 ## Invariants  NaN beats every number; of equal elements the first wins.
 <%page args="name, geometry, pattern, dtype, lanes, tile_vectors, index, outer_dims, reduced_dims"/>
+<%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
@@ -35,7 +36,8 @@ ${along.helpers()}
         long${lanes} where[${tile_vectors}];
         __global const ${T} *x0 = input + ${name}_at(&g, first);
         for (int k = 0; k < vectors; ++k) {
-            best[k] = ${load}(x0 + k * ${lanes} * column_stride, column_stride, min(${lanes}, width - k * ${lanes}) - 1);
+            best[k] = ${load}(x0 + k * ${lanes} * column_stride, column_stride,
+                min(${lanes}, width - k * ${lanes}) - 1);
             where[k] = (long${lanes})(first);
         }
         <%order:runs>
@@ -90,7 +92,8 @@ ${along.helpers()}
             <%order:runs>
             for (long i = 0; i < n; ++i, ++here) {
                 __global const ${ctype(dtype)} *y = x + i * step + k * column_stride;
-                const ${V} v = end == ${lanes - 1} ? (${V})(${", ".join(f"y[{r} * column_stride]" for r in range(lanes))})
+                const ${V} v = end == ${lanes - 1}
+                    ? (${V})(${", ".join(f"y[{r} * column_stride]" for r in range(lanes))})
                     : ${load}(y, column_stride, end);
                 where = ${order.beats("v", "best")} ? here : where;
                 best = ${order.beats("v", "best")} ? v : best;
@@ -105,8 +108,8 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
     const long output_at, const ${name}_geometry g)
 {
     const long tasks = g.blocks * g.chunks;
-    const long end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+    const long end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
         const long chunk = task / g.blocks;
         const long first = chunk * g.chunk;
         const long last = min(g.total, first + g.chunk);

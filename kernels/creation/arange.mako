@@ -1,5 +1,6 @@
 ## Evenly spaced values: first, second, and from there on as NumPy fills an array, number times the difference.
 <%page args="name, dtype, lanes, index, schedule"/>
+<%include file="/common/partition.mako"/>\
 <%!
     import numpy as np
 
@@ -26,7 +27,7 @@ __kernel ${f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({V})))"
     const long vectors = (size + ${lanes - 1}) / ${lanes};
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long k = vectors * part / parts; k < vectors * (part + 1) / parts; ++k) {
+    for (long k = partition_begin(vectors, part, parts); k < partition_begin(vectors, part + 1, parts); ++k) {
         const ${index} i = k * ${lanes};
         const ${V} values = (${V})(first) + ${as_dtype(dtype, lanes)}(i + (${I})(${places})) * (${V})(difference);
         store_${V}(values, output + i * step, step, min(${lanes}L, size - i) - 1);

@@ -8,6 +8,7 @@
 ## Invariants  The aggregates of the chunks are made by a reduction before; one chunk needs none.
 ## Reference   W. D. Hillis, G. L. Steele, Data parallel algorithms, CACM 29 (1986); reduce-then-scan over chunks.
 <%page args="name, geometry, pattern, dtype, lanes, tile_vectors, combine, identity, outer_dims, in_buffer"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/cumop/geometry.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
@@ -73,7 +74,8 @@ static inline ${V} ${name}_combine(const ${V} a, const ${V} b)
             block_prefix[k] = (${V})(${identity});
             for (long c = 0; c < chunk; ++c)
                 block_prefix[k] = ${name}_combine(block_prefix[k],
-                    load_${V}(block_aggregates + total + c * g.outputs + k * ${lanes} * aggregate_column_stride, aggregate_column_stride, last_lane));
+                    load_${V}(block_aggregates + total + c * g.outputs + k * ${lanes} * aggregate_column_stride,
+                        aggregate_column_stride, last_lane));
         }
         for (long i = first; i < last;) {
             const long stop = min(last, i + ${BLOCK});
@@ -104,8 +106,8 @@ void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __globa
 {
     ${shared.read_parameter()}
     const long tasks = g.blocks * g.chunks;
-    const long task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
+    const long task_end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
         const long chunk = task / g.blocks;
         const long first = chunk * g.chunk;
         const long last = min(g.length, first + g.chunk);

@@ -9,6 +9,7 @@
 ## Invariants  Barriers are uniform: a work-group has one row.
 ## Reference   As in kernels/cumop/cpu.mako.
 <%page args="name, geometry, dtype, combine, identity, outer_dims, index, group, run, in_buffer"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%namespace name="shared" file="/cumop/geometry.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -21,7 +22,8 @@ static inline ${T} ${name}_combine(const ${T} a, const ${T} b)
     return ${combine};
 }
 
-static inline ${T} ${name}_exclusive_prefix(__global const ${T} *block_aggregates, const ${index} chunk, const ${index} outputs)
+static inline ${T} ${name}_exclusive_prefix(__global const ${T} *block_aggregates, const ${index} chunk,
+    const ${index} outputs)
 {
     ${T} sum = ${identity};
     for (${index} c = 0; c < chunk; ++c)
@@ -61,14 +63,7 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
         % endif
         % endfor
         sums[item] = running[${ITEMS - 1}];
-        for (int distance = 1; distance < ${group}; distance *= 2) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            const ${T} own = sums[item];
-            const ${T} lower = item >= distance ? sums[item - distance] : ${identity};
-            barrier(CLK_LOCAL_MEM_FENCE);
-            sums[item] = ${name}_combine(lower, own);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        ${workgroup.inclusive_scan(T, "sums", group, name + "_combine({}, {})", identity)}
         const ${T} lower = item ? sums[item - 1] : ${identity};
         for (int k = 0; k < ${ITEMS}; ++k)
             elements[item * ${ITEMS + 1} + k] = ${name}_combine(carry_in, ${name}_combine(lower, running[k]));

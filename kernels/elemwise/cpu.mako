@@ -9,6 +9,8 @@
 ##             kernel keeps Intel's compiler from making a version for many work-items, which never runs.
 <%page args="name, plan, offsets, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer,
              broadcast_inputs, columns"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 %>\
@@ -16,6 +18,7 @@ from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
 table_of = {arrays[a]: number for number, a in enumerate(columns)}
+offsets_of = [(f"at_{array}", f"p.stride[{a}][{{}}]") for a, array in enumerate(arrays)]
 splat = [a for a in broadcast_inputs if a not in table_of]
 %>\
 ${plan.c_typedef(f"{name}_plan")}
@@ -41,13 +44,13 @@ void ${name}(
 % endif
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const ${index} end = p.tiles * (part + 1) / parts;
+    const ${index} end = partition_begin(p.tiles, part + 1, parts);
 % for k, dtype in enumerate(inputs):
     % if by_value[k]:
     const ${vector_type(dtype, lanes)} i${k} = ${repeated(dtype, lanes, f'v{k}')};
     % endif
 % endfor
-    for (${index} tile = p.tiles * part / parts; tile < end; ++tile) {
+    for (${index} tile = partition_begin(p.tiles, part, parts); tile < end; ++tile) {
         ${index} rest = tile / p.column_tiles;
         const ${index} column = (tile - rest * p.column_tiles) * p.columns;
         const ${index} row = rest % p.row_tiles * p.rows;
@@ -57,15 +60,7 @@ void ${name}(
 % for a, array in enumerate(arrays):
         ${index} at_${array} = column * p.stride[${a}][${ndim - 1}] + row * p.stride[${a}][${ndim - 2}];
 % endfor
-% for d in reversed(range(ndim - 2)):
-        {
-            const ${index} i = rest % p.shape[${d}];
-            rest /= p.shape[${d}];
-    % for a, array in enumerate(arrays):
-            at_${array} += i * p.stride[${a}][${d}];
-    % endfor
-        }
-% endfor
+        ${unravel.unravel(range(ndim - 2), index, "rest", "p.shape[{}]", offsets_of)}
         for (${index} r = 0; r < rows; ++r) {
 % for a, array in enumerate(arrays):
             __global ${"const " if array[0] == "i" else ""}${ctype(type_of[array])} *p_${array} =

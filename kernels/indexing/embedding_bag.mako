@@ -2,6 +2,7 @@
 ## stored twice. Each work-item takes a run of bags. An index that is out of range is reported, and taken for 0.
 <%page args="name, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, lanes, unit,
              index, pair_in, pair_out"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, to_long
@@ -52,8 +53,8 @@ __kernel void ${name}(__global const ${ctype(in_dtype)} *table, __global const $
     __global ${ctype(out_dtype)} *o, const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     table += p.table;
-    const long end = p.bags * (get_global_id(0) + 1) / get_global_size(0);
-    for (long bag = p.bags * get_global_id(0) / get_global_size(0); bag < end; ++bag) {
+    const long end = partition_begin(p.bags, get_global_id(0) + 1, get_global_size(0));
+    for (long bag = partition_begin(p.bags, get_global_id(0), get_global_size(0)); bag < end; ++bag) {
         __global const ${index_type} *own = i + p.i + bag * p.bag_step;
         __global ${ctype(out_dtype)} *to = o + p.o + bag * p.columns;
         // Where the indices of all bags follow one another, the next bag's rows are asked for too.

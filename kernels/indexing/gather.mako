@@ -5,6 +5,9 @@
 ## NDRange     cpu: (work-items), each with a contiguous range of the units, which are segments of rows; simt: any size.
 ## Invariants  An index that is out of range is reported, and taken for 0.
 <%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long, widened
 
@@ -53,8 +56,8 @@ __kernel void ${name}(
 % if lanes > 1:
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const ${index} end = p.units * (part + 1) / parts;
-    for (${index} unit = p.units * part / parts; unit < end; ++unit) {
+    const ${index} end = partition_begin(p.units, part + 1, parts);
+    for (${index} unit = partition_begin(p.units, part, parts); unit < end; ++unit) {
         ${index} rest = unit / p.segments;
         const ${index} first = (unit - rest * p.segments) * p.segment;
         const ${index} count = min(p.segment, p.shape[${last}] - first);
@@ -99,31 +102,15 @@ __kernel void ${name}(
     % for array in ["o", *arrays]:
         ${index} at_${array} = ${f"{first} * {step(array)}[{len(dims)}]" if first else 0};
     % endfor
-    % for d in reversed(dims):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-        % if d:
-            rest /= p.shape[${d}];
-        % endif
-        % for array in ["o", *arrays]:
-            at_${array} += i * ${step(array)}[${d}];
-        % endfor
-        }
-    % endfor
+    <% offsets = [(f"at_{array}", step(array) + "[{}]") for array in ["o", *arrays]] %>
+        ${unravel.unravel(dims, index, "rest", "p.shape[{}]", offsets)}
 </%def>\
 ## Declare `row`: where the indices point to. One that is out of range is reported and taken for 0.
 <%def name="row(checked, index)">
         ${index} row = 0;
     % for k, is_checked in enumerate(checked):
         {
-            const long given = ${to_long(index_types[k], f"i{k}[at_i{k}]")};
-            long i = given < 0 ? given + p.length[${k}] : given;
-        % if is_checked:
-            if (i < 0 || i >= p.length[${k}]) {
-                report_error(error_flag, error_code, (int)p.axis[${k}], given, p.length[${k}]);
-                i = 0;
-            }
-        % endif
+            ${bounds.decode("i", index_types[k], f"i{k}[at_i{k}]", f"p.length[{k}]", is_checked, f"(int)p.axis[{k}]")}
             row += (${index})i * p.step[${k}];
         }
     % endfor

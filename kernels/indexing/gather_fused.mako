@@ -4,6 +4,9 @@
 ## NDRange     in_parts: (work-items), each with a contiguous range; else any size, a loop with it as stride.
 ## Invariants  An index that is out of range is reported, and taken for 0.
 <%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, to_long
 %>\
@@ -37,8 +40,8 @@ __kernel void ${name}(
     const long item = get_global_id(0);
     const long items = get_global_size(0);
 % if in_parts:
-    const ${index} end = p.size * (item + 1) / items;
-    for (${index} n = p.size * item / items; n < end; ++n) {
+    const ${index} end = partition_begin(p.size, item + 1, items);
+    for (${index} n = partition_begin(p.size, item, items); n < end; ++n) {
 % else:
     for (${index} n = item; n < p.size; n += items) {
 % endif
@@ -49,27 +52,12 @@ __kernel void ${name}(
 % for a, k in enumerate(arrays):
         long at_i${k} = offset.x[${a}];
 % endfor
-% for d in reversed(range(ndim)):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-    % if d:
-            rest /= p.shape[${d}];
-    % endif
-    % for k in range(count):
-            at_index${k} += i * p.i[${k}][${d}];
-    % endfor
-        }
-% endfor
+${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]",
+    [(f"at_index{k}", f"p.i[{k}][{{}}]") for k in range(count)])}
 % for c, is_checked in enumerate(checked):
         {
-            const long given = ${to_long(index_types[c], f"index{c}[at_index{c}]")};
-            long i = given < 0 ? given + p.length[${c}] : given;
-    % if is_checked:
-            if (i < 0 || i >= p.length[${c}]) {
-                report_error(error_flag, error_code, (int)p.axis[${c}], given, p.length[${c}]);
-                i = 0;
-            }
-    % endif
+            ${bounds.decode("i", index_types[c], f"index{c}[at_index{c}]", f"p.length[{c}]", is_checked,
+                f"(int)p.axis[{c}]")}
     % for a, k in enumerate(arrays):
             at_i${k} += i * p.step[${a}][${c}];
     % endfor

@@ -1,5 +1,6 @@
 ## `mode` is "raise", "wrap" or "clip": the flat index of an index along each dimension. "unravel": the other way round.
 <%page args="name, mode, types, schedule, word"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 %>\
@@ -10,7 +11,7 @@ count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise",
 % if schedule == "cpu":
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
+    for (long i = partition_begin(size, part, parts); i < partition_begin(size, part + 1, parts); ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
 % endif

@@ -8,6 +8,8 @@
 ##             kernels/indexing/scatter_reduce.mako adds these up.
 ## Invariants  The last one wins, or the sum is NumPy's to the bit (without `apart`).
 <%page args="name, ctype, combine, nothing, ndim, index, lanes"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
 
@@ -51,8 +53,8 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     const long owner = get_global_id(1);
     const long owners = get_global_size(1);
     const int is_shared = owners > 1 && !p.apart;
-    const ${index} low = is_shared ? p.span * owner / owners : 0;
-    const ${index} high = is_shared ? p.span * (owner + 1) / owners : p.span;
+    const ${index} low = is_shared ? partition_begin(p.span, owner, owners) : 0;
+    const ${index} high = is_shared ? partition_begin(p.span, owner + 1, owners) : p.span;
     const ${index} outers = p.count / p.inner;
     ${index} outer_begin = 0;
     ${index} outer_end = outers;
@@ -64,28 +66,21 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
         for (long k = 0; k < p.apart; ++k)
             x[k] = ${nothing};
         if (outers >= owners) {
-            outer_begin = outers * owner / owners;
-            outer_end = outers * (owner + 1) / owners;
+            outer_begin = partition_begin(outers, owner, owners);
+            outer_end = partition_begin(outers, owner + 1, owners);
         } else {
-            begin = p.inner * owner / owners;
-            end = p.inner * (owner + 1) / owners;
+            begin = partition_begin(p.inner, owner, owners);
+            end = partition_begin(p.inner, owner + 1, owners);
         }
     }
-    const ${index} unit_end = p.units * (part + 1) / parts;
-    for (${index} unit = p.units * part / parts; unit < unit_end; ++unit) {
+    const ${index} unit_end = partition_begin(p.units, part + 1, parts);
+    for (${index} unit = partition_begin(p.units, part, parts); unit < unit_end; ++unit) {
         ${index} rest = unit / p.segments;
         const ${index} first = (unit - rest * p.segments) * p.segment;
         const ${index} count = min(p.segment, p.run - first);
         __global ${ctype} *to = x + x_at + first;
         __global const ${ctype} *from = y + y_at + first * p.y_run;
-% for d in reversed(range(ndim)):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-            ${f"rest /= p.shape[{d}];" if d else ""}
-            to += i * p.x[${d}];
-            from += i * p.y[${d}];
-        }
-% endfor
+        ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]", [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
         from += outer_begin * p.y_outer;
         for (${index} outer = outer_begin * p.inner; outer < outer_end * p.inner; outer += p.inner, from += p.y_outer) {
             if (count == 1) {

@@ -10,6 +10,7 @@
 ## Invariants  The order of the values of a row stays: sums are NumPy's to the bit, the last one wins.
 ## Example     i = 2 0 2 1 0 2: order = 1 4 | 3 | 0 2 5, ends = 2 3 6.
 <%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 
@@ -29,8 +30,8 @@ typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner
 <%def name="share(what)">
     const long item = get_global_id(0);
     const long items = get_global_size(0);
-    const long begin = p.${what} * item / items;
-    const long end = p.${what} * (item + 1) / items;
+    const long begin = partition_begin(p.${what}, item, items);
+    const long end = partition_begin(p.${what}, item + 1, items);
 </%def>
 ## Declare `at`, or go on with the next index.
 <%def name="place()">
@@ -150,8 +151,9 @@ ${alone} __kernel void ${name}_sum(__global const int *ends, __global const int 
     const long item = get_global_id(0);
     const long items = get_global_size(0);
     const long work = ends[p.length - 1] + p.length;
-    const long begin = ${name}_border(ends, p.length, work * item / items);
-    const long end = item + 1 < items ? ${name}_border(ends, p.length, work * (item + 1) / items) : p.length;
+    const long begin = ${name}_border(ends, p.length, partition_begin(work, item, items));
+    const long end = item + 1 < items ? ${name}_border(ends, p.length, partition_begin(work, item + 1, items))
+        : p.length;
     const long after = begin < end ? ends[end - 1] : 0;
     y += p.y;
     for (long row = begin; row < end; ++row) {

@@ -2,6 +2,7 @@
 ## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
 ## NDRange     (work-items): each takes a contiguous range of the elements.
 <%page args="name, ctype, combine, lanes"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
 %>\
@@ -35,8 +36,8 @@ __kernel void ${name}(__global const ${ctype} *x, __global const ${ctype} *added
 {
     const long item = get_global_id(0);
     const long items = get_global_size(0);
-    const long end = p.size * (item + 1) / items;
-    long k = p.size * item / items;
+    const long end = partition_begin(p.size, item + 1, items);
+    long k = partition_begin(p.size, item, items);
     x += p.x;
     o += p.o;
     ${elements(lanes) if lanes > 1 else ""}

@@ -5,6 +5,8 @@
 ## NDRange     (owners, tiles): dimension 0 divides the positions, dimension 1 the elements that one position means.
 ## Invariants  No atomics on x: the last one wins, or the sum is NumPy's to the bit. Barriers are uniform.
 <%page args="name, ctype, combine, ndim, index, group"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
     ${index} tile, elements, count, y_count, span;
@@ -19,8 +21,8 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     const ${index} lane = get_local_id(0);
     const long owner = get_group_id(0);
     const long owners = get_num_groups(0);
-    const ${index} low = p.span * owner / owners;
-    const ${index} high = p.span * (owner + 1) / owners;
+    const ${index} low = partition_begin(p.span, owner, owners);
+    const ${index} high = partition_begin(p.span, owner + 1, owners);
     x += x_at;
     y += y_at;
     for (long first = get_group_id(1) * (long)p.tile; first < p.elements; first += get_num_groups(1) * (long)p.tile) {
@@ -41,14 +43,8 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
                     ${index} rest = e;
                     ${index} to = 0;
                     ${index} from = start * p.y_count;
-% for d in reversed(range(ndim)):
-                    {
-                        const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-                        ${f"rest /= p.shape[{d}];" if d else ""}
-                        to += i * p.x[${d}];
-                        from += i * p.y[${d}];
-                    }
-% endfor
+                    ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]",
+                        [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
                     for (${index} b = 0; b < filled; ++b, from += p.y_count)
                         if (owned[b] >= 0)
                             x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="y[from]")};

@@ -13,6 +13,7 @@
 ## Invariants  Sums of short segments are NumPy's to the bit. A long segment has neighbouring pairs only: a chunk in its
 ##             middle leaves a pair that changes nothing besides its own.
 <%page args="name, ctype, combine, nothing, ndim, index, chunk, accumulates"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
 typedef struct {
     ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
     ${index} elements, count, y_count;
@@ -29,14 +30,7 @@ __kernel void ${name}_keys(__global const ${index} *positions, __global const lo
         ${index} rest = e;
         ${index} to = 0;
         ${index} from = 0;
-% for d in reversed(range(ndim)):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-            ${f"rest /= p.shape[{d}];" if d else ""}
-            to += i * p.x[${d}];
-            from += i * p.y[${d}];
-        }
-% endfor
+        ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]", [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
 </%def>\
 % if not accumulates:
 __kernel void ${name}_last(__global const ${index} *keys, __global const long *order, __global ${ctype} *x,

@@ -9,6 +9,8 @@
 ## Invariants  An index that is out of range is reported, and left out. With one work-item the last one wins, or the sum
 ##             is NumPy's to the bit.
 <%page args="name, ctype, index_type, is_checked, combine, nothing, lanes"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 
@@ -25,27 +27,9 @@ BLOCK, SAMPLE, RUN = 1024, 32, 4
 % endif
 </%def>\
 <% value = "y[b * p.y_step]" %>\
-typedef ${index_type}${lanes} ${name}_indices __attribute__((aligned(sizeof(${index_type}))));
 typedef struct { long x, y, i, count, y_step, i_step, length, apart; } ${name}_plan;
 
-/* Whether indices that lie side by side count from the start and are in range. */
-__attribute__((noinline)) static int ${name}_is_plain(__global const ${index_type} *i, const long count,
-    const long length)
-{
-    if (count < ${lanes})
-        return 0;
-    ${index_type}${lanes} low = *(__global const ${name}_indices *)i, high = low;
-    for (long b = 0; b < count; b += ${lanes}) {
-        const ${index_type}${lanes} v = *(__global const ${name}_indices *)(i + min(b, count - ${lanes}));
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-    }
-    int is_plain = 1;
-% for k in range(lanes):
-    is_plain &= ${to_long(index_type, f"low.s{k:x}")} >= 0 & ${to_long(index_type, f"high.s{k:x}")} < length;
-% endfor
-    return is_plain;
-}
+${bounds.all_in_bounds(name, index_type, lanes)}
 
 /* Add up indices that follow equal ones. A function of its own, or it takes a fifth longer. */
 __attribute__((noinline)) static void ${name}_add_runs(__global const ${index_type} *i, __global ${ctype} *x,
@@ -74,14 +58,14 @@ __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __g
 {
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long stop = p.count * (part + 1) / parts;
+    const long stop = partition_begin(p.count, part + 1, parts);
     x += p.x + part * p.apart;
     y += p.y;
     i += p.i;
     if (p.apart)
         for (long k = 0; k < p.length; ++k)
             x[k] = ${nothing};
-    for (long first = p.count * part / parts; first < stop; first += ${BLOCK}) {
+    for (long first = partition_begin(p.count, part, parts); first < stop; first += ${BLOCK}) {
         const long end = min(first + ${BLOCK}, stop);
         const long sampled = min(first + ${SAMPLE}, end);
         int runs = 1;
@@ -91,7 +75,7 @@ __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __g
             ${name}_add_runs(i, x, y, first, end, p, error_flag, error_code);
             continue;
         }
-        if (p.i_step == 1 && ${name}_is_plain(i + first, end - first, p.length)) {
+        if (p.i_step == 1 && ${name}_all_in_bounds(i + first, end - first, p.length)) {
             #pragma clang loop unroll_count(4)
             for (long b = first; b < end; ++b) {
                 const long at = (long)i[b];

@@ -4,6 +4,7 @@
 ##             apart; steps of their values are `y`.
 ## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a segment of a row.
 <%page args="name, ctype, ndim, combines, lanes"/>\
+<%include file="/common/partition.mako"/>\
 <% last, W = ndim - 1, len(combines) %>\
 typedef ${ctype}${lanes} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 typedef struct {
@@ -19,8 +20,8 @@ __kernel void ${name}(__global ${ctype} *o, __global const ${ctype} *x,
 % endfor
     const ${name}_offsets offset, const ${name}_plan p)
 {
-    const long end = p.tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = p.tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+    const long end = partition_begin(p.tasks, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(p.tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
         const long row = task / p.segments;
         const long first = (task - row * p.segments) * p.segment;
         const long after = min(first + p.segment, p.shape[${last}]);

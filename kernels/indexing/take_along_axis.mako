@@ -4,6 +4,7 @@
 ## Invariants  `mode` says what becomes of an index out of range: "wrap" and "clip" as in NumPy; "index" counts from the
 ##             end if negative; what is still out of range is reported, and taken for 0.
 <%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 %>\
@@ -46,8 +47,8 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
 % if schedule == "cpu":
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long end = p.size * (part + 1) / parts;
-    for (long e = p.size * part / parts; e < end;) {
+    const long end = partition_begin(p.size, part + 1, parts);
+    for (long e = partition_begin(p.size, part, parts); e < end;) {
         const long row = e / p.shape[${last}];
         const long first = e - row * p.shape[${last}];
         const long stop = min(end, e - first + p.shape[${last}]);

@@ -7,6 +7,7 @@
 ## Workspace   counts[chunks].
 ## Invariants  A work-item writes beyond its own results only where it overwrites that itself later.
 <%page args="name, unit, bits, output_mode, dims=1, element='', combine='', lanes=16, elements=''"/>\
+<%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%
     hit = (
@@ -32,8 +33,8 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     mask += mask_at;
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long last = size * (part + 1) / parts;
-    long i = size * part / parts;
+    const long last = partition_begin(size, part + 1, parts);
+    long i = partition_begin(size, part, parts);
     long count = 0;
 % if wide:
     while (i + ${block} <= last) {
@@ -67,12 +68,12 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     mask += mask_at;
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long last = size * (part + 1) / parts;
+    const long last = partition_begin(size, part + 1, parts);
     long k = 0;
     for (long p = 0; p < part; ++p)
         k += counts[p];
     const long end = k + counts[part];
-    long i = size * part / parts;
+    long i = partition_begin(size, part, parts);
     /* A test of ${block} elements pays where it nearly always comes out the same. */
     const int is_rare = counts[part] * ${512 if output_mode == "select" else 64} < last - i;
 % if output_mode in ("coords", "flat"):

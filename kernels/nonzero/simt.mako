@@ -6,6 +6,8 @@
 ## Workspace   counts[chunks]; local memory: flags of a tile, one sum for each work-item.
 ## Invariants  Barriers are uniform: a work-group has one chunk.
 <%page args="name, unit, bits, output_mode, index, group, run, dims=1, element='', combine=''"/>\
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%
     hit = (
         "mask[{}]"
@@ -23,8 +25,8 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     const int item = get_local_id(0);
     const long part = get_group_id(0);
     const long parts = get_num_groups(0);
-    const ${index} first = size * part / parts;
-    const ${index} last = size * (part + 1) / parts;
+    const ${index} first = partition_begin(size, part, parts);
+    const ${index} last = partition_begin(size, part + 1, parts);
     mask += mask_at;
     ${index} count = 0;
     for (${index} i = first + item; i < last; i += ${group})
@@ -54,8 +56,8 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     const int item = get_local_id(0);
     const long part = get_group_id(0);
     const long parts = get_num_groups(0);
-    const ${index} first = size * part / parts;
-    const ${index} last = size * (part + 1) / parts;
+    const ${index} first = partition_begin(size, part, parts);
+    const ${index} last = partition_begin(size, part + 1, parts);
     mask += mask_at;
 % if output_mode in ("select", "expand"):
     x += x_at;
@@ -101,12 +103,9 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     }
 }
 <%def name="total()">
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int distance = get_local_size(0) / 2; distance; distance /= 2) {
-        if (item < distance)
+    <%workgroup:tree_reduce group="get_local_size(0) / 2">
             sums[item] += sums[item + distance];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    </%workgroup:tree_reduce>
 </%def>\
 <%def name="store(output_mode, dims, index, combine)">
 % if output_mode == "expand":

@@ -14,6 +14,7 @@
 ##             (1993); compensation: see kernels/reduction/accumulator.mako.
 <%page args="name, geometry, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in,
              pair_out, index, lanes, tile_vectors, outer_dims, reduced_dims"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="few" file="/reduction/short_rows.mako"/>
@@ -66,7 +67,8 @@ ${shared.horizontal_reduce(n)}
                 % endfor
                 for (; stop - i >= ${4 * lanes}; i += ${4 * lanes}) {
                     % for k in range(4):
-                    part${k} = ${combine}(part${k}, ${name}_load${lanes}(x + (i + ${k * lanes}) * step, step, g.error_stride));
+                    part${k} = ${combine}(part${k},
+                        ${name}_load${lanes}(x + (i + ${k * lanes}) * step, step, g.error_stride));
                     % endfor
                 }
                 % for k in range(4):
@@ -83,7 +85,8 @@ ${shared.horizontal_reduce(n)}
         </%traversal:runs>
         if (last - first >= ${4 * lanes})
             total0 = ${combine}(${combine}(total0, total1), ${combine}(total2, total3));
-        ${name}_store1(${name}_combine1(${name}_horizontal_reduce${lanes}(total0), tail), output + out, 1, g.error_stride);
+        ${name}_store1(${name}_combine1(${name}_horizontal_reduce${lanes}(total0), tail), output + out, 1,
+            g.error_stride);
 </%def>
 
 ## `size` accumulators of n lanes; the last vector may overlap the one before. Eight rows at a time cost the least,
@@ -132,8 +135,8 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
 {
     const ${index} tasks = g.blocks * g.chunks;
-    const ${index} end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (${index} task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+    const ${index} end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
+    for (${index} task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
         ${traversal.divmod_index("task", "chunk", "rest", "g.blocks")}
         const ${index} first = chunk * g.chunk;
         const ${index} last = min(g.total, first + g.chunk);

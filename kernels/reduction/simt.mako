@@ -52,7 +52,8 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
         // loads that are under way together
         for (; stop - i > ${UNROLL - 1} * g.threads_per_output; i += ${UNROLL} * g.threads_per_output) {
             % for q in range(UNROLL):
-            const ${acc} e${q} = ${name}_load1(input + in + ${name}_at(&g, i + ${q} * g.threads_per_output), 1, g.error_stride);
+            const ${acc} e${q} =
+                ${name}_load1(input + in + ${name}_at(&g, i + ${q} * g.threads_per_output), 1, g.error_stride);
             % endfor
             % for q in range(UNROLL):
             part = ${combined}(part, e${q});

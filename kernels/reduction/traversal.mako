@@ -1,4 +1,5 @@
-## Loops over the dimensions of the input and of the output, for reductions and argmax. The defs see the arguments of the template that calls them.
+## Loops over the dimensions of the input and of the output, for reductions and argmax. The defs see the arguments of
+## the template that calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype
 %>
@@ -18,9 +19,9 @@
         }
 </%def>
 
-## Moves `in` and `out` to output output_index `rest` (in C order of the outer dimensions). Outer coordinates of a small
-## output_index are zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory for indices
-## that are not constants.
+## Moves `in` and `out` to output output_index `rest` (in C order of the outer dimensions). Outer coordinates of a
+## small output_index are zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory
+## for indices that are not constants.
 <%def name="outer_offset(unrolled=False)">
 % if unrolled:
 % for d in range(outer_dims):

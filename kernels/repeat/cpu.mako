@@ -5,6 +5,7 @@
 ## NDRange     (parts, parts): dimension 0 divides the rows of o, dimension 1 the columns.
 ## Invariants  A work-item writes beyond its own results only where it overwrites that itself later.
 <%page args="name, element, vector, lanes, block"/>\
+<%include file="/common/partition.mako"/>\
 typedef ${vector} ${name}_vector __attribute__((aligned(sizeof(${element}))));
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
@@ -15,7 +16,7 @@ void ${name}_block_totals(__global const long *repeats, const long repeats_at, c
     const long blocks = (length + ${block - 1}) / ${block};
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long b = blocks * part / parts; b < blocks * (part + 1) / parts; ++b) {
+    for (long b = partition_begin(blocks, part, parts); b < partition_begin(blocks, part + 1, parts); ++b) {
         const long first = b * ${block};
         const long last = min(length, first + ${block});
         long total = 0;
@@ -47,10 +48,10 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
     const long rows = outer * total;
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long column = inner * get_global_id(1) / get_global_size(1);
-    const long columns = inner * (get_global_id(1) + 1) / get_global_size(1) - column;
-    const long last = rows * (part + 1) / parts;
-    for (long row = rows * part / parts; row < last;) {
+    const long column = partition_begin(inner, get_global_id(1), get_global_size(1));
+    const long columns = partition_begin(inner, get_global_id(1) + 1, get_global_size(1)) - column;
+    const long last = partition_begin(rows, part + 1, parts);
+    for (long row = partition_begin(rows, part, parts); row < last;) {
         const long outer_index = row / total;
         const long at = row - outer_index * total;
         const long stop = min(total, last - outer_index * total);

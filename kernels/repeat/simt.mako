@@ -3,6 +3,7 @@
 ## Operands    As in kernels/repeat/cpu.mako; ends[length].
 ## NDRange     _block_totals: a work-group for each block; `<name>`: any size, a loop with it as stride.
 <%page args="name, element, block, index, group"/>\
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_block_totals(__global const long *repeats, const long repeats_at, const long step, const long length,
     __global long *totals)
@@ -20,14 +21,10 @@ void ${name}_block_totals(__global const long *repeats, const long repeats_at, c
     }
     sums[item] = total;
     lows[item] = lowest;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int distance = ${group // 2}; distance; distance /= 2) {
-        if (item < distance) {
+    <%workgroup:tree_reduce group="${group // 2}">
             sums[item] += sums[item + distance];
             lows[item] = min(lows[item], lows[item + distance]);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    </%workgroup:tree_reduce>
     if (item == 0)
         totals[get_group_id(0)] = lows[0] < 0 ? -1 : sums[0];
 }

@@ -15,6 +15,7 @@
 ##             PLDI 1992.
 <%page args="name, geometry, pattern, lanes, tile_vectors, is_narrow, tile, gathers, arrays, values, passes, stage,
              row_values, spills, totals, tables, index, outer_dims, reduced_dims"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%namespace name="access" file="/rowwise/access.mako"/>
 <%namespace name="along" file="/rowwise/vector_access.mako"/>
@@ -86,10 +87,10 @@ void ${name}(${parts.parameters()}${block.parameters()})
     __global ${ctype(dtype)} *z${v} = (__global ${ctype(dtype)} *)(scratch + g.spill_at[${number}]);
     % endfor
     const long tasks = g.blocks * g.chunks;
-    const long end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    const long end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
     long column = g.outer[0];
     ${parts.declare_offsets()}
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
         % if stage is None:
         const long chunk = 0;
         const long block = task;

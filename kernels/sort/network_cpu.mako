@@ -6,6 +6,7 @@
 ## Reference   Batcher's merge exchange for any length: D. E. Knuth, The Art of Computer Programming 3, algorithm
 ##             5.2.2M.
 <%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, lanes"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%
     E = "ulong" if indexed else key
@@ -62,10 +63,10 @@ void ${name}(__global const ${key} *restrict input, const long input_at, __globa
 {
     const long n = g.length;
     const long tasks = (g.rows + ${lanes - 1}) / ${lanes};
-    const long task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    const long task_end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
     __global ${V} *v = scratch + get_global_id(0) * n * ${words};
     __global ${E} *e = (__global ${E} *)v;
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
+    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
         const long row = task * ${lanes};
         const int count = min(${lanes}L, g.rows - row);
         long from[${lanes}], to[${lanes}];

@@ -27,7 +27,8 @@ void ${name}(__global const ${key} *restrict input, const long input_at, __globa
     int largest_power = 1;
     while (2 * largest_power < g.length)
         largest_power *= 2;
-    for (long first = get_group_id(0) * (long)rows_per_group; first < g.rows; first += get_num_groups(0) * (long)rows_per_group) {
+    for (long first = get_group_id(0) * (long)rows_per_group; first < g.rows; first += get_num_groups(0)
+        * (long)rows_per_group) {
         const int has_row = row_slot < rows_per_group && first + row_slot < g.rows;
         const int n = has_row ? (int)g.length : 0;
         const long row = has_row ? first + row_slot : 0;

@@ -8,6 +8,7 @@
 ## Reference   D. E. Knuth, The Art of Computer Programming 3, algorithm 5.2.5R; M. Zagha, G. E. Blelloch, Radix sort
 ##             for vector multiprocessors, Supercomputing 1991.
 <%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, index, bits, passes, steps"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <% E, R = element, "long" if indexed else key %>
@@ -16,8 +17,8 @@ ${shared.element()}
 ${radix.digits(E, "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))")}
 <%def name="tasks()">
     const long tasks = g.rows * g.chunks;
-    const long task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
+    const long task_end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
         const long row = task / g.chunks;
         const long chunk = task % g.chunks;
         const long start = chunk * g.chunk;

@@ -1,6 +1,6 @@
-## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of `items_per_thread` elements of
-## a tile, the tile is put in order in local memory, and goes out from there, neighbours mostly to neighbouring
-## places. The def sees the arguments of the template that calls it.
+## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of `items_per_thread`
+## elements of a tile, the tile is put in order in local memory, and goes out from there, neighbours mostly to
+## neighbouring places. The def sees the arguments of the template that calls it.
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <%def name="scatter(first, last, chunk)">

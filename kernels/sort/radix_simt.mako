@@ -7,6 +7,7 @@
 ## Reference   N. Satish, M. Harris, M. Garland, Designing efficient sorting algorithms for manycore GPUs, IPDPS 2009.
 <%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, index, bits, passes, steps,
              group, items_per_thread"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <%namespace name="moving" file="/sort/radix_scatter_simt.mako"/>
@@ -17,14 +18,7 @@ ${radix.digits(E)}
 // Replace numbers of the work-items by the sums of those before them; return the sum of all.
 static inline ${index} ${name}_exclusive_scan(__local ${index} *sums, const int item)
 {
-    for (int distance = 1; distance < ${group}; distance *= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const ${index} own = sums[item];
-        const ${index} lower = item >= distance ? sums[item - distance] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        sums[item] = own + lower;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    ${workgroup.inclusive_scan(index, "sums", group, "{1} + {0}", "0")}
     const ${index} all = sums[${group - 1}];
     const ${index} before = item ? sums[item - 1] : 0;
     barrier(CLK_LOCAL_MEM_FENCE);

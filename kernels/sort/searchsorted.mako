@@ -6,6 +6,7 @@
 ## Invariants  Values are compared by their keys (kernels/sort/keys.mako). A sorter's entry that is out of range is
 ##             reported, and taken for 0.
 <%page args="name, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -19,7 +20,8 @@ typedef struct {
 } ${name}_geometry;
 
 % if sorter_dtype:
-static inline long ${name}_checked(const long position, const long n, volatile __global int *error_flag, const int error_code)
+static inline long ${name}_checked(const long position, const long n, volatile __global int *error_flag,
+    const int error_code)
 {
     const int is_inside = position >= 0 && position < n;
     if (!is_inside)
@@ -45,8 +47,8 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
     const ${name}_geometry g = *geometry;
     % endif
     % if schedule == "cpu":
-    const long end = g.size * (get_global_id(0) + 1) / get_global_size(0);
-    for (long first = g.size * get_global_id(0) / get_global_size(0); first < end; first += ${lanes}) {
+    const long end = partition_begin(g.size, get_global_id(0) + 1, get_global_size(0));
+    for (long first = partition_begin(g.size, get_global_id(0), get_global_size(0)); first < end; first += ${lanes}) {
     % else:
     const long end = g.size;
     for (long first = get_global_id(0); first < end; first += get_global_size(0)) {

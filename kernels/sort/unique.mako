@@ -4,13 +4,14 @@
 ## Operands    x: contiguous; order: positions in sorted order (if `ordered`).
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 <%page args="name, key, to_key, number_type, ordered, inverse, schedule"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 <% value = "x[order[i]]" if ordered else "x[i]" %>
 ## Shares out the numbers up to n: runs on schedule cpu, neighbours to neighbours on schedule simt.
 <%def name="each(n)">
     % if schedule == "cpu":
-    const long end = ${n} * (get_global_id(0) + 1) / get_global_size(0);
-    for (long i = ${n} * get_global_id(0) / get_global_size(0); i < end; ++i) {
+    const long end = partition_begin(${n}, get_global_id(0) + 1, get_global_size(0));
+    for (long i = partition_begin(${n}, get_global_id(0), get_global_size(0)); i < end; ++i) {
     % else:
     for (long i = get_global_id(0); i < ${n}; i += get_global_size(0)) {
     % endif
@@ -29,7 +30,8 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
     </%self:each>
 }
 
-__kernel void ${name}_starts(__global const ${number_type} *restrict segment_number, __global const long *restrict order,
+__kernel void ${name}_starts(__global const ${number_type} *restrict segment_number,
+    __global const long *restrict order,
     __global long *restrict starts, __global long *restrict inverse, const long n)
 {
     <%self:each n="n">

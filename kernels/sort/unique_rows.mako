@@ -5,6 +5,7 @@
 ## NDRange     As in kernels/sort/unique.mako; one row each.
 <%page args="name, key, to_key, is_real, number_type, schedule"/>
 <%namespace name="shared" file="/sort/unique.mako"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 ${keys.key_function()}
 // Whether row a comes before row b: the first column in which they differ decides; NaN comes last.

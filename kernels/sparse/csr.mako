@@ -6,6 +6,7 @@
 ##             simt: any size, a loop with it as stride.
 ## Invariants  Indices and row ends that are out of range are reported, and taken for the nearest one or for 0.
 <%page args="name, dtype, lanes, schedule"/>
+<%include file="/common/partition.mako"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
     TILE = 4  # vectors of a row that are summed at a time
@@ -29,7 +30,8 @@ static inline long ${name}_row(__global const int *indptr, const long rows, cons
     return low;
 }
 
-static inline long ${name}_column(const int given, const long limit, volatile __global int *error_flag, const int error_code)
+static inline long ${name}_column(const int given, const long limit, volatile __global int *error_flag,
+    const int error_code)
 {
     if (given >= 0 && given < limit)
         return given;
@@ -37,7 +39,8 @@ static inline long ${name}_column(const int given, const long limit, volatile __
     return 0;
 }
 
-static inline int ${name}_end(const int given, const long entries, volatile __global int *error_flag, const int error_code)
+static inline int ${name}_end(const int given, const long entries, volatile __global int *error_flag,
+    const int error_code)
 {
     if (given > entries)
         report_error(error_flag, error_code, 0, given, entries);
@@ -56,8 +59,8 @@ __global const int *indices, __global const int *indptr,
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
     const long entries = indptr[g.rows] + g.rows;
-    const long last = ${name}_row(indptr, g.rows, entries * (part + 1) / parts);
-    for (long row = ${name}_row(indptr, g.rows, entries * part / parts); row < last; ++row) {
+    const long last = ${name}_row(indptr, g.rows, partition_begin(entries, part + 1, parts));
+    for (long row = ${name}_row(indptr, g.rows, partition_begin(entries, part, parts)); row < last; ++row) {
 </%def>
 
 <%def name="tile(vectors)">
@@ -95,7 +98,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}_sampled(${arguments(f"__global const {T} *left,")}
     ${share()}
         __global const ${T} *x = left + row * g.columns;
-        for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p) {
+        for (int p = max(indptr[row], 0),
+            end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p) {
             __global const ${T} *y = right + ${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns;
             ${V} sums = 0;
             long c = 0;
@@ -118,7 +122,8 @@ __kernel void ${name}_dot(${arguments(f"__global const {T} *left,")}
         const long row = unit / g.columns;
         const long column = unit - row * g.columns;
         ${T} sum = 0;
-        for (int p = max(indptr[row], 0), end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p)
+        for (int p = max(indptr[row], 0),
+            end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p)
             sum += left[p] * right[${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns + column];
         output[unit] = sum;
     }

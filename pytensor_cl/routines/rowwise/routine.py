@@ -304,7 +304,8 @@ class Rowwise(Checked):
         dtypes.update((self._arrays[a].dtype, True) for a in picked if a in arrays)
         sizes = {"lanes": self._lanes, "tile": variant.tile}
         return tuple(
-            render("rowwise/transpose_tile", dtype=dtype, is_gathered=some, **sizes) for dtype, some in dtypes.items()
+            render("rowwise/transpose_tile", dtype=dtype, is_gathered_tile=some, **sizes)
+            for dtype, some in dtypes.items()
         )
 
     def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
