@@ -1,4 +1,6 @@
-## Evenly spaced values: first, second, and from there on as NumPy fills an array, number times the difference.
+## Algorithm   Evenly spaced values: first, second, and from there on as NumPy fills an array, number times difference.
+## Operands    output: `size` elements, `step` apart.
+## NDRange     cpu: (work-items), each with a contiguous range of vectors; simt: any size, a loop with it as stride.
 <%page args="name, dtype, lanes, index, schedule"/>
 <%include file="/common/partition.mako"/>\
 <%!
@@ -11,15 +13,17 @@
         return f"convert_{vector_type(dtype, lanes)}"
 %>
 <%
-    T, V, places, I = (
-        ctype(dtype),
-        vector_type(dtype, lanes),
-        ", ".join(map(str, range(lanes))),
-        vector_type("int32" if index == "int" else "int64", lanes),
-    )
+    T, V = ctype(dtype), vector_type(dtype, lanes)
+    I = vector_type("int32" if index == "int" else "int64", lanes)
+    places = ", ".join(map(str, range(lanes)))
 %>
-__kernel ${f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({V})))" if schedule == "cpu" else ""} void ${name}(__global ${T} *output,
-    const long output_at, const long step, const long size, const ${T} first, const ${T} second, const ${T} difference)
+% if schedule == "cpu":
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+% else:
+__kernel
+% endif
+void ${name}(__global ${T} *output, const long output_at, const long step, const long size, const ${T} first,
+    const ${T} second, const ${T} difference)
 {
     #pragma OPENCL FP_CONTRACT OFF
     output += output_at;

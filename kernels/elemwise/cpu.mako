@@ -18,6 +18,7 @@ from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
 table_of = {arrays[a]: number for number, a in enumerate(columns)}
+is_unit = [f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in table_of]
 offsets_of = [(f"at_{array}", f"p.stride[{a}][{{}}]") for a, array in enumerate(arrays)]
 splat = [a for a in broadcast_inputs if a not in table_of]
 %>\
@@ -69,8 +70,7 @@ void ${name}(
             const ${index} s_${array} = p.stride[${a}][${ndim - 1}];
 % endfor
             /* One test for all operands: separate ones halve the speed of PoCL's code in cache. */
-            const int unit =
-                ${" && ".join(f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in table_of)};
+            const int unit = ${" && ".join(is_unit)};
 % for a in splat:
             const ${vector_type(type_of[a], lanes)} first_${a} = ${repeated(type_of[a], lanes, f"*p_{a}")};
 % endfor
