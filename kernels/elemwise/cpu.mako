@@ -18,9 +18,9 @@ from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
 table_of = {arrays[a]: number for number, a in enumerate(columns)}
+splat = [a for a in broadcast_inputs if a not in table_of]
 is_unit = [f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in table_of]
 offsets_of = [(f"at_{array}", f"p.stride[{a}][{{}}]") for a, array in enumerate(arrays)]
-splat = [a for a in broadcast_inputs if a not in table_of]
 %>\
 ${plan.c_typedef(f"{name}_plan")}
 ${offsets.c_typedef(f"{name}_offsets")}
