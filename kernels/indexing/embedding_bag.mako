@@ -1,6 +1,6 @@
 ## Reductions of rows of a table that an index picks, for CPUs: a bag of rows is read where it is, and no row is
 ## stored twice. Each work-item takes a run of bags. An index that is out of range is reported, and taken for 0.
-<%page args="name, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, lanes, unit,
+<%page args="name, plan, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, lanes, unit,
              index, pair_in, pair_out"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
@@ -15,7 +15,7 @@
 % for n in dict(sizes(lanes)):
 ${shared.accumulator(n)}
 % endfor
-typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, step, is_far; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 ## Reduce columns, as many as `wide` vectors of n have, as often as there are so many left.
 <%def name="columns(n, wide)">

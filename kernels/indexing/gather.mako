@@ -4,7 +4,7 @@
 ##             the result is the positions that the indices mean, in elements of x.
 ## NDRange     cpu: (work-items), each with a contiguous range of the units, which are segments of rows; simt: any size.
 ## Invariants  An index that is out of range is reported, and taken for 0.
-<%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
+<%page args="name, plan, offsets, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%include file="/common/partition.mako"/>\
@@ -21,12 +21,8 @@ last, count = ndim - 1, max(1, len(index_types))
 % if ctype and lanes > 1:
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
-typedef struct {
-    ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${count}][${ndim}], length[${count}], step[${count}],
-        axis[${count}];
-    ${index} segment, segments, units, rows;
-} ${name}_plan;
-typedef struct { long o, x, i[${count}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 % if lanes > 1:
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
@@ -39,12 +35,12 @@ __kernel void ${name}(
     __global const ${ctype} *x,
 % endif
     __global ${ctype or index} *o, const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"},
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*given_plan" if plan_in_buffer else "p"},
         volatile __global int *error_flag,
     const int error_code)
 {
 % if plan_in_buffer:
-    const ${name}_plan p = *plan;
+    const ${name}_plan p = *given_plan;
 % endif
     o += offset.o;
 % if ctype:

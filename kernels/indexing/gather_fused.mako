@@ -3,7 +3,7 @@
 ## Operands    Strides `i` are over the dimensions of the result; `step` are those of the arrays along the indexed axes.
 ## NDRange     in_parts: (work-items), each with a contiguous range; else any size, a loop with it as stride.
 ## Invariants  An index that is out of range is reported, and taken for 0.
-<%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
+<%page args="name, plan, offsets, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%include file="/common/partition.mako"/>\
@@ -13,11 +13,8 @@ from pytensor_cl.codegen.dtypes import ctype, to_long
 <%
 arrays, count = [k for k, value in enumerate(by_value) if not value], len(index_types)
 %>\
-typedef struct {
-    ${index} size, shape[${ndim}], i[${count}][${ndim}], length[${count}], axis[${count}],
-        step[${len(arrays)}][${count}];
-} ${name}_plan;
-typedef struct { long o, i[${count}], x[${len(arrays)}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 % if in_parts:
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
@@ -30,12 +27,12 @@ __kernel void ${name}(
     __global const ${kind} *index${k},
 % endfor
     __global ${ctype(output)} *b_o0, const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"},
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*given_plan" if plan_in_buffer else "p"},
         volatile __global int *error_flag,
     const int error_code)
 {
 % if plan_in_buffer:
-    const ${name}_plan p = *plan;
+    const ${name}_plan p = *given_plan;
 % endif
     const long item = get_global_id(0);
     const long items = get_global_size(0);

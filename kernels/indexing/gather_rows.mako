@@ -4,7 +4,7 @@
 ## NDRange     (work-items): each takes a contiguous range of the rows, in blocks of BLOCK.
 ## Invariants  An index that is out of range is reported, and taken for 0. Rows of a table that exceeds the second-level
 ##             cache (exceeds_l2) are prefetched AHEAD rows before they are read.
-<%page args="name, ctype, index_type, is_checked, lanes, index_lanes"/>\
+<%page args="name, plan, ctype, index_type, is_checked, lanes, index_lanes"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%!
@@ -16,7 +16,7 @@ BLOCK, AHEAD = 1024, 16
 % for n in halves:
 typedef ${widened(ctype, n)} ${name}_vector${n} __attribute__((aligned(sizeof(${ctype}))));
 % endfor
-typedef struct { long o, x, i, rows, run, o_row, x_row, i_step, length, exceeds_l2; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 ${bounds.all_in_bounds(name, index_type, index_lanes)}
 

@@ -7,7 +7,7 @@
 ## Workspace   With `apart` each owner adds to a private copy, `apart` elements after the one before;
 ##             kernels/indexing/scatter_reduce.mako adds these up.
 ## Invariants  The last one wins, or the sum is NumPy's to the bit (without `apart`).
-<%page args="name, ctype, combine, nothing, ndim, index, lanes"/>\
+<%page args="name, plan, ctype, combine, nothing, ndim, index, lanes"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%!
@@ -20,10 +20,7 @@ BLOCK = 256  # positions of which those that are owned are noted first: a branch
 % for n in halves:
 typedef ${widened(ctype, n)} ${name}_vector${n} __attribute__((aligned(sizeof(${ctype}))));
 % endfor
-typedef struct {
-    ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} segment, segments, units, run, y_run, count, inner, y_count, y_outer, span, apart, is_far;
-} ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 ## The values of position number b of a run.
 <%def name="add(b)">

@@ -9,7 +9,7 @@
 ## Workspace   counts[work-items][length], which ends as the end of each segment; totals[work-items]; order[count].
 ## Invariants  The order of the values of a row stays: sums are NumPy's to the bit, the last one wins.
 ## Example     i = 2 0 2 1 0 2: order = 1 4 | 3 | 0 2 5, ends = 2 3 6.
-<%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
+<%page args="name, plan, ctype, index_type, is_checked, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
@@ -24,8 +24,7 @@ AHEAD = 12  # rows that are asked for before they are needed
 typedef ${ctype}${n} ${name}_v${n} __attribute__((aligned(sizeof(${ctype}))));
 % endfor
 typedef ${ctype} ${name}_v1;
-typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner, y_count, y_outer,
-    i_step; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 <%def name="share(what)">
     const long item = get_global_id(0);

@@ -1,7 +1,7 @@
 ## Algorithm   o = x + the private copies of several work-items, added in order.
 ## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
 ## NDRange     (work-items): each takes a contiguous range of the elements.
-<%page args="name, ctype, combine, lanes"/>\
+<%page args="name, plan, ctype, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
@@ -28,7 +28,7 @@ from pytensor_cl.codegen.dtypes import widened
 % if lanes > 1:
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
-typedef struct { long o, x, x_step, size, parts, apart; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global const ${ctype} *x, __global const ${ctype} *added, __global ${ctype} *o,

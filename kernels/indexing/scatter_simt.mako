@@ -4,13 +4,10 @@
 ##             that one position means.
 ## NDRange     (owners, tiles): dimension 0 divides the positions, dimension 1 the elements that one position means.
 ## Invariants  No atomics on x: the last one wins, or the sum is NumPy's to the bit. Barriers are uniform.
-<%page args="name, ctype, combine, ndim, index, group"/>\
+<%page args="name, plan, ctype, combine, ndim, index, group"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%include file="/common/partition.mako"/>\
-typedef struct {
-    ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} tile, elements, count, y_count, span;
-} ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 __attribute__((reqd_work_group_size(${group}, 1, 1)))
 __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y,

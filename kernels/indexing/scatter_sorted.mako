@@ -12,12 +12,9 @@
 ## Workspace   keys[count]; found[2 * chunks], -1 where there is no pair; parts[2 * chunks][elements].
 ## Invariants  Sums of short segments are NumPy's to the bit. A long segment has neighbouring pairs only: a chunk in its
 ##             middle leaves a pair that changes nothing besides its own.
-<%page args="name, ctype, combine, nothing, ndim, index, chunk, accumulates"/>\
+<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
-typedef struct {
-    ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} elements, count, y_count;
-} ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 __kernel void ${name}_keys(__global const ${index} *positions, __global const long *order, __global ${index} *keys,
     const long count)

@@ -8,7 +8,7 @@
 ##             kernels/indexing/scatter_reduce.mako adds these up.
 ## Invariants  An index that is out of range is reported, and left out. With one work-item the last one wins, or the sum
 ##             is NumPy's to the bit.
-<%page args="name, ctype, index_type, is_checked, combine, nothing, lanes"/>\
+<%page args="name, plan, ctype, index_type, is_checked, combine, nothing, lanes"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%!
@@ -27,7 +27,7 @@ BLOCK, SAMPLE, RUN = 1024, 32, 4
 % endif
 </%def>\
 <% value = "y[b * p.y_step]" %>\
-typedef struct { long x, y, i, count, y_step, i_step, length, apart; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 ${bounds.all_in_bounds(name, index_type, lanes)}
 

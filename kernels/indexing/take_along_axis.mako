@@ -3,14 +3,13 @@
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 ## Invariants  `mode` says what becomes of an index out of range: "wrap" and "clip" as in NumPy; "index" counts from the
 ##             end if negative; what is still out of range is reported, and taken for 0.
-<%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+<%page args="name, plan, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
 <%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 %>\
 <% last = ndim - 1 %>\
-typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x,
-    at_i; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *error_flag,
     const int error_code)
@@ -35,11 +34,11 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
 }
 
 __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o,
-    ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
+    ${"__global " if in_buffer else ""}const ${name}_plan ${"*given_plan" if in_buffer else "p"},
     volatile __global int *error_flag, const int error_code)
 {
 % if in_buffer:
-    const ${name}_plan p = *plan;
+    const ${name}_plan p = *given_plan;
 % endif
     x += p.at_x;
     i += p.at_i;

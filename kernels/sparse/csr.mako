@@ -5,14 +5,14 @@
 ## NDRange     cpu: (work-items), each with rows that have about the same number of entries in all (merge path by row);
 ##             simt: any size, a loop with it as stride.
 ## Invariants  Indices and row ends that are out of range are reported, and taken for the nearest one or for 0.
-<%page args="name, dtype, lanes, schedule"/>
+<%page args="name, plan, dtype, lanes, schedule"/>
 <%include file="/common/partition.mako"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
     TILE = 4  # vectors of a row that are summed at a time
 %>
 <% T, V = ctype(dtype), vector_type(dtype, lanes) %>
-typedef struct { long rows, columns, inner, entries, indices, indptr, left, right, output; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 typedef ${V} ${name}_v __attribute__((aligned(sizeof(${T}))));
 
 /* The first row that is not before entry number `target`, where each row counts as one entry more. */

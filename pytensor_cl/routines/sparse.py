@@ -1,10 +1,10 @@
 """Products with a matrix of compressed rows (CSR)."""
 
-import struct
 from collections.abc import Sequence
 
 import numpy as np
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Checked
@@ -16,6 +16,8 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["CsrDot", "CsrSampledDot"]
+
+PLAN = Struct(("long", "rows columns inner entries indices indptr left right output"), name="plan")
 
 GROUP = 64  # work-items of a work-group on schedule simt
 SHARE = 1 << 12  # multiplications that are worth a work-item on schedule cpu
@@ -39,7 +41,9 @@ class _Compressed(Checked):
 
     def _source(self, lanes: int) -> KernelSource:
         preambles = (render("runtime/error_flag"),)
-        return kernel_source("sparse/csr", preambles=preambles, dtype=self._stored, lanes=lanes, schedule=self.schedule)
+        return kernel_source(
+            "sparse/csr", preambles=preambles, plan=PLAN, dtype=self._stored, lanes=lanes, schedule=self.schedule
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with the widest vectors."""
@@ -78,7 +82,7 @@ class _Compressed(Checked):
         kernel = self._kernel(columns)
         global_size, local_size = self._range(kernel, (indices.size + rows) * columns, items)
         buffers = [a.buffer for a in (indices, indptr, left, right, output)]
-        plan = struct.pack(f"{len(numbers)}q", *numbers)
+        plan = PLAN.pack_values(*numbers)
         queue, alarm = self.context.queue, self.alarm.buffer
         kernel.launch(queue, global_size, local_size, *buffers, plan, alarm, self.number)
 

@@ -1,12 +1,13 @@
 """An index at each place picks one of several elements."""
 
-import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import carrier, ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Checked, struct_argument
@@ -21,6 +22,16 @@ __all__ = ["Choose", "Pick"]
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 12  # elements that repay a work-item, on schedule cpu
 INT_LIMIT = 2**30  # indices are 32-bit below this, on schedule simt
+
+
+@cache
+def _plan_struct(index: str, ndim: int) -> Struct:
+    """Return the struct of the kernel; strides of the output, the array and the index in elements."""
+    return Struct(
+        (index, f"shape[{ndim}] o[{ndim}] x[{ndim}] i[{ndim}] size"),
+        ("long", "length step at_o at_x at_i"),
+        name="plan",
+    )
 
 
 def _reach(layout: Layout) -> int:
@@ -77,6 +88,7 @@ class Pick(Checked):
         return kernel_source(
             "indexing/take_along_axis",
             preambles=(render("runtime/error_flag"), render("common/to_long")),
+            plan=_plan_struct(index, self._ndim),
             index=index,
             in_buffer=self._is_large(index),
             **self._arguments,
@@ -84,7 +96,7 @@ class Pick(Checked):
 
     def _is_large(self, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
-        return (4 * self._ndim + 2) * (4 if index == "int" else 8) + 76 > self.context.info.max_parameter_size
+        return _plan_struct(index, self._ndim).size + 36 > self.context.info.max_parameter_size
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for an ordinary call."""
@@ -109,9 +121,7 @@ class Pick(Checked):
         numbers = [1] * pad + list(output.shape)
         numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]
         rest = length, step, *(layout.offset for layout in layouts)
-        code = f"{len(numbers) + 1}{'q' if word == 'long' else 'i'}"
-        head = struct.pack(code, *numbers, output.size)
-        packed = head + bytes(-len(head) % 8) + struct.pack("5q", *rest)
+        packed = _plan_struct(word, self._ndim).pack_values(*numbers, output.size, *rest)
         plan = struct_argument(self.context, packed, self._is_large(word))
         alarm = self.alarm.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
