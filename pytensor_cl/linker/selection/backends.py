@@ -11,7 +11,7 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_arrays
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import Alternative
 from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.runtime.progress import compiling

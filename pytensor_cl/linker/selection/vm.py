@@ -25,11 +25,11 @@ from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.cost.roofline import roofline_seconds
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
-from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import CFunction, HostFunction, NumbaFunction
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, generate
 from pytensor_cl.linker.selection.signature import Sizes
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.sharedvar import DeviceCell
 
@@ -243,8 +243,8 @@ class SelectingVM(OpenCLVM):
 
     Parameters
     ----------
-    machine
-        Arguments of `OpenCLVM`.
+    linked
+        The graph, as `OpenCLVM` takes it.
     hosts
         The other sides.
     sizes
@@ -263,13 +263,14 @@ class SelectingVM(OpenCLVM):
 
     def __init__(
         self,
-        *machine: Any,
+        linked: LinkedGraph,
+        *,
         hosts: Sequence[HostFunction],
         sizes: Sizes,
         arguments: Sequence[Container],
         results: Sequence[Container],
     ) -> None:
-        super().__init__(*machine)
+        super().__init__(linked)
         # Pickling a function that keeps its values compiles what Scan and its like have inside.
         self._drops = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
         self.allow_gc = self.allow_gc and not self._drops
