@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
+from pytensor_cl.runtime.drivers import hooks_of
 
 __all__ = ["MARK", "PROBES", "Answer", "ask", "identity_of", "main"]
 
@@ -622,7 +622,7 @@ def main() -> None:
         sys.stdout.flush()
 
     handle = _find(job["identity"], job["number"])
-    name_the_cpu(handle)
+    hooks_of(handle).repair(handle)
     tell("", Answer(None))  # the drivers are loaded
     ask(handle, job["names"], job["together"], tell)
 

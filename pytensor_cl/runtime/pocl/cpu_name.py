@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["name_the_cpu"]
+__all__ = ["repair_cpu_name"]
 
 # First match wins: the instruction sets that a CPU must have, and the LLVM name of an older CPU that has just those.
 _CPUS: tuple[tuple[frozenset[str], str], ...] = (
@@ -68,7 +68,7 @@ def _pointers_to(word: bytes, base: int) -> list[int]:
         os.close(memory)
 
 
-def name_the_cpu(device: "cl.Device") -> str | None:
+def repair_cpu_name(device: "cl.Device") -> str | None:
     """Give `device` a CPU name that its compiler accepts.
 
     Parameters
