@@ -1,4 +1,4 @@
-"""Facts of one graph that is linked: last uses, zero-copy arguments, updates on the device, and the step of each node."""
+"""Facts of one graph that is linked: last uses, zero-copy arguments, device updates, and the step of each node."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -148,7 +148,7 @@ class GraphLinker:
         ]
 
     def _input_cell(self, node: Apply, index: int) -> Cell:
-        """Return the cell that a node reads an input from; shared variables change only after the call has succeeded."""
+        """Return the cell from which a node reads an input; a failed call must not change a shared variable."""
         cell = self.storage[node.inputs[index]]
         destroyed = {i for many in node.op.destroy_map.values() for i in many}
         if not isinstance(cell, DeviceCell):

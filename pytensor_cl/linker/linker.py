@@ -26,7 +26,8 @@ def report_error(fgraph: FunctionGraph, error: OpenCLError) -> None:
 class OpenCLLinker(Linker):
     """Runs graphs whose nodes are on OpenCL devices and on the host.
 
-    The tags below select all rewrites of mode OPENCL, because PyMC and ``Mode.clone`` rebuild the mode around the linker.
+    The tags below select all rewrites of mode OPENCL, because PyMC and ``Mode.clone`` rebuild the mode around the
+    linker.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
 """Donation: an update is written to the memory of the old value, so a training step needs no second copy of parameters.
 
-An update may take the memory of the old value under four conditions. The last launch that reads the old value comes before
-the first one that writes the new value, or is the same launch and reads each element before it writes it. Nothing that may
-fail comes later, as a failed call changes nothing. Both arrays have the same dtype and layout. And in each call, nothing but
-the shared variable refers to the old array (`BufferDonation`); else the update gets memory of its own.
+An update may take the memory of the old value under four conditions. The last launch that reads the old value comes
+before the first one that writes the new value, or is the same launch and reads each element before it writes it.
+Nothing that may fail comes later, as a failed call changes nothing. Both arrays have the same dtype and layout. And in
+each call, nothing but the shared variable refers to the old array (`BufferDonation`); else the update gets memory of
+its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

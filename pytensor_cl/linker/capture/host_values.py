@@ -43,8 +43,8 @@ class HostValueClasses:
     constants
         The same in all calls with inputs of the same shapes and with the same `index_inputs`.
     index_inputs
-        0-d integer inputs, such as the index of a minibatch, that are part of the signature. Values that launches depend
-        on are computed from them alone.
+        0-d integer inputs, such as the index of a minibatch, that are part of the signature. Values that launches
+        depend on are computed from them alone.
     specialised
         Other values that launches depend on, which are part of the signature.
     prologue

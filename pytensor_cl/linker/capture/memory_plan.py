@@ -1,8 +1,8 @@
 """The memory plan of a captured graph: intermediate results whose lifetimes do not overlap share a range of the arena.
 
 The order of the launches gives the lifetimes. The largest sum of sizes that are live at the same time is a lower bound.
-Ranges are chosen for the largest arrays first, each in the smallest gap that holds it (Pisarchyk and Lee, 2020, "Efficient
-Memory Management for Deep Neural Net Inference", greedy by size).
+Ranges are chosen for the largest arrays first, each in the smallest gap that holds it (Pisarchyk and Lee, 2020,
+"Efficient Memory Management for Deep Neural Net Inference", greedy by size).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -59,9 +59,7 @@ class LifetimeRecorder:
 
 def lower_bound(allocations: Sequence[Allocation]) -> int:
     """Return the largest number of bytes that are live at the same time."""
-    changes = sorted(
-        change for a in allocations for change in ((a.first, 1, a.nbytes), (a.last + 1, 0, -a.nbytes))
-    )
+    changes = sorted(change for a in allocations for change in ((a.first, 1, a.nbytes), (a.last + 1, 0, -a.nbytes)))
     live = largest = 0
     for _, _, nbytes in changes:
         live += nbytes

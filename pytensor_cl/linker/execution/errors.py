@@ -88,7 +88,7 @@ class ErrorMonitor:
         return bool(self._checked)
 
     def first_error(self) -> tuple[Apply, Exception] | None:
-        """Wait for the devices; return the first error that a kernel has reported, with its node, and reset the flags."""
+        """Wait for the devices; return the first error that a kernel has reported, and its node. Reset the flags."""
         records = [flag.read() for flag in self._flags.values()]
         first = next(filter(None, records), None)
         if first is None:
@@ -189,6 +189,7 @@ class NodeErrors:
             for variable, cell in self._storage.items():
                 if variable.owner is not None:
                     cell[0] = None
+        raise AssertionError  # `raise_with_op` does not return
 
     def _out_of_memory(self, at: int, error: BaseException) -> OutOfDeviceMemory:
         """Return what to raise where a driver had no memory for a command of a node."""

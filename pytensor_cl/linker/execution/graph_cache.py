@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
@@ -22,7 +22,7 @@ from pytensor_cl.linker.replay.bindings import ValueTooLarge, freeze_value
 from pytensor_cl.linker.replay.graph import CapturedGraph
 from pytensor_cl.linker.replay.parameters import ParameterResolver, ReplayParameters
 from pytensor_cl.linker.steps.device import peeking
-from pytensor_cl.linker.types import Cell, GuardFailure, StepProgram, StepRunner, Thunk
+from pytensor_cl.linker.types import Cell, GuardFailure, HostImporter, StepProgram, StepRunner, Thunk
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import Context, get_context
@@ -33,8 +33,8 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["GraphCache"]
 
 WARMUP_CALLS = 2
-"""Calls with the same signature that run step by step first. They build kernels and tables, and most functions are called
-once only."""
+"""Calls with the same signature that run step by step first. They build kernels and tables, and most functions are
+called once only."""
 MAX_GRAPHS, MAX_SIGNATURES = 64, 1024
 """Captured graphs that a function keeps, and signatures that it counts. Each minibatch has a signature of its own."""
 MAX_GUARD_FAILURES = 8
@@ -172,7 +172,7 @@ class GraphCache:
         return True
 
     def confirm(self) -> None:
-        """Note that a call has run step by step without an error: if it has no signature, its data are not the reason."""
+        """Note that a call has run step by step without an error: wrong data are not why it has no signature."""
         error, self._signature_error = self._signature_error, None
         if isinstance(error, ValueTooLarge):
             self.too_large_reason = str(error)

@@ -1,8 +1,8 @@
 """Graph breaks: nodes that cannot be captured, and the segments of nodes between them that can.
 
-The shape of such a node's result depends on values, or the node handles device arrays itself. It runs step by step, between
-the captured graphs of the segments before and after it. A segment's results are arrays of their own, so the signatures of
-the segments after such a node hold the shapes that it has computed.
+The shape of such a node's result depends on values, or the node handles device arrays itself. It runs step by step,
+between the captured graphs of the segments before and after it. A segment's results are arrays of their own, so the
+signatures of the segments after such a node hold the shapes that it has computed.
 """
 
 from collections.abc import Callable, Sequence

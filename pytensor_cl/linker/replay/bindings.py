@@ -1,7 +1,7 @@
 """Bindings of a captured graph: what sets the kernel arguments that differ from call to call, and guards.
 
-A captured graph runs its bindings before and between its launches. Arguments of the function, shared variables and results
-have other buffers in each call. Guards check that the values are those for which the graph was captured.
+A captured graph runs its bindings before and between its launches. Arguments of the function, shared variables and
+results have other buffers in each call. Guards check that the values are those for which the graph was captured.
 """
 
 from collections.abc import Callable
@@ -291,21 +291,19 @@ class SharedBinding:
 
     def __call__(self) -> None:
         """Bind the device copy; kernel arguments stay as they are if it is the array of the last call."""
-        array = self._source.devices.get(self._name)
-        if array is None:
-            self.to_device()
-            array = self._out[0]
+        if self._name in self._source.devices:
+            self._out[0] = self._source.devices[self._name]
         else:
-            self._out[0] = array
+            self.to_device()
+        array: GpuArray = self._out[0]
         if array.layout != self._layout:
             raise GuardFailure
         if self._donation is not None:
             self._donation.acquire(array)
         binding = self._binding
-        if binding.array_ref() is array:
-            binding.buffer = array.buffer
-        else:
+        if binding.array_ref() is not array:
             binding.bind_array(array)
+        binding.buffer = array.buffer
 
     def to_device(self) -> None:
         """Put the value into the cell of the device array.

@@ -39,8 +39,8 @@ class SequenceStep:
     keep
         Objects that must stay until the kernels have run.
     writes_shared
-        Whether kernels may write the memory of a shared variable. Kernels of other threads must then run before or after
-        them.
+        Whether kernels may write the memory of a shared variable. Kernels of other threads must then run before or
+        after them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The device memory of a captured graph: which range of the arena each intermediate result has, and what else is used."""
+"""The device memory of a captured graph: the arena range of each intermediate result, and what else is used."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Slices whose offset differs from call to call, such as minibatches: one captured graph serves them all.
 
-A slice of a shared variable, or of an argument, is a sub-buffer of its buffer. As long as shape and strides stay the same,
-and the distance from the last address at which a sub-buffer may begin, every kernel does the same with another
+A slice of a shared variable, or of an argument, is a sub-buffer of its buffer. As long as shape and strides stay the
+same, and the distance from the last address at which a sub-buffer may begin, every kernel does the same with another
 sub-buffer.
 """
 

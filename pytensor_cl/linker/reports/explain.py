@@ -152,6 +152,11 @@ class GraphReport:
     peak_bytes: int = 0
     allocations: tuple[Allocation, ...] = ()
 
+    @property
+    def nbytes(self) -> tuple[int, int, int]:
+        """Bytes of the arena, those that are live at once, and the peak."""
+        return self.arena_bytes, self.live_bytes, self.peak_bytes
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -230,8 +235,7 @@ class Explanation:
 
     def _graph_table(self) -> str:
         rows = [
-            (g.signature, *(f"{n:,}" for n in (g.kernels, g.launches, g.syncs)))
-            + tuple(f"{n:,}" for n in (g.arena_bytes, g.live_bytes, g.peak_bytes))
+            (g.signature, *(f"{n:,}" for n in (g.kernels, g.launches, g.syncs, *g.nbytes)))
             for g in self.captured_graphs
         ]
         head = "captured graph for inputs like", "kernels", "launches", "syncs", "arena", "live bytes", "peak bytes"

@@ -164,7 +164,10 @@ class Profile:
             function.vm.build()  # or the first call would, in none of its nodes
         for number, function in enumerate(self.functions):
             vm, listener = function.vm, partial(self._take, number)
-            self._undo += [partial(vm.call_listeners.remove, listener), partial(setattr, vm, "time_thunks", vm.time_thunks)]
+            self._undo += [
+                partial(vm.call_listeners.remove, listener),
+                partial(setattr, vm, "time_thunks", vm.time_thunks),
+            ]
             vm.call_listeners.append(listener)
             vm.time_thunks = True
         return self

@@ -33,7 +33,9 @@ def _names(process: int, name: str, track: str) -> Iterator[Event]:
         yield {"ph": "M", "name": kind, "pid": process, "tid": 1, "args": {"name": value}}
 
 
-def _of_call(name: str, nodes: Sequence[Apply], call: TimedCall, processes: dict[str, int], zero: int) -> Iterator[Event]:
+def _call_events(
+    name: str, nodes: Sequence[Apply], call: TimedCall, processes: dict[str, int], zero: int
+) -> Iterator[Event]:
     yield _slice(HOST, name, "call", call.start, call.end, zero)
     for step in call.steps:
         shapes = [list(shape) for shape in step.shapes]
@@ -63,5 +65,5 @@ def write_trace(path: str | PathLike[str], calls: Sequence[tuple[str, Sequence[A
     for name, process in processes.items():
         events += _names(process, f"{name}: {get_context(name).info.name}", "queue")
     for name, nodes, call in calls:
-        events += _of_call(name, nodes, call, processes, zero)
+        events += _call_events(name, nodes, call, processes, zero)
     Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))

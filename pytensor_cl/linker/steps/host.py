@@ -1,8 +1,8 @@
 """Thunks of nodes that stay on the host.
 
 A table chooses one of five implementations. The scalar Op itself computes 0-d values. NUMBA compiles Ops whose
-``perform`` would loop in Python; arithmetic of shapes only after some calls. IfElse, which has no ``perform``, and copies
-are implemented here. All other Ops run their own ``perform``, which calls NumPy or SciPy.
+``perform`` would loop in Python; arithmetic of shapes only after some calls. IfElse, which has no ``perform``, and
+copies are implemented here. All other Ops run their own ``perform``, which calls NumPy or SciPy.
 """
 
 import warnings
@@ -128,7 +128,7 @@ def _ifelse_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 
 
 def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Copy an array in its own memory order. `deepcopy` copies in C order, which takes longer for a transposed array."""
+    """Copy an array in its own memory order. `deepcopy` copies in C order, which is slow for a transposed array."""
     (cell,), (out,) = inputs, outputs
     large = count()
 

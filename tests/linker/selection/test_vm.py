@@ -97,7 +97,7 @@ def test_a_tiny_call_runs_on_the_host_and_builds_no_kernel(context, rng, numba_f
         assert_close(total, value.sum())
     assert only(f).side == HOST
     assert only(f).device_seconds is None
-    assert f.vm._prepare is not None
+    assert f.vm._build_kernels is not None
     assert "host (NUMBA)" in str(explain(f))
 
 
