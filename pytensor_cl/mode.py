@@ -21,9 +21,9 @@ from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
+from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
-from pytensor_cl.rewriting.lift.indexing.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
