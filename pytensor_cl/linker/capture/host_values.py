@@ -148,6 +148,8 @@ def _index_inputs(dependencies: Iterable[Variable]) -> list[Variable]:
 
 def capture_blocker(node: Apply) -> str:
     """Return why a node cannot be captured; empty if that is not known before it runs."""
+    if isinstance(node.op, GpuOp) and not node.op.is_capturable:
+        return f"{node.op} depends on host values that differ in each call"
     if isinstance(node.op, (GpuOp, GpuFromHost, HostFromGpu, *SHAPES)):
         return ""
     if any(context_of(v) for v in (*node.inputs, *node.outputs)):

@@ -43,8 +43,13 @@ def test_what_stands_before_and_after_is_repeated(context, x, rng):
         assert_close(first, np.exp((2 * h)[h[:, 0] > 0] @ h).sum(0))
         assert_close(second, h.sum())
     before, after = f.vm.executor.caches
-    assert before.replay_count >= 4 * CALLS - 2 * (WARMUP_CALLS + 1) and 2 * CALLS < after.replay_count < before.replay_count
-    assert kernels(f) >= 4 and not f.vm.executor.unsupported_reason and f.vm.executor.replay_count == before.replay_count
+    assert (
+        before.replay_count >= 4 * CALLS - 2 * (WARMUP_CALLS + 1)
+        and 2 * CALLS < after.replay_count < before.replay_count
+    )
+    assert (
+        kernels(f) >= 4 and not f.vm.executor.unsupported_reason and f.vm.executor.replay_count == before.replay_count
+    )
     report = explain(f)
     assert [op for op, _ in report.graph_breaks] == [
         str(n.op) for n in report.device_nodes if isinstance(n.op, GpuAdvancedSubtensor)
