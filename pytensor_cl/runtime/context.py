@@ -16,6 +16,7 @@ from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, OpenCLErro
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.announcement import announce
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.cpu_name import repair_cpu_name
 from pytensor_cl.runtime.device import DeviceEntry, are_drivers_loaded, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
@@ -107,12 +108,11 @@ class Context:
 
     def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
         settings = settings or Settings()
-        driver = hooks_of(entry.handle)
-        repairs = driver.repair(entry.handle)  # before the driver builds anything
+        repairs = repair_cpu_name(entry.handle)  # before the driver builds anything
         features = settings.features or features_of(entry, settings.cache_dir)
         refuse(entry, features)
         options = [*settings.options(entry), *repairs, *features.options()]
-        self._hooks = driver.open(entry.handle, settings.for_driver(features))
+        self._hooks = hooks_of(entry.handle).open(entry.handle, settings.for_driver(features))
         self.name = name
         self.entry = entry
         self.info = adapt(entry.info, features)

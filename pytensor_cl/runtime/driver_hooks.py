@@ -70,10 +70,6 @@ class DefaultDriverHooks:
         """Whether a device belongs to the driver: any does."""
         return True
 
-    def repair(self, device: "cl.Device") -> list[str]:
-        """Return no build options."""
-        return []
-
     def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:
         """Return context hooks that do nothing."""
         return _DefaultContextHooks(device)

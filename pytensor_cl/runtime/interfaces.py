@@ -302,9 +302,6 @@ class DriverHooks(Protocol):
     def matches(self, device: "cl.Device") -> bool:
         """Whether a device belongs to the driver."""
 
-    def repair(self, device: "cl.Device") -> list[str]:
-        """Prepare a device for its first build; return build options of all its programs."""
-
     def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:
         """Return the hooks of a new context."""
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.cpu_name import repair_cpu_name
+from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
 __all__ = ["compile_all", "main"]
 

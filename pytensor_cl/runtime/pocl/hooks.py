@@ -1,4 +1,4 @@
-"""PoCL's hooks: everything that the runtime does for this driver alone."""
+"""PoCL's hooks: everything that makes this driver faster, or repairs its cache. It works without them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,6 @@ from pytensor_cl.runtime.pocl.affinity import rebalance, spread_threads, without
 from pytensor_cl.runtime.pocl.batch import BatchLauncher, has_entries
 from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
 from pytensor_cl.runtime.pocl.compile_workers import precompile
-from pytensor_cl.runtime.pocl.cpu_name import repair_cpu_name
 from pytensor_cl.runtime.pocl.variants import PoclVariants
 
 __all__ = ["PoclHooks"]
@@ -88,14 +87,6 @@ class PoclHooks:
     def matches(self, device: "cl.Device") -> bool:
         """Whether a device is a CPU of PoCL's."""
         return bool(device.type & cl.device_type.CPU) and "Portable Computing" in device.platform.name
-
-    def repair(self, device: "cl.Device") -> list[str]:
-        """Give a device the name of a CPU that its compiler knows.
-
-        The option that is returned tells programs for different names apart: PoCL's cache does not.
-        """
-        name = repair_cpu_name(device)
-        return [f"-DCPU_{name.replace('-', '_')}"] if name else []
 
     def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:
         """Return the hooks of a new context."""
