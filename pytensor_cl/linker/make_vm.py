@@ -6,13 +6,13 @@ from functools import partial
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import Container
 
-from pytensor_cl.linker.cost.model import guess
+from pytensor_cl.linker.cost.model import estimate_call
 from pytensor_cl.linker.execution.errors import ErrorMonitor
 from pytensor_cl.linker.execution.segments import GraphExecutor
 from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.graph_linker import GraphLinker
 from pytensor_cl.linker.selection.backends import host_functions
-from pytensor_cl.linker.selection.signature import Sizes, has_dynamic_shape, telling
+from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
 from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.linker.steps.device import ShapeOnlyCell
 from pytensor_cl.linker.types import Cell
@@ -65,16 +65,17 @@ def make_vm(
         return vm
     hosts = host_functions(canonical_copy, input_storage, output_storage)
     for host in hosts:
-        host.name = getattr(fgraph, "name", None)
-    sizes = _make_sizes(canonical_copy.graph, input_storage, graph_linker)
-    return SelectingVM(linked, hosts=hosts, sizes=sizes, arguments=inputs, results=outputs)
+        host.function_name = getattr(fgraph, "name", None)
+    source = _signature_source(canonical_copy.graph, input_storage, graph_linker)
+    return SelectingVM(linked, hosts=hosts, source=source, arguments=inputs, results=outputs)
 
 
-def _make_sizes(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> Sizes:
-    """Return what distinguishes the calls of a graph in canonical form."""
+def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> SignatureSource:
+    """Return what the signatures of calls are made from, for the canonical graph that a host backend would run."""
     shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
     cells = [ShapeOnlyCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
-    unknown = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
-    distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in telling(graph, shared)]
+    dynamic = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
+    distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in distinguishing_inputs(graph, shared)]
     info = get_context(graph_linker.contexts[0]).info if graph_linker.contexts else None
-    return Sizes(unknown, distinguishing, partial(guess, graph, info=info, nodes=graph_linker.nodes))
+    estimate = partial(estimate_call, graph, info=info, nodes=graph_linker.nodes)
+    return SignatureSource(dynamic, distinguishing, estimate)
