@@ -9,7 +9,7 @@ from pytensor.graph.basic import Variable
 from pytensor_cl.linker.capture.dependencies import accesses, predecessor_index
 from pytensor_cl.linker.capture.trace import CaptureTrace
 from pytensor_cl.linker.replay.bindings import ArenaBinding, ArgumentBinding, BufferBinding, BufferDonation
-from pytensor_cl.linker.replay.graph import ArenaDownload, CapturedGraph, SequenceStep
+from pytensor_cl.linker.replay.graph import ArenaDownload, CapturedGraph, GraphBindings, SequenceStep
 from pytensor_cl.linker.replay.memory import MemoryPlan, MemoryUse
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.transfer import download
@@ -262,10 +262,7 @@ class GraphAssembler:
             self.context,
             steps=[(at, s.thunk() if isinstance(s, SequenceStep) else s) for at, s in self._steps],
             sequences=self._sequences,
-            outputs=self._outputs,
-            per_call=self._per_call,
-            arena=self._arena_bindings,
-            donations=list(donated.values()),
+            bindings=GraphBindings(self._outputs, self._arena_bindings, self._per_call, list(donated.values())),
             results=makers,
             clear=list(clear),
             memory=MemoryUse(self.plan, self.trace.release(), sum(self._constants.values()), output_bytes),

@@ -8,7 +8,7 @@ context share it.
 
 from collections.abc import Callable, Sequence
 from threading import active_count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from pytensor_cl.runtime.interfaces import LaunchSequence
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["ArenaDownload", "CapturedGraph", "SequenceStep"]
+__all__ = ["ArenaDownload", "CapturedGraph", "GraphBindings", "SequenceStep"]
 
 
 class SequenceStep:
@@ -105,6 +105,27 @@ class ArenaDownload:
         self._out[0] = self._view.copy()
 
 
+class GraphBindings(NamedTuple):
+    """The bindings of buffers that a captured graph sets itself, besides those in its steps.
+
+    Attributes
+    ----------
+    outputs
+        Of the results, and the bytes of each. A replay allocates them.
+    arena
+        Of intermediate results.
+    per_call
+        Those that hold nothing between two calls.
+    donations
+        Updates that may be written to the memory of the old value.
+    """
+
+    outputs: Sequence[tuple[BufferBinding, int]]
+    arena: Sequence[ArenaBinding]
+    per_call: Sequence[BufferBinding]
+    donations: Sequence[BufferDonation]
+
+
 class CapturedGraph:
     """A captured call, which can be replayed with other values.
 
@@ -116,14 +137,8 @@ class CapturedGraph:
         Index of the node, and what is done.
     sequences
         Those of the steps that run kernels.
-    outputs
-        Bindings of the results, and the bytes of each. A replay allocates them.
-    per_call
-        Bindings that hold nothing between two calls.
-    arena
-        Bindings of intermediate results.
-    donations
-        Updates that may be written to the memory of the old value.
+    bindings
+        Of buffers.
     results
         Cells of device arrays that a call returns, and what makes the arrays.
     clear
@@ -153,10 +168,7 @@ class CapturedGraph:
         *,
         steps: Sequence[tuple[int, Thunk]],
         sequences: Sequence[SequenceStep],
-        outputs: Sequence[tuple[BufferBinding, int]],
-        per_call: Sequence[BufferBinding],
-        arena: Sequence[ArenaBinding],
-        donations: Sequence[BufferDonation],
+        bindings: GraphBindings,
         results: Sequence[tuple[Cell, Callable[[], GpuArray]]],
         clear: Sequence[Cell],
         memory: MemoryUse,
@@ -164,12 +176,12 @@ class CapturedGraph:
     ) -> None:
         self.context = context
         self.steps, self.sequences = steps, sequences
-        self.donations = donations
+        self.donations = bindings.donations
         self.memory, self.sync_count = memory, sync_count
         self.parameters = ReplayParameterSpec()
-        self._outputs, self._results = outputs, results
-        self._per_call, self._clear = per_call, clear
-        self._arena_bindings = arena
+        self._outputs, self._results = bindings.outputs, results
+        self._per_call, self._clear = bindings.per_call, clear
+        self._arena_bindings = bindings.arena
         self._arena = context.memory.arena
         self._arena_version = -1
         self.signature: Any = None
