@@ -1,7 +1,6 @@
 """Where arrays are not zero: the places, the elements there, and arrays with other elements there."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype, widened
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.ndrange import index_type
-from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -85,7 +84,7 @@ class _Masked(Routine):
             **options,
         }
         self._contiguous = Copy(context, dtype, ndim, schedule=schedule)
-        self._kernels: dict[str, tuple[Kernel, Kernel]] = {}
+        self._kernels = KernelVariants(self._build)
 
     @property
     def _group(self) -> int:
@@ -103,18 +102,12 @@ class _Masked(Routine):
 
     def _kernel(self, size: int) -> tuple[Kernel, Kernel]:
         """Return the two kernels for arrays of a size."""
-        return self.limits.settle(partial(self._built, size), self._kernels.clear)
-
-    def _built(self, size: int) -> tuple[Kernel, Kernel]:
         index = index_type(size, GROUP * RUN) if self.schedule == "simt" else "int"
-        if index not in self._kernels:
-            source = self._source(index)
-            make = self.limits.kernel
-            self._kernels[index] = (
-                make(source, f"{source.name}_count", self._group),
-                make(source, None, self._group),
-            )
-        return self._kernels[index]
+        return self.limits.settle(lambda: self._kernels[index], self._kernels.clear)
+
+    def _build(self, index: str) -> tuple[Kernel, Kernel]:
+        source, make = self._source(index), self.limits.kernel
+        return make(source, f"{source.name}_count", self._group), make(source, None, self._group)
 
     def _range(self, size: int) -> tuple[int, int]:
         """Return the number of chunks, and the work-items of each."""

@@ -14,7 +14,7 @@ from pytensor_cl.codegen.emitter import Emitter, Scalar, unroll_of
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import local_memory, ndrange
-from pytensor_cl.routines.base.routine import Plans, Routine, ValueArgument, struct_argument
+from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
 from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -271,7 +271,7 @@ class Elemwise(Routine):
         flags = "non_temporal " if self.schedule == "cpu" else ""
         self._offsets = Struct(("long", f"{flags}at[{self._count}]"), name="offsets")
         self._plans: Plans[_Plan | _PackedRows] = Plans()
-        self._kernels: dict[tuple[str, str, Columns], Kernel] = {}
+        self._kernels = KernelVariants(self._build)
         self._sources = {("int", NONE): self._render("int")}
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -339,14 +339,12 @@ class Elemwise(Routine):
             **arguments,
         )
 
-    def _kernel(self, index: str, suffix: str, columns: Columns = NONE) -> Kernel:
+    def _build(self, variant: tuple[str, str, Columns]) -> Kernel:
+        index, suffix, columns = variant
         if (index, columns) not in self._sources:
             self._sources[index, columns] = self._render(index, columns)
-        key = index, suffix, columns
-        if key not in self._kernels:
-            source = self._sources[index, columns]
-            self._kernels[key] = self.context.kernel(source, source.name + suffix)
-        return self._kernels[key]
+        source = self._sources[index, columns]
+        return self.context.kernel(source, source.name + suffix)
 
     # Shapes
 
@@ -473,14 +471,14 @@ class Elemwise(Routine):
         argument = self._argument(
             self._plan_struct(index), index, shape, strides, **dict(zip(names, tiles, strict=True))
         )
-        return _Plan(self._kernel(index, "", columns), (work_items,), (1,), argument)
+        return _Plan(self._kernels[index, "", columns], (work_items,), (1,), argument)
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
         tuning, size = self.context.tuning, prod(shape)
         tiled = self._tiled_plan(index, shape, strides)
         if tiled is not None:
             return tiled
-        kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
+        kernel = self._kernels[index, "_flat" if len(shape) < 2 else "", NONE]
         sizes = ndrange(self.context, kernel, size, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
         argument = self._argument(self._plan_struct(index), index, shape, strides, size=size)
         return _Plan(kernel, *sizes, argument)
@@ -493,7 +491,7 @@ class Elemwise(Routine):
         itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.transposed)
         if _TILE * (_TILE + 1) * sum(itemsizes) > local_memory(info) // 2:
             return None
-        kernel = self._kernel(index, "", Columns(tiling.transposed, False))
+        kernel = self._kernels[index, "", Columns(tiling.transposed, False)]
         if kernel.max_work_group_size(self.context.device) < _TILE * _TILE_ROWS:
             return None
         most = self.context.tuning["elemwise.groups_per_unit"] * info.compute_units

@@ -10,7 +10,7 @@ from pytensor_cl.codegen.dtypes import carrier, ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Checked, struct_argument
+from pytensor_cl.routines.base.routine import Checked, KernelVariants, struct_argument
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
@@ -82,7 +82,7 @@ class Pick(Checked):
             "ndim": self._ndim,
             "schedule": self.schedule,
         }
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
 
     def _source(self, index: str) -> KernelSource:
         return kernel_source(
@@ -97,6 +97,9 @@ class Pick(Checked):
     def _is_large(self, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
         return _plan_struct(index, self._ndim).size + 36 > self.context.info.max_parameter_size
+
+    def _build(self, word: str) -> Kernel:
+        return self.context.kernel(self._source(word))
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for an ordinary call."""
@@ -115,8 +118,6 @@ class Pick(Checked):
         layouts = output.layout, source.layout, index.layout
         reach = max(map(_reach, layouts)) + (length - 1) * abs(step)
         word = "long" if self.schedule == "cpu" or max(reach, output.size) >= INT_LIMIT else "int"
-        if word not in self._kernels:
-            self._kernels[word] = self.context.kernel(self._source(word))
         pad = self._ndim - output.ndim
         numbers = [1] * pad + list(output.shape)
         numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]

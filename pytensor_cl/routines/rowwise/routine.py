@@ -9,7 +9,7 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import index_type
-from pytensor_cl.routines.base.routine import Checked, Plans, layout_of, value_arguments
+from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
 from pytensor_cl.routines.indexing.table_lookup import Takes
@@ -114,7 +114,7 @@ class Rowwise(Checked):
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
         self._totals = [total for loop in self._passes for total in loop.totals]
         self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
-        self._kernels: dict[tuple[Variant, int | None], Kernel] = {}
+        self._kernels = KernelVariants(self._build)
         self._plans: Plans[Plan] = Plans()
 
     def _describe_arrays(self) -> tuple[Array, ...]:
@@ -326,11 +326,8 @@ class Rowwise(Checked):
         kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self._totals}
         return self.limits.size(GROUP, sum(kinds.values()))
 
-    def _kernel(self, variant: Variant, stage: int | None) -> Kernel:
-        key = variant, stage
-        if key not in self._kernels:
-            self._kernels[key] = self.limits.kernel(self._source(variant, stage), None, self._group)
-        return self._kernels[key]
+    def _build(self, key: tuple[Variant, int | None]) -> Kernel:
+        return self.limits.kernel(self._source(*key), None, self._group)
 
     # Launch
 
@@ -463,7 +460,7 @@ class Rowwise(Checked):
         sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
         if self.schedule == "simt":
             sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
-        return Step(self._kernel(variant, stage), *sizes, geometry)
+        return Step(self._kernels[variant, stage], *sizes, geometry)
 
     def _whole(self, variant: Variant, *rest: Any) -> tuple[Step, ...]:
         return (self._step(variant, self._stage, *rest),)

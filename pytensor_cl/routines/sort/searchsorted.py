@@ -11,7 +11,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Checked, Plans, struct_argument
+from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, struct_argument
 from pytensor_cl.routines.sort.plan import key_code
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -92,7 +92,7 @@ class SearchSorted(Checked):
             "lanes": LANES if self.schedule == "cpu" else 1,
             "schedule": self.schedule,
         }
-        self._kernels: dict[int, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
         self._plans: Plans[_Plan] = Plans()
 
     def _source(self, dims: int) -> KernelSource:
@@ -137,7 +137,7 @@ class SearchSorted(Checked):
         numbers = (*plan.head, *offsets, *plan.tail)
         watched = [v for s in sorter for v in (s.buffer, self.alarm.buffer, self.number)]
         dims = len(plan.tail) // 5
-        kernel = self._kernel(dims)
+        kernel = self._kernels[dims]
         geometry = struct_argument(self.context, struct.pack(f"{len(numbers)}q", *numbers), self._is_large(dims))
         queue, sizes = self.context.queue, self._sizes(kernel, plan.size)
         kernel.launch(queue, *sizes, rows.buffer, values.buffer, *watched, output.buffer, geometry)
@@ -154,10 +154,8 @@ class SearchSorted(Checked):
         ends = (rows.strides[-1], sorter[0].strides[-1] if sorter else 0)
         return _Plan(prod(output.shape), (prod(output.shape), rows.shape[-1], *ends), tail)
 
-    def _kernel(self, dims: int) -> Kernel:
-        if dims not in self._kernels:
-            self._kernels[dims] = self.context.kernel(self._source(dims))
-        return self._kernels[dims]
+    def _build(self, dims: int) -> Kernel:
+        return self.context.kernel(self._source(dims))
 
     def _sizes(self, kernel: Kernel, size: int) -> Sizes:
         """Return the NDRange and the work-group for so many searches."""
