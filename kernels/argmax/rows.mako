@@ -8,7 +8,7 @@
     def names(dtype, lanes):
         return ctype(dtype), vector_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}"
 %>
-## Returns what is left when the lanes of a vector meet in pairs.
+## Returns the combination of all lanes of a vector, which are combined in pairs.
 <%def name="horizontal_reduce(vector, dtype, combine_halves)">
     % for n in (8, 4, 2, 1):
     % if n < lanes:

@@ -36,7 +36,7 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     __global const ${T} *block_aggregates, ${shared.parameter()})
 {
     ${shared.read_parameter()}
-    __local ${T} elements[${tile + group}];  // with gaps, so that runs of ${ITEMS} do not meet in a memory bank
+    __local ${T} elements[${tile + group}];  // with gaps, so that runs of ${ITEMS} do not fall into one memory bank
     __local ${T} sums[${group}];
     const int item = get_local_id(0);
     const ${index} chunk = get_group_id(1);

@@ -1,11 +1,17 @@
-## Reductions of rows of a table that an index picks, for CPUs: a bag of rows is read where it is, and no row is
-## stored twice. Each work-item takes a run of bags. An index that is out of range is reported, and taken for 0.
-<%page args="name, plan, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, lanes, unit,
-             index, pair_in, pair_out"/>
+## Algorithm   Reductions of rows of a table that an index gathers, for CPUs (embedding bag): the rows of a bag are read
+##             where they are, and not copied.
+## Operands    table[length][columns], rows `row` apart; i[bags][count] with steps bag_step and step; o[bags][columns].
+## Tiling      Vectors along the columns; each keeps its accumulator in a register for the whole bag.
+## NDRange     (work-items): each takes a contiguous range of the bags.
+## Invariants  An index that is out of range is reported, and taken for 0. Rows of a table that exceeds the
+##             second-level cache (is_far) are prefetched AHEAD indices before they are read.
+<%page args="name, plan, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation,
+             lanes, unit, index, pair_in, pair_out"/>
+<%namespace name="bounds" file="/common/bounds.mako"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%!
-    from pytensor_cl.codegen.dtypes import ctype, to_long
+    from pytensor_cl.codegen.dtypes import ctype
 
     AHEAD = 12
 
@@ -24,14 +30,7 @@ ${plan.c_typedef(f"{name}_plan")}
             ${name}_a${n} sum${k} = ${name}_identity${n}();
             % endfor
             for (long b = 0; b < p.count; ++b) {
-                const long given = ${to_long(index_type, "own[b * p.step]")};
-                long at = given < 0 ? given + p.length : given;
-                % if is_checked:
-                if (at < 0 || at >= p.length) {
-                    report_error(error_flag, error_code, 0, given, p.length);
-                    at = 0;
-                }
-                % endif
+                ${bounds.decode("at", index_type, "own[b * p.step]", "p.length", is_checked)}
                 __global const ${ctype(in_dtype)} *row = table + at * p.row + c;
                 if (p.is_far) {
                     __global const ${index_type} *next = own + (b + ${AHEAD}) * p.step;

@@ -3,7 +3,8 @@
 ## Operands    Strides `i` are over the dimensions of the result; `step` are those of the arrays along the indexed axes.
 ## NDRange     in_parts: (work-items), each with a contiguous range; else any size, a loop with it as stride.
 ## Invariants  An index that is out of range is reported, and taken for 0.
-<%page args="name, plan, offsets, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
+<%page args="name, plan, offsets, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts,
+             plan_in_buffer"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%include file="/common/partition.mako"/>\

@@ -1,4 +1,8 @@
-## `mode` is "raise", "wrap" or "clip": the flat index of an index along each dimension. "unravel": the other way round.
+## Algorithm   The flat index of an index along each dimension; `mode` is "raise", "wrap" or "clip". "unravel": the
+##             index along each dimension of a flat index.
+## Operands    One array for each dimension, the same number of elements in all.
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
+## Invariants  An index that is out of range is reported ("raise", "unravel").
 <%page args="name, mode, types, schedule, word"/>\
 <%include file="/common/partition.mako"/>\
 <%!
@@ -7,7 +11,7 @@ from pytensor_cl.codegen.dtypes import to_long
 <%
 count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise", "unravel")
 %>\
-<%def name="walk()">
+<%def name="each_element()">
 % if schedule == "cpu":
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
@@ -24,7 +28,7 @@ __kernel void ${name}(__global const ${kind} *flat, const long flat_at,
     volatile __global int *error_flag, const int error_code)
 {
     flat += flat_at;
-${walk()}
+${each_element()}
         long given = ${to_long(kind, "flat[i]")};
         if (given < 0 || given >= d.size) {
             report_error(error_flag, error_code, 0, given, d.size);
@@ -51,7 +55,7 @@ __kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in 
     const long size, const ${name}_dims d, volatile __global int *error_flag, const int error_code)
 {
     int wrong = 0;
-${walk()}
+${each_element()}
         long flat = 0;
     % for k in range(count):
         {

@@ -115,7 +115,7 @@ static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, c
 % endif
 </%def>
 
-## The lanes of an accumulator meet in pairs.
+## Combines the lanes of an accumulator in pairs.
 <%def name="horizontal_reduce(n)">
 static ${name}_a1 ${name}_horizontal_reduce${n}(const ${name}_a${n} a)
 {

@@ -19,7 +19,7 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Bag"]
+__all__ = ["EmbeddingBag"]
 
 PLAN = Struct(("long", "table i o bags count columns row length bag_step step is_far"), name="plan")
 
@@ -43,7 +43,7 @@ class _Plan(NamedTuple):
 APART = _Plan(0)
 
 
-class Bag(Checked):
+class EmbeddingBag(Checked):
     """``reduction(table[index], axes)``, where the axes are some of the index: ``bag(table, index)``.
 
     Parameters

@@ -20,7 +20,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Pick"]
+__all__ = ["GatherFused"]
 
 WORTH_SHARING = 512
 """Elements that repay a second work-item, on schedule cpu: each is some cache misses, and computed without vectors."""
@@ -38,7 +38,7 @@ class _Plan(NamedTuple):
     repeats: bool = False  # whether there are more elements than the function has
 
 
-class Pick(Indexing):
+class GatherFused(Indexing):
     """``f(x, y, ...)[i, j, ...]`` without the rest of ``f(x, y, ...)``: ``pick(x, y, ..., i, j, ...)``.
 
     Every axis is indexed, by an integer array or by a number of the host. Where that selects more elements than there

@@ -15,7 +15,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Items", "SliceWrites"]
+__all__ = ["Items", "SliceUpdate"]
 
 SEGMENT = 4096
 """Bytes of a row that stay in the first-level cache, with what is read, while all is written."""
@@ -92,7 +92,7 @@ def _merged(
     return lengths, own, found
 
 
-class SliceWrites:
+class SliceUpdate:
     """Copy an array with slices set or added to, on schedule cpu: no element is written to memory twice.
 
     Parameters

@@ -17,7 +17,7 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Choose", "Pick"]
+__all__ = ["Choose", "TakeAlongAxis"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 12  # elements that repay a work-item, on schedule cpu
@@ -38,7 +38,7 @@ def _reach(layout: Layout) -> int:
     return sum((n - 1) * abs(s) for n, s in zip(layout.shape, layout.strides, strict=True))
 
 
-class Pick(Checked):
+class TakeAlongAxis(Checked):
     """The kernel of the family: ``o[place] = x[place, index[place]]``, or the other way round.
 
     Parameters
@@ -105,7 +105,7 @@ class Pick(Checked):
         """Return the kernel for an ordinary call."""
         return (self._source("long" if self.schedule == "cpu" else "int"),)
 
-    def pick(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
+    def take(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
         """Enqueue the kernel; the arrays have the same shape.
 
         Parameters
@@ -136,13 +136,13 @@ class Pick(Checked):
         return ndrange(self.context, kernel, size, GROUP)
 
 
-class Choose(Pick):
+class Choose(TakeAlongAxis):
     """The element of the array that the index names at each place: ``choose(index, choices)``, as `numpy.choose`.
 
     Parameters
     ----------
     context, dtype, index_dtype, schedule
-        See `Pick`.
+        See `TakeAlongAxis`.
     index_ndim, ndim
         Dimensions of the index and of the choices, whose first one the index picks from.
     mode
@@ -188,7 +188,7 @@ class Choose(Pick):
         shape, (step, *strides), offset = choices.layout
         each = Layout(shape[1:], tuple(strides), offset).broadcast_to(output.shape)
         where = index.view(index.layout.broadcast_to(output.shape))
-        self.pick(output, choices.view(each), where, shape[0], step)
+        self.take(output, choices.view(each), where, shape[0], step)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""

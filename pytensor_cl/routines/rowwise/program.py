@@ -16,7 +16,7 @@ from pytensor_cl.codegen.dtypes import literal, vector_type
 from pytensor_cl.codegen.emitter import unroll_of
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.elemwise.routine import ElementFunction
-from pytensor_cl.routines.indexing.table_lookup import Take
+from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 
 __all__ = [
@@ -154,10 +154,10 @@ class RowFunction:
         return tuple(stages)
 
     @property
-    def takes(self) -> list[tuple[int, Take]]:
+    def takes(self) -> list[tuple[int, TableLookup]]:
         """The steps that look something up, each with the number of the value that says where."""
         maps = (step for step in self.steps if isinstance(step, Map))
-        return [(step.inputs[0], step.function) for step in maps if isinstance(step.function, Take)]
+        return [(step.inputs[0], step.function) for step in maps if isinstance(step.function, TableLookup)]
 
     @property
     def itemsize(self) -> int:
@@ -489,7 +489,7 @@ class _Writer:
         step, target = self._function.step(value), f"r{value}{self._row_index}"
         assert isinstance(step, Map)
         plain = self._assign(target, value, self._row_lanes)
-        if step.cost < RECOMPUTE_COST_LIMIT or isinstance(step.function, Take) or self._row_lanes == self._lanes:
+        if step.cost < RECOMPUTE_COST_LIMIT or isinstance(step.function, TableLookup) or self._row_lanes == self._lanes:
             return plain
         vector = vector_type(self._function.dtypes[value], self._lanes)
         lines = "{", f"{vector} all;", self._assign("all", value, self._lanes), f"{target} = all.s0;", "}"

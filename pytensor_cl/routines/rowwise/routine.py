@@ -12,7 +12,7 @@ from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
-from pytensor_cl.routines.indexing.table_lookup import Takes
+from pytensor_cl.routines.indexing.table_lookup import TableLookups
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise import plan as planning
 from pytensor_cl.routines.rowwise.common import Array, Plan, Step, Value, Variant
@@ -92,7 +92,7 @@ class Rowwise(Checked):
         if self.schedule == "cpu":
             self._in_tiles = Program(function, fp64, RECOMPUTE_COST_LIMIT, spill_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
-        self._takes = Takes(self, function.takes)
+        self._takes = TableLookups(self, function.takes)
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._gathered_rows = GatheredRows(self, function, self._operands)
         self.is_checked = self._takes.is_checked or bool(self._gathered_rows)
