@@ -38,7 +38,7 @@ _VECTOR_FAMILIES = {
     **{("exp", dtype): "exp" for dtype in ("float32", "float64")},
     **{("fmod", dtype): "arithmetic" for dtype in ("float32", "float64")},
 }
-"""Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""
+"""Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/math``."""
 
 _OF_WHOLE_REGISTERS = frozenset(
     (
@@ -202,7 +202,7 @@ class Value:
         return Value(f"{function}({', '.join(texts)})", self.dtype, self.emitter)
 
     def call_library(self, family: str, function: str, *others: Operand) -> "Value":
-        """Apply a function of ``kernels/functions/<family>.mako``."""
+        """Apply a function of ``kernels/math/<family>.mako``."""
         self.emitter.preambles[render(f"math/{family}", dtype=self.dtype)] = None
         if family in _OF_WHOLE_REGISTERS and self.emitter.count not in (1, *_WHOLE[self.dtype]):
             return self._apply_to_parts(function, *others)

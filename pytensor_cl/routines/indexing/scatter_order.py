@@ -47,7 +47,7 @@ class OrderPlan(NamedTuple):
     length: int
     total: int
     run: int
-    values: tuple[int, ...]  # see `advanced_subtensor_order.mako`: inner, y_count, y_outer, i_step
+    values: tuple[int, ...]  # see `kernels/indexing/scatter_order.mako`: inner, y_count, y_outer, i_step
 
 
 def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -> KernelSource:
