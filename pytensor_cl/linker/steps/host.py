@@ -20,7 +20,7 @@ from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl._compat import link_with_numba, numba_refusals
+from pytensor_cl._compat import compile_node_with_numba, numba_unsupported_errors
 from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.runtime.memory.host_copy import LARGE, copy_by_device
 
@@ -90,10 +90,10 @@ class _Compiled:
             return
         try:
             with insisting():
-                function = link_with_numba(self._node)
+                function = compile_node_with_numba(self._node)
                 self._store(function)
             self._function = function
-        except numba_refusals() as error:  # no implementation, or not for these dtypes: visible, and slower
+        except numba_unsupported_errors() as error:  # no implementation, or not for these dtypes: visible, and slower
             warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=3)
             self._fallback = _perform_thunk(self._node, self._inputs, self._outputs)
             self._fallback()
