@@ -38,8 +38,9 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import attach_canonical_copy, canonical_copy_of
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.progress import calling
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["OpenCLLinker", "report_error"]

@@ -7,8 +7,8 @@ from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, is_checked
-from pytensor_cl.runtime.context import get_context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["Dropped", "ErrorMonitor", "Noting"]
 
