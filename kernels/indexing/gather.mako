@@ -93,7 +93,8 @@ __kernel void ${name}(
     }
 % endif
 }
-## Declare the offset of each array: dimensions `dims` from `rest`, the last one at `first` where the caller loops over it.
+## Declare the offset of each array: dimensions `dims` from `rest`, the last one at `first` where the caller loops
+## over it.
 <%def name="place(dims, arrays, index, first)">
     % for array in ["o", *arrays]:
         ${index} at_${array} = ${f"{first} * {step(array)}[{len(dims)}]" if first else 0};

@@ -39,7 +39,8 @@ class Operation:
     real
         The expression for floating point; None where the operation is for integers only.
     pairs
-        The expression for complex numbers, or the name of one of kernels/reduction/accumulator.mako; None where there is none.
+        The expression for complex numbers, or the name of one of kernels/reduction/accumulator.mako; None where there
+        is none.
     boolean
         The operation that does the same on truth values.
     compensation
