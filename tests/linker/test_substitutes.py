@@ -159,7 +159,7 @@ static void h(const plan p) { }
 def test_private_memory_becomes_global_in_one_template():
     casts = [p.name for p in (CHECKOUT / "kernels").rglob("*.mako") if "(ulong)space" in p.read_text()]
     assert casts == []
-    assert "private_as_global" in (CHECKOUT / "kernels" / "private.mako").read_text()
+    assert "private_as_global" in (CHECKOUT / "kernels" / "common" / "private.mako").read_text()
 
 
 @pytest.fixture

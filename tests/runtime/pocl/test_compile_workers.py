@@ -67,7 +67,7 @@ class Now:
 
 def test_each_helper_gets_a_share_of_the_kernels(fresh):
     fresh.build([add(k) for k in range(12)])
-    jobs = [json.loads(compile_worker.job) for helper in FakeHelper.made]
+    jobs = [json.loads(helper.job) for helper in FakeHelper.made]
     assert len(jobs) == 3 and jobs[0]["text"].count("_body(") == 24
     assert sorted(chain.from_iterable(job["kernels"] for job in jobs)) == sorted(f"k{k}" for k in range(12))
     assert sorted(job["kernels"][0] for job in jobs) == ["k10", "k11", "k9"]
@@ -90,7 +90,7 @@ def test_a_failed_build_lets_them_go(fresh):
     bad = KernelSource("bad", "__kernel void bad() { oops }", ())
     with pytest.raises(CompilationError, match="oops"):
         fresh.build([bad, *(add(k) for k in range(12))])
-    assert [compile_worker.job for helper in FakeHelper.made] == [b""] * 3
+    assert [helper.job for helper in FakeHelper.made] == [b""] * 3
 
 
 @pytest.mark.parametrize("missing", ["cores", "processes", "interpreter", "cache"])
