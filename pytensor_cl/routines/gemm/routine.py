@@ -241,7 +241,7 @@ class Gemm(BlasRoutine):
         few, many = _SHARED_ROWS
         is_worth_it = not p.batch and p.m >= few and high <= many and p.m * p.n * p.k >= _SHARED_WORK
         fits = p.k * p.n * self.dtype.itemsize <= _SHARED_BYTES
-        return is_worth_it and fits and self.context.dispatcher is not None and self.context.info.compute_units > 1
+        return is_worth_it and fits and self.context.batch_launcher is not None and self.context.info.compute_units > 1
 
     def _packing_size(self, p: Product) -> tuple[int, int]:
         """Work-items that pack B, along n and k: whole rows, or whole columns if these are contiguous."""
