@@ -317,12 +317,12 @@ def test_softmax_and_its_gradient(context, x, value):
     assert_like_host([x], outputs, (value,), GpuElemwise, GpuCAReduce)
 
 
-def test_linear_algebra_stays_on_the_host(context, x, value):
+def test_linear_algebra_on_both_sides(context, x, value):
     matrix = pt.dot(x.T, x) + pt.eye(3, dtype="float32")
     factor = cholesky(matrix)
     outputs = [pt.log(pt.diag(factor)).sum(), pt.linalg.inv(matrix) @ x.T, pt.linalg.solve(matrix, x.T), factor]
     f = assert_like_host([x], outputs, (value,), rtol=1e-3)
-    assert any("Cholesky" in str(op) for op in host_ops(f))
+    assert any("MatrixInverse" in str(op) for op in host_ops(f))
     assert any(isinstance(op, GpuDot | GpuGemm) for op in device_ops(f))
 
 
