@@ -70,7 +70,7 @@ class BlasRoutine(Routine):
         self._call = struct.Struct(f"6q2{self.dtype.char}0q")
         self._zero = self.dtype.type(0)
 
-    def _split(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _normalize_inputs(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Sort the inputs: C, alpha, A, B, beta; None for those that this routine has not."""
         if self.has_c:
             return tuple(inputs)

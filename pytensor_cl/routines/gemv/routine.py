@@ -159,7 +159,7 @@ class Gemv(BlasRoutine):
         ValueError
             The shapes do not fit together.
         """
-        y, _, a, x, _ = self._split(inputs)
+        y, _, a, x, _ = self._normalize_inputs(inputs)
         if a.ndim != 2 or x.ndim != 1:
             raise ValueError(f"A must be a matrix and x a vector; A has shape {a.shape}, x has shape {x.shape}")
         if a.shape[1] != x.shape[0]:
@@ -213,7 +213,7 @@ class Gemv(BlasRoutine):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
         (out,) = outputs
-        y, alpha, a, x, beta = self._split(inputs)
+        y, alpha, a, x, beta = self._normalize_inputs(inputs)
         la, lx, lo = a.layout, x.layout, out.layout
         ly, y_at, addend = (None, 0, None) if y is None else (y.layout, y.layout.offset, y.buffer)
         key = (la[:2], lx[1], lo[1], ly and ly[:2])
@@ -267,7 +267,7 @@ class Dot(Gemv):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
         (out,) = outputs
-        _, _, a, b, _ = self._split(inputs)
+        _, _, a, b, _ = self._normalize_inputs(inputs)
         if b.ndim == 2:
             a, b = b.T, a
         elif a.ndim == 1:
