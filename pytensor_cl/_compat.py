@@ -162,7 +162,7 @@ def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
         op = _without_mode(node.op, linker_type) if isinstance(node.op, Scan) else node.op
         if op is not node.op:
             new = op.make_node(*node.inputs).outputs
-            fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_consider")
+            fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_check_host_backends")
 
 
 def _without_mode(op: Scan, linker_type: type) -> Scan:

@@ -16,18 +16,18 @@ from pytensor_cl.linker import branches  # noqa: F401 (registers what links them
 from pytensor_cl.linker.execution.call_lock import give_lock, in_turn
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
-from pytensor_cl.rewriting.fusion.embedding_bag import fuse_bags
+from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
-from pytensor_cl.rewriting.fusion.gather_fused import fuse_picks
+from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
-from pytensor_cl.rewriting.fusion.table_lookup import fuse_takes
-from pytensor_cl.rewriting.host_backend.canonical_copy import consider, remember
-from pytensor_cl.rewriting.lift.indexing.slice_update import join_writes
-from pytensor_cl.rewriting.lowering.conv_parts import split_convolutions
+from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
+from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
+from pytensor_cl.rewriting.lift.indexing.slice_update import merge_slice_updates
+from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
+from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
-from pytensor_cl.rewriting.lowering.unbatch import unbatch
-from pytensor_cl.rewriting.placement.fusion_barrier import fence
+from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import (
@@ -67,16 +67,16 @@ def _placement() -> str:
 
 
 @graph_rewriter
-def opencl_consider(fgraph: FunctionGraph) -> None:
+def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
     """x -> x, and a note whether a backend of the host may run it; Scan of mode OPENCL -> Scan of no mode."""
     _compat.drop_scan_modes(fgraph, OpenCLLinker)
-    consider(fgraph, config.opencl__placement, config.opencl__adapt)
+    check_host_backends(fgraph, config.opencl__placement, config.opencl__adapt)
 
 
 @graph_rewriter
-def opencl_remember(fgraph: FunctionGraph) -> None:
+def opencl_keep_canonical_copy(fgraph: FunctionGraph) -> None:
     """x -> x, and a copy of it for backends of the host."""
-    remember(fgraph)
+    keep_canonical_copy(fgraph)
 
 
 @graph_rewriter
@@ -89,13 +89,13 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 def opencl_lower(fgraph: FunctionGraph) -> None:
     """Ops without a kernel -> others that have one."""
     if _placement() != "host":
-        unbatch(fgraph)
+        lower_blockwise(fgraph)
         split_convolutions(fgraph)
 
 
 @graph_rewriter
 @_report
-def opencl_branches(fgraph: FunctionGraph) -> None:
+def opencl_lift_branches(fgraph: FunctionGraph) -> None:
     """LazyIfElse(c, x) -> the same, with branches for devices."""
     if _placement() != "host":
         lift_branches(fgraph)
@@ -103,10 +103,10 @@ def opencl_branches(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
-def opencl_fence(fgraph: FunctionGraph) -> None:
+def opencl_fusion_barrier(fgraph: FunctionGraph) -> None:
     """Elemwise without a kernel -> hidden from fusion."""
     if _placement() != "host":
-        fence(fgraph)
+        insert_fusion_barriers(fgraph)
 
 
 @graph_rewriter
@@ -119,16 +119,16 @@ def opencl_lift(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
-def opencl_pick(fgraph: FunctionGraph) -> None:
+def opencl_fuse_gather(fgraph: FunctionGraph) -> None:
     """Elements picked from an elementwise result -> one device Op."""
-    fuse_picks(fgraph)
+    fuse_gathers(fgraph)
 
 
 @graph_rewriter
 @_report
-def opencl_bag(fgraph: FunctionGraph) -> None:
+def opencl_embedding_bag(fgraph: FunctionGraph) -> None:
     """Reductions of rows that an index picks -> one device Op."""
-    fuse_bags(fgraph)
+    fuse_embedding_bags(fgraph)
 
 
 @graph_rewriter
@@ -154,35 +154,35 @@ def opencl_epilogue(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
-def opencl_take(fgraph: FunctionGraph) -> None:
+def opencl_table_lookup(fgraph: FunctionGraph) -> None:
     """Elements of a table that one device Op reads -> looked up by that device Op."""
-    fuse_takes(fgraph)
+    fuse_table_lookups(fgraph)
 
 
 @graph_rewriter
 @_report
-def opencl_writes(fgraph: FunctionGraph) -> None:
+def opencl_merge_slice_updates(fgraph: FunctionGraph) -> None:
     """Slices of one array that are written one after the other -> one device Op, which copies the array once."""
-    join_writes(fgraph)
+    merge_slice_updates(fgraph)
 
 
 # Position in optdb: before all others; after the canonical form (1) and merge1.2; before fusion (49), before the
 # destroy handler (49.5) and the baking of inner graphs (49.6).
 _PASSES = (
-    (opencl_consider, -0.5),
-    (opencl_remember, 1.25),
+    (opencl_check_host_backends, -0.5),
+    (opencl_keep_canonical_copy, 1.25),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
-    (opencl_branches, 48.93),
-    (opencl_fence, 48.95),
+    (opencl_lift_branches, 48.93),
+    (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
-    (opencl_pick, 49.25),
-    (opencl_bag, 49.28),
+    (opencl_fuse_gather, 49.25),
+    (opencl_embedding_bag, 49.28),
     (opencl_rowwise, 49.3),
     (opencl_gemv_pair, 49.32),
     (opencl_epilogue, 49.35),
-    (opencl_take, 49.4),
-    (opencl_writes, 49.42),
+    (opencl_table_lookup, 49.4),
+    (opencl_merge_slice_updates, 49.42),
 )
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

@@ -1,9 +1,8 @@
 ## Argmax on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
 ## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
 ## the innermost kept dimension; pattern short: the same, one vector after another). Positions are looked for only where a block of elements beats what was found before.
-<%page args="name, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
+<%page args="name, geometry, pattern, dtype, lanes, strip_vectors, index, kept_dims, reduced_dims"/>
 <%include file="/math/every_lane.mako"/>\
-<%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="walk" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="along" file="/argmax/rows.mako"/>
@@ -17,7 +16,7 @@
     def mask_type(dtype, lanes):
         return vector_type(f"int{8 * np.dtype(dtype).itemsize}", lanes)
 %>
-${shared.geometry()}
+${geometry.c_typedef(f"{name}_geometry")}
 ${order.position()}
 % if pattern == "rows":
 ${along.helpers()}

@@ -1,15 +1,14 @@
 ## Argmax on schedule simt: a work-group holds `slots` outputs with `threads` work-items each, which share a chunk of the
 ## reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the reduced dimension
 ## (thread_step 1) or across the outputs (slot_step 1).
-<%page args="name, dtype, index, kept_dims, reduced_dims, group, lanes"/>
-<%namespace name="shared" file="/reduction/accumulator.mako"/>
+<%page args="name, geometry, dtype, index, kept_dims, reduced_dims, group, lanes"/>
 <%namespace name="walk" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
 %>
 <% T = ctype(dtype) %>
-${shared.geometry()}
+${geometry.c_typedef(f"{name}_geometry")}
 ${order.position(walk.reduced_offset)}
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${T} *restrict input, const long input_at, __global long *restrict output, const long output_at,

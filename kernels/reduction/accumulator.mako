@@ -1,4 +1,4 @@
-## What the reduction kernels share: geometry, accumulators, and the one place where an element is read.
+## What the reduction kernels share: accumulators and the one place where an element is read.
 ## The defs see the arguments of the template that calls them.
 <%namespace name="convert" file="/reduction/cast.mako"/>
 <%!
@@ -13,14 +13,6 @@
         """Return the components of a vector that are its element `i`."""
         return "".join(f"{k:x}" for k in ((2 * i, 2 * i + 1) if is_complex(dtype) else (i,)))
 %>
-<%def name="geometry()">
-typedef struct {  // dimensions from the innermost outwards; lengths and steps in elements
-    ${index} outputs, total, chunk, chunks, chunk_step, plane, blocks, tiles, threads, thread_step, slot_step;
-    ${index} kept[${kept_dims}], kept_in[${kept_dims}], kept_out[${kept_dims}];
-    ${index} reduced[${reduced_dims}], reduced_in[${reduced_dims}];
-} ${name}_geometry;
-</%def>
-
 ## Accumulators of n lanes: ${name}_a<n> and functions on them.
 <%def name="accumulator(n)">
 <% value, acc = vector_type(acc_dtype, n), f"{name}_a{n}" %>

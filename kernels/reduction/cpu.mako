@@ -1,7 +1,7 @@
 ## Reduction on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the reduced range for one output
 ## (pattern rows: vectors along the innermost reduced dimension) or for a strip of outputs (pattern columns: vectors across
 ## the innermost kept dimension; pattern short: the same, for so few elements that each vector is finished before the next).
-<%page args="name, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index,
+<%page args="name, geometry, pattern, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index,
              lanes, strip_vectors, kept_dims, reduced_dims"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="walk" file="/reduction/traversal.mako"/>
@@ -14,7 +14,7 @@
     MASK = {1: "char", 2: "short", 4: "int", 8: "long"}  # of a comparison's outcome, by bytes
     BLOCK = 64  # iterations of pattern rows whose sum is added as one: long sums of floats stay accurate
 %>
-${shared.geometry()}
+${geometry.c_typedef(f"{name}_geometry")}
 % for n in (1, 2, 4, 8, 16):
 % if n in (1, lanes) or (pattern == "rows" and n < lanes):
 ${shared.accumulator(n)}

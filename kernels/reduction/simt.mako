@@ -1,7 +1,7 @@
 ## Reduction on schedule simt: a work-group holds `slots` outputs with `threads` work-items each, which share a chunk of the
 ## reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the reduced dimension
 ## (thread_step 1) or across the outputs (slot_step 1).
-<%page args="name, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index, kept_dims,
+<%page args="name, geometry, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, index, kept_dims,
              reduced_dims, group"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="walk" file="/reduction/traversal.mako"/>
@@ -11,7 +11,7 @@
     BLOCK = 64  # elements whose sum is added as one: long sums of floats stay accurate
     TOGETHER = 4  # loads
 %>
-${shared.geometry()}
+${geometry.c_typedef(f"{name}_geometry")}
 ${shared.accumulator(1)}
 <% acc, combined = f"{name}_a1", f"{name}_combine1" %>
 // Where element `rest` of the reduced range lies, in C order of the reduced dimensions.

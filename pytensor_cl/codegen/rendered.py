@@ -18,10 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pytensor_cl.codegen.structs import Struct
+
 __all__ = ["CheckedFolder", "code_digest", "is_intact", "kept", "recall", "rendered_folder", "user_folder"]
 
 _log = logging.getLogger("pytensor_cl.cache")
-_PLAIN = (str, int, float, bool, type(None), np.dtype)
+_PLAIN = (str, int, float, bool, type(None), np.dtype, Struct)
 _VERSION = b"pytensor-cl cache 1"
 _UNUSED = 86_400.0
 """Seconds after which the reading of a file is noted in its time stamp: files that are in use are removed last."""

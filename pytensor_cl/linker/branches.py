@@ -6,7 +6,7 @@ from typing import Any
 from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.ops.ifelse import link_branches_by
+from pytensor_cl.ops.ifelse import register_branch_linker
 
 __all__ = ["link_branch"]
 
@@ -41,4 +41,4 @@ def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
     return call
 
 
-link_branches_by(link_branch)
+register_branch_linker(link_branch)

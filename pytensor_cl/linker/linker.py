@@ -36,7 +36,7 @@ from pytensor_cl.linker.steps.device import (
 from pytensor_cl.linker.steps.host import Cell, Thunk, host_thunk
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
-from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of, carry
+from pytensor_cl.rewriting.host_backend.canonical_copy import attach_canonical_copy, canonical_copy_of
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, get_context
 from pytensor_cl.runtime.progress import calling
@@ -204,7 +204,7 @@ class _Link:
 
 def _only_reads(node: Apply) -> bool:
     """Whether no result of a node is, or looks at, the memory of an input."""
-    return isinstance(node.op, GpuOp) and node.op.works and not node.op.view_map and not node.op.hands_on
+    return isinstance(node.op, GpuOp) and node.op.is_compute and not node.op.view_map and not node.op.may_alias
 
 
 def _is_output(client: Apply, positions: Collection[int]) -> bool:
@@ -232,7 +232,7 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
     replays = GraphExecutor(link.parts(thunks, results, bool(checks)))
     rest = link.dead(allow_gc), link.finish, allow_gc, checks, replays, link.generators()
     parts = fgraph, link.nodes, thunks, link.storage, inputs, results, *rest
-    alternative = alternative_of(fgraph)
+    alternative = canonical_copy_of(fgraph)
     if isinstance(alternative, str):
         link.build()
         return OpenCLVM(*parts, programs=link.programs)
@@ -289,7 +289,7 @@ class OpenCLLinker(Linker):
         error = getattr(fgraph, "opencl_error", None)
         if error is not None:
             raise error
-        carry(fgraph)
+        attach_canonical_copy(fgraph)
         self.fgraph = fgraph
         self.no_recycling = [] if no_recycling is None or isinstance(no_recycling, bool) else list(no_recycling)
         self.profile = profile

@@ -6,7 +6,7 @@ import numpy as np
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.ops.base import EITHER, HOST, GpuOp, Routine
+from pytensor_cl.ops.base import ANY, HOST, GpuOp, Routine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
@@ -45,8 +45,8 @@ class GpuAlloc(GpuOp):
     """Device counterpart of `Alloc`."""
 
     view_map = {0: [0]}
-    works = False
-    demands = (EITHER, HOST)
+    is_compute = False
+    operand_placements = (ANY, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view of the repeated value."""
@@ -71,9 +71,9 @@ class _Empty:
 class GpuAllocEmpty(GpuOp):
     """Device counterpart of `AllocEmpty`."""
 
-    works = False
-    creates = True
-    demands = (HOST,)
+    is_compute = False
+    is_source = True
+    operand_placements = (HOST,)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the allocation."""

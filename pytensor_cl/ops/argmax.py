@@ -15,7 +15,7 @@ __all__ = ["GpuArgmax"]
 class GpuArgmax(GpuOp):
     """Device counterpart of `Argmax`."""
 
-    streams = True
+    is_memory_bound = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of the search over the axes."""

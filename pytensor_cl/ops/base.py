@@ -1,4 +1,4 @@
-"""What every device Op has in common: Types from its host Op, a routine for the linker, a plain ``perform``."""
+"""The base class of device Ops: it takes Types and shape inference from a host Op, and a kernel from a routine."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeGuard
@@ -17,8 +17,8 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
 __all__ = [
+    "ANY",
     "DEVICE",
-    "EITHER",
     "HOST",
     "CheckedRoutine",
     "GpuOp",
@@ -31,38 +31,38 @@ __all__ = [
 DEVICE = "device"
 """An input that must be a device array."""
 HOST = "host"
-"""An input that must be a value of the host: a shape, an index."""
-EITHER = "either"
-"""A 0-d input that may be a device array, or a value of the host that is passed to the kernel by value."""
+"""An input that must be a host value: a shape, an index."""
+ANY = "either"
+"""An input that may be a device array or, if it is 0-d, a host value that the kernel takes by value."""
 
 
 class Routine(Protocol):
-    """What the linker asks of a device node: kernels to build, and a call that enqueues them."""
+    """What the linker needs of a device node: the kernels to build, and a call that enqueues them."""
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Kernels of an ordinary call."""
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        """Work out the outputs' layouts, allocate them, enqueue the kernels."""
+        """Compute the layouts of the outputs, allocate them, and enqueue the kernels."""
 
 
 class CheckedRoutine(Routine, Protocol):
-    """A routine whose kernels look whether their data is right; see `pytensor_cl.routines.base.routine.Checked`."""
+    """A routine whose kernels check their data; see `pytensor_cl.routines.base.routine.Checked`."""
 
     is_checked: bool
 
     def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
-        """Make the kernels use an alarm that several routines share."""
+        """Make the kernels report to an error flag that several routines share."""
 
     def error(self, finding: ErrorRecord) -> Exception:
-        """Return the exception that a finding means."""
+        """Return the exception for an error record."""
 
     def check(self) -> None:
-        """Wait, and raise what was found."""
+        """Wait for the device, and raise the error that a kernel reported."""
 
 
 class ViewRoutine:
-    """A routine that only makes views: no kernel, no new memory.
+    """A routine that only makes views: it has no kernel and allocates no memory.
 
     Subclasses define `layout`, which gets the first input's layout and the values of the others.
     """
@@ -80,11 +80,10 @@ class ViewRoutine:
 
 
 def as_host_variable(variable: Variable) -> Variable:
-    """Return a variable that host Ops take in place of a device variable; others come back as they are."""
+    """Return a host variable of the same dtype and static shape; host variables are returned unchanged."""
     kind = variable.type
     if not isinstance(kind, GpuArrayType):
         return variable
-    # The static shape of a Reshape or Alloc comes from the values of constants: keep those, make up the rest.
     return kind.host_type()
 
 
@@ -97,27 +96,27 @@ class GpuOp(Op):
     Parameters
     ----------
     host
-        The Op of PyTensor that computes the same; gives Types, shape inference and the name.
+        The PyTensor Op that computes the same; it gives Types, shape inference and the name.
     context_name
-        Where it runs.
+        Name of the context on which it runs.
     """
 
     __props__: tuple[str, ...] = ("host", "context_name")
-    demands: Sequence[str] | None = None
-    """Per input DEVICE, HOST or EITHER; the last one stands for all that follow. None: all DEVICE."""
-    works: bool = True
-    """Whether it computes (a view does not): decides whether moving data to the device can pay."""
-    creates: bool = False
-    """Whether its values come from nowhere, so that none ever need to be moved."""
-    hands_on: bool = False
-    """Whether a result may be an input as it is although the Op works, as a branch of a conditional does it."""
-    streams: bool = False
-    """Whether it only reads and writes each element once, as an elementwise function does."""
-    loads_numbers: bool = False
-    """Whether its kernels read numbers that change from call to call on the device: launches with others by value are
-    not repeated."""
-    checks: bool = False
-    """Whether its kernels look for errors in the data: its routine has what `routines.base.Checked` has."""
+    operand_placements: Sequence[str] | None = None
+    """Per input DEVICE, HOST or ANY; the last entry holds for the inputs that follow. None: all DEVICE."""
+    is_compute: bool = True
+    """Whether the Op computes; a view does not. Placement moves data to a device only for Ops that compute."""
+    is_source: bool = False
+    """Whether the Op creates an array without reading one, so that no array has to be transferred for it."""
+    may_alias: bool = False
+    """Whether a result may be one of the inputs although `view_map` does not say so: a conditional returns a branch."""
+    is_memory_bound: bool = False
+    """Whether the Op reads and writes each element once, so that memory bandwidth limits its speed."""
+    scalars_on_device: bool = False
+    """Whether the kernels load scalars that change between calls from device memory. A captured graph stays valid then;
+    it is specialised to scalars that are passed by value."""
+    checks_data: bool = False
+    """Whether the kernels check their data; the routine is then a `CheckedRoutine`."""
 
     def __init__(self, host: Op, context_name: str) -> None:
         self.host = host
@@ -128,11 +127,11 @@ class GpuOp(Op):
         own = type(self).__name__
         return text if text.startswith(own) else f"Gpu{text}"
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Return where input number `index` must be."""
-        if self.demands is None:
+        if self.operand_placements is None:
             return DEVICE
-        return self.demands[min(index, len(self.demands) - 1)]
+        return self.operand_placements[min(index, len(self.operand_placements) - 1)]
 
     def may_overwrite(self, index: int) -> bool:
         """Return whether an output may lie where input number `index`, of the same layout, does."""
@@ -140,7 +139,7 @@ class GpuOp(Op):
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node; tensors of the host are transferred where the device needs them."""
-        placed = [self.on_device(v) if self.demand(i) is DEVICE else v for i, v in enumerate(inputs)]
+        placed = [self.on_device(v) if self.placement_of(i) is DEVICE else v for i, v in enumerate(inputs)]
         host_node = self.host.make_node(*map(as_host_variable, placed))
         return self.apply(placed, [o.type for o in host_node.outputs])
 
@@ -165,20 +164,20 @@ class GpuOp(Op):
         return Apply(self, list(inputs), outputs)
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
-        """Ask the host Op."""
+        """Return what the host Op infers."""
         host_inputs = [as_host_variable(v) for v in node.inputs]
         return self.host.infer_shape(self.host.make_node(*host_inputs), shapes)
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Never: constants of the host were folded before the graph came here."""
+        """Return False: host constants are folded before nodes are placed on devices."""
         return False
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return what computes `node` on an open context."""
+        """Return the routine that computes `node` on an open context."""
         raise NotImplementedError
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
-        """Compute one node by itself, for linkers that are not ours."""
+        """Compute one node by itself, for PyTensor's own linkers."""
         routine = _routines.get(node)
         if routine is None:
             routine = _routines[node] = self.routine(node, get_context(self.context_name))
@@ -190,15 +189,15 @@ class GpuOp(Op):
 
 
 def is_checked(routine: Routine, op: GpuOp) -> TypeGuard[CheckedRoutine]:
-    """Whether somebody must ask the device, after a node has run, if its data was right."""
-    return op.checks and bool(getattr(routine, "is_checked", False))
+    """Whether the device's error flag must be read after a node has run."""
+    return op.checks_data and bool(getattr(routine, "is_checked", False))
 
 
 def _by_value(array: np.ndarray) -> Any:
-    """A 0-d array as the NumPy scalar that routines take."""
+    """Return a 0-d array as the NumPy scalar that routines take."""
     return array if array.ndim else array[()]
 
 
 def context_of(variable: Variable) -> str | None:
-    """Return the context that holds a variable, None if the host does."""
+    """Return the name of the context that holds a variable; None for a host variable."""
     return variable.type.context_name if isinstance(variable.type, GpuArrayType) else None

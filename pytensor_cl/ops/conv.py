@@ -61,7 +61,7 @@ class _Moded:
 class GpuConvolve(GpuOp):
     """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise; always computed directly."""
 
-    demands = (DEVICE, DEVICE, HOST)
+    operand_placements = (DEVICE, DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the convolution, with casts of the signals that need them."""
@@ -113,7 +113,7 @@ class _Padded:
 class _GpuConv(GpuOp):
     """What a convolution with channels and its gradients have in common: the parameters are the host Op's."""
 
-    demands: Sequence[str] = (DEVICE, DEVICE, HOST)
+    operand_placements: Sequence[str] = (DEVICE, DEVICE, HOST)
     kind: Any = None
     kernels = 0
 

@@ -12,9 +12,9 @@ __all__ = ["GpuARange", "GpuBartlett", "GpuEye"]
 class GpuARange(GpuOp):
     """Device counterpart of `ARange`, where a device Op reads its values."""
 
-    works = False
-    creates = True
-    demands = (HOST,)
+    is_compute = False
+    is_source = True
+    operand_placements = (HOST,)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of evenly spaced values."""
@@ -24,9 +24,9 @@ class GpuARange(GpuOp):
 class GpuEye(GpuOp):
     """Device counterpart of `Eye`, where a device Op reads its values."""
 
-    works = False
-    creates = True
-    demands = (HOST,)
+    is_compute = False
+    is_source = True
+    operand_placements = (HOST,)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels that fill a matrix and its diagonal."""
@@ -36,9 +36,9 @@ class GpuEye(GpuOp):
 class GpuBartlett(GpuOp):
     """Device counterpart of `Bartlett`, where a device Op reads its values."""
 
-    works = False
-    creates = True
-    demands = (HOST,)
+    is_compute = False
+    is_source = True
+    operand_placements = (HOST,)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of the window."""

@@ -15,7 +15,7 @@ __all__ = ["GpuCumOp"]
 class GpuCumOp(GpuOp):
     """Device counterpart of `CumOp`: cumsum and cumprod."""
 
-    streams = True
+    is_memory_bound = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel along the axis."""

@@ -5,7 +5,7 @@ from typing import Any
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
+from pytensor_cl.ops.base import ANY, GpuOp, Routine, as_host_variable
 from pytensor_cl.routines.elemwise.routine import Elemwise
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
@@ -25,11 +25,11 @@ class GpuElemwise(GpuOp):
     A 0-d value of the host goes to the kernel by value, whatever the dimensions of the arrays.
     """
 
-    streams = True
+    is_memory_bound = True
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Arrays must be on the device; 0-d inputs may be values of the host."""
-        return EITHER
+        return ANY
 
     def may_overwrite(self, index: int) -> bool:
         """Each element is read before the one at its place is written."""

@@ -7,20 +7,20 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.ops.base import EITHER, GpuOp, Routine
+from pytensor_cl.ops.base import ANY, GpuOp, Routine
 from pytensor_cl.ops.rowwise import shown
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuEpilogue", "StoringOp", "names_of"]
+__all__ = ["GpuEpilogue", "StoringOp", "scalar_op_names"]
 
 
-def names_of(op: ps.ScalarOp) -> list[str]:
+def scalar_op_names(op: ps.ScalarOp) -> list[str]:
     """Return the names of the scalar Ops that an Op consists of."""
-    return (
-        [name for n in op.fgraph.toposort() for name in names_of(n.op)] if isinstance(op, ps.Composite) else [str(op)]
-    )
+    if isinstance(op, ps.Composite):
+        return [name for n in op.fgraph.toposort() for name in scalar_op_names(n.op)]
+    return [str(op)]
 
 
 class StoringOp(GpuOp):
@@ -62,11 +62,11 @@ class GpuEpilogue(GpuOp):
         self.function = function
 
     def __str__(self) -> str:
-        return f"GpuEpilogue{{{self.producer}: {shown(names_of(self.function))}}}"
+        return f"GpuEpilogue{{{self.producer}: {shown(scalar_op_names(self.function))}}}"
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Inputs are where the nodes had them that it replaces."""
-        return EITHER
+        return ANY
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the inputs of the producer, or what belongs to them, and the further arrays."""

@@ -12,7 +12,7 @@ __all__ = ["GpuFourier", "GpuIRFFT", "GpuRFFT"]
 
 
 class _GpuRealTransform(GpuOp):
-    demands = (DEVICE, HOST)  # the lengths decide the output's shape
+    operand_placements = (DEVICE, HOST)  # the lengths decide the output's shape
     kernel: type[RFFT] | type[IRFFT]
 
     def routine(self, node: Apply, context: Context) -> Routine:
@@ -40,7 +40,7 @@ class GpuIRFFT(_GpuRealTransform):
 class GpuFourier(GpuOp):
     """Device counterpart of `Fourier`: computes in double precision, as the output's dtype says."""
 
-    demands = (DEVICE, HOST)
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels, with a cast where the input is not double precision."""

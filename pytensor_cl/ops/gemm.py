@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.ops.base import DEVICE, EITHER, Routine
+from pytensor_cl.ops.base import ANY, DEVICE, Routine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.epilogue import StoringOp
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
@@ -175,8 +175,8 @@ class GpuDot22(GpuDot):
 class GpuDot22Scalar(Product):
     """Device counterpart of `Dot22Scalar`: ``alpha * A @ B``."""
 
-    demands = (DEVICE, DEVICE, EITHER)
-    loads_numbers = True
+    operand_placements = (DEVICE, DEVICE, ANY)
+    scalars_on_device = True
 
     def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
@@ -199,8 +199,8 @@ class _Reordered:
 class GpuGemm(Product):
     """Device counterpart of `Gemm`: ``beta * C + alpha * A @ B``; C is not overwritten."""
 
-    demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
-    loads_numbers = True
+    operand_placements = (DEVICE, ANY, DEVICE, DEVICE, ANY)
+    scalars_on_device = True
 
     def may_overwrite(self, index: int) -> bool:
         """The result may be C itself."""

@@ -5,7 +5,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.codegen.dtypes import computed, is_complex
-from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp, Routine
+from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine
 from pytensor_cl.ops.gemm import CheckedAddend, promoted, scaled
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.runtime.array import GpuArray
@@ -30,8 +30,8 @@ class _ComplexGemv:
 class GpuGemv(GpuOp):
     """Device counterpart of `Gemv`: ``beta * y + alpha * A @ x``; y is not overwritten."""
 
-    demands = (DEVICE, EITHER, DEVICE, DEVICE, EITHER)
-    loads_numbers = True
+    operand_placements = (DEVICE, ANY, DEVICE, DEVICE, ANY)
+    scalars_on_device = True
 
     def may_overwrite(self, index: int) -> bool:
         """The result may be y itself."""

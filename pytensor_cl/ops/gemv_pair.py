@@ -6,8 +6,8 @@ from typing import Any
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.ops.base import EITHER, GpuOp, Routine
-from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE, steps_of
+from pytensor_cl.ops.base import ANY, GpuOp, Routine
+from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE, step_names
 from pytensor_cl.routines.gemv.pair import GemvPair, PairFunction
 from pytensor_cl.runtime.context import Context
 
@@ -38,11 +38,11 @@ class GpuGemvPair(GpuOp):
         self.context_name = context_name
 
     def __str__(self) -> str:
-        return f"GpuGemvPair{{{steps_of(self.pair.function)}}}"
+        return f"GpuGemvPair{{{step_names(self.pair.function)}}}"
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Inputs are where the nodes had them that it replaces."""
-        return EITHER
+        return ANY
 
     def _stored(self, rows: Any, one: Any) -> list[tuple[Any, ...]]:
         """Return the entries of each output of the function that is stored."""

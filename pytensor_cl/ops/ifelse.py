@@ -16,12 +16,12 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["Branched", "GpuIfElse", "GpuLazyIfElse", "link_branches_by"]
+__all__ = ["GpuIfElse", "GpuLazyIfElse", "IfElseWithDeviceGraphs", "register_branch_linker"]
 
 _linkers: list[Callable[[FunctionGraph], Callable[..., list[Any]]]] = []
 
 
-def link_branches_by(link: Callable[[FunctionGraph], Callable[..., list[Any]]]) -> None:
+def register_branch_linker(link: Callable[[FunctionGraph], Callable[..., list[Any]]]) -> None:
     """Set what makes a callable of a branch's graph; the linker, which is above this file, registers itself."""
     _linkers[:] = [link]
 
@@ -43,15 +43,15 @@ class _Choice:
 class GpuIfElse(GpuOp):
     """Device counterpart of `IfElse`: the condition is read on the host, the values stay where they are."""
 
-    works = False
-    demands = (HOST, DEVICE)
+    is_compute = False
+    operand_placements = (HOST, DEVICE)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the choice."""
         return _Choice(self.host.n_outs)
 
 
-class Branched(LazyIfElse):
+class IfElseWithDeviceGraphs(LazyIfElse):
     """A `LazyIfElse` that is not for the host yet, with what a device would run.
 
     Parameters
@@ -99,20 +99,22 @@ class GpuLazyIfElse(GpuOp):
     ----------
     host, context_name
         See `GpuOp`.
-    demands
+    operand_placements
         Per input, where it must be.
     graphs
         The graph of each branch, with inputs where they are demanded, and outputs on the device.
     """
 
-    __props__ = ("host", "context_name", "demands")
-    hands_on = True
+    __props__ = ("host", "context_name", "operand_placements")
+    may_alias = True
 
-    def __init__(self, host: Op, context_name: str, demands: tuple[str, ...], graphs: Sequence[FunctionGraph]) -> None:
+    def __init__(
+        self, host: Op, context_name: str, operand_placements: tuple[str, ...], graphs: Sequence[FunctionGraph]
+    ) -> None:
         super().__init__(host, context_name)
-        self.demands = demands
+        self.operand_placements = operand_placements
         self.graphs = tuple(graphs)
-        self.works = any(getattr(n.op, "works", False) for graph in graphs for n in graph.apply_nodes)
+        self.is_compute = any(getattr(n.op, "is_compute", False) for graph in graphs for n in graph.apply_nodes)
 
     def __str__(self) -> str:
         return f"GpuLazyIfElse{{{' | '.join(map(_told, self.graphs))}}}"

@@ -7,7 +7,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine
+from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.routines.join import Join, Stack
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -18,7 +18,7 @@ __all__ = ["GpuJoin", "GpuMakeVector", "GpuSplit"]
 class GpuJoin(GpuOp):
     """Device counterpart of `Join`: arrays of any dtypes along an axis."""
 
-    streams = True
+    is_memory_bound = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copies."""
@@ -29,8 +29,8 @@ class GpuJoin(GpuOp):
 class GpuMakeVector(GpuOp):
     """Device counterpart of `MakeVector`: 0-d arrays, and values of the host, in a vector."""
 
-    streams = True
-    demands = (EITHER,)
+    is_memory_bound = True
+    operand_placements = (ANY,)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copies."""
@@ -68,8 +68,8 @@ class _Split:
 class GpuSplit(GpuOp):
     """Device counterpart of `Split`: views of the parts."""
 
-    works = False
-    demands = (DEVICE, HOST)
+    is_compute = False
+    operand_placements = (DEVICE, HOST)
 
     def __init__(self, host: Op, context_name: str) -> None:
         super().__init__(host, context_name)

@@ -15,7 +15,7 @@ __all__ = ["GpuNonzero"]
 class GpuNonzero(GpuOp):
     """Device counterpart of `Nonzero`: waits for the number of places."""
 
-    streams = True
+    is_memory_bound = True
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
         """Give up: only the values tell."""

@@ -70,12 +70,12 @@ class Widened:
 class _GpuPool(GpuOp):
     """What the pooling Ops have in common: the parameters are the host Op's; float16 is computed as float32."""
 
-    streams = True
+    is_memory_bound = True
     kind: Any = None
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels, with casts of float16."""
-        arrays = [v for i, v in enumerate(node.inputs) if self.demand(i) is DEVICE]
+        arrays = [v for i, v in enumerate(node.inputs) if self.placement_of(i) is DEVICE]
         dtypes = [computed(v.type.dtype) for v in arrays]
         windows = [pool.Window(k, s, *p) for k, s, p in zip(*self._columns(), strict=True)]
         inc_pad = getattr(self.host, "inc_pad", True)
@@ -113,5 +113,5 @@ class GpuAvgPool(_GpuPool):
 class GpuAvgPoolGrad(_GpuPool):
     """Device counterpart of `AvgPoolGrad`."""
 
-    demands = (DEVICE, HOST)
+    operand_placements = (DEVICE, HOST)
     kind = pool.AvgPoolGrad

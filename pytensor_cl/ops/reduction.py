@@ -27,7 +27,7 @@ OPERATIONS: dict[str, str] = {
 class GpuCAReduce(GpuOp):
     """Device counterpart of `CAReduce` and of what derives from it: Sum, Prod, ProdWithoutZeros, Max, Min, All, Any."""
 
-    streams = True
+    is_memory_bound = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel of the operation over the axes."""

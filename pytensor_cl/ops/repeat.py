@@ -12,7 +12,7 @@ __all__ = ["GpuRepeat"]
 class GpuRepeat(GpuOp):
     """Device counterpart of `Repeat`: waits for the sum of the numbers of repetitions."""
 
-    streams = True
+    is_memory_bound = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels that add up the numbers and copy the elements."""

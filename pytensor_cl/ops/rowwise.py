@@ -6,12 +6,12 @@ from typing import Any
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.ops.base import EITHER, GpuOp, Routine
+from pytensor_cl.ops.base import ANY, GpuOp, Routine
 from pytensor_cl.routines.rowwise.program import Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["DROPPED", "FULL", "KEPT", "PICKED", "TABLE", "VALUE", "GpuRowwise", "shown", "steps_of"]
+__all__ = ["DROPPED", "FULL", "GATHERED", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown", "step_names"]
 
 FULL = "full"
 """A variable with an element for each position of a row."""
@@ -23,7 +23,7 @@ VALUE = "value"
 """A 0-d value of the host."""
 TABLE = "table"
 """An array in which elements are looked up, of one dimension that has nothing to do with the rows."""
-PICKED = "picked"
+GATHERED = "picked"
 """A matrix of which an index, a variable with an element for each row, picks rows."""
 
 _APART = frozenset((VALUE, TABLE))  # forms that have no shape in common with the others
@@ -38,7 +38,7 @@ def shown(names: Sequence[str]) -> str:
     return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."])
 
 
-def steps_of(function: RowFunction) -> str:
+def step_names(function: RowFunction) -> str:
     """Return what a row function computes, for the text of an Op."""
     steps = function.steps
     return shown([_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in steps])
@@ -56,13 +56,13 @@ class GpuRowwise(GpuOp):
     axes
         Along which the reductions go.
     forms
-        Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE, PICKED or TABLE.
+        Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE, GATHERED or TABLE.
     context_name
         Where it runs.
     """
 
     __props__ = ("function", "ndim", "axes", "forms", "context_name")
-    streams = True
+    is_memory_bound = True
 
     def __init__(
         self, function: RowFunction, ndim: int, axes: Sequence[int], forms: Sequence[str], context_name: str
@@ -72,14 +72,14 @@ class GpuRowwise(GpuOp):
         self.axes = tuple(axes)
         self.forms = tuple(forms)
         self.context_name = context_name
-        self.checks = TABLE in self.forms or PICKED in self.forms
+        self.checks_data = TABLE in self.forms or GATHERED in self.forms
 
     def __str__(self) -> str:
-        return f"GpuRowwise{{axes={self.axes}: {steps_of(self.function)}}}"
+        return f"GpuRowwise{{axes={self.axes}: {step_names(self.function)}}}"
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Arrays must be on the device; the values are those that were when the nodes were fused."""
-        return EITHER
+        return ANY
 
     def _spread(self, form: str, entries: Sequence[Any], one: Any) -> tuple[Any, ...]:
         """Give what belongs to the dimensions of a variable those that it lacks."""
@@ -96,7 +96,7 @@ class GpuRowwise(GpuOp):
             if form in _APART:
                 continue
             known = self._spread(form, variable.type.broadcastable, True)
-            if form == PICKED:
+            if form == GATHERED:
                 known = tuple(one or d not in self.axes for d, one in enumerate(known))
             for d, entry in enumerate(self._spread(form, own, one)):
                 if is_open[d] and not known[d]:

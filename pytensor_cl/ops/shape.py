@@ -35,7 +35,7 @@ class GpuDimShuffle(GpuOp):
     """Device counterpart of `DimShuffle`."""
 
     view_map = {0: [0]}
-    works = False
+    is_compute = False
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
@@ -97,8 +97,8 @@ class GpuCheckAndRaise(GpuOp):
     """Device counterpart of `CheckAndRaise` and `Assert`: waits for the conditions, not for the value."""
 
     view_map = {0: [0]}
-    works = False
-    demands = (DEVICE, HOST)
+    is_compute = False
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the check."""
@@ -109,8 +109,8 @@ class GpuReshape(GpuOp):
     """Device counterpart of `Reshape`; copies only where the strides do not allow a view."""
 
     view_map = {0: [0]}
-    works = False
-    demands = (DEVICE, HOST)
+    is_compute = False
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
@@ -132,7 +132,7 @@ class GpuJoinDims(GpuOp):
     """Device counterpart of `JoinDims`; copies only where the strides do not allow a view."""
 
     view_map = {0: [0]}
-    works = False
+    is_compute = False
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
@@ -153,8 +153,8 @@ class GpuSplitDims(GpuOp):
     """Device counterpart of `SplitDims`; copies only where the strides do not allow a view."""
 
     view_map = {0: [0]}
-    works = False
-    demands = (DEVICE, HOST)
+    is_compute = False
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
@@ -173,8 +173,8 @@ class GpuSpecifyShape(GpuOp):
     """Device counterpart of `SpecifyShape`; raises AssertionError, as it does, where the shape differs."""
 
     view_map = {0: [0]}
-    works = False
-    demands = (DEVICE, HOST)
+    is_compute = False
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the check."""
@@ -190,7 +190,7 @@ class GpuCpuContiguous(GpuOp):
     """Device counterpart of `CpuContiguous`; copies only where the strides are not those of C order."""
 
     view_map = {0: [0]}
-    works = False
+    is_compute = False
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
         """Return the input's shape."""

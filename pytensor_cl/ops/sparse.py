@@ -110,8 +110,8 @@ class RowsOfColumns(Op):
 class GpuCsrDot(GpuOp):
     """Device counterpart of `CsrDot`."""
 
-    demands = (DEVICE, DEVICE, DEVICE, DEVICE, HOST)
-    checks = True
+    operand_placements = (DEVICE, DEVICE, DEVICE, DEVICE, HOST)
+    checks_data = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""
@@ -121,7 +121,7 @@ class GpuCsrDot(GpuOp):
 class GpuCsrSampledDot(GpuOp):
     """Device counterpart of `CsrSampledDot`."""
 
-    checks = True
+    checks_data = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""

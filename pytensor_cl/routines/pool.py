@@ -194,7 +194,7 @@ class _Pooling(Routine):
     def _source(self, variant: _Variant) -> KernelSource:
         dtype = "uint8" if self.dtype == "bool" else self.dtype.name
         least = np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
-        template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool")
+        template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool/cpu")
         compared = self.other if template == "pool/grad" else np.dtype(dtype)
         inner = self.windows[-1][:2]
         return kernel_source(

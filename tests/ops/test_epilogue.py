@@ -33,7 +33,7 @@ def on_device():
 
 def kinds(f):
     """Classes of the device Ops that compute."""
-    return [type(op) for op in device_ops(f) if op.works]
+    return [type(op) for op in device_ops(f) if op.is_compute]
 
 
 def normal(rng, *shapes, dtype="float32"):
@@ -72,7 +72,7 @@ def test_scaled_products_and_addends(context, rng):
     outputs = [pt.tanh(s * (x @ w)), pt.tanh(0.5 * c.T - s * (w.T @ x.T))]
     f = check_against_python([x, w, c, s], outputs, (), [*normal(rng, (4, 5), (5, 6), (4, 6)), 0.25])
     assert kinds(f) == [GpuEpilogue, GpuEpilogue]
-    assert {type(op.producer) for op in device_ops(f) if op.works} == {GpuDot22Scalar, GpuGemm}
+    assert {type(op.producer) for op in device_ops(f) if op.is_compute} == {GpuDot22Scalar, GpuGemm}
 
 
 def test_batches(context, rng):
@@ -164,7 +164,7 @@ def test_shapes_are_known_without_the_values(context, rng):
     x, w = matrices("xw")
     f = opencl([x, w], pt.tanh(x @ w).shape)
     np.testing.assert_array_equal(f(*normal(rng, (3, 4), (4, 5))), (3, 5))
-    (node,) = (n.node for n in pytensor_cl.explain(opencl([x, w], pt.tanh(x @ w))).device_nodes if n.op.works)
+    (node,) = (n.node for n in pytensor_cl.explain(opencl([x, w], pt.tanh(x @ w))).device_nodes if n.op.is_compute)
     assert [tuple(shape) for shape in node.op.infer_shape(node, [(3, 4), (4, 5)])] == [(3, 5)]
 
 

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensors
+from pytensor_cl.ops.indexing.slice_update import GpuMergedIncSubtensor
 from pytensor_cl.rewriting.placement.placement import SCALAR
 from tests.helpers import opencl
 
@@ -91,4 +91,4 @@ def test_constant_padding_is_one_node_and_asks_for_no_values(context, rng):
     np.testing.assert_array_equal(f(value), np.pad(value, ((1, 2), (0, 3))))
     report = pytensor_cl.explain(f)
     assert sum(t.direction == "to host" for t in report.transfers) == 1
-    assert [type(n.op) for n in report.device_nodes if n.op.works] == [GpuIncSubtensors]
+    assert [type(n.op) for n in report.device_nodes if n.op.is_compute] == [GpuMergedIncSubtensor]

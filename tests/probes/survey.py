@@ -67,7 +67,7 @@ def _holds(op: Any, kind: type) -> bool:
 def _is_preparation(node: Any, device_ops: Sequence[Any]) -> bool:
     """Whether a host node only readies what device nodes take: extents, the arrays that a sparse matrix is made of."""
     if isinstance(node.op, CSMProperties):
-        return any(op.works and not op.creates for op in device_ops)
+        return any(op.is_compute and not op.is_source for op in device_ops)
     return node.reason == SCALAR and bool(device_ops)
 
 

@@ -157,7 +157,7 @@ def _beside(nodes: Sequence[Apply]) -> float:
     for node in nodes:
         op = node.op
         if isinstance(op, GpuOp):
-            total += KERNEL * op.works
+            total += KERNEL * op.is_compute
         elif isinstance(op, Scan):
             total += LOOP
         elif isinstance(op, Elemwise) and not node.outputs[0].type.ndim and node.outputs[0].type.dtype[0] in "fc":

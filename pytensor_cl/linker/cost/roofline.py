@@ -64,7 +64,7 @@ def roofline_seconds(node: Apply, inputs: Sequence[tuple[int, ...]], outputs: Se
         Shapes of its values.
     """
     op: Any = node.op
-    if isinstance(op, FREE) or not getattr(op, "works", True):
+    if isinstance(op, FREE) or not getattr(op, "is_compute", True):
         return 0.0
     read, written = list(map(prod, inputs)), list(map(prod, outputs))
     return max(_moving(bytes_moved(node, inputs, outputs)), _computing(op, read, written))

@@ -131,7 +131,7 @@ class GraphExecutor:
     def _stretch(self, start: int, stop: int) -> GraphCache | None:
         """Return the recordings of some nodes; None if they compute nothing."""
         nodes = self._parts.nodes[start:stop]
-        computes = any(isinstance(node.op, GpuOp) and node.op.works for node in nodes)
+        computes = any(isinstance(node.op, GpuOp) and node.op.is_compute for node in nodes)
         return GraphCache(_cut(self._parts, start, stop)) if computes else None
 
     # What the report and tests want to know

@@ -107,8 +107,8 @@ def _views(variable: Variable, nodes: Iterable[Apply]) -> set[Variable]:
     """Return a variable and all that may be its memory."""
     found = {variable}
     for node in nodes:
-        hands_on = getattr(node.op, "hands_on", False)
-        viewed = node.inputs if hands_on else [node.inputs[i] for many in node.op.view_map.values() for i in many]
+        may_alias = getattr(node.op, "may_alias", False)
+        viewed = node.inputs if may_alias else [node.inputs[i] for many in node.op.view_map.values() for i in many]
         if not found.isdisjoint(viewed):
             found.update(node.outputs)
     return found

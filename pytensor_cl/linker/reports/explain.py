@@ -14,7 +14,7 @@ from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, SelectingVM, SignatureStats
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
-from pytensor_cl.rewriting.host_backend.canonical_copy import alternative_of
+from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.context import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
@@ -303,7 +303,7 @@ def _choices_of(vm: Any) -> tuple[Choice, ...]:
 
 
 def _fixed(fn: Any) -> str:
-    found = alternative_of(fn.maker.fgraph)
+    found = canonical_copy_of(fn.maker.fgraph)
     return found if isinstance(found, str) else ""
 
 

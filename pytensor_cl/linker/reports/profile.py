@@ -220,7 +220,7 @@ class Profile:
         entry.host_seconds += 1e-9 * (step.end - step.start)
         if isinstance(node.op, HostFromGpu):  # by a command, or by reading the device's memory
             entry.nbytes += bytes_moved(node, *shapes) // 2
-        if getattr(node.op, "works", False):
+        if getattr(node.op, "is_compute", False):
             entry.nbytes += bytes_moved(node, *shapes)
             entry.flops += flops(node.op, *shapes)
 

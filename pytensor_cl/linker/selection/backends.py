@@ -12,7 +12,7 @@ from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusa
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_arrays
 from pytensor_cl.linker.steps.host import Cell
-from pytensor_cl.rewriting.host_backend.canonical_copy import Alternative
+from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
 from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
@@ -47,7 +47,7 @@ class HostFunction:
     backend: ClassVar[str]
     name: str | None = None  # of the function, for messages
 
-    def __init__(self, alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+    def __init__(self, alternative: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._alternative = alternative
         self._given = cells
         self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
@@ -100,7 +100,7 @@ class NumbaFunction(HostFunction):
     backend = "NUMBA"
 
     def _compile(self) -> Callable[[], list[Any]]:
-        wanted, draws = self._wanted(self._alternative.guarded()), self._alternative.draws
+        wanted, draws = self._wanted(self._alternative.with_guards()), self._alternative.mutable_rngs
         function, graph = compile_with_numba(wanted, self._alternative.mode, draws)
         cells = self._cells
 
@@ -130,10 +130,10 @@ class CFunction(HostFunction):
     def _compile(self) -> Callable[[], list[Any]]:
         graph = self._wanted(self._alternative.graph)
         machine, outputs = compile_with_c(
-            graph, self._alternative.mode, self._given, self._outputs, self._alternative.draws
+            graph, self._alternative.mode, self._given, self._outputs, self._alternative.mutable_rngs
         )
         run = _results_of(machine, outputs) if outputs else machine
-        generators = [self._cells[i] for i in self._alternative.draws]
+        generators = [self._cells[i] for i in self._alternative.mutable_rngs]
         self.direct = _careful(run, generators) if generators else run
         return with_arrays(self.direct, self.doubtful) if self.doubtful else self.direct
 
@@ -204,7 +204,7 @@ def _blame(graph: FunctionGraph) -> None:
         raise_with_op(graph, node, None)
 
 
-def host_functions(alternative: Alternative, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
+def host_functions(alternative: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
     """Return the functions that may run a graph, the first one first.
 
     Parameters
@@ -213,7 +213,7 @@ def host_functions(alternative: Alternative, cells: Sequence[Cell], outputs: Seq
         As `HostFunction` takes them.
     """
     kinds: dict[type[HostFunction], bool] = {
-        NumbaFunction: not alternative.objection,
-        CFunction: alternative.is_for_c,
+        NumbaFunction: not alternative.numba_excluded,
+        CFunction: alternative.c_eligible,
     }
     return [kind(alternative, cells, outputs) for kind, may_run in kinds.items() if may_run]

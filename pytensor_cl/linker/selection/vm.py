@@ -437,7 +437,7 @@ class SelectingVM(OpenCLVM):
         if DEVICE not in barred and DOUBT * likely[first] >= likely[DEVICE]:
             first = DEVICE  # which takes the least time to try
         size = SignatureStats(shapes, first, self._sides)
-        size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.works for n in self.nodes)
+        size.bound[DEVICE] = CALL + NODE * sum(isinstance(n.op, GpuOp) and n.op.is_compute for n in self.nodes)
         size.guessed, size.nodes = {s: likely[s] for s in self._sides}, guessed.nodes
         size.patience = {s: self._patience(s, guessed.nodes) for s in self._sides}
         size.longest[C] = inf if likely[C] < LIKELY * likely[first] else SHORT

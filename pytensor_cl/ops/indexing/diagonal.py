@@ -5,7 +5,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, ViewRoutine
+from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.routines.indexing.diagonal import FillDiagonal, diagonal
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -25,7 +25,7 @@ class GpuExtractDiag(GpuOp):
     """Device counterpart of `ExtractDiag`: a view."""
 
     view_map = {0: [0]}
-    works = False
+    is_compute = False
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
@@ -35,8 +35,8 @@ class GpuExtractDiag(GpuOp):
 class GpuFillDiagonal(GpuOp):
     """Device counterpart of `FillDiagonal`."""
 
-    streams = True
-    demands: Sequence[str] = (DEVICE, EITHER)
+    is_memory_bound = True
+    operand_placements: Sequence[str] = (DEVICE, ANY)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy and the fill."""
@@ -47,4 +47,4 @@ class GpuFillDiagonal(GpuOp):
 class GpuFillDiagonalOffset(GpuFillDiagonal):
     """Device counterpart of `FillDiagonalOffset`."""
 
-    demands = (DEVICE, EITHER, HOST)
+    operand_placements = (DEVICE, ANY, HOST)

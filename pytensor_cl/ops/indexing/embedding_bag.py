@@ -12,10 +12,10 @@ from pytensor_cl.ops.reduction import OPERATIONS
 from pytensor_cl.routines.indexing.embedding_bag import Bag
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuBag"]
+__all__ = ["GpuEmbeddingBag"]
 
 
-class GpuBag(GpuOp):
+class GpuEmbeddingBag(GpuOp):
     """``host(gather(table, index))``: rows are reduced where they are.
 
     Parameters
@@ -29,14 +29,14 @@ class GpuBag(GpuOp):
     """
 
     __props__ = ("host", "gather", "context_name")
-    checks = True
+    checks_data = True
 
     def __init__(self, host: CAReduce, gather: AdvancedSubtensor, context_name: str) -> None:
         super().__init__(host, context_name)
         self.gather = gather
 
     def __str__(self) -> str:
-        return f"GpuBag{{{self.host}}}"
+        return f"GpuEmbeddingBag{{{self.host}}}"
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node for a table and an index."""

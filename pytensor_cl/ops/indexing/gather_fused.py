@@ -8,19 +8,19 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.ops.base import EITHER, GpuOp, Routine, as_host_variable
+from pytensor_cl.ops.base import ANY, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
-from pytensor_cl.ops.epilogue import names_of
+from pytensor_cl.ops.epilogue import scalar_op_names
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
 from pytensor_cl.ops.rowwise import shown
 from pytensor_cl.routines.indexing.gather_fused import Pick
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuPick"]
+__all__ = ["GpuFusedGather"]
 
 
-class GpuPick(GpuOp):
+class GpuFusedGather(GpuOp):
     """Elements of an elementwise function, picked by an index of every axis; the others are not computed.
 
     Parameters
@@ -34,19 +34,19 @@ class GpuPick(GpuOp):
     """
 
     __props__ = ("host", "function", "context_name")
-    streams = True
-    checks = True
+    is_memory_bound = True
+    checks_data = True
 
     def __init__(self, host: AdvancedSubtensor, function: ps.Composite, context_name: str) -> None:
         super().__init__(host, context_name)
         self.function = function
 
     def __str__(self) -> str:
-        return f"GpuPick{{{shown(names_of(self.function))}}}"
+        return f"GpuFusedGather{{{shown(scalar_op_names(self.function))}}}"
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """Arrays are on the device already; what is 0-d may be a value of the host."""
-        return EITHER
+        return ANY
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the operands, or what belongs to them, and the index inputs."""

@@ -11,7 +11,7 @@ from pytensor.scalar import add
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, context_of
+from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, context_of
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.routines.elemwise.routine import Elemwise, contiguous
@@ -25,7 +25,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuAdvancedIncSubtensor", "GpuAdvancedSubtensor", "index_arguments", "index_demands"]
+__all__ = ["GpuAdvancedIncSubtensor", "GpuAdvancedSubtensor", "index_arguments", "index_placements"]
 
 
 def _is_mask(variable: Variable) -> bool:
@@ -36,16 +36,16 @@ def _is_constant_mask(variable: Variable) -> bool:
     return _is_mask(variable) and isinstance(variable, Constant)
 
 
-def index_demands(entries: Sequence[Entry], variables: Sequence[Variable]) -> tuple[str, ...]:
+def index_placements(entries: Sequence[Entry], variables: Sequence[Variable]) -> tuple[str, ...]:
     """Return where each index input must be: bounds of slices on the host, index arrays and masks on the device."""
     arrays = {entry for entry in entries if isinstance(entry, int)}
 
-    def demand(at: int, variable: Variable) -> str:
+    def placement_of(at: int, variable: Variable) -> str:
         if at not in arrays or _is_constant_mask(variable):
             return HOST
-        return EITHER if variable.type.ndim == 0 else DEVICE
+        return ANY if variable.type.ndim == 0 else DEVICE
 
-    return tuple(demand(at, v) for at, v in enumerate(variables))
+    return tuple(placement_of(at, v) for at, v in enumerate(variables))
 
 
 def _constant_behind(variable: Variable) -> Constant | None:
@@ -181,17 +181,17 @@ class _GpuIndexing(GpuOp):
     ----------
     host, context_name
         See `GpuOp`.
-    demands
+    operand_placements
         Per input, where it must be.
     """
 
-    __props__ = ("host", "context_name", "demands")
-    streams = True
-    checks = True
+    __props__ = ("host", "context_name", "operand_placements")
+    is_memory_bound = True
+    checks_data = True
 
-    def __init__(self, host: Op, context_name: str, demands: tuple[str, ...]) -> None:
+    def __init__(self, host: Op, context_name: str, operand_placements: tuple[str, ...]) -> None:
         super().__init__(host, context_name)
-        self.demands = demands
+        self.operand_placements = operand_placements
 
 
 def _is_whole_mask(op: Op, ndim: int, variables: Sequence[Variable]) -> bool:

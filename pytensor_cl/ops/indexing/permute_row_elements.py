@@ -12,8 +12,8 @@ __all__ = ["GpuPermuteRowElements"]
 class GpuPermuteRowElements(GpuOp):
     """Device counterpart of `PermuteRowElements`."""
 
-    streams = True
-    checks = True
+    is_memory_bound = True
+    checks_data = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""

@@ -22,13 +22,13 @@ class GpuRavelMultiIndex(GpuOp):
     """
 
     __props__ = ("host", "context_name", "count")
-    streams = True
-    checks = True
+    is_memory_bound = True
+    checks_data = True
 
     def __init__(self, host: Op, context_name: str, count: int) -> None:
         super().__init__(host, context_name)
         self.count = count
-        self.demands = (*(DEVICE,) * count, HOST)
+        self.operand_placements = (*(DEVICE,) * count, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""
@@ -40,9 +40,9 @@ class GpuRavelMultiIndex(GpuOp):
 class GpuUnravelIndex(GpuOp):
     """Device counterpart of `UnravelIndex`; the extents stay on the host."""
 
-    streams = True
-    checks = True
-    demands = (DEVICE, HOST)
+    is_memory_bound = True
+    checks_data = True
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""

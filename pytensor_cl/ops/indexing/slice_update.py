@@ -8,7 +8,7 @@ from pytensor.scalar import add
 from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.ops.base import DEVICE, EITHER, HOST, GpuOp, Routine, ViewRoutine
+from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.routines.elemwise.routine import Cast, Copy, ElementFunction, Elemwise
 from pytensor_cl.routines.indexing.slice_update import Items, SliceWrites
@@ -17,7 +17,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuIncSubtensor", "GpuIncSubtensors", "GpuSubtensor"]
+__all__ = ["GpuIncSubtensor", "GpuMergedIncSubtensor", "GpuSubtensor"]
 
 
 class _Index(ViewRoutine):
@@ -36,8 +36,8 @@ class GpuSubtensor(GpuOp):
     """Device counterpart of `Subtensor`: integers and slices with any step, static or computed on the host."""
 
     view_map = {0: [0]}
-    works = False
-    demands = (DEVICE, HOST)
+    is_compute = False
+    operand_placements = (DEVICE, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view."""
@@ -157,15 +157,15 @@ def _write(host: IncSubtensor, array: Variable, value: Variable, context: Contex
 class GpuIncSubtensor(GpuOp):
     """Device counterpart of `IncSubtensor`: sets or adds, in a copy."""
 
-    streams = True
-    demands = (DEVICE, EITHER, HOST)
+    is_memory_bound = True
+    operand_placements = (DEVICE, ANY, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy with the write."""
         return _writes(node.inputs[0], [(self.host, node.inputs[1:])], context)
 
 
-class GpuIncSubtensors(GpuOp):
+class GpuMergedIncSubtensor(GpuOp):
     """Several `GpuIncSubtensor`, each in the result of the one before, with one copy for all.
 
     The inputs are the array, then for each its value and its indices.
@@ -181,7 +181,7 @@ class GpuIncSubtensors(GpuOp):
     """
 
     __props__ = ("hosts", "counts", "context_name")
-    streams = True
+    is_memory_bound = True
 
     def __init__(self, hosts: Sequence[IncSubtensor], counts: Sequence[int], context_name: str) -> None:
         self.hosts = tuple(hosts)
@@ -189,11 +189,11 @@ class GpuIncSubtensors(GpuOp):
         self.context_name = context_name
 
     def __str__(self) -> str:
-        return f"GpuIncSubtensors{{{', '.join(map(str, self.hosts))}}}"
+        return f"GpuMergedIncSubtensor{{{', '.join(map(str, self.hosts))}}}"
 
-    def demand(self, index: int) -> str:
+    def placement_of(self, index: int) -> str:
         """As the Ops that were joined; their inputs are where they want them."""
-        return EITHER
+        return ANY
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node of what the nodes had that it stands for."""

@@ -12,8 +12,8 @@ __all__ = ["GpuChoose"]
 class GpuChoose(GpuOp):
     """Device counterpart of `Choose` from the rows of an array."""
 
-    streams = True
-    checks = True
+    is_memory_bound = True
+    checks_data = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""

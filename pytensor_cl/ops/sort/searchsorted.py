@@ -13,7 +13,7 @@ __all__ = ["GpuSearchSorted"]
 class GpuSearchSorted(GpuOp):
     """Device counterpart of `SearchsortedOp`, alone or in a Blockwise."""
 
-    checks = True
+    checks_data = True
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel for the side and the dtypes."""

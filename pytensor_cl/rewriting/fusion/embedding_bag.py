@@ -1,4 +1,4 @@
-"""Reductions of rows that an index picks from a table -> GpuBag: the rows are not stored first.
+"""Reductions of rows that an index picks from a table -> GpuEmbeddingBag: the rows are not stored first.
 
 A mean of word vectors, ``table[words].mean(axis=1)``, is one.
 """
@@ -8,12 +8,12 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.ops.base import context_of
-from pytensor_cl.ops.indexing.embedding_bag import GpuBag
+from pytensor_cl.ops.indexing.embedding_bag import GpuEmbeddingBag
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["fuse_bags"]
+__all__ = ["fuse_embedding_bags"]
 
 
 def _is_of_rows(node: Apply, fgraph: FunctionGraph) -> bool:
@@ -40,7 +40,7 @@ def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
     return has_code and bool(host.axis) and all(0 <= axis < ndim for axis in host.axis)
 
 
-def fuse_bags(fgraph: FunctionGraph) -> None:
+def fuse_embedding_bags(fgraph: FunctionGraph) -> None:
     """Join reductions with the gathers of the rows that only they read.
 
     Parameters
@@ -51,6 +51,6 @@ def fuse_bags(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if _is_bag(node, fgraph):
             (rows,), (old,) = node.inputs, node.outputs
-            op = GpuBag(node.op.host, rows.owner.op.host, node.op.context_name)
+            op = GpuEmbeddingBag(node.op.host, rows.owner.op.host, node.op.context_name)
             new = op.make_node(*rows.owner.inputs).outputs[0]
-            fgraph.replace_all_validate([(old, old.type.filter_variable(new))], reason="opencl_bag")
+            fgraph.replace_all_validate([(old, old.type.filter_variable(new))], reason="opencl_embedding_bag")

@@ -1,4 +1,4 @@
-"""Elements picked from an elementwise result -> GpuPick: the rest of the result is not computed.
+"""Elements picked from an elementwise result -> GpuFusedGather: the rest of the result is not computed.
 
 The loss of a classifier, ``log_softmax(z)[arange(n), y]``, is one.
 """
@@ -9,11 +9,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import explicit_graph_inputs
 
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
-from pytensor_cl.ops.indexing.gather_fused import GpuPick
+from pytensor_cl.ops.indexing.gather_fused import GpuFusedGather
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
-from pytensor_cl.rewriting.fusion.rowwise.copies import restricted
+from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_outputs
 
-__all__ = ["apply_scalar_op", "fuse_picks", "scalar_of"]
+__all__ = ["apply_scalar_op", "fuse_gathers", "scalar_of"]
 
 MOST_ARRAYS = 8
 """Arrays that a kernel reads at each place: more of them cost more than the one that is not stored."""
@@ -98,18 +98,18 @@ def _picked(node: Apply, fgraph: FunctionGraph) -> Variable | None:
     arrays = sum(not is_by_value(v) for v in inputs)
     if not 0 < arrays <= MOST_ARRAYS or function.outputs[0].type.dtype != source.type.dtype:
         return None
-    return GpuPick(node.op.host, function, node.op.context_name).make_node(*inputs, *index).outputs[0]
+    return GpuFusedGather(node.op.host, function, node.op.context_name).make_node(*inputs, *index).outputs[0]
 
 
 def _drop_unread(node: Apply, fgraph: FunctionGraph) -> None:
     """Make an elementwise node of several outputs compute only those that are read."""
     needed = [i for i, v in enumerate(node.outputs) if fgraph.clients[v]]
     if needed and len(needed) < len(node.outputs):
-        made = restricted(node, needed, node.inputs)
-        fgraph.replace_all_validate([(node.outputs[i], v) for i, v in made.items()], reason="opencl_pick")
+        made = select_outputs(node, needed, node.inputs)
+        fgraph.replace_all_validate([(node.outputs[i], v) for i, v in made.items()], reason="opencl_fuse_gather")
 
 
-def fuse_picks(fgraph: FunctionGraph) -> None:
+def fuse_gathers(fgraph: FunctionGraph) -> None:
     """Compute elementwise results only where they are picked.
 
     Parameters
@@ -121,6 +121,6 @@ def fuse_picks(fgraph: FunctionGraph) -> None:
         picked = _picked(node, fgraph) if _is_pick(node, fgraph) else None
         if picked is not None:
             source, (old,) = node.inputs[0].owner, node.outputs
-            fgraph.replace_all_validate([(old, old.type.filter_variable(picked))], reason="opencl_pick")
+            fgraph.replace_all_validate([(old, old.type.filter_variable(picked))], reason="opencl_fuse_gather")
             if source in fgraph.apply_nodes:
                 _drop_unread(source, fgraph)

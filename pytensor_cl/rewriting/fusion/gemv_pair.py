@@ -18,7 +18,7 @@ from pytensor_cl.ops.rowwise import FULL, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
-from pytensor_cl.rewriting.fusion.rowwise.domain import Domain
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain
 from pytensor_cl.rewriting.fusion.rowwise.function import fused_node
 from pytensor_cl.routines.gemv.pair import PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise.program import Operand, RowFunction
@@ -95,7 +95,7 @@ def _middle(factor: Variable, context_name: str, fgraph: FunctionGraph) -> _Midd
         function = RowFunction((Operand("full", factor.type.dtype),), (), (0,))
         return _Middle(function, (FULL, FULL), [factor], [factor])
     fused, outputs = node, list(node.outputs)
-    domain = Domain(context_name, (0,), (False,))
+    domain = FusionDomain(context_name, (0,), (False,))
     if isinstance(node.op, GpuElemwise) and domain.takes(node):
         outputs = [v for v in outputs if fgraph.clients[v]]
         fused = fused_node([node], outputs, domain)

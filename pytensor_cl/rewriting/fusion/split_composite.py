@@ -11,9 +11,9 @@ from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.transfer import GpuFromHost
-from pytensor_cl.rewriting.fusion.rowwise.copies import restricted
+from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_outputs
 
-__all__ = ["untie_scalars"]
+__all__ = ["split_composites"]
 
 
 def _awaited(node: Apply) -> list[frozenset[int]]:
@@ -41,7 +41,7 @@ def _is_of_scalars(node: Apply) -> bool:
     )
 
 
-def untie_scalars(fgraph: FunctionGraph) -> None:
+def split_composites(fgraph: FunctionGraph) -> None:
     """Compute single numbers apart where one waits for a kernel that the other does not need.
 
     Parameters
@@ -52,6 +52,6 @@ def untie_scalars(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if not _is_of_scalars(node) or len(set(_awaited(node))) == 1:
             continue
-        made = [restricted(node, [i], list(node.inputs))[i] for i in range(len(node.outputs))]
+        made = [select_outputs(node, [i], list(node.inputs))[i] for i in range(len(node.outputs))]
         pairs = [(old, old.type.filter_variable(new)) for old, new in zip(node.outputs, made, strict=True)]
         fgraph.replace_all_validate(pairs, reason="opencl_rowwise")

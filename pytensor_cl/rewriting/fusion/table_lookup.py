@@ -14,11 +14,11 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
-from pytensor_cl.rewriting.fusion.rowwise.domain import Domain, domain_of
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import fuse
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["FIXED_BYTES", "array_bytes", "fuse_takes", "lookups_of", "views_first"]
+__all__ = ["FIXED_BYTES", "array_bytes", "fuse_table_lookups", "lookups_for", "move_views_to_index"]
 
 FIXED_BYTES = 320
 """Of the arguments of a kernel of rows, besides those for each array; an estimate from above."""
@@ -40,14 +40,14 @@ def _is_of_vector(node: Apply) -> bool:
     return table.type.ndim == 1 and index.type.ndim > 0 and index.type.dtype != "bool"
 
 
-def _fits(node: Apply, domain: Domain) -> bool:
+def _fits(node: Apply, domain: FusionDomain) -> bool:
     """Whether a kernel over the rows has code for what is looked up, and does so no more often than a gather."""
     (found,), (_, index) = node.outputs, node.inputs
     form = domain.made(found)
     return form not in (None, VALUE) and domain.form(index) == form
 
 
-def _is_picked(node: Apply, domain: Domain) -> bool:
+def _is_picked(node: Apply, domain: FusionDomain) -> bool:
     """Whether a node picks rows of a matrix, one for each row of the domain."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
         return False
@@ -62,8 +62,8 @@ def _is_read_elsewhere(variable: Variable, nodes: Sequence[Apply], fgraph: Funct
     return any(client not in nodes for client, _ in fgraph.clients[variable])
 
 
-def lookups_of(
-    nodes: Sequence[Apply], outputs: Sequence[Variable], domain: Domain, fgraph: FunctionGraph
+def lookups_for(
+    nodes: Sequence[Apply], outputs: Sequence[Variable], domain: FusionDomain, fgraph: FunctionGraph
 ) -> list[Apply]:
     """Return the nodes that look up what only `nodes` read, as many as one kernel may have tables for.
 
@@ -87,7 +87,7 @@ def lookups_of(
     return alone[: max(0, room)]
 
 
-def views_first(fgraph: FunctionGraph) -> None:
+def move_views_to_index(fgraph: FunctionGraph) -> None:
     """View of table[i] -> table[view of i], so that the node that reads the view can look up."""
     for node in fgraph.toposort():
         source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
@@ -97,7 +97,7 @@ def views_first(fgraph: FunctionGraph) -> None:
         if context_of(index) == node.op.context_name:
             found = source.op.make_node(table, node.op.make_node(index).outputs[0]).outputs[0]
             old = node.outputs[0]
-            fgraph.replace_all_validate([(old, old.type.filter_variable(found))], reason="opencl_take")
+            fgraph.replace_all_validate([(old, old.type.filter_variable(found))], reason="opencl_table_lookup")
 
 
 def _is_single(op: ps.ScalarOp) -> bool:
@@ -107,17 +107,17 @@ def _is_single(op: ps.ScalarOp) -> bool:
     return op.nout == 1
 
 
-def _domain(node: Apply) -> Domain | None:
+def _domain(node: Apply) -> FusionDomain | None:
     """Return what a lonely node works on: an elementwise function is one of a single row."""
     if not isinstance(node.op, GpuElemwise):
-        return domain_of(node)
+        return reduction_domain(node)
     pattern = tuple(node.outputs[0].type.broadcastable)
-    domain = Domain(node.op.context_name, tuple(range(len(pattern))), pattern)
+    domain = FusionDomain(node.op.context_name, tuple(range(len(pattern))), pattern)
     is_row_function = domain.takes(node) and domain.made(node.outputs[0]) == FULL
     return domain if is_row_function and _is_single(node.op.host.scalar_op) else None
 
 
-def fuse_takes(fgraph: FunctionGraph) -> None:
+def fuse_table_lookups(fgraph: FunctionGraph) -> None:
     """Let elementwise nodes and reductions look up what only they read.
 
     Parameters
@@ -125,12 +125,12 @@ def fuse_takes(fgraph: FunctionGraph) -> None:
     fgraph
         A graph after lifting and `rewriting.rowwise`, which does so for the nodes that it joins; changed in place.
     """
-    views_first(fgraph)
+    move_views_to_index(fgraph)
     for node in fgraph.toposort():
         domain = _domain(node)
         if domain is None:
             continue
         outputs = [v for v in node.outputs if fgraph.clients[v]]
-        lookups = lookups_of([node], outputs, domain, fgraph)
+        lookups = lookups_for([node], outputs, domain, fgraph)
         if lookups and outputs:
-            fuse(fgraph, [*lookups, node], outputs, domain, "opencl_take")
+            fuse(fgraph, [*lookups, node], outputs, domain, "opencl_table_lookup")

@@ -1,4 +1,7 @@
-"""The graph in canonical form: kept so that a backend of the host can run it where a device cannot win."""
+"""A copy of the graph in canonical form, for the NUMBA and C backends.
+
+Where a device is slower, one of them runs the function instead.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,10 +50,16 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import inline_op_from_graphs
-from pytensor_cl.rewriting.host_backend.guards import draws_the_same, guard, may_need_guard, selects
+from pytensor_cl.rewriting.host_backend.guards import add_guards, has_same_draws, is_mask_selection, may_need_guard
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["Alternative", "alternative_of", "carry", "consider", "remember"]
+__all__ = [
+    "CanonicalCopy",
+    "attach_canonical_copy",
+    "canonical_copy_of",
+    "check_host_backends",
+    "keep_canonical_copy",
+]
 
 EQUAL: tuple[type[Op], ...] = (
     *(Alloc, AllocEmpty, ARange, ExtractDiag, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar),
@@ -59,11 +68,13 @@ EQUAL: tuple[type[Op], ...] = (
     *(SortOp, ArgSortOp, SearchsortedOp, Repeat, Unique, Scan),
     *(Cholesky, CholeskySolve, Det, MatrixInverse, QR, SLogDet, Solve, SolveTriangular),
 )
-"""Ops of which NUMBA finds the errors that other backends find, with the help of `guards`; a call that fails is
-repeated on the device, which says what is wrong. Those that nobody has looked at are left out; so are Eigh and SVD, for
-which NUMBA returns NaN where others raise. Scan runs on the host by NUMBA either way. Random draws are among them if
-NUMBA's are NumPy's, number by number. Graphs with other Ops are for the C backend alone, whose errors and draws are
-those of the device's functions."""
+"""Ops whose data errors NUMBA reports, together with the checks of `guards`, wherever the other backends report them.
+
+A call that fails under NUMBA is repeated on the device, which words the error. Ops that were not examined are left out.
+Eigh and SVD are left out because NUMBA returns NaN where the others raise. NUMBA runs Scan on the host in any case.
+Random draws count as equal if NUMBA draws NumPy's numbers. Graphs with other Ops may run under C only: its errors and
+draws are those of the device's functions.
+"""
 
 ON_HOST = "opencl__adapt=False"
 NOT_AUTO = "opencl__placement is not auto"
@@ -72,94 +83,95 @@ NAMES_A_DEVICE = "the graph itself says what is on a device"
 
 
 @dataclass(frozen=True)
-class Alternative:
+class _Eligibility:
+    """What is known of the host backends before the graph is in canonical form."""
+
+    numba_excluded: str
+    c_eligible: bool
+    mode: Mode
+    mutable_rngs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CanonicalCopy:
     """What is needed to compile a graph for the host.
 
     Attributes
     ----------
     graph
-        A copy of the graph in canonical form, from before all rewrites that know of devices.
-    objection
-        Why NUMBA must not run it, if so.
-    is_for_c
+        A copy of the graph in canonical form, taken before the rewrites that know of devices.
+    numba_excluded
+        Why NUMBA must not run it; empty if it may.
+    c_eligible
         Whether the C backend may run it.
     mode
-        The mode that it was compiled for.
-    draws
-        Positions of the inputs that are random generators whose state a call may change where it is.
+        The mode for which it was compiled.
+    mutable_rngs
+        Positions of the random generators among the inputs whose state a call may change in place.
     """
 
     graph: FunctionGraph
-    objection: str
-    is_for_c: bool
+    numba_excluded: str
+    c_eligible: bool
     mode: Mode
-    draws: tuple[int, ...]
+    mutable_rngs: tuple[int, ...]
 
-    def guarded(self) -> FunctionGraph:
-        """Return a copy of the graph with checks that NUMBA leaves out, or as it is if it needs none."""
+    def with_guards(self) -> FunctionGraph:
+        """Return a copy of the graph with the checks that NUMBA leaves out; a plain copy if it needs none."""
         graph = _copied(self.graph)
         if any(map(may_need_guard, _nodes(graph))):
-            inline_op_from_graphs(graph)  # what is inside needs guards too
-            guard(graph)
+            inline_op_from_graphs(graph)  # the inner graphs need guards too
+            add_guards(graph)
         return graph
 
 
-@dataclass(frozen=True)
-class _Case:
-    """What is known of an alternative before the graph is in canonical form: the last four attributes of it."""
-
-    objection: str
-    is_for_c: bool
-    mode: Mode
-    draws: tuple[int, ...]
-
-
-def consider(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
-    """Note whether the host could run a graph as well, or why it must not.
+def check_host_backends(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
+    """Note on a graph which host backends may run it, or why none may.
 
     Parameters
     ----------
     fgraph
-        The graph of a function, not rewritten yet.
+        The graph of a function, before all rewrites.
     placement, adapt
-        The flags.
+        The flags ``opencl__placement`` and ``opencl__adapt``.
     """
-    fgraph.opencl_alternative = _case(fgraph, placement, adapt)
+    fgraph.opencl_canonical_copy = _eligibility(fgraph, placement, adapt)
 
 
-def remember(fgraph: FunctionGraph) -> None:
-    """Keep a copy of a graph that the host could run as well.
+def keep_canonical_copy(fgraph: FunctionGraph) -> None:
+    """Keep a copy of a graph that a host backend may run.
 
-    In canonical form it has a fraction of the nodes that the user's has: gradients, above all. Others need not bring it
-    into that form again.
+    The canonical form has a fraction of the nodes of the user's graph, above all where there are gradients. The host
+    backends need not compute it again.
 
     Parameters
     ----------
     fgraph
-        A graph that `consider` has seen, in canonical form.
+        A graph that `check_host_backends` has seen, in canonical form.
     """
-    case = getattr(fgraph, "opencl_alternative", None)
-    if not isinstance(case, _Case):
-        return
-    fgraph.opencl_alternative = Alternative(_copied(fgraph), case.objection, case.is_for_c, case.mode, case.draws)
+    found = getattr(fgraph, "opencl_canonical_copy", None)
+    if isinstance(found, _Eligibility):
+        facts = found.numba_excluded, found.c_eligible, found.mode, found.mutable_rngs
+        fgraph.opencl_canonical_copy = CanonicalCopy(_copied(fgraph), *facts)
 
 
-def carry(fgraph: FunctionGraph) -> None:
-    """Move what was kept to a variable of the graph: copies of the graph have copies of that, not of the graph's."""
-    found = fgraph.__dict__.pop("opencl_alternative", None)
+def attach_canonical_copy(fgraph: FunctionGraph) -> None:
+    """Move the copy to the tag of an output: clones of a graph copy the tags of variables, but not attributes."""
+    found = fgraph.__dict__.pop("opencl_canonical_copy", None)
     if found is not None and fgraph.outputs:
-        fgraph.outputs[0].tag.opencl_alternative = found
+        fgraph.outputs[0].tag.opencl_canonical_copy = found
 
 
-def alternative_of(fgraph: FunctionGraph) -> "Alternative | str":
-    """Return what was kept of a graph, or the reason why nothing was."""
-    found: Alternative | _Case | str = NOT_AUTO
+def canonical_copy_of(fgraph: FunctionGraph) -> "CanonicalCopy | str":
+    """Return the copy that was kept of a graph, or the reason why there is none."""
+    found: CanonicalCopy | _Eligibility | str = NOT_AUTO
     if fgraph.outputs:
-        found = getattr(fgraph.outputs[0].tag, "opencl_alternative", found)
-    return NO_RECIPE if isinstance(found, _Case) else found
+        found = getattr(fgraph.outputs[0].tag, "opencl_canonical_copy", found)
+    return NO_RECIPE if isinstance(found, _Eligibility) else found
 
 
-def _case(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Case | str:
+def _eligibility(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Eligibility | str:
+    """Return which host backends may run a graph, or why none may."""
     if placement != "auto":
         return NOT_AUTO
     if not adapt:
@@ -170,47 +182,51 @@ def _case(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Case | str:
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return NAMES_A_DEVICE
-    objection, is_for_c = _objection(fgraph, nodes), not any(map(_is_not_for_c, nodes))
-    if objection and not is_for_c:
-        return f"{objection}, and the C backend compares whole numbers as float64, or has no code for float16"
-    return _Case(objection, is_for_c, mode, _draws(fgraph))
+    numba_excluded = _reason_against_numba(fgraph, nodes)
+    c_eligible = not any(map(_differs_in_c, nodes))
+    if numba_excluded and not c_eligible:
+        return f"{numba_excluded}, and the C backend compares whole numbers as float64, or has no code for float16"
+    return _Eligibility(numba_excluded, c_eligible, mode, _mutable_rngs(fgraph))
 
 
 def _copied(fgraph: FunctionGraph) -> FunctionGraph:
-    """Return a copy without the features of a graph that is being rewritten: shapes, above all, take long to note."""
+    """Return a copy without the features of the graph: attaching ShapeFeature to a copy takes long."""
     return fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)[0]
 
 
-def _objection(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
-    """Return why NUMBA must not run a graph, if so."""
+def _reason_against_numba(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
+    """Return why NUMBA must not run a graph; an empty text if it may."""
     if not all(type(v.type) in (TensorType, RandomGeneratorType) for v in (*fgraph.inputs, *fgraph.outputs)):
         return "inputs or results that are no tensors"
-    other = next((n for n in nodes if not _is_equal(n)), None)
+    other = next((n for n in nodes if not _is_equal_in_numba(n)), None)
     return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
 
 
-def _is_not_for_c(node: Apply) -> bool:
-    """Whether it is the larger or the smaller of numbers of 64 bits: C's code for them goes through float64.
+def _differs_in_c(node: Apply) -> bool:
+    """Whether the C backend must not run a node.
 
-    Or a function of float16: C has no code for it, and a million elements take ten seconds in Python.
+    Its code for the maximum or minimum of 64-bit integers goes through float64. It has no code for float16: a million
+    elements take ten seconds in Python.
     """
     if isinstance(node.op, Elemwise | CAReduce) and any(v.type.dtype == "float16" for v in node.outputs):
         return True
     op = getattr(node.op, "scalar_op", node.op)
     if hasattr(op, "fgraph"):  # Composite, Scan
-        return any(map(_is_not_for_c, op.fgraph.toposort()))
+        return any(map(_differs_in_c, op.fgraph.toposort()))
     is_wide = any(getattr(v.type, "dtype", "") in ("int64", "uint64") for v in node.outputs)
     return is_wide and isinstance(op, Maximum | Minimum)
 
 
-def _draws(fgraph: FunctionGraph) -> tuple[int, ...]:
-    """Positions of random generators that nobody protects: what a call leaves of them is all that anyone sees."""
-    kept = {v for f in fgraph._features if isinstance(f, Supervisor) for v in f.protected}
-    return tuple(i for i, v in enumerate(fgraph.inputs) if isinstance(v.type, RandomGeneratorType) and v not in kept)
+def _mutable_rngs(fgraph: FunctionGraph) -> tuple[int, ...]:
+    """Return the positions of the random generators among the inputs that PyTensor's Supervisor does not protect."""
+    protected = {v for f in fgraph._features if isinstance(f, Supervisor) for v in f.protected}
+    return tuple(
+        i for i, v in enumerate(fgraph.inputs) if isinstance(v.type, RandomGeneratorType) and v not in protected
+    )
 
 
 def _nodes(fgraph: Any) -> Iterator[Apply]:
-    """Nodes of a graph and of the graphs inside it."""
+    """Yield the nodes of a graph, and those inside its OpFromGraph nodes."""
     for node in fgraph.toposort():
         if isinstance(node.op, OpFromGraph):
             yield from _nodes(node.op.fgraph)
@@ -218,26 +234,27 @@ def _nodes(fgraph: Any) -> Iterator[Apply]:
             yield node
 
 
-def _is_equal(node: Apply) -> bool:
-    if draws_the_same(node):
+def _is_equal_in_numba(node: Apply) -> bool:
+    """Whether NUMBA computes what the other backends compute, and reports the same errors; see `EQUAL`."""
+    if has_same_draws(node):
         return True
     if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
         return False
     if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
-        return all(v.type.dtype != "bool" for v in node.inputs[1:]) or selects(node)
-    if isinstance(node.op, CumOp):  # NUMBA adds up other integers as int64, whatever the type of the result is
+        return all(v.type.dtype != "bool" for v in node.inputs[1:]) or is_mask_selection(node)
+    if isinstance(node.op, CumOp):  # NUMBA accumulates other integers as int64, whatever the dtype of the result
         return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
     if isinstance(node.op, ARange):
         return isinstance(node.inputs[2], Constant)
     if isinstance(node.op, Elemwise):
-        return not _hides_division(node.op.scalar_op)
+        return not _has_fused_division(node.op.scalar_op)
     if isinstance(node.op, Blockwise):
         return isinstance(node.op.core_op, EQUAL)
     return isinstance(node.op, EQUAL)
 
 
-def _hides_division(scalar_op: Op) -> bool:
-    """Whether it divides whole numbers where `guards` does not see it: the least one divided by minus one is fatal."""
+def _has_fused_division(scalar_op: Op) -> bool:
+    """Whether a Composite divides integers, which `guards` cannot check: INT_MIN / -1 ends the process under NUMBA."""
     if not isinstance(scalar_op, Composite):
         return False
     divisions = (n for n in scalar_op.fgraph.toposort() if isinstance(n.op, IntDiv | Mod | Composite))

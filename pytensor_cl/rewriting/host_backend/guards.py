@@ -31,10 +31,10 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
+from pytensor_cl.rewriting.host_backend.axis_lengths import axis_lengths, length_conditions
 from pytensor_cl.rewriting.host_backend.in_bounds import MESSAGE, in_bounds
-from pytensor_cl.rewriting.host_backend.lengths import differences, lengths_of
 
-__all__ = ["draws_the_same", "guard", "may_need_guard", "selects"]
+__all__ = ["add_guards", "has_same_draws", "is_mask_selection", "may_need_guard"]
 
 Check = tuple[int, Variable]
 """Which input is checked, and what takes its place."""
@@ -59,7 +59,7 @@ def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
         position += sum(part is not None for part in parts)
 
 
-def selects(node: Apply) -> bool:
+def is_mask_selection(node: Apply) -> bool:
     """Return whether a node takes the elements of an array where a mask is true, and does nothing else."""
     return isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,) and node.inputs[1].type.dtype == "bool"
 
@@ -75,7 +75,7 @@ def _masks(node: Apply) -> Iterator[Check]:
 
 def _indices(node: Apply) -> Iterator[Check]:
     """Guard the indices of an array by arrays, or its mask."""
-    if selects(node):
+    if is_mask_selection(node):
         yield from _masks(node)
         return
     for position, extents in _uses(node):
@@ -88,7 +88,7 @@ def _uses(node: Apply) -> Iterator[tuple[int, list[Variable]]]:
     x = node.inputs[0]
     for position, axis in _index_axes(node, first):
         if not _is_within(node.inputs[position], x.type.shape[axis]):
-            yield position, lengths_of(x, axis)
+            yield position, axis_lengths(x, axis)
 
 
 def _within(index: Variable, extents: Sequence[Variable]) -> Variable:
@@ -114,7 +114,7 @@ def _increments(node: Apply) -> Iterator[Check]:
         return
     lengths = [(index, 0), *((x, axis) for axis in range(1, x.type.ndim))][x.type.ndim - y.type.ndim :]
     pairs = [(axis, *of) for axis, of in enumerate(lengths) if not y.type.broadcastable[axis]]
-    same = [condition for axis, *of in pairs for condition in differences(y, axis, *of)]
+    same = [condition for axis, *of in pairs for condition in length_conditions(y, axis, *of)]
     if same:
         yield 0, SHAPES(x, *same)
 
@@ -146,7 +146,7 @@ def _extreme(node: Apply) -> Variable | None:
         return None
     x = node.inputs[0]
     axes = range(x.type.ndim) if op.axis is None else op.axis
-    unknown = [pt.gt(n, 0) for axis in axes if not x.type.shape[axis] for n in lengths_of(x, axis)]
+    unknown = [pt.gt(n, 0) for axis in axes if not x.type.shape[axis] for n in axis_lengths(x, axis)]
     return ELEMENTS(node.outputs[0], *unknown) if unknown else None
 
 
@@ -197,7 +197,7 @@ _PARAMETERS: dict[type, dict[int, Callable[[Any], Any]]] = {
 does not check of which parameters. Zero, where NumPy takes it but not minus zero, is for NumPy."""
 
 
-def draws_the_same(node: Apply) -> bool:
+def has_same_draws(node: Apply) -> bool:
     """Return whether NUMBA draws the numbers that NumPy draws."""
     return type(node.op) in _PARAMETERS
 
@@ -243,7 +243,7 @@ def _shared(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
     uses: dict[Variable, list[tuple[Apply, int, list[Variable]]]] = {}
     for node in fgraph.toposort():
         looks_up = isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
-        if looks_up and node.inputs[0] not in late and not selects(node):
+        if looks_up and node.inputs[0] not in late and not is_mask_selection(node):
             for position, extents in _uses(node):
                 uses.setdefault(node.inputs[position], []).append((node, position, extents))
         if looks_up or not late.isdisjoint(node.inputs):
@@ -256,7 +256,7 @@ def _shared(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
     }
 
 
-def guard(fgraph: FunctionGraph) -> None:
+def add_guards(fgraph: FunctionGraph) -> None:
     """Add the checks.
 
     Parameters

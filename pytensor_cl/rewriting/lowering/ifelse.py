@@ -16,14 +16,14 @@ from pytensor.tensor.shape import Shape, Shape_i
 
 from pytensor_cl import _compat
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
-from pytensor_cl.ops.ifelse import Branched, GpuIfElse, GpuLazyIfElse
+from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse, IfElseWithDeviceGraphs
 from pytensor_cl.ops.transfer import GpuFromHost, host_from_gpu
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["bake_branches", "lift_branches"]
+__all__ = ["lift_branches", "prepare_host_branches"]
 
 
 @register_lift(IfElse, every_dtype=True)
@@ -32,12 +32,12 @@ def lift_ifelse(op: IfElse, node: Apply, context_name: str, info: DeviceInfo) ->
     return GpuIfElse(op, context_name)
 
 
-@register_lift(Branched, every_dtype=True)
-def lift_branched(op: Branched, node: Apply, context_name: str, info: DeviceInfo) -> GpuLazyIfElse:
-    """Branched(c, xs) -> GpuLazyIfElse(c, xs)."""
-    demands = [_demand([g.inputs[i] for g in op.graphs], op.graphs) for i in range(len(node.inputs) - 1)]
-    graphs = [_on_device(graph, demands, context_name) for graph in op.graphs]
-    return GpuLazyIfElse(op, context_name, (HOST, *demands), graphs)
+@register_lift(IfElseWithDeviceGraphs, every_dtype=True)
+def lift_branched(op: IfElseWithDeviceGraphs, node: Apply, context_name: str, info: DeviceInfo) -> GpuLazyIfElse:
+    """IfElseWithDeviceGraphs(c, xs) -> GpuLazyIfElse(c, xs)."""
+    operand_placements = [_demand([g.inputs[i] for g in op.graphs], op.graphs) for i in range(len(node.inputs) - 1)]
+    graphs = [_on_device(graph, operand_placements, context_name) for graph in op.graphs]
+    return GpuLazyIfElse(op, context_name, (HOST, *operand_placements), graphs)
 
 
 @register_lift(LazyIfElse, every_dtype=True)
@@ -56,14 +56,14 @@ def _demand(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
     return DEVICE if (wanted or returned) and not of_the_host else HOST
 
 
-def _on_device(graph: FunctionGraph, demands: Sequence[str], context_name: str) -> FunctionGraph:
+def _on_device(graph: FunctionGraph, operand_placements: Sequence[str], context_name: str) -> FunctionGraph:
     """Return a copy of a branch with inputs where they are demanded, and outputs on the device."""
 
-    def new_input(variable: Variable, demand: str) -> Variable:
+    def new_input(variable: Variable, placement: str) -> Variable:
         kind = variable.type
-        return GpuArrayType(kind.dtype, kind.shape, context_name)() if demand is DEVICE else kind()
+        return GpuArrayType(kind.dtype, kind.shape, context_name)() if placement is DEVICE else kind()
 
-    inputs = [new_input(v, demand) for v, demand in zip(graph.inputs, demands, strict=True)]
+    inputs = [new_input(v, placement) for v, placement in zip(graph.inputs, operand_placements, strict=True)]
     hosted = [host_from_gpu(v) if context_of(v) else v for v in inputs]
     typed = [old.type.filter_variable(new) for old, new in zip(graph.inputs, hosted, strict=True)]
     outputs = clone_replace(graph.outputs, replace=dict(zip(graph.inputs, typed, strict=True)))
@@ -81,7 +81,7 @@ def _device_graph(branch: OpFromGraph, fgraph: FunctionGraph) -> FunctionGraph:
     specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
     add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
     mode.optimizer.rewrite(inner)
-    inner.__dict__.pop("opencl_alternative", None)  # a whole function may run on the host instead, no part of one
+    inner.__dict__.pop("opencl_canonical_copy", None)  # a whole function may run on the host instead, no part of one
     error = getattr(inner, "opencl_error", None)
     if error is not None:
         raise error
@@ -100,7 +100,7 @@ def _replace(fgraph: FunctionGraph, node: Apply, op: LazyIfElse) -> None:
     new = op.make_node(*node.inputs)
     new.tag = copy(node.tag)  # the reason for its place
     pairs = list(zip(node.outputs, new.outputs, strict=True))
-    fgraph.replace_all(pairs, reason="opencl_branches", import_missing=True)
+    fgraph.replace_all(pairs, reason="opencl_lift_branches", import_missing=True)
 
 
 def lift_branches(fgraph: FunctionGraph) -> None:
@@ -119,10 +119,10 @@ def lift_branches(fgraph: FunctionGraph) -> None:
             with config.change_flags(opencl__placement="device"):
                 graphs = _device_graphs(node.op, fgraph)
         if _has_device_nodes(graphs):
-            _replace(fgraph, node, Branched(node.op, graphs))
+            _replace(fgraph, node, IfElseWithDeviceGraphs(node.op, graphs))
 
 
-def bake_branches(fgraph: FunctionGraph) -> None:
+def prepare_host_branches(fgraph: FunctionGraph) -> None:
     """Compile the branches that stayed on the host for NUMBA.
 
     Parameters

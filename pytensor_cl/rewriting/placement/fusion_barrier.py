@@ -11,11 +11,11 @@ from pytensor_cl.rewriting.lift.elemwise import unsupported_scalar
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.context import default_context_name, get_context
 
-__all__ = ["Fenced", "fence", "unfence"]
+__all__ = ["FusionBarrier", "insert_fusion_barriers", "remove_fusion_barriers"]
 
 
-class Fenced(Op):
-    """An Elemwise that fusion does not recognise; lives between the passes `fence` and `unfence`.
+class FusionBarrier(Op):
+    """An Elemwise that fusion does not recognise; lives between the passes `fence` and `remove_fusion_barriers`.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def _replace(fgraph: FunctionGraph, nodes: list[Apply], op_of: Any, reason: str)
         fgraph.replace_all(pairs, reason=reason)
 
 
-def fence(fgraph: FunctionGraph) -> None:
-    """Elemwise{erfcinv}(x) -> Fenced(Elemwise{erfcinv})(x), where the device has no erfcinv.
+def insert_fusion_barriers(fgraph: FunctionGraph) -> None:
+    """Elemwise{erfcinv}(x) -> FusionBarrier(Elemwise{erfcinv})(x), where the device has no erfcinv.
 
     So does a node whose result another context reads: fusion would move it there.
     """
@@ -62,10 +62,10 @@ def fence(fgraph: FunctionGraph) -> None:
         return elsewhere or unsupported_scalar(node, get_context(contexts[node]).info) is not None
 
     apart = [n for n in order if isinstance(n.op, Elemwise) and is_apart(n)]
-    _replace(fgraph, apart, lambda n: Fenced(n.op), "opencl_fence")
+    _replace(fgraph, apart, lambda n: FusionBarrier(n.op), "opencl_fusion_barrier")
 
 
-def unfence(fgraph: FunctionGraph) -> None:
-    """Fenced(op)(x) -> op(x)."""
-    fenced = [n for n in fgraph.toposort() if isinstance(n.op, Fenced)]
-    _replace(fgraph, fenced, lambda n: n.op.host, "opencl_unfence")
+def remove_fusion_barriers(fgraph: FunctionGraph) -> None:
+    """FusionBarrier(op)(x) -> op(x)."""
+    fenced = [n for n in fgraph.toposort() if isinstance(n.op, FusionBarrier)]
+    _replace(fgraph, fenced, lambda n: n.op.host, "opencl_remove_fusion_barrier")

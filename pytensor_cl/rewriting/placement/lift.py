@@ -14,12 +14,12 @@ from pytensor.tensor.elemwise import DimShuffle
 
 import pytensor_cl
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
-from pytensor_cl.ops.base import DEVICE, EITHER, GpuOp
+from pytensor_cl.ops.base import ANY, DEVICE, GpuOp
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
-from pytensor_cl.rewriting.lowering.ifelse import bake_branches
+from pytensor_cl.rewriting.lowering.ifelse import prepare_host_branches
 from pytensor_cl.rewriting.lowering.sparse import lower_sparse
 from pytensor_cl.rewriting.placement import families  # noqa: F401 (registers the lifts)
-from pytensor_cl.rewriting.placement.fusion_barrier import unfence
+from pytensor_cl.rewriting.placement.fusion_barrier import remove_fusion_barriers
 from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.context import default_context_name
@@ -79,13 +79,13 @@ class _Lifter:
         self._decision = decision
         self.lifted: dict[Variable, Variable] = {}  # host variable -> its device counterpart
 
-    def input(self, variable: Variable, op: GpuOp, demand: str) -> Variable:
+    def input(self, variable: Variable, op: GpuOp, placement: str) -> Variable:
         """Return what a device node gets for an input of its host node."""
-        if demand is EITHER:
+        if placement is ANY:
             value = _scalar_behind(variable, self.lifted, self._decision.resident)
-            if value is not None and (isinstance(value, Constant) or not op.loads_numbers):
+            if value is not None and (isinstance(value, Constant) or not op.scalars_on_device):
                 return value
-        return self._device(variable, op) if demand in (DEVICE, EITHER) else self._host(variable)
+        return self._device(variable, op) if placement in (DEVICE, ANY) else self._host(variable)
 
     def _host(self, variable: Variable) -> Variable:
         """Download what a device computes: left as it is, the host would compute it once more."""
@@ -102,7 +102,7 @@ class _Lifter:
     def lift(self, node: Apply) -> None:
         """Make the device node of a host node."""
         op = self._decision.ops[node]
-        inputs = [self.input(v, op, op.demand(i)) for i, v in enumerate(node.inputs)]
+        inputs = [self.input(v, op, op.placement_of(i)) for i, v in enumerate(node.inputs)]
         device_node = op.apply(inputs, [v.type for v in node.outputs])
         for old, new in zip(node.outputs, device_node.outputs, strict=True):
             new.name = old.name
@@ -140,7 +140,7 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
     policy
         What the flags say.
     """
-    unfence(fgraph)
+    remove_fusion_barriers(fgraph)
     if policy.placement != "host":
         lower_sparse(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
@@ -152,6 +152,6 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         elif node in decision.reasons:
             node.tag.opencl_reason = decision.reasons[node]
     fgraph.replace_all_validate(lifter.replacements(fgraph), reason="opencl_lift")
-    bake_branches(fgraph)
+    prepare_host_branches(fgraph)
     cut_transfers(fgraph)
     MergeOptimizer().rewrite(fgraph)

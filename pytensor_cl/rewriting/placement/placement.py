@@ -175,8 +175,8 @@ def _borders_unsupported(region: list[Apply], fgraph: FunctionGraph, decision: D
 
 def _is_light(region: list[Apply], decision: Decision) -> bool:
     """Whether a region only streams through its data, a few times: a host does that as fast as a transfer."""
-    working = [decision.ops[n] for n in region if decision.ops[n].works]
-    return len(working) <= FEW and all(op.streams for op in working)
+    working = [decision.ops[n] for n in region if decision.ops[n].is_compute]
+    return len(working) <= FEW and all(op.is_memory_bound for op in working)
 
 
 def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
@@ -184,7 +184,7 @@ def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
     for region in _Regions(decision).groups():
         if _touches_device(region, fgraph):
             continue
-        if not any(decision.ops[n].works for n in region):
+        if not any(decision.ops[n].is_compute for n in region):
             reason = VIEWS
         elif _is_light(region, decision) and _borders_unsupported(region, fgraph, decision):
             reason = CONE
@@ -213,7 +213,7 @@ def reason_of(node: Apply, context_name: str) -> str:
     found = device_op(node, context_name, get_context(context_name).info)
     if isinstance(found, NoKernel):
         return found.reason
-    return CONE if found.works else VIEWS
+    return CONE if found.is_compute else VIEWS
 
 
 def _updated_on_device(fgraph: FunctionGraph, decision: Decision) -> frozenset[Variable]:
@@ -239,7 +239,7 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):
             _keep_without_kernel(node, found, decision)
-        elif not found.creates and _is_host_arithmetic(node, decision):
+        elif not found.is_source and _is_host_arithmetic(node, decision):
             decision.keep(node, SCALAR)
         else:
             decision.ops[node] = found

@@ -27,7 +27,7 @@ from pytensor_cl.routines.indexing.base import (
 )
 from pytensor_cl.routines.indexing.gather_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.indexing.plan import Selection, select
-from pytensor_cl.routines.indexing.scatter_order import OrderPlan, launch_order, order_source, plan_order, steps_of
+from pytensor_cl.routines.indexing.scatter_order import OrderPlan, launch_order, order_source, plan_order, step_names
 from pytensor_cl.routines.indexing.scatter_sorted import (
     WORTH_SORTING,
     SortedPlan,
@@ -334,7 +334,7 @@ class Scatter(Indexing):
     def _write_in_order(
         self, plan: _ScatterPlan, order: OrderPlan, output: GpuArray, array: GpuArray, value: GpuArray, index: GpuArray
     ) -> None:
-        steps = steps_of(array.layout, order.length)
+        steps = step_names(array.layout, order.length)
         if steps is None:
             self._copy.launch((output,), (array,))
             array, steps = output, (order.run, 1)

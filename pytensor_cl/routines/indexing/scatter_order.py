@@ -14,7 +14,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["OrderPlan", "launch_order", "order_source", "plan_order", "steps_of"]
+__all__ = ["OrderPlan", "launch_order", "order_source", "plan_order", "step_names"]
 
 WORTH_ORDERING = 1 << 18
 """Elements of all values that repay the five kernels."""
@@ -97,7 +97,7 @@ def plan_order(
     return OrderPlan(build, units, ITEMS * units, array.length, count, run, values)
 
 
-def steps_of(array: Layout, length: int) -> tuple[int, int] | None:
+def step_names(array: Layout, length: int) -> tuple[int, int] | None:
     """Return the steps from row to row and from element to element of an array; None if it has others."""
     inner, (steps,) = collapse(array.shape[1:], (array.strides[1:],))
     step = steps[0] if steps else 1

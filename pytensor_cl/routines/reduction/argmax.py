@@ -116,6 +116,7 @@ class Argmax(Routine):
 
     def _source(self, pattern: str, index: str) -> KernelSource:
         arguments: dict[str, Any] = {"dtype": self._dtype, "index": index}
+        arguments["geometry"] = planning.geometry_struct(index, *self._dims)
         arguments |= {"kept_dims": self._dims[0], "reduced_dims": self._dims[1]}
         if self.schedule == "simt":
             return kernel_source("argmax/simt", group=self._group, lanes=1, **arguments)

@@ -5,11 +5,12 @@ run, reduced rows with contiguous kept columns, and either of them with any step
 and much to reduce, the range is split into chunks whose results a second pass reduces.
 """
 
-import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 from math import gcd, inf, prod
 from typing import NamedTuple
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.routines.base.ndrange import power_of_two
 from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
@@ -24,6 +25,7 @@ __all__ = [
     "cpu_variant_of",
     "fits_int",
     "folded",
+    "geometry_struct",
     "in_two_passes",
     "normal_form",
     "outermost",
@@ -372,8 +374,27 @@ def fits_int(problem: Problem) -> bool:
     return max(reach, problem.outputs * problem.total) < 1 << 30
 
 
+@cache
+def geometry_struct(index: str, kept_dims: int, reduced_dims: int) -> Struct:
+    """Return the struct that tells the kernels of reductions and of argmax about their arrays and their work.
+
+    Parameters
+    ----------
+    index
+        C type of its members.
+    kept_dims, reduced_dims
+        Dimensions that it holds, from the innermost outwards; lengths and steps are in elements.
+    """
+    return Struct(
+        (index, "outputs total chunk chunks chunk_step plane blocks tiles threads thread_step slot_step"),
+        (index, f"kept[{kept_dims}] kept_in[{kept_dims}] kept_out[{kept_dims}]"),
+        (index, f"reduced[{reduced_dims}] reduced_in[{reduced_dims}]"),
+        name="geometry",
+    )
+
+
 def pack_geometry(problem: Problem, split: Split, plane: int, dims: tuple[int, int], index: str) -> bytes:
-    """Pack the struct of kernels/reduction/accumulator.mako.
+    """Pack the struct of `geometry_struct`.
 
     Parameters
     ----------
@@ -386,10 +407,25 @@ def pack_geometry(problem: Problem, split: Split, plane: int, dims: tuple[int, i
     index
         C type of its members.
     """
-    outputs = problem.outputs
-    head = (outputs, problem.total, split.chunk, split.chunks, outputs, plane, split.blocks, split.tiles)
     kept = problem.kept + ((1, 0, 0),) * (dims[0] - len(problem.kept))
     reduced = problem.reduced + ((1, 0),) * (dims[1] - len(problem.reduced))
-    columns = (*zip(*kept, strict=True), *zip(*reduced, strict=True))
-    values = [*head, split.threads, split.thread_step, split.slot_step, *(v for c in columns for v in c)]
-    return struct.pack(f"{len(values)}{'q' if index == 'long' else 'i'}", *values)
+    lengths, in_steps, out_steps = zip(*kept, strict=True)
+    reduced_lengths, reduced_steps = zip(*reduced, strict=True)
+    return geometry_struct(index, *dims).pack(
+        outputs=problem.outputs,
+        total=problem.total,
+        chunk=split.chunk,
+        chunks=split.chunks,
+        chunk_step=problem.outputs,
+        plane=plane,
+        blocks=split.blocks,
+        tiles=split.tiles,
+        threads=split.threads,
+        thread_step=split.thread_step,
+        slot_step=split.slot_step,
+        kept=lengths,
+        kept_in=in_steps,
+        kept_out=out_steps,
+        reduced=reduced_lengths,
+        reduced_in=reduced_steps,
+    )

@@ -250,6 +250,7 @@ class Reduction(Routine):
             "pair_in": stage.pair_in,
             "pair_out": stage.pair_out,
             "index": index,
+            "geometry": planning.geometry_struct(index, self._fixed["kept_dims"], self._fixed["reduced_dims"]),
         }
         arguments["preambles"] = (render("common/half"),) if "float16" in (stage.in_dtype, stage.out_dtype) else ()
         if self.schedule == "simt":

@@ -14,7 +14,7 @@ IMAGES, KERNELS = (2, 3, 10, 10), (4, 3, 3, 3)
 
 def counted(f, shapes):
     """Operations of the nodes of a function, given the shapes by the number of dimensions."""
-    nodes = [n for n in f.vm.nodes if getattr(n.op, "works", False)]
+    nodes = [n for n in f.vm.nodes if getattr(n.op, "is_compute", False)]
     return [flops(n.op, *([shapes(w) for w in many] for many in (n.inputs, n.outputs))) for n in nodes]
 
 

@@ -7,7 +7,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.ops.indexing.embedding_bag import GpuBag
+from pytensor_cl.ops.indexing.embedding_bag import GpuEmbeddingBag
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from tests.helpers import check_against_python, device_ops, opencl
 
@@ -20,7 +20,7 @@ def wherever_there_is_a_kernel():
 
 def check(inputs, outputs, *arguments, gathers=0):
     """Compare with the host, and count the gathers that are left."""
-    f = check_against_python(inputs, outputs, (GpuBag,), *arguments)
+    f = check_against_python(inputs, outputs, (GpuEmbeddingBag,), *arguments)
     assert sum(isinstance(op, GpuAdvancedSubtensor) for op in device_ops(f)) == gathers
     return f
 
@@ -37,7 +37,7 @@ def test_mean_of_words_and_gradient(context, rng):
         for n, k in ((400, 20), (1, 1), (3, 2))
     ]
     f = check([table, words, w], [cost, *pytensor.grad(cost, [table, w])], *values)
-    assert any(str(op).startswith("GpuBag{Sum{axis=1") for op in device_ops(f))
+    assert any(str(op).startswith("GpuEmbeddingBag{Sum{axis=1") for op in device_ops(f))
 
 
 def test_axes_and_dtypes(context, rng):
@@ -60,13 +60,13 @@ def test_other_gathers_stay(context, rng):
     value = rng.normal(size=(9, 7)).astype("float32"), rng.integers(-7, 7, (3, 4))
     for outputs in ([rows.sum(axis=2)], [rows.sum(axis=1), rows.max()], [rows.sum()], [table[:, index].sum(axis=0)]):
         f = check_against_python([table, index], outputs, (), value)
-        assert not any(isinstance(op, GpuBag) for op in device_ops(f))
+        assert not any(isinstance(op, GpuEmbeddingBag) for op in device_ops(f))
 
 
 def test_wrong_index(context):
     table, index = pt.fmatrix(), pt.lmatrix()
     f = opencl([table, index], table[index].sum(axis=1))
-    assert any(isinstance(op, GpuBag) for op in device_ops(f))
+    assert any(isinstance(op, GpuEmbeddingBag) for op in device_ops(f))
     x = np.ones((4, 3), "float32")
     np.testing.assert_array_equal(f(x, np.zeros((2, 5), "int64")), np.full((2, 3), 5))
     with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):

@@ -11,7 +11,7 @@ from pytensor.tensor.special import log_softmax
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.elemwise import GpuElemwise
-from pytensor_cl.ops.indexing.gather_fused import GpuPick
+from pytensor_cl.ops.indexing.gather_fused import GpuFusedGather
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from tests.helpers import assert_close, check_against_python, device_ops, opencl
 
@@ -23,12 +23,12 @@ def wherever_there_is_a_kernel():
 
 
 def check(inputs, outputs, *arguments):
-    return check_against_python(inputs, outputs, (GpuPick,), *arguments)
+    return check_against_python(inputs, outputs, (GpuFusedGather,), *arguments)
 
 
 def is_picked(inputs, *outputs):
-    """Whether a GpuPick occurs in what is compiled."""
-    return GpuPick in {type(op) for op in device_ops(opencl(inputs, list(outputs)))}
+    """Whether a GpuFusedGather occurs in what is compiled."""
+    return GpuFusedGather in {type(op) for op in device_ops(opencl(inputs, list(outputs)))}
 
 
 def picks(rng, shape, count, dtype="float32"):
@@ -42,8 +42,8 @@ def test_cross_entropy_of_picked_classes(context, rng, dtype):
     cost = -log_softmax(z + b, axis=1)[pt.arange(y.shape[0]), y].sum()
     values = rng.normal(size=(37, 11)).astype(dtype), rng.normal(size=11).astype(dtype), rng.integers(0, 11, size=37)
     f = check([z, b, y], [cost, *pytensor.grad(cost, [z, b])], values, (values[0] + 300, *values[1:]))
-    (op,) = [op for op in device_ops(f) if isinstance(op, GpuPick)]
-    assert str(op).startswith("GpuPick{") and "exp" not in str(op)  # the sum of the exponentials is there
+    (op,) = [op for op in device_ops(f) if isinstance(op, GpuFusedGather)]
+    assert str(op).startswith("GpuFusedGather{") and "exp" not in str(op)  # the sum of the exponentials is there
     assert GpuAdvancedSubtensor not in {type(op) for op in device_ops(f)}
 
 
@@ -77,7 +77,7 @@ def test_outputs_of_one_composite_are_picked_one_by_one(context, rng):
     e = pt.exp(x + 2 * y)
     values = [rng.normal(size=(6, 7)).astype("float32") for _ in range(2)]
     f = check([x, y, i, j], [pt.log1p(e)[i, j], (e * y)[j, i], e], (*values, np.arange(5), np.arange(-5, 0)))
-    assert sum(isinstance(op, GpuPick) for op in device_ops(f)) == 2
+    assert sum(isinstance(op, GpuFusedGather) for op in device_ops(f)) == 2
 
 
 def test_long_functions(context, rng):
@@ -86,7 +86,7 @@ def test_long_functions(context, rng):
     for _ in range(40):
         y = pt.sin(y) + x
     f = check([x, i], [y[i, i]], (rng.normal(size=(6, 7)).astype("float32"), np.arange(6)))
-    assert len(str(next(op for op in device_ops(f) if isinstance(op, GpuPick)))) < 200
+    assert len(str(next(op for op in device_ops(f) if isinstance(op, GpuFusedGather)))) < 200
 
 
 def test_what_is_stored_anyway_or_may_be_repeated_is_gathered(context):
@@ -133,6 +133,6 @@ def test_shape_pickle_and_the_tag_of_the_pass(context, rng):
     values = picks(rng, (4, 5), 3)
     for got, want in zip(pickle.loads(pickle.dumps(f))(*values), f(*values), strict=True):
         np.testing.assert_array_equal(got, want)
-    g = pytensor.function([x, i, j], picked, mode=get_mode("OPENCL").excluding("opencl_pick"))
-    assert GpuPick not in {type(op) for op in device_ops(g)}
+    g = pytensor.function([x, i, j], picked, mode=get_mode("OPENCL").excluding("opencl_fuse_gather"))
+    assert GpuFusedGather not in {type(op) for op in device_ops(g)}
     assert_close(f(*values)[0], g(*values))

@@ -5,7 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuIncSubtensors
+from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuMergedIncSubtensor
 from tests.helpers import assert_all_on_device, assert_on_device, opencl
 
 DTYPES = ("bool", "int8", "uint8", "int64", "float32", "float64")
@@ -108,8 +108,8 @@ def test_several_writes_copy_once(context, rng):
     out = pt.inc_subtensor(out[::-1, 1], out.shape[0])
     values = [rng.normal(size=(4, 6)).astype("float32"), rng.normal(size=3).astype("float32"), np.float32(2), 1]
     f = both([x, y, s, k], [out, x + 1], values)
-    assert_on_device(f, GpuIncSubtensors)
-    assert len(nodes_of(f, GpuIncSubtensors)) == 1
+    assert_on_device(f, GpuMergedIncSubtensor)
+    assert len(nodes_of(f, GpuMergedIncSubtensor)) == 1
     assert not nodes_of(f, GpuIncSubtensor)
     for _ in range(3):  # recorded
         f(*values)
@@ -141,4 +141,4 @@ def test_gradient_of_differences(context, rng):
     want = pytensor.function([x], gradient, mode="FAST_COMPILE")
     for v in (value, value[:3], value[:2]):
         np.testing.assert_allclose(f(v), want(v), rtol=1e-5, atol=1e-6)
-    assert len(nodes_of(f, GpuIncSubtensors)) == 1
+    assert len(nodes_of(f, GpuMergedIncSubtensor)) == 1

@@ -13,11 +13,11 @@ from pytensor_cl.ops.transfer import gpu_from_host, host_from_gpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import (
     NAMES_A_DEVICE,
     NO_RECIPE,
-    Alternative,
-    alternative_of,
-    carry,
-    consider,
-    remember,
+    CanonicalCopy,
+    attach_canonical_copy,
+    canonical_copy_of,
+    check_host_backends,
+    keep_canonical_copy,
 )
 
 x = pt.vector("x", dtype="float64")
@@ -30,14 +30,14 @@ def _adaptive():
 
 
 def _of(outputs, mode="OPENCL"):
-    return alternative_of(pytensor.function([x], outputs, mode=mode).maker.fgraph)
+    return canonical_copy_of(pytensor.function([x], outputs, mode=mode).maker.fgraph)
 
 
 def test_it_is_copied_in_canonical_form(context):
     cost = (pt.exp(x * 1.0 + 0.0) * 2 / 2).sum()
     found = _of([cost, pytensor.grad(cost, x)])
-    assert isinstance(found, Alternative)
-    assert not found.objection
+    assert isinstance(found, CanonicalCopy)
+    assert not found.numba_excluded
     kinds = {str(getattr(n.op, "scalar_op", n.op)) for n in found.graph.apply_nodes}
     assert not {"second", "Second", "mul", "Mul", "true_div"} & kinds, kinds
     assert not any("opencl" in str(type(n.op)).lower() or str(n.op).startswith("Gpu") for n in found.graph.apply_nodes)
@@ -49,11 +49,11 @@ def test_a_graph_that_names_a_device_has_none_though_rewrites_cut_its_transfers(
 
 def test_a_graph_that_was_considered_and_not_remembered_has_none():
     fgraph = FunctionGraph([x], [x + 1])
-    remember(fgraph)
-    assert not hasattr(fgraph, "opencl_alternative")
-    consider(fgraph, "auto", adapt=True)
-    carry(fgraph)
-    assert alternative_of(fgraph) == NO_RECIPE
+    keep_canonical_copy(fgraph)
+    assert not hasattr(fgraph, "opencl_canonical_copy")
+    check_host_backends(fgraph, "auto", adapt=True)
+    attach_canonical_copy(fgraph)
+    assert canonical_copy_of(fgraph) == NO_RECIPE
 
 
 def test_without_canonical_form_it_is_copied_all_the_same(context):
@@ -61,7 +61,7 @@ def test_without_canonical_form_it_is_copied_all_the_same(context):
         OpenCLLinker(), RewriteDatabaseQuery(include=["fast_compile"], exclude=["canonicalize"])
     )
     f = pytensor.function([x], pt.exp(x) + 0.0, mode=mode)
-    assert isinstance(alternative_of(f.maker.fgraph), Alternative)
+    assert isinstance(canonical_copy_of(f.maker.fgraph), CanonicalCopy)
     np.testing.assert_allclose(f(np.ones(3)), np.full(3, np.e))
 
 
@@ -69,7 +69,7 @@ def test_graphs_inside_stay_where_nothing_needs_a_check(context):
     """NUMBA does not join the gradient of logaddexp to other loops, which would compute parts of it twice."""
 
     def inside(outputs):
-        return [n for n in _of(outputs).guarded().apply_nodes if isinstance(n.op, OpFromGraph)]
+        return [n for n in _of(outputs).with_guards().apply_nodes if isinstance(n.op, OpFromGraph)]
 
     cost = pt.logaddexp(x, 2 * x).sum()
     gradient = pytensor.grad(cost, x)

@@ -11,9 +11,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
 from pytensor_cl._compat import compile_with_numba
-from pytensor_cl.rewriting.host_backend.guards import guard, may_need_guard
+from pytensor_cl.rewriting.host_backend.axis_lengths import axis_lengths, length_conditions
+from pytensor_cl.rewriting.host_backend.guards import add_guards, may_need_guard
 from pytensor_cl.rewriting.host_backend.in_bounds import InBounds, in_bounds
-from pytensor_cl.rewriting.host_backend.lengths import differences, lengths_of
 from tests.helpers import ALL as SWEEP
 
 table, other, x, y = (pt.vector(name, dtype="float64") for name in ("table", "other", "x", "y"))
@@ -38,7 +38,7 @@ def guarded(outputs):
     """Return NUMBA's function of a guarded graph, and the graph that was compiled."""
     inputs = [v for v in FunctionGraph(outputs=outputs, clone=False).inputs if v.name]
     graph = FunctionGraph(inputs, outputs, clone=True)
-    guard(graph)
+    add_guards(graph)
     call, compiled = compile_with_numba(graph, get_mode("OPENCL"))
     return lambda given: [np.asarray(r) for r in call(*[given[v] for v in inputs])], compiled
 
@@ -195,16 +195,16 @@ def test_checks_in_python():
 def test_lengths():
     """What an array is computed from tells its length, through views, operands and lookups."""
     looked_up = x[None, :] * pt.exp(table)[index]
-    assert len(differences(looked_up, 1, index, 0)) == 1
-    assert len(differences(looked_up, 1, table, 0)) == 2
-    assert not differences(pt.zeros_like(other + 1), 0, other, 0)
-    assert not differences(pt.zeros(other.shape), 0, other, 0)
-    assert not differences(rows.T[index], 1, rows, 0)
-    assert not differences(table[where], 1, where, 1)
-    assert differences(table[table > 0], 0, table, 0)
-    assert not differences(pt.inc_subtensor(table[index], x), 0, table, 0)
-    assert [n.data for n in lengths_of(pt.zeros(3), 0)] == [3]
-    told = lengths_of(looked_up, 1)
+    assert len(length_conditions(looked_up, 1, index, 0)) == 1
+    assert len(length_conditions(looked_up, 1, table, 0)) == 2
+    assert not length_conditions(pt.zeros_like(other + 1), 0, other, 0)
+    assert not length_conditions(pt.zeros(other.shape), 0, other, 0)
+    assert not length_conditions(rows.T[index], 1, rows, 0)
+    assert not length_conditions(table[where], 1, where, 1)
+    assert length_conditions(table[table > 0], 0, table, 0)
+    assert not length_conditions(pt.inc_subtensor(table[index], x), 0, table, 0)
+    assert [n.data for n in axis_lengths(pt.zeros(3), 0)] == [3]
+    told = axis_lengths(looked_up, 1)
     assert [int(n.eval({x: MANY, index: PLACES[:3]}, on_unused_input="ignore")) for n in told] == [3, 5]
 
 
@@ -251,5 +251,5 @@ def test_what_gets_a_check_may_need_one(result, needed):
     fgraph = FunctionGraph(outputs=[result], clone=True)
     before = len(fgraph.apply_nodes)
     assert any(map(may_need_guard, fgraph.apply_nodes)) == needed
-    guard(fgraph)
+    add_guards(fgraph)
     assert needed or len(fgraph.apply_nodes) == before

@@ -10,13 +10,13 @@ from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
 from pytensor_cl.ops.rowwise import DROPPED, FULL, KEPT, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
 
-__all__ = ["Domain", "domain_of"]
+__all__ = ["FusionDomain", "reduction_domain"]
 
 _INTEGERS = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _TABLE = frozenset(("bool", *_INTEGERS, "float32", "float64"))
 
 
-class Domain(NamedTuple):
+class FusionDomain(NamedTuple):
     """Rows of arrays.
 
     Attributes
@@ -80,7 +80,7 @@ class Domain(NamedTuple):
         return isinstance(node.op, GpuElemwise) and self.made(node.outputs[0]) is FULL
 
 
-def _elemwise_fits(domain: Domain, node: Apply) -> bool:
+def _elemwise_fits(domain: FusionDomain, node: Apply) -> bool:
     made, forms = domain.made(node.outputs[0]), [domain.form(v) for v in node.inputs]
     if made is None or None in forms or any(domain.form(v) is None for v in node.outputs):
         return False
@@ -88,11 +88,11 @@ def _elemwise_fits(domain: Domain, node: Apply) -> bool:
     return all(form in allowed for form in forms) and any(form is not VALUE for form in forms)
 
 
-def _reduction_fits(domain: Domain, node: Apply) -> bool:
-    return domain_of(node) == domain
+def _reduction_fits(domain: FusionDomain, node: Apply) -> bool:
+    return reduction_domain(node) == domain
 
 
-def _view_fits(domain: Domain, node: Apply) -> bool:
+def _view_fits(domain: FusionDomain, node: Apply) -> bool:
     """Whether a view only drops or restores the axes of the rows."""
     source, target = domain.made(node.inputs[0]), domain.made(node.outputs[0])
     kept = tuple(d for d in range(domain.ndim) if d not in domain.axes)
@@ -106,7 +106,7 @@ def _view_fits(domain: Domain, node: Apply) -> bool:
 _FITS = ((GpuElemwise, _elemwise_fits), (GpuCAReduce, _reduction_fits), (GpuDimShuffle, _view_fits))
 
 
-def domain_of(node: Apply) -> Domain | None:
+def reduction_domain(node: Apply) -> FusionDomain | None:
     """Return the rows that a reduction works on; None if it is no reduction, or one that has no code here."""
     if not isinstance(node.op, GpuCAReduce):  # nor is an output of the graph
         return None
@@ -119,4 +119,4 @@ def domain_of(node: Apply) -> Domain | None:
         return None
     if target.broadcastable != kept:  # the input's type was learnt after the node had been made
         return None
-    return Domain(node.op.context_name, axes, tuple(source.broadcastable))
+    return FusionDomain(node.op.context_name, axes, tuple(source.broadcastable))

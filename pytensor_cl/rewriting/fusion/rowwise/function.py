@@ -9,10 +9,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor, index_arguments
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
-from pytensor_cl.ops.rowwise import FULL, PICKED, TABLE, VALUE, GpuRowwise
+from pytensor_cl.ops.rowwise import FULL, GATHERED, TABLE, VALUE, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
-from pytensor_cl.rewriting.fusion.rowwise.domain import Domain
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain
 from pytensor_cl.routines.indexing.table_lookup import Take
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.scalar.base import element_function
@@ -69,7 +69,7 @@ class _Known(NamedTuple):
 class _Builder:
     """Collects operands and steps."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: FusionDomain) -> None:
         self._domain = domain
         self._kinds: list[str] = []
         self.operands: dict[Variable, Operand] = {}
@@ -211,7 +211,7 @@ def _read(node: Apply) -> list[Variable]:
     return node.inputs[1:] if isinstance(node.op, GpuAdvancedSubtensor) else node.inputs
 
 
-def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> Apply:
+def fused_node(nodes: list[Apply], outputs: list[Variable], domain: FusionDomain) -> Apply:
     """Return one node that computes what several do.
 
     Parameters
@@ -239,13 +239,13 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: Domain) -> A
     for node in nodes:
         _ADD[type(node.op)](builder, node)
     picked = builder.picked
-    operands = [PICKED if v in picked else str(domain.form(v)) for v in builder.operands]
+    operands = [GATHERED if v in picked else str(domain.form(v)) for v in builder.operands]
     forms = (*operands, *(TABLE for _ in builder.tables), *(str(domain.form(v)) for v in outputs))
     op = GpuRowwise(builder.function(outputs), domain.ndim, domain.axes, forms, domain.context_name)
     return op.make_node(*(picked[v].inputs[0] if v in picked else v for v in builder.operands), *builder.tables)
 
 
-def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], domain: Domain, reason: str) -> None:
+def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], domain: FusionDomain, reason: str) -> None:
     """Replace several nodes by one.
 
     Parameters

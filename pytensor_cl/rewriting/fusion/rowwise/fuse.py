@@ -10,12 +10,12 @@ from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.gemv_pair import is_of_vectors, products_with_one_matrix
-from pytensor_cl.rewriting.fusion.rowwise.copies import by_importance, copy_producers
-from pytensor_cl.rewriting.fusion.rowwise.domain import Domain, domain_of
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import cost_of, fuse
-from pytensor_cl.rewriting.fusion.rowwise.whole import split_whole
-from pytensor_cl.rewriting.fusion.split_composite import untie_scalars
-from pytensor_cl.rewriting.fusion.table_lookup import FIXED_BYTES, array_bytes, lookups_of, views_first
+from pytensor_cl.rewriting.fusion.rowwise.hierarchical_reduction import split_full_reductions
+from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import duplicate_producers, fusion_roots
+from pytensor_cl.rewriting.fusion.split_composite import split_composites
+from pytensor_cl.rewriting.fusion.table_lookup import FIXED_BYTES, array_bytes, lookups_for, move_views_to_index
 from pytensor_cl.runtime.context import get_context
 
 __all__ = ["fuse_rows"]
@@ -95,8 +95,8 @@ class _Fusion:
         for first, last in products_with_one_matrix(fgraph):
             self._order.keep_together(first, last)
         self._taken: set[Apply] = set()
-        self._for_others: dict[tuple[Apply, Domain], bool] = {}
-        self._leading: dict[tuple[Apply, Domain], bool] = {}
+        self._for_others: dict[tuple[Apply, FusionDomain], bool] = {}
+        self._leading: dict[tuple[Apply, FusionDomain], bool] = {}
 
     def _clients(self, node: Apply) -> Iterator[Apply]:
         for variable in node.outputs:
@@ -104,7 +104,7 @@ class _Fusion:
                 if client in self._order.number:
                     yield client
 
-    def _neighbours(self, group: dict[Apply, None], domain: Domain) -> Iterator[Apply]:
+    def _neighbours(self, group: dict[Apply, None], domain: FusionDomain) -> Iterator[Apply]:
         """Yield nodes that read or make what the group does: those before it, those beside it, those after it."""
         read = {v: None for node in group for v in node.inputs}
         for variable in read:
@@ -116,15 +116,15 @@ class _Fusion:
         for node in group:
             yield from self._clients(node)
 
-    def _leads_to_a_row(self, node: Apply, domain: Domain) -> bool:
+    def _leads_to_a_row(self, node: Apply, domain: FusionDomain) -> bool:
         """Whether a node is a reduction over the rows, or elementwise and on the way to one."""
         if node not in self._order.number or not isinstance(node.op, GpuElemwise):
-            return domain_of(node) == domain
+            return reduction_domain(node) == domain
         if (node, domain) not in self._leading:
             self._leading[node, domain] = any(self._leads_to_a_row(c, domain) for c in self._clients(node))
         return self._leading[node, domain]
 
-    def _grow(self, seed: Apply, domain: Domain) -> dict[Apply, None]:
+    def _grow(self, seed: Apply, domain: FusionDomain) -> dict[Apply, None]:
         group, unfit = {seed: None}, set(self._taken)
         while True:
             candidates = dict.fromkeys(self._neighbours(group, domain))
@@ -134,14 +134,14 @@ class _Fusion:
                 return group
             group[found] = None
 
-    def _joins(self, node: Apply, group: dict[Apply, None], domain: Domain) -> bool:
+    def _joins(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
         if node in group or not self._has_the_shape(node, group, domain) or self._is_for_others(node, domain):
             return False
         larger = {**group, node: None}
         has_room = len(self._border(larger)) <= _most_arrays(domain)
         return has_room and self._order.is_convex(larger) and self._is_one_pass(larger, domain)
 
-    def _is_one_pass(self, group: dict[Apply, None], domain: Domain) -> bool:
+    def _is_one_pass(self, group: dict[Apply, None], domain: FusionDomain) -> bool:
         """Whether no full value of a group waits for a reduction in it, if it shall become one with two products."""
         if not any(map(self._order.is_kept, group)):
             return True
@@ -150,20 +150,20 @@ class _Fusion:
             waits = not waiting.isdisjoint(node.inputs)
             if waits and domain.is_full(node):
                 return False
-            if waits or domain_of(node) is not None:
+            if waits or reduction_domain(node) is not None:
                 waiting.update(node.outputs)
         return True
 
-    def _is_for_others(self, node: Apply, domain: Domain) -> bool:
+    def _is_for_others(self, node: Apply, domain: FusionDomain) -> bool:
         """Whether a node only computes what reductions along other axes read: a kernel of theirs takes it in."""
         if not isinstance(node.op, GpuElemwise):
-            return domain_of(node) not in (None, domain)
+            return reduction_domain(node) not in (None, domain)
         if (node, domain) not in self._for_others:
             clients = {client for v in node.outputs for client, _ in self._fgraph.clients[v]}
             self._for_others[node, domain] = all(self._is_for_others(client, domain) for client in clients)
         return self._for_others[node, domain]
 
-    def _has_the_shape(self, node: Apply, group: dict[Apply, None], domain: Domain) -> bool:
+    def _has_the_shape(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
         """Whether the full values of a node must have the shape of those of the group, whatever the data."""
         if not domain.is_full(node):
             return True
@@ -185,7 +185,7 @@ class _Fusion:
             if any(client not in group for client, _ in self._fgraph.clients[v])
         ]
 
-    def _prune(self, group: dict[Apply, None], domain: Domain) -> None:
+    def _prune(self, group: dict[Apply, None], domain: FusionDomain) -> None:
         """Leave out row values at the end that a kernel with vectors across rows computes faster."""
         is_single = len(domain.axes) == domain.ndim
         if is_single or get_context(domain.context_name).info.schedule != "cpu":
@@ -201,9 +201,9 @@ class _Fusion:
         """Whether the nodes become one with two products later."""
         return self._order.has_all_between(nodes)
 
-    def groups(self) -> Iterator[tuple[list[Apply], list[Variable], Domain]]:
+    def groups(self) -> Iterator[tuple[list[Apply], list[Variable], FusionDomain]]:
         """Yield the nodes of each group in order, what others need of it, and its rows."""
-        seeds = by_importance(self._order.order)
+        seeds = fusion_roots(self._order.order)
         for seed, domain in seeds:
             if seed in self._taken:
                 continue
@@ -215,19 +215,19 @@ class _Fusion:
                 yield sorted(group, key=self._order.number.__getitem__), self._outputs(group), domain
 
 
-def _restores(node: Apply, domain: Domain) -> bool:
+def _restores(node: Apply, domain: FusionDomain) -> bool:
     """Whether a node gives the result of a reduction over the rows its dimensions back."""
     source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
-    return source is not None and domain_of(source) == domain
+    return source is not None and reduction_domain(source) == domain
 
 
-def _most_arrays(domain: Domain) -> int:
+def _most_arrays(domain: FusionDomain) -> int:
     """Return how many arrays a kernel may have."""
     room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
     return min(MOST, room // array_bytes(domain.ndim))
 
 
-def _is_worthwhile(group: dict[Apply, None], domain: Domain) -> bool:
+def _is_worthwhile(group: dict[Apply, None], domain: FusionDomain) -> bool:
     """Whether fusing saves a walk through memory."""
     reductions = sum(isinstance(node.op, GpuCAReduce) for node in group)
     return reductions > 0 and (reductions > 1 or any(domain.is_full(node) for node in group))
@@ -243,12 +243,12 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
     """
     if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
         return
-    views_first(fgraph)
-    untie_scalars(fgraph)
-    split_whole(fgraph)
-    copy_producers(fgraph)
+    move_views_to_index(fgraph)
+    split_composites(fgraph)
+    split_full_reductions(fgraph)
+    duplicate_producers(fgraph)
     fusion = _Fusion(fgraph)
     for nodes, outputs, domain in list(fusion.groups()):
         # The kernel that reads a matrix once saves more than one that looks things up.
-        lookups = [] if fusion.is_for_products(nodes) else lookups_of(nodes, outputs, domain, fgraph)
+        lookups = [] if fusion.is_for_products(nodes) else lookups_for(nodes, outputs, domain, fgraph)
         fuse(fgraph, [*lookups, *nodes], outputs, domain, "opencl_rowwise")

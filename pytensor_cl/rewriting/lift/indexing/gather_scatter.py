@@ -4,8 +4,8 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
-from pytensor_cl.ops.base import DEVICE, EITHER
-from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor, index_demands
+from pytensor_cl.ops.base import ANY, DEVICE
+from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor, index_placements
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -24,7 +24,7 @@ def lift_advanced_subtensor(
     op: AdvancedSubtensor, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuAdvancedSubtensor:
     """x[i, :, j] -> a gather on the device; bounds of slices stay on the host."""
-    return GpuAdvancedSubtensor(op, context_name, (DEVICE, *index_demands(op.idx_list, node.inputs[1:])))
+    return GpuAdvancedSubtensor(op, context_name, (DEVICE, *index_placements(op.idx_list, node.inputs[1:])))
 
 
 @register_lift(AdvancedIncSubtensor, every_dtype=True)
@@ -37,5 +37,5 @@ def lift_advanced_inc_subtensor(
     host = AdvancedIncSubtensor(
         op.idx_list, set_instead_of_inc=op.set_instead_of_inc, ignore_duplicates=op.ignore_duplicates
     )
-    demands = DEVICE, EITHER, *index_demands(op.idx_list, index)
-    return missing or GpuAdvancedIncSubtensor(host, context_name, demands)
+    operand_placements = DEVICE, ANY, *index_placements(op.idx_list, index)
+    return missing or GpuAdvancedIncSubtensor(host, context_name, operand_placements)

@@ -5,12 +5,12 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuIncSubtensors, GpuSubtensor
+from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuMergedIncSubtensor, GpuSubtensor
 from pytensor_cl.rewriting.lift.indexing.gather_scatter import uncastable
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["join_writes"]
+__all__ = ["merge_slice_updates"]
 
 
 @register_lift(Subtensor, every_dtype=True)
@@ -42,7 +42,7 @@ def _joined(node: Apply, fgraph: FunctionGraph) -> Variable | None:
     if len(writes) < 2:
         return None
     writes.reverse()
-    op = GpuIncSubtensors([w.op.host for w in writes], [len(w.inputs) - 1 for w in writes], node.op.context_name)
+    op = GpuMergedIncSubtensor([w.op.host for w in writes], [len(w.inputs) - 1 for w in writes], node.op.context_name)
     return op.make_node(writes[0].inputs[0], *(v for w in writes for v in w.inputs[1:])).outputs[0]
 
 
@@ -58,10 +58,10 @@ def _ask_the_array(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         source = _written(node.inputs[0]) if isinstance(node.op, Shape_i) else None
         if source is not None and source is not node.inputs[0]:
-            fgraph.replace_all_validate([(node.outputs[0], node.op(source))], reason="opencl_writes")
+            fgraph.replace_all_validate([(node.outputs[0], node.op(source))], reason="opencl_merge_slice_updates")
 
 
-def join_writes(fgraph: FunctionGraph) -> None:
+def merge_slice_updates(fgraph: FunctionGraph) -> None:
     """x[i] += y; x[j] = z -> one node, which copies x once. Padding and the gradients of differences are such.
 
     Parameters
@@ -75,4 +75,4 @@ def join_writes(fgraph: FunctionGraph) -> None:
         found = _joined(node, fgraph) if node in fgraph.apply_nodes else None
         if found is not None:
             (old,) = node.outputs
-            fgraph.replace_all_validate([(old, old.type.filter_variable(found))], reason="opencl_writes")
+            fgraph.replace_all_validate([(old, old.type.filter_variable(found))], reason="opencl_merge_slice_updates")

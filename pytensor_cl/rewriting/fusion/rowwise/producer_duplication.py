@@ -11,10 +11,10 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import FULL
-from pytensor_cl.rewriting.fusion.rowwise.domain import Domain, domain_of
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import cost_of
 
-__all__ = ["by_importance", "copy_producers", "restricted"]
+__all__ = ["duplicate_producers", "fusion_roots", "select_outputs"]
 
 MOST_COST = 40
 """Additions for each element above which storing a value is no slower than computing it twice."""
@@ -23,14 +23,14 @@ MOST_READ = 2
 """Arrays from which a value may be computed again: storing and reading it is as much."""
 
 
-def by_importance(order: Iterable[Apply]) -> list[tuple[Apply, Domain]]:
+def fusion_roots(order: Iterable[Apply]) -> list[tuple[Apply, FusionDomain]]:
     """Return the reductions with their rows, those of the rows that most of them share first."""
-    seeds = [(node, domain) for node in order if (domain := domain_of(node)) is not None]
+    seeds = [(node, domain) for node in order if (domain := reduction_domain(node)) is not None]
     shared = {domain: sum(other == domain for _, other in seeds) for _, domain in seeds}
     return sorted(seeds, key=lambda seed: -shared[seed[1]])
 
 
-def _cone(variable: Variable, domain: Domain) -> dict[Apply, None]:
+def _cone(variable: Variable, domain: FusionDomain) -> dict[Apply, None]:
     """Return the elementwise nodes of full values that a variable is computed by; none, if it is better stored."""
     found: dict[Apply, None] = {}
     read: set[Variable] = set()
@@ -49,23 +49,23 @@ def _cone(variable: Variable, domain: Domain) -> dict[Apply, None]:
     return found
 
 
-def _reached(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[Domain]:
+def _reached(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[FusionDomain]:
     """Return the rows of the reductions that nodes lead to by way of elementwise nodes."""
-    reached: set[Domain] = set()
+    reached: set[FusionDomain] = set()
     seen: set[Apply] = set()
     pending = list(nodes)
     while pending:
         node = pending.pop()
         for client in {c for v in node.outputs for c, _ in fgraph.clients[v]} - seen:
             seen.add(client)
-            if (domain := domain_of(client)) is not None:
+            if (domain := reduction_domain(client)) is not None:
                 reached.add(domain)
             elif isinstance(client.op, GpuElemwise):
                 pending.append(client)
     return reached
 
 
-def restricted(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[int, Variable]:
+def select_outputs(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[int, Variable]:
     """Return, by their numbers, those outputs of an elementwise node that are needed, computed by a new node.
 
     They have the Types of the node's own: the inputs that are left may say less about the shape than all of them, and
@@ -95,12 +95,12 @@ def _copy(
                 needed.setdefault(v.owner, set()).add(v.index)
     for node in sorted(cone, key=order.__getitem__):
         missing = sorted(i for i in needed[node] if node.outputs[i] not in copies)
-        made = restricted(node, missing, [copies.get(v, v) for v in node.inputs]) if missing else {}
+        made = select_outputs(node, missing, [copies.get(v, v) for v in node.inputs]) if missing else {}
         copies.update((node.outputs[i], v) for i, v in made.items())
     return copies[variable]
 
 
-def copy_producers(fgraph: FunctionGraph) -> None:
+def duplicate_producers(fgraph: FunctionGraph) -> None:
     """Give reductions copies of what they reduce, if it would else be stored only for them.
 
     Parameters
@@ -109,8 +109,8 @@ def copy_producers(fgraph: FunctionGraph) -> None:
         A graph after lifting; changed in place.
     """
     order = {node: i for i, node in enumerate(fgraph.toposort())}
-    seeds = by_importance(order)
-    copies: dict[Domain, dict[Variable, Variable]] = {}  # kernels of the same rows share them, others do not
+    seeds = fusion_roots(order)
+    copies: dict[FusionDomain, dict[Variable, Variable]] = {}  # kernels of the same rows share them, others do not
     rank = {domain: i for i, domain in enumerate(dict.fromkeys(domain for _, domain in seeds))}
     for node, domain in seeds if len(rank) > 1 else ():
         source = node.inputs[0]

@@ -24,7 +24,7 @@ from pytensor_cl.rewriting.lowering.batch_index import BatchIndex, Ragged, count
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["unbatch"]
+__all__ = ["lower_blockwise"]
 
 
 def _alloc(batch: Batch) -> list[Variable]:
@@ -128,7 +128,7 @@ def _form(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Variable]]
     return [(old, old.type.filter_variable(value)) for old, value in zip(node.outputs, new, strict=bool(batch.ndim))]
 
 
-def unbatch(fgraph: FunctionGraph) -> None:
+def lower_blockwise(fgraph: FunctionGraph) -> None:
     """Replace Blockwise nodes of Ops that have another form.
 
     Parameters

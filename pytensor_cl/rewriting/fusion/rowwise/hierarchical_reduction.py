@@ -8,10 +8,10 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.shape import GpuDimShuffle
-from pytensor_cl.rewriting.fusion.rowwise.domain import Domain, domain_of
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.runtime.context import get_context
 
-__all__ = ["split_whole"]
+__all__ = ["split_full_reductions"]
 
 MOST_READ = 4
 """Arrays that are read in full to compute what is reduced; with more the kernel might have no room for them."""
@@ -20,9 +20,9 @@ DIVISIBLE = ("Add", "Maximum", "Minimum", "AND", "OR")
 """Operations whose result can be put together of the rows'; products of rows may overflow where the whole does not."""
 
 
-def _rows_behind(variable: Variable, whole: Domain) -> list[Domain]:
+def _rows_behind(variable: Variable, whole: FusionDomain) -> list[FusionDomain]:
     """Return the rows of the reductions that elementwise nodes read to compute a variable; none, if they read much."""
-    found: dict[Domain, None] = {}
+    found: dict[FusionDomain, None] = {}
     read: set[Variable] = set()
     seen: set[Variable] = {variable}
     pending = [variable]
@@ -30,7 +30,7 @@ def _rows_behind(variable: Variable, whole: Domain) -> list[Domain]:
         current = pending.pop()
         node = current.owner
         source = node.inputs[0].owner if node is not None and isinstance(node.op, GpuDimShuffle) else node
-        domain = None if source is None else domain_of(source)
+        domain = None if source is None else reduction_domain(source)
         if domain is not None:
             found[domain] = None
         elif node is not None and isinstance(node.op, GpuElemwise):
@@ -41,7 +41,7 @@ def _rows_behind(variable: Variable, whole: Domain) -> list[Domain]:
     return [d for d in found if _is_part(d, whole)] if len(read) <= MOST_READ else []
 
 
-def _is_part(rows: Domain, whole: Domain) -> bool:
+def _is_part(rows: FusionDomain, whole: FusionDomain) -> bool:
     """Whether a reduction of the rows is a part of one of the whole; down columns it would cost as much as it saves."""
     if rows.ndim - 1 not in rows.axes:
         return False
@@ -49,7 +49,7 @@ def _is_part(rows: Domain, whole: Domain) -> bool:
     return same and set(rows.axes) < set(whole.axes)
 
 
-def _split(node: Apply, rows: Domain) -> Variable:
+def _split(node: Apply, rows: FusionDomain) -> Variable:
     """Return what a reduction gives, by way of one along rows that keeps the digits of its accumulator."""
     host, op = node.op.host, type(node.op)
     dtype = node.outputs[0].type.dtype
@@ -68,7 +68,7 @@ def _keeps_digits(node: Apply) -> bool:
     return has_fp64 or (node.op.host.acc_dtype or node.outputs[0].type.dtype) != "float64"
 
 
-def split_whole(fgraph: FunctionGraph) -> None:
+def split_full_reductions(fgraph: FunctionGraph) -> None:
     """Let reductions of whole arrays join the rows that these are made of.
 
     Parameters
@@ -77,7 +77,7 @@ def split_whole(fgraph: FunctionGraph) -> None:
         A graph after lifting; changed in place.
     """
     for node in fgraph.toposort():
-        whole = domain_of(node)
+        whole = reduction_domain(node)
         source = node.inputs[0] if whole is not None else None
         if whole is None or source is None or not isinstance(getattr(source.owner, "op", None), GpuElemwise):
             continue

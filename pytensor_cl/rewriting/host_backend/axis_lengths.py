@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-__all__ = ["differences", "lengths_of", "origins"]
+__all__ = ["axis_lengths", "length_conditions", "length_sources"]
 
 Axis = tuple[Variable, int]
 
@@ -64,7 +64,7 @@ _STEPS: dict[type, Callable[[Apply, int], list[Axis]]] = {
 }
 
 
-def origins(variable: Variable, axis: int) -> dict[Axis, None]:
+def length_sources(variable: Variable, axis: int) -> dict[Axis, None]:
     """Return axes that have the length of an axis wherever that is computed without an error.
 
     Parameters
@@ -97,7 +97,7 @@ def _before(variable: Variable, axis: int) -> Iterator[Axis]:
         yield from _STEPS[type(node.op)](node, axis)
 
 
-def lengths_of(variable: Variable, axis: int) -> list[Variable]:
+def axis_lengths(variable: Variable, axis: int) -> list[Variable]:
     """Return 0-d integers, each the length of an axis if all that the array is computed from fits.
 
     The least of them is no more than the axis has, even where a rewrite leaves out an operand that does not fit: zero
@@ -111,7 +111,7 @@ def lengths_of(variable: Variable, axis: int) -> list[Variable]:
     return list(map(_length, _known_or_origins(variable, axis)))
 
 
-def differences(variable: Variable, axis: int, other: Variable, at: int) -> list[Variable]:
+def length_conditions(variable: Variable, axis: int, other: Variable, at: int) -> list[Variable]:
     """Return conditions that hold if two axes have the same length, whatever rewrites leave out; often none.
 
     Parameters
@@ -125,7 +125,7 @@ def differences(variable: Variable, axis: int, other: Variable, at: int) -> list
 
 def _known_or_origins(variable: Variable, axis: int) -> dict[Axis | int, None]:
     known = variable.type.shape[axis]
-    lengths: Iterable[Axis | int] = origins(variable, axis) if known is None else [known]
+    lengths: Iterable[Axis | int] = length_sources(variable, axis) if known is None else [known]
     return dict.fromkeys(lengths)
 
 

@@ -208,7 +208,7 @@ def test_what_stays_says_why(context):
 
 
 def works_of(f):
-    return [type(n.op).__name__ for n in pytensor_cl.explain(f).device_nodes if n.op.works]
+    return [type(n.op).__name__ for n in pytensor_cl.explain(f).device_nodes if n.op.is_compute]
 
 
 def test_a_shape_that_is_the_same_for_the_whole_batch_stays_on_the_host(context, rng):
