@@ -32,7 +32,8 @@ typedef ${ctype}4 ${micro}_vec4 __attribute__((aligned(${itemsize})));
 % endif
 static ${full_width} void ${micro}_multiply${mr}x${half_vectors}${"_prefetch" if prefetches else ""}(
     __global const ${ctype} *restrict a, long row, long col, int last_row,
-    __global const ${ctype} *restrict b, long b_row, long depth, __global ${ctype} *restrict sums, long sums_row, int accumulate${
+    __global const ${ctype} *restrict b, long b_row, long depth,
+    __global ${ctype} *restrict sums, long sums_row, int accumulate${
     f", __global const {ctype} *later, long later_row, long later_col" if prefetches else ""})
 {
     % for i in range(mr):

@@ -1,34 +1,23 @@
 ## What all kernels of the gemm family take: sizes, blocking and operands of O = alpha * A @ B + beta * C.
 ##
-## Operands: matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions.
-##     Offsets, strides and sizes are counted in elements.
-## Reference: pytensor_cl/routines/gemm/problem.py and schedule_cpu.py, which fill the structs.
-typedef struct {
-    long start;                // first element, relative to the array's offset
-    long row, col;             // strides
-    long batch[4];             // strides of the batch dimensions
-} gemm_operand;
-
-typedef struct {
-    long m, n, k;
-    // Blocking of schedule cpu: rows of a block of A, and elements along k of blocks of A and B.
-    long mc, kc;
-    // Whether all panels of A and of B are packed, or only those of B at the edges (schedule cpu).
-    long pack_a, pack_b;
-    // Elements of a work-item's packed B. With shared_b_size > 0: row length of the packed B (schedule cpu).
-    long packed_b_size;
-    // Elements of a work-item's workspace: packed B, then packed A (schedule cpu).
-    long workspace_size;
-    // Elements of the B that another kernel packs for all work-items, at the begin of the workspace; 0: each packs its
-    // own.
-    long shared_b_size;
-    long prefetch;             // whether the operands of later tiles are prefetched (schedule cpu)
-    long split_k;              // parts of k; each part has work-items of its own
-    long split_k_start;        // where the partial sums (split_k, m, n) lie in the workspace, if split_k > 1
-    long batch_count;          // number of products
-    long batch_shape[4];
-    gemm_operand a, b, c, o;
-} gemm_plan;
+## Operands: matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All is
+##     counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row, col and
+##     batch are strides.
+## Blocking, schedule cpu:
+##     mc, kc             rows of a block of A; elements along k of blocks of A and B
+##     pack_a, pack_b     whether all panels are packed, or only those of B at the edges
+##     packed_b_size      elements of a work-item's packed B; with shared_b_size > 0: row length of the packed B
+##     workspace_size     elements of a work-item's workspace: packed B, then packed A
+##     shared_b_size      elements of B packed by another kernel for all, at the begin of the workspace; else 0
+##     prefetch           whether the operands of later tiles are prefetched
+## Both schedules:
+##     split_k            parts of k; each part has work-items of its own
+##     split_k_start      where the partial sums (split_k, m, n) lie in the workspace, if split_k > 1
+##     batch_count        number of products; its factors are batch_shape
+## Reference: pytensor_cl/routines/gemm/problem.py and schedule_cpu.py.
+<%page args="operand, plan"/>\
+${operand.c_typedef()}
+${plan.c_typedef()}
 
 // Offset of the matrix of a batch index in an operand.
 static long gemm_start(const gemm_operand *x, const long *batch_shape, long batch)

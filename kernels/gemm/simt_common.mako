@@ -8,10 +8,7 @@
         return ["alpha"] * has_alpha + ["beta"] * has_c
 %>
 <%def name="declarations()">
-typedef struct {  // what may change from call to call: offsets, and scalars that are given by value
-    long a, b, c, o, alpha_at, beta_at;
-    ${ctype} alpha, beta;
-} ${name}_call;
+${call.c_typedef(f"{name}_call", "what may change from call to call: offsets, and scalars that are given by value")}
 % if outputs:
 ${gemm_epilogue.declarations(1)}
 static void ${name}_store(${wide} i0, const ${name}_matrices *at, long i, long j, long to)

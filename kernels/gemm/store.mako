@@ -4,15 +4,12 @@
 ##     ones. <store>_scale writes the same into the tile itself, for an epilogue.
 ## Operands: tile: rows of `nr` elements. O and C: any strides, of the plan.
 ## Tiling: vectors where columns of O and C are contiguous, else element by element.
-<%page args="store, micro, ctype, wide, itemsize, lanes, mr, vectors, has_alpha, has_c"/>
+<%page args="store, micro, ctype, wide, itemsize, lanes, mr, vectors, has_alpha, has_c, call"/>
 <%
     nr = lanes * vectors
     at = {"o": "i * p->o.row + j * p->o.col", "tile": f"i * {nr} + j"}
 %>
-typedef struct {  // what may change from call to call: offsets, and scalars that are given by value
-    long a, b, c, o, alpha_at, beta_at;
-    ${ctype} alpha, beta;
-} ${store}_call;
+${call.c_typedef(f"{store}_call", "what may change from call to call: offsets, and scalars that are given by value")}
 
 <%def name="element(type, vec, to)">
             ${type} value = *(__global const ${vec} *)(tile + ${at["tile"]});

@@ -13,6 +13,7 @@ from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.plan import Axis, Problem, encode
 from pytensor_cl.routines.conv.winograd_transforms import code, transforms
+from pytensor_cl.routines.gemm.problem import plan_preamble
 from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
 from pytensor_cl.runtime.array import GpuArray
@@ -163,7 +164,7 @@ class Winograd:
         preambles: tuple[str, ...] = (
             render("conv/plan"),
             render("conv/vector_types", **types),
-            render("gemm/plan"),
+            plan_preamble(),
             multiply,
         )
         if self.epilogue is not None:

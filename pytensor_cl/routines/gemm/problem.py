@@ -1,18 +1,26 @@
 """Canonical form of a matrix product, and the structs that its kernels take."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
+from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.codegen.template import render
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = ["CpuBlocking", "GemmProblem", "canonical_problem", "encode"]
+__all__ = ["GEMM_OPERAND", "CpuBlocking", "GemmProblem", "canonical_problem", "encode", "plan_preamble"]
 
 _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
-_HEAD = struct.Struct("18q")  # gemm_plan before its operands
-_OPERAND = struct.Struct("7q")  # gemm_operand
+GEMM_OPERAND = Struct(("long", f"start row col batch[{_BATCH_DIMS}]"), name="gemm_operand")
+GEMM_PLAN = Struct(
+    ("long", "m n k"),
+    ("long", "mc kc pack_a pack_b packed_b_size workspace_size shared_b_size prefetch"),
+    ("long", "split_k split_k_start"),
+    ("long", f"batch_count batch_shape[{_BATCH_DIMS}]"),
+    (GEMM_OPERAND, "a b c o"),
+    name="gemm_plan",
+)
 
 
 class GemmProblem(NamedTuple):
@@ -66,6 +74,11 @@ class CpuBlocking(NamedTuple):
     split_k_start: int = 0
 
 
+def plan_preamble() -> str:
+    """Return what kernels of the gemm family have in common: structs, partition, function attributes."""
+    return render("gemm/plan", operand=GEMM_OPERAND, plan=GEMM_PLAN)
+
+
 def canonical_problem(a: Layout, b: Layout, c: Layout, o: Layout, *epilogue_operands: Layout) -> GemmProblem:
     """Merge batch dimensions, and those along which B repeats into m, so that few large products remain.
 
@@ -92,12 +105,15 @@ def _offsets(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterat
         yield tuple(sum(i * s for i, s in zip(index, row, strict=False)) for row in strides)
 
 
-def _encode_operands(p: GemmProblem, operands: Sequence[tuple[int, ...]]) -> list[bytes]:
-    """Pack a gemm_operand of each for each launch."""
+def _encode_operands(p: GemmProblem, operands: Sequence[tuple[int, ...]]) -> list[list[bytes]]:
+    """Pack a gemm_operand of each, for each launch."""
     outer = max(0, len(p.batch) - _BATCH_DIMS)
     lead = (0,) * (_BATCH_DIMS - len(p.batch) + outer)
     return [
-        b"".join(_OPERAND.pack(at, *x[-2:], *lead, *x[outer:-2]) for at, x in zip(offsets, operands, strict=True))
+        [
+            GEMM_OPERAND.pack(start=at, row=x[-2], col=x[-1], batch=(*lead, *x[outer:-2]))
+            for at, x in zip(offsets, operands, strict=True)
+        ]
         for offsets in _offsets(p.batch[:outer], operands)
     ]
 
@@ -105,9 +121,12 @@ def _encode_operands(p: GemmProblem, operands: Sequence[tuple[int, ...]]) -> lis
 def encode(p: GemmProblem, blocking: CpuBlocking, has_epilogue: bool) -> tuple[tuple[bytes, ...], ...]:
     """Pack for each launch a gemm_plan, and the operands of an epilogue, of which there is one at least."""
     inner = ((1,) * _BATCH_DIMS + p.batch)[-_BATCH_DIMS:]
-    head = _HEAD.pack(p.m, p.n, p.k, *blocking, prod(inner), *inner)
-    plans = [head + operands for operands in _encode_operands(p, (p.a, p.b, p.c, p.o))]
+    sizes = {"m": p.m, "n": p.n, "k": p.k, "batch_count": prod(inner), "batch_shape": inner}
+    plans = [
+        GEMM_PLAN.pack(**sizes, **blocking._asdict(), a=a, b=b, c=c, o=o)
+        for a, b, c, o in _encode_operands(p, (p.a, p.b, p.c, p.o))
+    ]
     if not has_epilogue:
         return tuple((plan,) for plan in plans)
-    further = (operands or bytes(_OPERAND.size) for operands in _encode_operands(p, p.epilogue_operands))
+    further = (b"".join(operands) or bytes(GEMM_OPERAND.size) for operands in _encode_operands(p, p.epilogue_operands))
     return tuple(zip(plans, further, strict=True))

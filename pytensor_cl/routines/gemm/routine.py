@@ -11,7 +11,7 @@ from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
-from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode
+from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode, plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import PACKED_ROWS, CpuSchedule, Tile, register_tile
 from pytensor_cl.routines.gemm.schedule_simt import GemmShape, WorkGroupTile, select_tile
 from pytensor_cl.routines.gemv.routine import Gemv
@@ -81,7 +81,7 @@ class Gemm(BlasRoutine):
         schedule: str | None = None,
         epilogue: Epilogue | None = None,
     ) -> None:
-        super().__init__(context, dtype, has_c, has_alpha, schedule)
+        super().__init__(context, dtype, "a b c o", has_c, has_alpha, schedule)
         self.epilogue = epilogue
         self._own_inputs = 2 + self.has_alpha + 2 * self.has_c
         if epilogue is not None:
@@ -109,6 +109,8 @@ class Gemm(BlasRoutine):
         if key not in self._sources:
             preambles, arguments = self._cpu_arguments() if tile is None else ((), {"index": index, **tile.parameters})
             flags = {"has_alpha": self.has_alpha, "has_c": self.has_c, **arithmetic_types(self.dtype)}
+            if tile is not None:
+                arguments["call"] = self._call_typedef
             if self.epilogue is None:
                 flags |= {"inputs": (), "repeated": (), "outputs": (), "statements": ""}
             else:
@@ -116,7 +118,7 @@ class Gemm(BlasRoutine):
                 preambles = (*preambles, *self.epilogue.preambles(lanes))
                 flags |= self.epilogue.arguments(lanes)
             template = "gemm/cpu" if tile is None else tile.template
-            preambles = (render("gemm/plan"), *preambles)
+            preambles = (plan_preamble(), *preambles)
             self._sources[key] = kernel_source(template, preambles=preambles, **flags, **arguments)
         return self._sources[key]
 
@@ -135,7 +137,9 @@ class Gemm(BlasRoutine):
             prefetching=((tile.mr, 2 * tile.vectors),),
         )
         shared = {"micro": micro, "store": store, "itemsize": itemsize, **tile._asdict()}
-        stores = render("gemm/store", has_alpha=self.has_alpha, has_c=self.has_c, **types, **shared)
+        stores = render(
+            "gemm/store", has_alpha=self.has_alpha, has_c=self.has_c, call=self._call_typedef, **types, **shared
+        )
         return (micro_kernels, stores), {"shapes": tile.shapes, "packed_rows": PACKED_ROWS, **shared}
 
     def _work_group_tile(self, p: GemmProblem | None) -> WorkGroupTile:
@@ -275,7 +279,7 @@ class Gemm(BlasRoutine):
         beta, beta_at, beta_buffer = self._scalar(beta)
         if plan.swaps_operands:
             a, b, la, lb = b, a, lb, la
-        call = self._call.pack(la.offset, lb.offset, c_at, start, alpha_at, beta_at, alpha, beta)
+        call = self._call.pack_values(la.offset, lb.offset, c_at, start, alpha_at, beta_at, alpha, beta)
         rest = (addend, sums, self._workspace(plan.workspace), *self._scalars((alpha_buffer, beta_buffer)))
         queue = self.context.queue
         for arguments in plan.arguments:

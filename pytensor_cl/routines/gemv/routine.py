@@ -107,7 +107,7 @@ class Gemv(BlasRoutine):
         has_alpha: bool = False,
         schedule: str | None = None,
     ) -> None:
-        super().__init__(context, dtype, has_y, has_alpha, schedule)
+        super().__init__(context, dtype, "a x y o", has_y, has_alpha, schedule)
         self._plans: Plans[_Plan] = Plans()
         self._flags = {**arithmetic_types(self.dtype), "has_alpha": self.has_alpha, "has_y": has_y}
         self._source, self._make = {
@@ -225,7 +225,7 @@ class Gemv(BlasRoutine):
             return
         alpha, alpha_at, alpha_buffer = self._scalar(alpha)
         beta, beta_at, beta_buffer = self._scalar(beta)
-        call = self._call.pack(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
+        call = self._call.pack_values(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
         partials, scratch = self._workspace(plan.partial), self._workspace(plan.scratch)
         scalars = self._scalars((alpha_buffer, beta_buffer))
         buffers = (a.buffer, x.buffer, addend, out.buffer, partials, scratch, *scalars)
@@ -294,7 +294,7 @@ class Ger(BlasRoutine):
     """
 
     def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:
-        super().__init__(context, dtype, False, True, schedule)
+        super().__init__(context, dtype, "a x y o", False, True, schedule)
         self._update = struct.Struct(f"5q{self.dtype.char}0q")
         self._plans: Plans[_Update] = Plans()
         self._source = kernel_source(
