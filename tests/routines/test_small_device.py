@@ -4,7 +4,6 @@ import numpy as np
 import pytensor.scalar as ps
 import pytest
 from scipy import sparse
-from tests.routines.test_rowwise import MOMENTS, SOFTMAX, moments, softmax
 
 from pytensor_cl.routines.conv.routine import ConvForward
 from pytensor_cl.routines.creation import ARange, Bartlett
@@ -30,6 +29,7 @@ from pytensor_cl.routines.sort.unique import Unique
 from pytensor_cl.routines.sparse import CsrDot
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.scalar.base import element_function
+from tests.routines.rowwise.test_rowwise import MOMENTS, SOFTMAX, moments, softmax
 from tests.small_device import small_device
 
 SIMT = {"schedule": "simt"}

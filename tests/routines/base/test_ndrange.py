@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytensor.scalar as ps
 import pytest
-from tests.routines.test_rowwise import MOMENTS
 
 from pytensor_cl.codegen.emitter import unroll_of
 from pytensor_cl.errors import CompilationError
@@ -30,6 +29,7 @@ from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.scalar.base import element_function
+from tests.routines.rowwise.test_rowwise import MOMENTS
 
 UNITS = 160
 STEP = 32 * UNITS * 256

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_conv import CASES, FOLDED, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
-from tests.routines.test_epilogue import Function
 
 from pytensor_cl.routines.conv import col2im, im2col, select, winograd
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.runtime.layout import Layout
+from tests.routines.conv.test_conv import CASES, FOLDED, ONE, POINTWISE, UNFOLDED, WINOGRAD, Reference, close, draw
+from tests.routines.elemwise.test_epilogue import Function
 
 BIAS, WHOLE, NUMBER = (True, False, True, True), (False,) * 4, (True,) * 4
 _cache = {}

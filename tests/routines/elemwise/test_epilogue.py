@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_gemm import PLACEMENTS, draw
 
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.gemm import routine as module
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.runtime.layout import Layout
+from tests.routines.gemm.test_gemm import PLACEMENTS, draw
 
 SIZES = [
     (0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (12, 16, 32), (11, 15, 31), (13, 17, 33), (5, 300, 3),

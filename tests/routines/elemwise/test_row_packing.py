@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_elemwise import FUSED, expected_fused, wide_dtype
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise.routine import Copy, Elemwise
 from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
 from tests.helpers import normal
+from tests.routines.elemwise.test_elemwise import FUSED, expected_fused, wide_dtype
 
 pytestmark = pytest.mark.parametrize("schedule", SCHEDULES)
 

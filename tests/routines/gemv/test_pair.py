@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from tests.routines.test_rowwise import Code
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.gemv.pair import GemvPair, PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.runtime.layout import Layout
+from tests.routines.rowwise.test_rowwise import Code
 
 SHAPES = [(1, 1), (7, 1), (16, 16), (33, 5), (200, 21), (150, 64), (90, 77), (1300, 3), (5, 9), (300, 200)]
 VIEWS = {

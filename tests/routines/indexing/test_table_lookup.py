@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_rowwise import F32, FULL, step
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.indexing.table_lookup import Take
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
+from tests.routines.rowwise.test_rowwise import F32, FULL, step
 
 INDEX = Operand("full", "int64")
 LOOK = Map(Take(0, F32, "int64"), (1,), 10, "take")

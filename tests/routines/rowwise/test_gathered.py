@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.routines.test_rowwise import F32, Code
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
+from tests.routines.rowwise.test_rowwise import F32, Code
 
 
 def routine_of(context, schedule, dtype=F32, index_dtype="int64"):
