@@ -1,7 +1,7 @@
 ## What all kernels of the gemm family take: sizes, blocking and operands of O = alpha * A @ B + beta * C.
 ##
-## Operands: matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All is
-##     counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row, col and
+## Operands: matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All
+##     is counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row, col and
 ##     batch are strides.
 ## Blocking, schedule cpu:
 ##     mc, kc             rows of a block of A; elements along k of blocks of A and B
