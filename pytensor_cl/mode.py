@@ -21,9 +21,10 @@ from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
+from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
-from pytensor_cl.rewriting.lift.indexing.slice_update import merge_slice_updates
+from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
@@ -166,6 +167,12 @@ def opencl_merge_slice_updates(fgraph: FunctionGraph) -> None:
     merge_slice_updates(fgraph)
 
 
+@graph_rewriter
+def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
+    """Draws of random numbers -> the same, which change the generator instead of a copy."""
+    draw_in_place.apply(fgraph)
+
+
 # Position in optdb: before all others; after the canonical form (1) and merge1.2; before fusion (49), before the
 # destroy handler (49.5) and the baking of inner graphs (49.6).
 _PASSES = (
@@ -183,6 +190,7 @@ _PASSES = (
     (opencl_epilogue, 49.35),
     (opencl_table_lookup, 49.4),
     (opencl_merge_slice_updates, 49.42),
+    (opencl_draw_in_place, 50.9),
 )
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

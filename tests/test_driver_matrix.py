@@ -51,7 +51,7 @@ def test_what_fails_the_run(tool):
 
 
 def test_each_driver_sees_no_other_one(tool, tmp_path):
-    seen = {d.name: tool._environment(d, tmp_path)["OCL_ICD_VENDORS"] for d in tool.drivers()}
+    seen = {d.name: tool.environment_of(d, tmp_path)["OCL_ICD_VENDORS"] for d in tool.drivers()}
     assert len(set(seen.values())) == 4 and seen["pocl"] == seen["oclgrind"] == str(tmp_path / "none")
     assert not list((tmp_path / "none").iterdir())
 

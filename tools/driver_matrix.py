@@ -122,7 +122,7 @@ print(json.dumps([[e.stable_spec.split(":")[1], f"{e.info.platform} {e.info.driv
 """
 
 
-def _environment(driver: Driver, folder: Path) -> dict[str, str]:
+def environment_of(driver: Driver, folder: Path) -> dict[str, str]:
     """Return the environment of a driver's processes."""
     vendors = folder / "none"
     vendors.mkdir(exist_ok=True)
@@ -134,7 +134,7 @@ def _environment(driver: Driver, folder: Path) -> dict[str, str]:
     return {**kept, **own, **driver.environment}
 
 
-def _asked(driver: Driver, environment: dict[str, str]) -> tuple[str, str] | None:
+def name_and_version(driver: Driver, environment: dict[str, str]) -> tuple[str, str] | None:
     """Return the name and the version of a driver as its processes see them; None if there is none."""
     wanted = driver.name if driver.name in ("pocl", "intel", "rusticl") else None
     code = _ASK.replace("WANTED", repr(wanted))
@@ -174,8 +174,8 @@ def _run(command: list[str], environment: dict[str, str], log: Path, minutes: fl
 
 def _tested(driver: Driver, amount: Amount, folder: Path, log: Path) -> Row:
     """Run the tests on a driver: in one worker, in whose place another one comes if the driver ends it."""
-    environment = _environment(driver, folder)
-    found = _asked(driver, environment)
+    environment = environment_of(driver, folder)
+    found = name_and_version(driver, environment)
     if (driver.icd is not None and not driver.icd.is_file()) or found is None:
         return Row(driver.title, "-", "-", remark=f"skipped: not installed ({driver.needs})")
     name, version = found
@@ -249,11 +249,11 @@ def table(found: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def replaced(page: str, text: str) -> str:
+def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """Return a page with another table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def is_bad(driver: Driver, row: Row) -> bool:

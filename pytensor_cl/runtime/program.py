@@ -101,6 +101,7 @@ class Kernel:
             queue.recorder.launched(self.handle, global_size, local_size, args)
         if not self._is_complete:
             self.complete(len(args))
+            queue.expect_compilation()
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
             if isinstance(arg, _BY_VALUE):

@@ -8,6 +8,7 @@ from weakref import ref
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.interrupts import in_another_thread
 from pytensor_cl.runtime.launch_capture import LaunchCapture
 from pytensor_cl.runtime.pocl.affinity import review
 from pytensor_cl.runtime.pocl.worker_pool import WorkerPool
@@ -45,6 +46,7 @@ class Queue:
         self._latest: object = None  # stands for what was enqueued last; and for the last that somebody has waited for
         self._over: object = None
         self._is_shared = False
+        self._may_compile = False
         self._enqueue = cl.enqueue_nd_range_kernel
         # By numbers, so that several threads can add and remove entries, and a signal comes between two of these steps.
         self._numbers = count()
@@ -70,6 +72,10 @@ class Queue:
         """Return the driver's queue for others, who do not tell when they enqueue something."""
         self._is_shared = True
         return self.handle
+
+    def expect_compilation(self) -> None:
+        """Note that a kernel is launched for the first time: a driver may compile it before the next wait ends."""
+        self._may_compile = True
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
@@ -110,6 +116,8 @@ class Queue:
         self._tell("a download")
         over = self._used_before()
         with self._away():
+            if self._may_compile:
+                self._finish_new_kernels()
             cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._drop(over)  # in order: everything before the read has run
         review()
@@ -179,7 +187,18 @@ class Queue:
     def drain(self) -> None:
         """Wait until nothing runs, and leave it open what anybody may forget now."""
         with self._away():
-            self.handle.finish()
+            if self._may_compile:
+                self._finish_new_kernels()
+            else:
+                self._finish()
+
+    def _finish(self) -> None:
+        self.handle.finish()
+
+    def _finish_new_kernels(self) -> None:
+        """Wait in another thread: this one handles signals while the driver compiles."""
+        in_another_thread(self._finish)
+        self._may_compile = False
 
     def settle(self) -> None:
         """End a wait of another kind: let go of what commands needed that have run."""

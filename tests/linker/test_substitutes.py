@@ -20,6 +20,7 @@ WITHOUT = {
     "maps": {"maps": False},
     "compiler": {"prefetch": False, "nontemporal_stores": False},
     "one-memory": {"private_as_global": False},
+    "comparisons": {"long_comparisons": False},
     "host-pointers": {"host_alignment": 0},
     "everything": {
         "struct_arguments": False,
@@ -29,6 +30,7 @@ WITHOUT = {
         "private_as_global": False,
         "host_alignment": 0,
         "profiling": False,
+        "long_comparisons": False,
     },
 }
 CALLS = 6
@@ -53,6 +55,18 @@ def _graphs():
     yield "reductions", [x], [x.sum(axis=0), x.mean(axis=1), x.max(), x.argmax(axis=1), row]
     yield "products", [x, y], [pt.tanh(x @ y.T + 1), x @ y[0], pt.outer(x[0], y[1])]
     yield "indices", [x, i], [x[i], pt.set_subtensor(x[i], 0), x[::-2, 1:], pt.concatenate([x, x[i]])]
+    k, narrow = pt.ivector("k"), pt.bvector("narrow")
+    wide = pt.cast(k, "int64")
+    yield (
+        "integers",
+        [x, k, narrow],
+        [
+            *(x[k], x[:, k], x[k, abs(k)], pt.inc_subtensor(x[k], 1), pt.exp(x[k]), x[k].sum(0), x[:, k].max(1)),
+            *(pt.ravel_multi_index((k, k), (9, 9), mode=mode) for mode in ("wrap", "clip")),
+            *(wide < 0, wide >= 5, pt.clip(wide, -3, 3), pt.sign(wide), pt.cast(k, "uint64") > 5, (wide < 0).sum()),
+            *(pt.maximum(pt.cast(narrow, dtype), 5) for dtype in ("int16", "int32", "int64")),
+        ],
+    )
     yield "orders", [x], [pt.sort(x, axis=1), pt.argsort(x, axis=0, kind="stable"), pt.cumsum(x, axis=1), x[x > 0]]
 
 
@@ -61,6 +75,8 @@ def _values(rng, inputs, rows):
         "x": rng.normal(size=(rows, 40)).astype("float32"),
         "y": rng.normal(size=(9, 40)).astype("float32"),
         "i": rng.integers(-9, 9, 7),
+        "k": rng.integers(-9, 9, 7).astype("int32"),
+        "narrow": rng.integers(-9, 9, 50).astype("int8"),
         "scale": np.float32(rng.normal()),
     }
     return [made[v.name] for v in inputs]
@@ -70,6 +86,7 @@ CASES = [("everything", name) for name, *_ in _graphs()] + [
     ("structs", "indices"),
     ("maps", "reductions"),
     ("compiler", "elementwise"),
+    ("comparisons", "integers"),
     ("one-memory", "products"),
 ]
 
@@ -159,7 +176,7 @@ static void h(const plan p) { }
 def test_private_memory_becomes_global_in_one_template():
     casts = [p.name for p in (CHECKOUT / "kernels").rglob("*.mako") if "(ulong)space" in p.read_text()]
     assert casts == []
-    assert "private_as_global" in (CHECKOUT / "kernels" / "private.mako").read_text()
+    assert "private_as_global" in (CHECKOUT / "kernels" / "common" / "private.mako").read_text()
 
 
 @pytest.fixture

@@ -46,12 +46,15 @@ class Outcome:
         Why it is on the host.
     fault
         What is wrong with the results; empty if nothing is.
+    has_raised
+        Whether there are no results, as an exception was raised; the fault is its text.
     """
 
     probe: Probe
     place: str
     reason: str = ""
     fault: str = ""
+    has_raised: bool = False
 
 
 def _holds(op: Any, kind: type) -> bool:
@@ -145,7 +148,8 @@ def run(probe: Probe) -> Outcome:
     try:
         return _run_together((probe,))[0]
     except Exception as error:
-        return Outcome(probe, HOST, "", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return Outcome(probe, HOST, "", text, has_raised=True)
 
 
 def run_all(probes: Sequence[Probe]) -> list[Outcome]:

@@ -144,6 +144,8 @@ def root_of(variable: Variable) -> Variable:
 
 def trouble_of(node: Apply) -> str:
     """Return why a node cannot be recorded; empty if nothing tells so before it runs."""
+    if isinstance(node.op, GpuOp) and not node.op.is_recordable:
+        return f"{node.op} depends on values of the host that differ in each call"
     if isinstance(node.op, (GpuOp, GpuFromHost, HostFromGpu, *SHAPES)):
         return ""
     if any(context_of(v) for v in (*node.inputs, *node.outputs)):

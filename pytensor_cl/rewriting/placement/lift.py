@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle
 
 import pytensor_cl
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
-from pytensor_cl.ops.base import ANY, DEVICE, GpuOp
+from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
 from pytensor_cl.rewriting.lowering.ifelse import prepare_host_branches
 from pytensor_cl.rewriting.lowering.sparse import lower_sparse
@@ -90,7 +90,12 @@ class _Lifter:
     def _host(self, variable: Variable) -> Variable:
         """Download what a device computes: left as it is, the host would compute it once more."""
         found = self.lifted.get(variable)
-        return variable if found is None else variable.type.filter_variable(host_from_gpu(found))
+        return variable if found is None else self._downloaded(variable, found)
+
+    @staticmethod
+    def _downloaded(old: Variable, new: Variable) -> Variable:
+        """Return what takes the place of a host variable that a device Op computes; some results are the host's."""
+        return new if context_of(new) is None else old.type.filter_variable(host_from_gpu(new))
 
     def _device(self, variable: Variable, op: GpuOp) -> Variable:
         found = self.lifted.get(variable)
@@ -112,7 +117,7 @@ class _Lifter:
     def replacements(self, fgraph: FunctionGraph) -> list[tuple[Variable, Variable]]:
         """Return the host variables that somebody on the host still reads, and what replaces them."""
         return [
-            (old, old.type.filter_variable(host_from_gpu(new)))
+            (old, self._downloaded(old, new))
             for old, new in self.lifted.items()
             if any(client not in self._decision.ops for client, _ in fgraph.clients[old])
         ]

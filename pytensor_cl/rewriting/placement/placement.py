@@ -7,10 +7,12 @@ from math import prod
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.random import FEWEST as FEWEST_DRAWS
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.placement.registry import NoKernel, device_op
 from pytensor_cl.runtime.context import get_context, is_forked, is_unusable, why_unusable
@@ -30,6 +32,7 @@ SCALAR = "host arithmetic on values that no device has: shapes, indices, setting
 VIEWS = "only views on the way: moving the data would cost more than it saves"
 CONE = "next to a node without a kernel: moving the data there and back would cost more than it saves"
 SLICE = "cuts a value of the host: only the slice is moved"
+FEW_DRAWS = "NumPy makes so few draws faster than a device"
 FORCED = "opencl__placement=host"
 FORKED = "the process was forked: the device is its parent's"
 UNUSABLE = "the device failed its self-check ('python -m pytensor_cl doctor' shows why)"
@@ -114,6 +117,12 @@ def _of_the_host(variable: Variable, decision: Decision) -> bool:
 def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
     """Whether a node makes a small result of host values: 0-d settings, shape vectors, indices."""
     return _is_small(node) and all(_of_the_host(v, decision) for v in node.inputs)
+
+
+def _makes_few_draws(node: Apply) -> bool:
+    """Whether a node makes random numbers that are statically few."""
+    count = _elements(node.outputs[-1]) if isinstance(node.op, RandomVariable) else None
+    return count is not None and count < FEWEST_DRAWS
 
 
 def _keep_without_kernel(node: Apply, missing: NoKernel, decision: Decision) -> None:
@@ -213,6 +222,8 @@ def reason_of(node: Apply, context_name: str) -> str:
     found = device_op(node, context_name, get_context(context_name).info)
     if isinstance(found, NoKernel):
         return found.reason
+    if _makes_few_draws(node):
+        return FEW_DRAWS
     return CONE if found.is_compute else VIEWS
 
 
@@ -239,6 +250,8 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):
             _keep_without_kernel(node, found, decision)
+        elif policy == "auto" and _makes_few_draws(node):
+            decision.keep(node, FEW_DRAWS)
         elif not found.is_source and _is_host_arithmetic(node, decision):
             decision.keep(node, SCALAR)
         else:

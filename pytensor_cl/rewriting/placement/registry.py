@@ -9,6 +9,8 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import ScalarFromTensor
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
@@ -125,6 +127,8 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")
     variables: list[Variable] = [*node.inputs, *node.outputs]
+    if isinstance(node.op, RandomVariable):  # a generator stays on the host
+        variables = [v for v in variables if not isinstance(v.type, RandomType)]
     unfit = next(filter(None, (_unfit(v.type, info) for v in variables)), None)
     if unfit is not None:
         return unfit
