@@ -16,16 +16,17 @@ from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, OpenCLErro
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.announcement import announce
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.build.variants import as_it_is, for_nvidia, for_pocl
+from pytensor_cl.runtime.cpu_name import repair_cpu_name
 from pytensor_cl.runtime.device import DeviceEntry, are_drivers_loaded, resolve
 from pytensor_cl.runtime.device_copy import Copies
+from pytensor_cl.runtime.drivers import hooks_of
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
+from pytensor_cl.runtime.interfaces import ContextOptions, KernelLauncher
+from pytensor_cl.runtime.launcher import EnqueueLauncher
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
 from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, memory_before, wrapped
-from pytensor_cl.runtime.pocl.batch import BatchLauncher, has_entries
-from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
@@ -78,6 +79,10 @@ class Settings:
     features: Features | None = None
     quiet: bool = False
 
+    def for_driver(self, features: Features) -> ContextOptions:
+        """Return what the driver's hooks are told."""
+        return ContextOptions(self.one_launch, self.stand_by, self.compile_ahead, features.struct_arguments)
+
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""
         options = ["-w"]
@@ -103,28 +108,28 @@ class Context:
 
     def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
         settings = settings or Settings()
-        cpu = name_the_cpu(entry.handle)
+        repairs = repair_cpu_name(entry.handle)  # before the driver builds anything
         features = settings.features or features_of(entry, settings.cache_dir)
         refuse(entry, features)
-        options = [*settings.options(entry), *([f"-DCPU_{cpu.replace('-', '_')}"] if cpu else []), *features.options()]
+        options = [*settings.options(entry), *repairs, *features.options()]
+        self._hooks = hooks_of(entry.handle).open(entry.handle, settings.for_driver(features))
         self.name = name
         self.entry = entry
         self.info = adapt(entry.info, features)
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
-        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous)
+        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
         self.views = HostMappings(self.queue, self.info)
         self.memory = Memory(self.queue, self.info, self.views.forget, self.views.enlarge)
-        is_pocl = entry.info.kind == "cpu" and "Portable Computing" in entry.info.platform
-        limits_registers = "cl_nv_compiler_options" in entry.handle.extensions.split()
-        is_narrow = entry.handle.native_vector_width_float < 16  # vectors of 64 bytes are passed in memory
-        by_reference = not features.struct_arguments
-        enters = is_pocl and settings.one_launch and has_entries(entry.info.driver) and not by_reference
-        pocl = for_pocl(entry.info.driver, is_narrow, enters)
-        ways = pocl if is_pocl else for_nvidia if limits_registers else as_it_is
-        ahead = is_pocl and settings.compile_ahead
-        self.programs = ProgramCache(self.cl_context, options, settings.cache_dir, ways, ahead, by_reference)
-        self._enters, self._stands_by = enters, settings.stand_by
+        self.programs = ProgramCache(
+            self.cl_context,
+            options,
+            settings.cache_dir,
+            self._hooks.build_variants,
+            self._hooks.precompile,
+            structs_by_reference=not features.struct_arguments,
+        )
+        self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.replays: list[object] = []  # the first enqueues recorded commands: their memory is everybody's
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
@@ -134,9 +139,9 @@ class Context:
         _opened.append(self)
 
     @cached_property
-    def dispatcher(self) -> BatchLauncher | None:
-        """What calls all kernels of a recording from one launch; None where they are launched one by one."""
-        return BatchLauncher(self, self._stands_by) if self._enters and self.views.works() else None
+    def batch_launcher(self) -> KernelLauncher | None:
+        """The driver's own launcher of kernel sequences; None if it has none: `launcher` works with every driver."""
+        return self._hooks.launcher(self) if self.views.works() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"

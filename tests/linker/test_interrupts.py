@@ -125,7 +125,7 @@ def test_calls_with_arguments(context, rng, prepare, step):
         for _ in range(CALLS):
             np.testing.assert_allclose(f(value), wanted, 1e-4, 1e-5, err_msg=where)
         assert f.vm.replays.calls > repeated, where
-        assert not context.dispatcher or not context.dispatcher.standby.inside, where
+        assert not context.batch_launcher or not context.batch_launcher.standby.inside, where
 
 
 @phases

@@ -148,7 +148,7 @@ def test_what_is_switched_off_is_not_used(lacking, request):
     assert lacking.views.works() is (features.maps and lacking.info.kind == "cpu")
     assert lacking.info.schedule == ("cpu" if features.has_cpu_schedule else "simt")
     if not features.struct_arguments:
-        assert lacking.dispatcher is None
+        assert lacking.batch_launcher is None
     if not features.host_alignment:
         assert lacking.slack(np.zeros(1 << 16, "float32")) is None
 

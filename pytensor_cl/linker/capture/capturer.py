@@ -31,9 +31,8 @@ from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interfaces import BoundKernel
 from pytensor_cl.runtime.launch_capture import Launch, LaunchCapture
-from pytensor_cl.runtime.pocl.batch import BatchedKernel
-from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["CaptureFailure", "Capturer", "StepProgram", "StepRunner"]
@@ -366,7 +365,7 @@ class Capturer:
             for kernel in taking:
                 heard.tape.step(at, value_step(cell, convert, kernel.set_bytes, place))
 
-    def _note_moving(self, heard: "CaptureTrace", node: Apply, kernels: Sequence[Kernel | BatchedKernel]) -> None:
+    def _note_moving(self, heard: "CaptureTrace", node: Apply, kernels: Sequence[BoundKernel]) -> None:
         """Note what of a node depends on the number of a minibatch: it is set in each call, or must stay the same."""
         variation, arguments = heard.variation, values_of(self._parts.routines[node])
         for k in (k for k, v in enumerate(node.inputs) if v in self._moving.variables):

@@ -1,13 +1,11 @@
 """Which kernels of a recorded call must be over before another one begins, if one launch runs them all."""
 
 from collections.abc import Collection, Sequence
-from threading import active_count
 from typing import Any, NamedTuple
 
 from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
-from pytensor_cl.runtime.pocl.batch import KernelBatch
 
-__all__ = ["Access", "Dispatch", "accesses", "orders"]
+__all__ = ["Access", "accesses", "orders"]
 
 
 class Access(NamedTuple):
@@ -40,7 +38,7 @@ def accesses(parameters: str, memories: Sequence[Any], fresh: Collection[BufferB
     Parameters
     ----------
     parameters
-        Of the kernel (`outline.parameters_of`).
+        Access modes of the kernel (`BoundKernel.access_modes`).
     memories
         Per parameter a slot or a buffer; None for values and null pointers.
     fresh
@@ -63,49 +61,3 @@ def orders(used: Sequence[Sequence[Access]]) -> list[int]:
         next((j for j in reversed(range(k)) if any(a.collides(b) for a in mine for b in used[j])), -1)
         for k, mine in enumerate(used)
     ]
-
-
-class Dispatch:
-    """Enqueues a chain.
-
-    Parameters
-    ----------
-    chain
-        Whose arguments are set.
-    slots
-        That it uses, and those of which they are parts.
-    keep
-        Tables and constants, of which the driver knows nothing.
-
-    Attributes
-    ----------
-    launches
-        How many run it.
-    is_waited_for
-        Whether the call is to wait for it.
-    is_in_place
-        Whether it may write where a shared variable is: then another thread's kernels must come before or after it.
-    """
-
-    launches = 1
-    is_waited_for = False
-    is_in_place = False
-
-    def __init__(self, chain: KernelBatch, slots: Sequence[BufferBinding], keep: Sequence[Any]) -> None:
-        self._chain, self._slots, self._keep = chain, slots, keep
-
-    def __len__(self) -> int:
-        return len(self._chain)
-
-    def __call__(self) -> None:
-        if self.is_waited_for and not (self.is_in_place and active_count() > 1):
-            self._chain.complete()
-            return
-        self._chain.launch(self._keep, [slot.buffer for slot in self._slots])
-        if self.is_waited_for:
-            self._chain.finish()
-
-    def waited_for(self) -> "Dispatch":
-        """Let it be over when the next step begins."""
-        self.is_waited_for = True
-        return self

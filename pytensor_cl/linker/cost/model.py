@@ -19,7 +19,7 @@ from pytensor_cl.linker.cost.workload import scalars_of, tally
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.device import DeviceInfo
-from pytensor_cl.runtime.pocl.affinity import granted_cores
+from pytensor_cl.runtime.host_cpu import granted_cores
 
 __all__ = ["CostEstimate", "guess"]
 

@@ -11,9 +11,9 @@ from pytensor_cl.linker.capture.memory_plan import ArenaRange
 from pytensor_cl.linker.steps.host import Cell
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interfaces import BoundKernel
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.arena import Arena
-from pytensor_cl.runtime.pocl.batch import BatchedKernel
 
 __all__ = ["ArenaBinding", "ArrayLocation", "BufferBinding", "BufferDonation"]
 
@@ -31,17 +31,23 @@ class BufferBinding:
         What is bound now; None between two calls.
     """
 
-    __slots__ = ("_array", "buffer", "uses")
+    __slots__ = ("_array", "_kernels", "buffer", "uses")
 
     def __init__(self) -> None:
         self.buffer: Any = None
         self.uses: list[tuple[Callable[[int, Any], None], int]] = []
+        self._kernels: list[BoundKernel] = []  # of these uses
         self._array: Callable[[], GpuArray | None] = _nobody
 
     @property
     def array(self) -> GpuArray | None:
         """What is held now, or was held last."""
         return self._array()
+
+    def add_use(self, kernel: BoundKernel, index: int) -> None:
+        """Make the buffer an argument of a kernel."""
+        self.uses.append((kernel.set_buffer, index))
+        self._kernels.append(kernel)
 
     def bind(self, buffer: Any) -> None:
         """Make the kernels use a buffer."""
@@ -57,9 +63,9 @@ class BufferBinding:
 
     def pointers(self) -> list[tuple[np.ndarray, int]] | None:
         """Return what the kernels read its address from; None where they want a buffer."""
-        users = [(getattr(set_argument, "__self__", None), index) for set_argument, index in self.uses]
-        found = [stage.pointer(index) for stage, index in users if isinstance(stage, BatchedKernel)]
-        return found if len(found) == len(users) else None
+        words = [kernel.argument_word(index) for kernel, (_, index) in zip(self._kernels, self.uses, strict=True)]
+        found = [word for word in words if word is not None]
+        return found if len(found) == len(words) else None
 
     def hold(self, array: GpuArray) -> None:
         """Make the kernels use the buffer of an array that may come again: only its life is watched, nothing kept."""

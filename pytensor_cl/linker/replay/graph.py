@@ -13,28 +13,23 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pytensor_cl.linker.capture.dependencies import Dispatch, accesses, orders
+from pytensor_cl.linker.capture.dependencies import accesses, orders
 from pytensor_cl.linker.capture.memory_plan import Plan
 from pytensor_cl.linker.execution.errors import Noting
 from pytensor_cl.linker.replay.bindings import Upload
 from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, ArrayLocation, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.sequence_step import SequenceStep
 from pytensor_cl.linker.replay.slices import ReplayParameters, ReplayParameterSpec
 from pytensor_cl.linker.steps.host import Cell, Thunk
 from pytensor_cl.ops.transfer import download
-from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interfaces import BoundKernel, SequenceBuilder
 from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.host_mapping import pays
-from pytensor_cl.runtime.pocl.batch import BatchedKernel, BatchLauncher, Entry, KernelBatch
-from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["CapturedGraph", "GraphBuilder", "MemoryUse"]
-
-MIN_BATCHED_KERNELS = 2
-"""Kernels that are worth one launch for all if nobody waits for them: a single one takes 2 to 5 us more from a table.
-In what it waits for the host takes part, which is worth it for one."""
 
 
 class GraphBuilder:
@@ -57,10 +52,8 @@ class GraphBuilder:
         self._blocks: list[ArenaBinding] = []
         self._constant: dict[int, int] = {}  # buffers that stay, and their sizes
         self._steps: list[tuple[int, Thunk]] = []
-        self._pending: list[Launch] = []
-        self._dispatcher: BatchLauncher | None = None  # what calls the kernels, if one launch runs them all
-        self._entries: list[Entry] | None = None
-        self._stages: list[BatchedKernel] = []  # pending ones
+        self._sequences: SequenceBuilder = context.launcher
+        self._pending: list[tuple[Launch, BoundKernel]] = []
         self._at = 0  # node of the first pending launch
         self._keep: list[Any] = []
         self._pauses = 0
@@ -165,84 +158,70 @@ class GraphBuilder:
         """Add something that is done before the launches that are pending."""
         self._steps.append((at, thunk))
 
-    def launch(self, at: int, launches: Sequence[Launch]) -> Sequence[Kernel | BatchedKernel]:
-        """Add launches; return what sets the arguments of their kernels, which are set."""
-        self._at = self._at if self._pending or self._stages else at
-        if self._dispatcher is not None:
-            stages = [self._staged(launch, self._dispatcher) for launch in launches]
-            self._stages.extend(stages)
-            return stages
+    def launch(self, at: int, launches: Sequence[Launch]) -> Sequence[BoundKernel]:
+        """Add launches; return their kernels, whose arguments are set."""
+        self._at = self._at if self._pending else at
         kernels = [self._bound(launch) for launch in launches]
-        self._pending.extend(x._replace(kernel=k.handle) for x, k in zip(launches, kernels, strict=True))
+        self._pending.extend(zip(launches, kernels, strict=True))
         return kernels
 
     def join(self, launches: Sequence[Launch], waits: bool) -> bool:
-        """Run the kernels of all launches that will be added from few launches, if they can be; return whether.
+        """Choose how all launches that will be added are run; return whether their arguments are addresses.
 
-        `waits` tells that the call does.
+        `waits` tells that the call waits for them.
         """
-        dispatcher, fewest = self.context.dispatcher, 1 if waits else MIN_BATCHED_KERNELS
-        if dispatcher is not None and len(launches) >= fewest:
-            self._entries = dispatcher.entries(launches)  # until the stages have them
-            self._dispatcher = None if self._entries is None else dispatcher
-        return self._dispatcher is not None
+        own = self.context.batch_launcher
+        batches = None if own is None else own.begin(launches, waits)
+        self._sequences = batches or self.context.launcher
+        return self._sequences.uses_addresses
 
-    def _staged(self, launch: Launch, dispatcher: BatchLauncher) -> BatchedKernel:
-        stage = dispatcher.stage(launch)
+    def _bound(self, launch: Launch) -> BoundKernel:
+        """Return a kernel whose arguments are set, or bound by the slots that they are."""
+        kernel = self._sequences.add(launch)
         for index, argument in enumerate(launch.arguments):
             if isinstance(argument, bytes | np.generic):
                 continue
             found = self._found(argument)
             if isinstance(found, BufferBinding):
-                found.uses.append((stage.set_buffer, index))
+                found.add_use(kernel, index)
             else:
-                stage.fixed[index] = found
-                self._keep.append(found)
-        return stage
-
-    def _bound(self, launch: Launch) -> Kernel:
-        kernel = self.context.programs.twin(launch.kernel)
-        kernel.complete(len(launch.arguments))
-        for index, argument in enumerate(launch.arguments):
-            if isinstance(argument, bytes | np.generic):
-                kernel.set_bytes(index, argument)
-                continue
-            found = self._found(argument)
-            if isinstance(found, BufferBinding):
-                found.uses.append((kernel.set_buffer, index))
-            else:
-                kernel.set_buffer(index, found)
+                kernel.bind(index, found)
                 self._keep.append(found)
         return kernel
 
     def flush(self) -> None:
-        """Enqueue what is pending before what is added next."""
+        """Run what is pending before what is added next."""
         if self._pending:
-            self._steps.append((self._at, _Enqueue(self.context, self._pending, self._keep)))
+            self._steps.append((self._at, self._sequence_step()))
             self._pending, self._waits = [], True
-        if self._stages:
-            self._steps.append((self._at, self._chained()))
-            self._stages, self._waits = [], True
 
-    def _chained(self) -> Dispatch:
-        """Return what runs the stages that are pending."""
-        assert self._dispatcher is not None
-        memories = [[None if m is None else self._found(m) for m in s.memories] for s in self._stages]
+    def _sequence_step(self) -> SequenceStep:
+        """Return the step that runs the launches that are pending."""
+        kernels = [kernel for _, kernel in self._pending]
+        queue, builder = self.context.queue, self._sequences
+        if not builder.uses_addresses:
+            return SequenceStep(queue, builder.finish(kernels, ()), (), self._keep)
+        memories = [[self._memory_of(argument) for argument in launch.arguments] for launch, _ in self._pending]
         slots = dict.fromkeys(m for found in memories for m in found if isinstance(m, BufferBinding))
         slots.update(dict.fromkeys(self._wholes[slot] for slot in list(slots) if slot in self._wholes))
         fresh = {slot for slot, _ in self._fresh}
-        used = [accesses(s.entry.parameters, found, fresh) for s, found in zip(self._stages, memories, strict=True)]
-        dispatch = Dispatch(KernelBatch(self._dispatcher, self._stages, orders(used)), list(slots), self._keep)
-        dispatch.is_in_place = any(donation.slot in slots for donation in self._donations.values())
-        return dispatch
+        used = [accesses(k.access_modes, found, fresh) for k, found in zip(kernels, memories, strict=True)]
+        step = SequenceStep(queue, builder.finish(kernels, orders(used)), list(slots), self._keep)
+        step.writes_shared = any(donation.slot in slots for donation in self._donations.values())
+        return step
+
+    def _memory_of(self, argument: Any) -> Any:
+        """Return the slot or the buffer that an argument is; None for values and null pointers."""
+        is_value = argument is None or isinstance(argument, bytes | np.generic)
+        return None if is_value else self._found(argument)
 
     def wait(self, at: int) -> None:
         """Wait for what was enqueued, if nobody has yet."""
         self.flush()
         if self._waits:
             last = self._steps[-1][1]
-            if isinstance(last, Dispatch):
-                self._steps[-1] = self._steps[-1][0], last.waited_for()
+            if isinstance(last, SequenceStep):
+                last.is_waited_for = True
             else:
                 self._steps.append((at, self.context.queue.finish))
             self._pauses += 1
@@ -357,41 +336,6 @@ class MemoryUse:
         return self.plan.bound + self.given + self.constants + self.results
 
 
-class _Enqueue:
-    """Enqueues kernels whose arguments are set.
-
-    Parameters
-    ----------
-    context, launches
-        What is enqueued, and where.
-    keep
-        Tables and constants, of which kernels hold no reference.
-    """
-
-    def __init__(self, context: Context, launches: Sequence[Launch], keep: Sequence[Any]) -> None:
-        self._keep = keep
-        self._context = context
-        self._launches = [(x.kernel, x.global_size, x.local_size) for x in launches]
-        self._enqueue = cl.enqueue_nd_range_kernel
-
-    def __len__(self) -> int:
-        return len(self._launches)
-
-    @property
-    def launches(self) -> int:
-        """One for each kernel."""
-        return len(self._launches)
-
-    def __call__(self) -> None:
-        enqueue, queue = self._enqueue, self._context.queue
-        queue.enqueued()
-        try:
-            for kernel, global_size, local_size in self._launches:
-                enqueue(queue.handle, kernel, global_size, local_size)
-        finally:
-            queue.enqueued()
-
-
 class CapturedGraph:
     """A call that can be repeated.
 
@@ -443,12 +387,12 @@ class CapturedGraph:
     @property
     def kernels(self) -> int:
         """Number of kernels."""
-        return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, _Enqueue | Dispatch))
+        return sum(len(thunk) for _, thunk in self.steps if isinstance(thunk, SequenceStep))
 
     @property
     def launches(self) -> int:
         """Number of launches that run them."""
-        return sum(thunk.launches for _, thunk in self.steps if isinstance(thunk, _Enqueue | Dispatch))
+        return sum(thunk.launches for _, thunk in self.steps if isinstance(thunk, SequenceStep))
 
     def __call__(self, variant: ReplayParameters | None = None) -> None:
         """Do it again; `let_go` must follow."""

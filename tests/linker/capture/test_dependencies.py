@@ -7,10 +7,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.capture.dependencies import Access, Dispatch, accesses, orders
+from pytensor_cl.linker.capture.dependencies import Access, accesses, orders
 from pytensor_cl.linker.capture.memory_plan import ArenaRange
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.sequence_step import SequenceStep
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.queue import Queue
@@ -29,8 +30,8 @@ def x():
 def dispatched(context, f):
     """How many kernels each launch of the only recording runs; nothing where kernels are launched one by one."""
     (recording,) = f.vm.replays.recordings.values()
-    counts = [len(step) for _, step in recording.steps if isinstance(step, Dispatch)]
-    assert sum(counts) == (recording.kernels if context.dispatcher else 0)
+    counts = [len(step) for _, step in recording.steps if isinstance(step, SequenceStep)]
+    assert sum(counts) == (recording.kernels if context.batch_launcher else 0)
     return counts
 
 
@@ -78,7 +79,7 @@ def test_a_training_step_is_one_launch(context, rng):
         np.testing.assert_allclose(f(*values), g(*values), 1e-4)
     for mine, theirs in zip((first, second), on_host, strict=True):
         np.testing.assert_allclose(mine.get_value(), theirs.get_value(), 1e-3, 1e-5)
-    assert len(dispatched(context, f)) in ((1, 2) if context.dispatcher else (0,))
+    assert len(dispatched(context, f)) in ((1, 2) if context.batch_launcher else (0,))
 
 
 def _gradients(x, t, first, second):
@@ -92,9 +93,9 @@ def test_products_that_do_not_depend_on_each_other_need_not_wait(context, x, rng
         got = f(value)
     for mine, wanted in zip(got, (value @ value.T, value.T @ value, np.exp(value)), strict=True):
         np.testing.assert_allclose(mine, wanted, 1e-4, 1e-4)
-    if context.dispatcher:
+    if context.batch_launcher:
         (recording,) = f.vm.replays.recordings.values()
-        (chain,) = [step._chain for _, step in recording.steps if isinstance(step, Dispatch)]
+        (chain,) = [step.sequence for _, step in recording.steps if isinstance(step, SequenceStep)]
         after = chain.words[: 8 * len(chain)].reshape(-1, 8)[:, 6].astype("int64")
         assert len(after) > 2 and after.min() == -1 and (after < np.arange(len(after))).all()
         assert (after[1:] < np.arange(len(after) - 1)).any()
@@ -156,7 +157,7 @@ def test_checked_indices_do_not_send_away_those_that_stand_by(context, x, rng, m
         which = rng.integers(-50, 50, 300)
         np.testing.assert_allclose(f(value, which), np.tanh(value[which]).sum(0) * 2, 1e-4, 1e-4)
     assert f.vm.replays.calls == repeated + 5
-    assert not (waits and context.dispatcher)
+    assert not (waits and context.batch_launcher)
     with pytest.raises(IndexError):
         f(value, which + 50)
     np.testing.assert_allclose(f(value, which), np.tanh(value[which]).sum(0) * 2, 1e-4, 1e-4)

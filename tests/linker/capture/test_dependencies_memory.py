@@ -8,10 +8,9 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.capture import dependencies
-from pytensor_cl.linker.capture.dependencies import Dispatch
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.replay import graph
+from pytensor_cl.linker.replay import sequence_step
+from pytensor_cl.linker.replay.sequence_step import SequenceStep
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.memory.host_mapping import HostMappings
 from tests.helpers import normal, opencl
@@ -23,9 +22,10 @@ CALLS = WARMUP_CALLS + 4
 
 @pytest.fixture(autouse=True)
 def _only_where_chains_are(context, monkeypatch):
-    if context.dispatcher is None:
+    if context.batch_launcher is None:
         pytest.skip("kernels are launched one by one")
-    monkeypatch.setattr(graph, "MIN_BATCHED_KERNELS", 1)
+    begin = context.batch_launcher.begin
+    monkeypatch.setattr(context.batch_launcher, "begin", lambda launches, _: begin(launches, True))  # single ones too
 
 
 def recordings(f):
@@ -35,7 +35,7 @@ def recordings(f):
 def assert_joined(f):
     """Check that a function was recorded, and its kernels joined."""
     assert recordings(f)
-    assert all(any(isinstance(step, Dispatch) for _, step in r.steps) for r in recordings(f))
+    assert all(any(isinstance(step, SequenceStep) for _, step in r.steps) for r in recordings(f))
 
 
 def device_buffer(variable):
@@ -160,15 +160,15 @@ def test_an_update_in_place_comes_before_or_after_what_other_threads_enqueue(con
     for _ in range(CALLS):
         f()
     (made,) = recordings(f)
-    (dispatch,) = (step for _, step in made.steps if isinstance(step, Dispatch))
-    assert made.donations and dispatch.is_in_place and dispatch.is_waited_for
+    (dispatch,) = (step for _, step in made.steps if isinstance(step, SequenceStep))
+    assert made.donations and dispatch.writes_shared and dispatch.is_waited_for
     ways = []
-    for way in ("complete", "launch"):
-        function = getattr(dispatch._chain, way)
-        monkeypatch.setattr(dispatch._chain, way, lambda *a, way=way, do=function: (ways.append(way), do(*a)))
-    monkeypatch.setattr(dependencies, "active_count", lambda: 1)
+    for way in ("run_and_wait", "submit"):
+        function = getattr(dispatch.sequence, way)
+        monkeypatch.setattr(dispatch.sequence, way, lambda *a, way=way, do=function: (ways.append(way), do(*a)))
+    monkeypatch.setattr(sequence_step, "active_count", lambda: 1)
     assert f() == 6
-    monkeypatch.setattr(dependencies, "active_count", lambda: 2)
+    monkeypatch.setattr(sequence_step, "active_count", lambda: 2)
     assert f() == 6
-    assert ways == ["complete", "launch"]
+    assert ways == ["run_and_wait", "submit"]
     np.testing.assert_array_equal(w.get_value(), np.full(1000, CALLS + 3, "f4"))

@@ -8,8 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.capture.dependencies import Dispatch
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
+from pytensor_cl.linker.replay.sequence_step import SequenceStep
 from tests.helpers import another_context, device_ops, normal, opencl, run_script
 
 pytestmark = pytest.mark.usefixtures("on_device")
@@ -20,7 +20,7 @@ CALLS = WARMUP_CALLS + 4
 def joined(f):
     """How many kernels run from launches for several, in all recordings."""
     steps = [step for r in f.vm.replays.recordings.values() for _, step in r.steps]
-    return sum(len(step) for step in steps if isinstance(step, Dispatch))
+    return sum(len(step) for step in steps if isinstance(step, SequenceStep))
 
 
 def test_kernels_without_elements(context, rng):
@@ -37,7 +37,7 @@ def test_kernels_without_elements(context, rng):
                 assert got.shape == right.shape
                 np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
     assert len(f.vm.replays.recordings) == 2
-    assert (joined(f) > 0) == (context.dispatcher is not None)
+    assert (joined(f) > 0) == (context.batch_launcher is not None)
 
 
 def test_two_contexts_at_once(context, rng):

@@ -20,7 +20,7 @@ SMALL, LARGE = 50, 50_000
 
 @pytest.fixture(autouse=True)
 def _only_where_chains_are(context):
-    if context.dispatcher is None:
+    if context.batch_launcher is None:
         pytest.skip("kernels are launched one by one")
 
 

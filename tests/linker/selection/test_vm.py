@@ -556,13 +556,13 @@ SIDES = {DEVICE: list, NUMBA: list}
 
 def test_a_trial_leaves_those_who_stand_by(context, rng, monkeypatch):
     """Without them a call takes longer than in use, and another side seems to be faster."""
-    if context.dispatcher is None or context.dispatcher.units < 2:
+    if context.batch_launcher is None or context.batch_launcher.units < 2:
         pytest.skip("nobody stands by")
     f = opencl([x], pt.exp(x).sum())
     value = rng.normal(size=100_000).astype("float32")
     f(value)
-    standby, dismissed = context.dispatcher.standby, []
-    monkeypatch.setattr(standby, "dismiss", lambda: dismissed.append(1))
+    standby, dismissed = context.batch_launcher.standby, []
+    monkeypatch.setattr(standby, "on_submit", lambda: dismissed.append(1))
     for call in range(40):
         (size,) = f.vm.size_classes
         size.plan([DEVICE], 0)
