@@ -157,8 +157,8 @@ class Auto(PyTensor):
         pytensor_cl.use(device or "opencl")
 
     def side(self, call: Callable[..., Any]) -> str:
-        classes = getattr(call.vm, "size_classes", None)  # type: ignore[attr-defined]
-        return classes[-1].side if classes else "device"
+        signatures = getattr(call.vm, "signatures", None)  # type: ignore[attr-defined]
+        return signatures[-1].backend if signatures else "device"
 
 
 class Device(PyTensor):

@@ -16,13 +16,13 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.errors import OpenCLError
 from pytensor_cl.linker.capture.capturer import StepProgram
 from pytensor_cl.linker.capture.host_values import changed, root_of
-from pytensor_cl.linker.cost.model import guess
+from pytensor_cl.linker.cost.model import estimate_call
 from pytensor_cl.linker.execution.errors import ErrorMonitor
 from pytensor_cl.linker.execution.segments import GraphExecutor
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.node_order import schedule
 from pytensor_cl.linker.selection.backends import host_functions
-from pytensor_cl.linker.selection.signature import Sizes, has_dynamic_shape, telling
+from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
 from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.linker.steps.device import (
     CopyOnReadCell,
@@ -238,19 +238,19 @@ def _machine(link: _Link, into: Sequence[Container], out: Sequence[Container], a
         return OpenCLVM(*parts, programs=link.programs)
     hosts = host_functions(alternative, inputs, outputs)
     for host in hosts:
-        host.name = getattr(fgraph, "name", None)
-    sizes = _sizes(alternative.graph, inputs, link)
-    return SelectingVM(*parts, link.build, link.programs, hosts=hosts, sizes=sizes, arguments=into, results=out)
+        host.function_name = getattr(fgraph, "name", None)
+    source = _signature_source(alternative.graph, inputs, link)
+    return SelectingVM(*parts, link.build, link.programs, hosts=hosts, source=source, arguments=into, results=out)
 
 
-def _sizes(graph: FunctionGraph, inputs: Sequence[Cell], link: _Link) -> Sizes:
-    """Return what tells the calls of a graph apart, which is that of an alternative."""
+def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], link: _Link) -> SignatureSource:
+    """Return what the signatures of calls are made from, for the canonical graph that the host would run."""
     shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
     cells = [ShapeOnlyCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
-    unknown = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
-    told = [(cells[i], graph.inputs[i].type.ndim) for i in telling(graph, shared)]
+    dynamic = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
+    distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in distinguishing_inputs(graph, shared)]
     info = get_context(link.contexts[0]).info if link.contexts else None
-    return Sizes(unknown, told, partial(guess, graph, info=info, nodes=link.nodes))
+    return SignatureSource(dynamic, distinguishing, partial(estimate_call, graph, info=info, nodes=link.nodes))
 
 
 class OpenCLLinker(Linker):

@@ -1,6 +1,6 @@
 """What runs where, why, and what is transferred: the report on a compiled function."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -11,7 +11,7 @@ from pytensor_cl.linker.capture.memory_plan import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.replay.graph import CapturedGraph
 from pytensor_cl.linker.reports.tables import Table, lines
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, SelectingVM, SignatureStats
+from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
@@ -97,15 +97,16 @@ class Choice:
     side
         ``"device"``, or ``"host"``: the whole function by another backend.
     backend
-        Which one that is or would be, ``"NUMBA"`` or ``"C"``.
+        Which one of the host that is or would be, ``"NUMBA"`` or ``"C"``.
     device_seconds, host_seconds
-        Measured time of a call; None where that side has not been measured.
-    device_bound, host_bound
-        What a call takes there at least, by estimate.
+        Measured time of a call on the device, and on that backend of the host; None where it was not measured.
+    seconds
+        Measured time of a call on each backend that was tried.
     why
         Why it is that side, what the others have raised, and which one is tried next.
     next_backend, next_calls
-        What is tried next, ``"device"``, ``"NUMBA"`` or ``"C"``, and after how many calls; None if nothing is.
+        What is tried or timed again next, ``"device"``, ``"NUMBA"`` or ``"C"``, and after how many calls; None if
+        nothing is.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -113,8 +114,7 @@ class Choice:
     backend: str
     device_seconds: float | None
     host_seconds: float | None
-    device_bound: float
-    host_bound: float
+    seconds: Mapping[str, float]
     why: str
     next_backend: str | None = None
     next_calls: int | None = None
@@ -220,13 +220,12 @@ class Explanation:
             (
                 ", ".join(map(str, c.shapes)) or "fixed",
                 c.side if c.side == DEVICE else f"host ({c.backend})",
-                _time(c.device_seconds, c.device_bound),
-                _time(c.host_seconds, c.host_bound),
+                *(_time(c.seconds.get(name)) for name in (DEVICE, NUMBA, C)),
                 c.why,
             )
             for c in self.choices
         ]
-        return _table(("calls with shapes like", "run on", "device", "host", "why"), rows)
+        return _table(("calls with shapes like", "run on", "device", "NUMBA", "C", "why"), rows)
 
     def _recorded_table(self) -> str:
         rows = [
@@ -251,12 +250,8 @@ def _type(variable: Variable) -> str:
     return f"{getattr(kind, 'dtype', kind)}({extents})"
 
 
-def _time(seconds: float | None, bound: float) -> str:
-    """Write a measured time, or an estimate of what it is at least."""
-    if seconds is None and not bound:
-        return "?"
-    value, sign = (bound, "> ") if seconds is None else (seconds, "")
-    return f"{sign}{1e6 * value:,.1f} us"
+def _time(seconds: float | None) -> str:
+    return "not measured" if seconds is None else f"{1e6 * seconds:,.1f} us"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -299,7 +294,7 @@ def _transfer(node: Apply, fn: Any) -> Transfer:
 def _choices_of(vm: Any) -> tuple[Choice, ...]:
     if not isinstance(vm, SelectingVM):
         return ()
-    return tuple(_choice(size, vm.backends) for size in vm.size_classes)
+    return tuple(_choice(stats, vm.backends) for stats in vm.signatures)
 
 
 def _fixed(fn: Any) -> str:
@@ -307,27 +302,27 @@ def _fixed(fn: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _choice(size: SignatureStats, backends: list[str]) -> Choice:
-    best = min(backends, key=lambda backend: size.seconds[backend])  # the first one if none was measured
-    backend = best if size.side == DEVICE else size.side
-    device, host = (None if size.seconds[side] == inf else size.seconds[side] for side in (DEVICE, backend))
-    side = DEVICE if size.side == DEVICE else HOST
-    measured = device, host, size.bound[DEVICE], size.bound[backend]
-    return Choice(size.shapes, side, backend, *measured, _why(size), *(size.following or (None, None)))
+def _choice(stats: SelectedSignature, backends: list[str]) -> Choice:
+    seconds = dict(stats.seconds)
+    best = min(backends, key=lambda name: seconds.get(name, inf))  # the first one if none was measured
+    backend = best if stats.backend == DEVICE else stats.backend
+    side = DEVICE if stats.backend == DEVICE else HOST
+    next_comparison = stats.next_comparison or (None, None)
+    measured = seconds.get(DEVICE), seconds.get(backend), seconds
+    return Choice(stats.shapes, side, backend, *measured, _why(stats), *next_comparison)
 
 
-def _why(size: SignatureStats) -> str:
-    """Why calls of a class run where they do, and when that may change."""
-    measured = [side for side, seconds in size.seconds.items() if seconds < inf]
-    others = [side for side in size.seconds if side != size.side and side not in size.barred]
-    parts = list(dict.fromkeys((*size.barred.values(), *size.troubles.values())))
-    if size.side in measured and len(measured) > 1:
+def _why(stats: SelectedSignature) -> str:
+    """Return why calls of a signature run where they do, and when the next comparison comes."""
+    parts = list(dict.fromkeys((*stats.excluded.values(), *stats.failures.values())))
+    if stats.backend in stats.seconds and len(stats.seconds) > 1:
         parts.insert(0, "fastest of those measured")
-    elif others and not size.troubles:
+    elif len(stats.candidates.keys() - stats.excluded) > 1 and not stats.failures:
         parts.insert(0, "fastest by estimate")
-    if size.following is not None:
-        name, calls = size.following
-        parts.append(f"{'the device' if name == DEVICE else name} is tried in {calls:,} calls")
+    if stats.next_comparison is not None:
+        name, calls = stats.next_comparison
+        verb = "timed again" if name in stats.seconds else "tried"
+        parts.append(f"{'the device' if name == DEVICE else name} is {verb} in {calls:,} calls")
     return "; ".join(parts)
 
 
@@ -372,5 +367,5 @@ def explain(fn: Any) -> Explanation:
     return Explanation(
         *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal),
         tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(replays.apart.items())),
-        tuple(filter(None, (getattr(fn.vm, "trouble", ""), *replays.problems))),
+        tuple(filter(None, (getattr(fn.vm, "problem", ""), *replays.problems))),
     )

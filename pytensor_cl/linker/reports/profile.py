@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.cost.flops import flops
-from pytensor_cl.linker.cost.roofline import bytes_moved
+from pytensor_cl.linker.cost.flops import bytes_moved, flops
 from pytensor_cl.linker.execution.timed_call import Call, Step
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.tables import Table, html, text
