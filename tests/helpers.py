@@ -19,7 +19,8 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import GpuRowwise
-from pytensor_cl.runtime.context import Context, defined_contexts, get_context
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.registry import defined_contexts, get_context
 from tests.conftest import ALL, DRIVERS
 
 ROOT = Path(pytensor_cl.__file__).parents[1]

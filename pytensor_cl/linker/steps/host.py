@@ -22,8 +22,8 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl._compat import link_with_numba, numba_refusals
 from pytensor_cl.linker.types import Cell, Thunk
+from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 from pytensor_cl.runtime.interrupts import insisting
-from pytensor_cl.runtime.memory.host_copy import LARGE, copy_by_device
 
 __all__ = ["host_thunk"]
 
