@@ -108,8 +108,8 @@ void ${name}(__global const ${ctype(dtype)} *restrict array, const long input_at
     const long output_at, const ${name}_geometry g)
 {
     const long tasks = g.blocks * g.chunks;
-    const long end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
-    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
+    const long end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < end; ++task) {
         const long chunk = task / g.blocks;
         const long first = chunk * g.chunk;
         const long last = min(g.total, first + g.chunk);

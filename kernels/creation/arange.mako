@@ -31,7 +31,7 @@ void ${name}(__global ${T} *output, const long output_at, const long step, const
     const long vectors = (size + ${lanes - 1}) / ${lanes};
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long k = partition_begin(vectors, part, parts); k < partition_begin(vectors, part + 1, parts); ++k) {
+    for (long k = partition_begin(vectors, 1, part, parts); k < partition_begin(vectors, 1, part + 1, parts); ++k) {
         const ${index} i = k * ${lanes};
         const ${V} values = (${V})(first) + ${as_dtype(dtype, lanes)}(i + (${I})(${places})) * (${V})(difference);
         store_${V}(values, output + i * step, step, min(${lanes}L, size - i) - 1);

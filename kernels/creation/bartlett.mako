@@ -10,7 +10,7 @@ __kernel void ${name}(__global ${T} *o, const long size)
 % if schedule == "cpu":
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long i = partition_begin(size, part, parts); i < partition_begin(size, part + 1, parts); ++i) {
+    for (long i = partition_begin(size, 1, part, parts); i < partition_begin(size, 1, part + 1, parts); ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
 % endif

@@ -106,8 +106,8 @@ void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __globa
 {
     ${shared.read_parameter()}
     const long tasks = g.blocks * g.chunks;
-    const long task_end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
-    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
+    const long task_end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
         const long chunk = task / g.blocks;
         const long first = chunk * g.chunk;
         const long last = min(g.length, first + g.chunk);

@@ -45,13 +45,13 @@ void ${name}(
 % endif
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const ${index} end = partition_begin(p.tiles, part + 1, parts);
+    const ${index} end = partition_begin(p.tiles, 1, part + 1, parts);
 % for k, dtype in enumerate(inputs):
     % if by_value[k]:
     const ${vector_type(dtype, lanes)} i${k} = ${repeated(dtype, lanes, f'v{k}')};
     % endif
 % endfor
-    for (${index} tile = partition_begin(p.tiles, part, parts); tile < end; ++tile) {
+    for (${index} tile = partition_begin(p.tiles, 1, part, parts); tile < end; ++tile) {
         ${index} rest = tile / p.column_tiles;
         const ${index} column = (tile - rest * p.column_tiles) * p.columns;
         const ${index} row = rest % p.row_tiles * p.rows;

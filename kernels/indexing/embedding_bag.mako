@@ -52,8 +52,8 @@ __kernel void ${name}(__global const ${ctype(in_dtype)} *table, __global const $
     __global ${ctype(out_dtype)} *o, const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     table += p.table;
-    const long end = partition_begin(p.bags, get_global_id(0) + 1, get_global_size(0));
-    for (long bag = partition_begin(p.bags, get_global_id(0), get_global_size(0)); bag < end; ++bag) {
+    const long end = partition_begin(p.bags, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long bag = partition_begin(p.bags, 1, get_global_id(0), get_global_size(0)); bag < end; ++bag) {
         __global const ${index_type} *own = i + p.i + bag * p.bag_step;
         __global ${ctype(out_dtype)} *to = o + p.o + bag * p.columns;
         // Where the indices of all bags follow one another, the next bag's rows are asked for too.

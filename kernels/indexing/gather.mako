@@ -52,8 +52,8 @@ __kernel void ${name}(
 % if lanes > 1:
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const ${index} end = partition_begin(p.units, part + 1, parts);
-    for (${index} unit = partition_begin(p.units, part, parts); unit < end; ++unit) {
+    const ${index} end = partition_begin(p.units, 1, part + 1, parts);
+    for (${index} unit = partition_begin(p.units, 1, part, parts); unit < end; ++unit) {
         ${index} rest = unit / p.segments;
         const ${index} first = (unit - rest * p.segments) * p.segment;
         const ${index} count = min(p.segment, p.shape[${last}] - first);

@@ -38,8 +38,8 @@ __kernel void ${name}(
     const long item = get_global_id(0);
     const long items = get_global_size(0);
 % if in_parts:
-    const ${index} end = partition_begin(p.size, item + 1, items);
-    for (${index} n = partition_begin(p.size, item, items); n < end; ++n) {
+    const ${index} end = partition_begin(p.size, 1, item + 1, items);
+    for (${index} n = partition_begin(p.size, 1, item, items); n < end; ++n) {
 % else:
     for (${index} n = item; n < p.size; n += items) {
 % endif

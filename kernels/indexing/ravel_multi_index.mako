@@ -15,7 +15,7 @@ count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise",
 % if schedule == "cpu":
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long i = partition_begin(size, part, parts); i < partition_begin(size, part + 1, parts); ++i) {
+    for (long i = partition_begin(size, 1, part, parts); i < partition_begin(size, 1, part + 1, parts); ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
 % endif

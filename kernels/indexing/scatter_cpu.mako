@@ -50,8 +50,8 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     const long owner = get_global_id(1);
     const long owners = get_global_size(1);
     const int is_shared = owners > 1 && !p.apart;
-    const ${index} low = is_shared ? partition_begin(p.span, owner, owners) : 0;
-    const ${index} high = is_shared ? partition_begin(p.span, owner + 1, owners) : p.span;
+    const ${index} low = is_shared ? partition_begin(p.span, 1, owner, owners) : 0;
+    const ${index} high = is_shared ? partition_begin(p.span, 1, owner + 1, owners) : p.span;
     const ${index} outers = p.count / p.inner;
     ${index} outer_begin = 0;
     ${index} outer_end = outers;
@@ -63,15 +63,15 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
         for (long k = 0; k < p.apart; ++k)
             x[k] = ${nothing};
         if (outers >= owners) {
-            outer_begin = partition_begin(outers, owner, owners);
-            outer_end = partition_begin(outers, owner + 1, owners);
+            outer_begin = partition_begin(outers, 1, owner, owners);
+            outer_end = partition_begin(outers, 1, owner + 1, owners);
         } else {
-            begin = partition_begin(p.inner, owner, owners);
-            end = partition_begin(p.inner, owner + 1, owners);
+            begin = partition_begin(p.inner, 1, owner, owners);
+            end = partition_begin(p.inner, 1, owner + 1, owners);
         }
     }
-    const ${index} unit_end = partition_begin(p.units, part + 1, parts);
-    for (${index} unit = partition_begin(p.units, part, parts); unit < unit_end; ++unit) {
+    const ${index} unit_end = partition_begin(p.units, 1, part + 1, parts);
+    for (${index} unit = partition_begin(p.units, 1, part, parts); unit < unit_end; ++unit) {
         ${index} rest = unit / p.segments;
         const ${index} first = (unit - rest * p.segments) * p.segment;
         const ${index} count = min(p.segment, p.run - first);

@@ -29,8 +29,8 @@ ${plan.c_typedef(f"{name}_plan")}
 <%def name="share(what)">
     const long item = get_global_id(0);
     const long items = get_global_size(0);
-    const long begin = partition_begin(p.${what}, item, items);
-    const long end = partition_begin(p.${what}, item + 1, items);
+    const long begin = partition_begin(p.${what}, 1, item, items);
+    const long end = partition_begin(p.${what}, 1, item + 1, items);
 </%def>
 ## Declare `at`, or go on with the next index.
 <%def name="place()">
@@ -150,8 +150,8 @@ ${alone} __kernel void ${name}_sum(__global const int *ends, __global const int 
     const long item = get_global_id(0);
     const long items = get_global_size(0);
     const long work = ends[p.length - 1] + p.length;
-    const long begin = ${name}_border(ends, p.length, partition_begin(work, item, items));
-    const long end = item + 1 < items ? ${name}_border(ends, p.length, partition_begin(work, item + 1, items))
+    const long begin = ${name}_border(ends, p.length, partition_begin(work, 1, item, items));
+    const long end = item + 1 < items ? ${name}_border(ends, p.length, partition_begin(work, 1, item + 1, items))
         : p.length;
     const long after = begin < end ? ends[end - 1] : 0;
     y += p.y;

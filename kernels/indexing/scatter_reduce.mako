@@ -36,8 +36,8 @@ __kernel void ${name}(__global const ${ctype} *x, __global const ${ctype} *added
 {
     const long item = get_global_id(0);
     const long items = get_global_size(0);
-    const long end = partition_begin(p.size, item + 1, items);
-    long k = partition_begin(p.size, item, items);
+    const long end = partition_begin(p.size, 1, item + 1, items);
+    long k = partition_begin(p.size, 1, item, items);
     x += p.x;
     o += p.o;
     ${elements(lanes) if lanes > 1 else ""}

@@ -18,8 +18,8 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     const ${index} lane = get_local_id(0);
     const long owner = get_group_id(0);
     const long owners = get_num_groups(0);
-    const ${index} low = partition_begin(p.span, owner, owners);
-    const ${index} high = partition_begin(p.span, owner + 1, owners);
+    const ${index} low = partition_begin(p.span, 1, owner, owners);
+    const ${index} high = partition_begin(p.span, 1, owner + 1, owners);
     x += x_at;
     y += y_at;
     for (long first = get_group_id(1) * (long)p.tile; first < p.elements; first += get_num_groups(1) * (long)p.tile) {

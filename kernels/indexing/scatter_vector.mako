@@ -58,14 +58,14 @@ __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __g
 {
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long stop = partition_begin(p.count, part + 1, parts);
+    const long stop = partition_begin(p.count, 1, part + 1, parts);
     x += p.x + part * p.apart;
     y += p.y;
     i += p.i;
     if (p.apart)
         for (long k = 0; k < p.length; ++k)
             x[k] = ${nothing};
-    for (long first = partition_begin(p.count, part, parts); first < stop; first += ${BLOCK}) {
+    for (long first = partition_begin(p.count, 1, part, parts); first < stop; first += ${BLOCK}) {
         const long end = min(first + ${BLOCK}, stop);
         const long sampled = min(first + ${SAMPLE}, end);
         int runs = 1;

@@ -20,8 +20,8 @@ __kernel void ${name}(__global ${ctype} *o, __global const ${ctype} *x,
 % endfor
     const ${name}_offsets offset, const ${name}_plan p)
 {
-    const long end = partition_begin(p.tasks, get_global_id(0) + 1, get_global_size(0));
-    for (long task = partition_begin(p.tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
+    const long end = partition_begin(p.tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(p.tasks, 1, get_global_id(0), get_global_size(0)); task < end; ++task) {
         const long row = task / p.segments;
         const long first = (task - row * p.segments) * p.segment;
         const long after = min(first + p.segment, p.shape[${last}]);

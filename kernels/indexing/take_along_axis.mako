@@ -46,8 +46,8 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
 % if schedule == "cpu":
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long end = partition_begin(p.size, part + 1, parts);
-    for (long e = partition_begin(p.size, part, parts); e < end;) {
+    const long end = partition_begin(p.size, 1, part + 1, parts);
+    for (long e = partition_begin(p.size, 1, part, parts); e < end;) {
         const long row = e / p.shape[${last}];
         const long first = e - row * p.shape[${last}];
         const long stop = min(end, e - first + p.shape[${last}]);

@@ -33,8 +33,8 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     mask += mask_at;
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long last = partition_begin(size, part + 1, parts);
-    long i = partition_begin(size, part, parts);
+    const long last = partition_begin(size, 1, part + 1, parts);
+    long i = partition_begin(size, 1, part, parts);
     long count = 0;
 % if wide:
     while (i + ${block} <= last) {
@@ -68,12 +68,12 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     mask += mask_at;
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long last = partition_begin(size, part + 1, parts);
+    const long last = partition_begin(size, 1, part + 1, parts);
     long k = 0;
     for (long p = 0; p < part; ++p)
         k += counts[p];
     const long end = k + counts[part];
-    long i = partition_begin(size, part, parts);
+    long i = partition_begin(size, 1, part, parts);
     /* A test of ${block} elements pays where it nearly always comes out the same. */
     const int is_rare = counts[part] * ${512 if output_mode == "select" else 64} < last - i;
 % if output_mode in ("coords", "flat"):

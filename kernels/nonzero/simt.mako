@@ -25,8 +25,8 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     const int item = get_local_id(0);
     const long part = get_group_id(0);
     const long parts = get_num_groups(0);
-    const ${index} first = partition_begin(size, part, parts);
-    const ${index} last = partition_begin(size, part + 1, parts);
+    const ${index} first = partition_begin(size, 1, part, parts);
+    const ${index} last = partition_begin(size, 1, part + 1, parts);
     mask += mask_at;
     ${index} count = 0;
     for (${index} i = first + item; i < last; i += ${group})
@@ -56,8 +56,8 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     const int item = get_local_id(0);
     const long part = get_group_id(0);
     const long parts = get_num_groups(0);
-    const ${index} first = partition_begin(size, part, parts);
-    const ${index} last = partition_begin(size, part + 1, parts);
+    const ${index} first = partition_begin(size, 1, part, parts);
+    const ${index} last = partition_begin(size, 1, part + 1, parts);
     mask += mask_at;
 % if output_mode in ("select", "expand"):
     x += x_at;

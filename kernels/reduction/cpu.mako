@@ -135,8 +135,8 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
 {
     const ${index} tasks = g.blocks * g.chunks;
-    const ${index} end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
-    for (${index} task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
+    const ${index} end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (${index} task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < end; ++task) {
         ${traversal.divmod_index("task", "chunk", "rest", "g.blocks")}
         const ${index} first = chunk * g.chunk;
         const ${index} last = min(g.total, first + g.chunk);

@@ -16,7 +16,7 @@ void ${name}_block_totals(__global const long *repeats, const long repeats_at, c
     const long blocks = (length + ${block - 1}) / ${block};
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    for (long b = partition_begin(blocks, part, parts); b < partition_begin(blocks, part + 1, parts); ++b) {
+    for (long b = partition_begin(blocks, 1, part, parts); b < partition_begin(blocks, 1, part + 1, parts); ++b) {
         const long first = b * ${block};
         const long last = min(length, first + ${block});
         long total = 0;
@@ -48,10 +48,10 @@ void ${name}(__global const ${element} *x, const long x_at, __global const long 
     const long rows = outer * total;
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
-    const long column = partition_begin(inner, get_global_id(1), get_global_size(1));
-    const long columns = partition_begin(inner, get_global_id(1) + 1, get_global_size(1)) - column;
-    const long last = partition_begin(rows, part + 1, parts);
-    for (long row = partition_begin(rows, part, parts); row < last;) {
+    const long column = partition_begin(inner, 1, get_global_id(1), get_global_size(1));
+    const long columns = partition_begin(inner, 1, get_global_id(1) + 1, get_global_size(1)) - column;
+    const long last = partition_begin(rows, 1, part + 1, parts);
+    for (long row = partition_begin(rows, 1, part, parts); row < last;) {
         const long outer_index = row / total;
         const long at = row - outer_index * total;
         const long stop = min(total, last - outer_index * total);

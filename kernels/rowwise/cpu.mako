@@ -87,10 +87,10 @@ void ${name}(${parts.parameters()}${block.parameters()})
     __global ${ctype(dtype)} *z${v} = (__global ${ctype(dtype)} *)(scratch + g.spill_at[${number}]);
     % endfor
     const long tasks = g.blocks * g.chunks;
-    const long end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
+    const long end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
     long column = g.outer[0];
     ${parts.declare_offsets()}
-    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < end; ++task) {
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < end; ++task) {
         % if stage is None:
         const long chunk = 0;
         const long block = task;

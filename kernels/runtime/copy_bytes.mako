@@ -9,8 +9,8 @@ void ${name}(__global uchar *target, __global const uchar *source, const long be
 {
     source += begin;
     const long lines = count / 64;
-    const long end = partition_begin(lines, get_global_id(0) + 1, get_global_size(0));
-    const long first = partition_begin(lines, get_global_id(0), get_global_size(0));
+    const long end = partition_begin(lines, 1, get_global_id(0) + 1, get_global_size(0));
+    const long first = partition_begin(lines, 1, get_global_id(0), get_global_size(0));
     if (is_large)
         for (long i = first; i < end; ++i)
             store_non_temporal(*(__global const ${name}_line *)(source + 64 * i), (__global ulong8 *)target + i);

@@ -63,10 +63,10 @@ void ${name}(__global const ${key} *restrict input, const long input_at, __globa
 {
     const long n = g.length;
     const long tasks = (g.rows + ${lanes - 1}) / ${lanes};
-    const long task_end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
+    const long task_end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
     __global ${V} *v = scratch + get_global_id(0) * n * ${words};
     __global ${E} *e = (__global ${E} *)v;
-    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
         const long row = task * ${lanes};
         const int count = min(${lanes}L, g.rows - row);
         long from[${lanes}], to[${lanes}];

@@ -17,8 +17,8 @@ ${shared.element()}
 ${radix.digits(E, "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))")}
 <%def name="tasks()">
     const long tasks = g.rows * g.chunks;
-    const long task_end = partition_begin(tasks, get_global_id(0) + 1, get_global_size(0));
-    for (long task = partition_begin(tasks, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
+    const long task_end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
         const long row = task / g.chunks;
         const long chunk = task % g.chunks;
         const long start = chunk * g.chunk;

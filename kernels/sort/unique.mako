@@ -10,8 +10,8 @@
 ## Shares out the numbers up to n: runs on schedule cpu, neighbours to neighbours on schedule simt.
 <%def name="each(n)">
     % if schedule == "cpu":
-    const long end = partition_begin(${n}, get_global_id(0) + 1, get_global_size(0));
-    for (long i = partition_begin(${n}, get_global_id(0), get_global_size(0)); i < end; ++i) {
+    const long end = partition_begin(${n}, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long i = partition_begin(${n}, 1, get_global_id(0), get_global_size(0)); i < end; ++i) {
     % else:
     for (long i = get_global_id(0); i < ${n}; i += get_global_size(0)) {
     % endif

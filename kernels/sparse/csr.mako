@@ -59,8 +59,8 @@ __global const int *indices, __global const int *indptr,
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
     const long entries = indptr[g.rows] + g.rows;
-    const long last = ${name}_row(indptr, g.rows, partition_begin(entries, part + 1, parts));
-    for (long row = ${name}_row(indptr, g.rows, partition_begin(entries, part, parts)); row < last; ++row) {
+    const long last = ${name}_row(indptr, g.rows, partition_begin(entries, 1, part + 1, parts));
+    for (long row = ${name}_row(indptr, g.rows, partition_begin(entries, 1, part, parts)); row < last; ++row) {
 </%def>
 
 <%def name="tile(vectors)">
