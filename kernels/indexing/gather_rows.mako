@@ -44,7 +44,8 @@ __kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *
     x += p.x;
     i += p.i;
     const long stop = partition_begin(p.rows, 1, get_global_id(0) + 1, get_global_size(0));
-    for (long first = partition_begin(p.rows, 1, get_global_id(0), get_global_size(0)); first < stop; first += ${BLOCK}) {
+    const long begin = partition_begin(p.rows, 1, get_global_id(0), get_global_size(0));
+    for (long first = begin; first < stop; first += ${BLOCK}) {
         const long end = min(first + ${BLOCK}, stop);
         const int all_in_bounds = p.i_step == 1 && ${name}_all_in_bounds(i + first, end - first, p.length);
         if (all_in_bounds && p.run == 1) {

@@ -48,7 +48,8 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
     % endif
     % if schedule == "cpu":
     const long end = partition_begin(g.size, 1, get_global_id(0) + 1, get_global_size(0));
-    for (long first = partition_begin(g.size, 1, get_global_id(0), get_global_size(0)); first < end; first += ${lanes}) {
+    const long begin = partition_begin(g.size, 1, get_global_id(0), get_global_size(0));
+    for (long first = begin; first < end; first += ${lanes}) {
     % else:
     const long end = g.size;
     for (long first = get_global_id(0); first < end; first += get_global_size(0)) {

@@ -142,7 +142,7 @@ class GemvPair(Routine):
         # The inputs of the first product come before the operands, which lack that product.
         self.value_arguments = value_arguments((5 + k - (k > pair.product), t) for k, t in self._scalars)
         self._arrays = self._describe_arrays()
-        totals = [total for loop in self._program.loops(self._lanes, 1) for total in loop.totals]
+        totals = [total for loop in self._program.passes(self._lanes, 1) for total in loop.totals]
         arrays = max(1, len(self._arrays))
         self._plan_struct = Struct(
             ("long", "n k padded_k block items workspace_size a_row a_col x_step y_step yt_step o_step"),
