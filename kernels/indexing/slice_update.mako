@@ -3,15 +3,12 @@
 ## Operands    x, o: shape[ndim], o contiguous. Slices are counted upwards: from `start`, `count` elements, `step`
 ##             apart; steps of their values are `y`.
 ## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a segment of a row.
-<%page args="name, ctype, ndim, combines, lanes"/>\
+<%page args="name, plan, offsets, ctype, ndim, combines, lanes"/>\
 <%include file="/common/partition.mako"/>\
 <% last, W = ndim - 1, len(combines) %>\
 typedef ${ctype}${lanes} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
-typedef struct {
-    long segment, segments, tasks, shape[${ndim}], x[${ndim}];
-    long start[${W}][${ndim}], count[${W}][${ndim}], step[${W}][${ndim}], y[${W}][${ndim}];
-} ${name}_plan;
-typedef struct { long o, x, y[${W}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 __kernel void ${name}(__global ${ctype} *o, __global const ${ctype} *x,

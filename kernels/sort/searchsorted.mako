@@ -5,7 +5,7 @@
 ## NDRange     cpu: (work-items), each with a contiguous range of the values; simt: any size, a loop with it as stride.
 ## Invariants  Values are compared by their keys (kernels/sort/keys.mako). A sorter's entry that is out of range is
 ##             reported, and taken for 0.
-<%page args="name, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
+<%page args="name, geometry, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 <%!
@@ -13,11 +13,7 @@
 %>
 <% T, precedes = ctype(dtype), "<" if side == "left" else "<=" %>
 ${keys.key_function()}
-// the values' dimensions from the innermost outwards; steps of the output, the values, the rows, the sorters
-typedef struct {
-    long size, length, row_step, sorter_step, output_at, values_at, rows_at, sorters_at;
-    long shape[${dims}], out[${dims}], in[${dims}], row[${dims}], sorter[${dims}];
-} ${name}_geometry;
+${geometry.c_typedef(f"{name}_geometry")}
 
 % if sorter_dtype:
 static inline long ${name}_checked(const long position, const long n, volatile __global int *error_flag,
@@ -38,13 +34,13 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
                       % endif
                       __global long *restrict output,
                       % if in_buffer:
-                      __global const ${name}_geometry *geometry)
+                      __global const ${name}_geometry *given_geometry)
                       % else:
                       const ${name}_geometry g)
                       % endif
 {
     % if in_buffer:
-    const ${name}_geometry g = *geometry;
+    const ${name}_geometry g = *given_geometry;
     % endif
     % if schedule == "cpu":
     const long end = partition_begin(g.size, 1, get_global_id(0) + 1, get_global_size(0));

@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, struct_argument
 from pytensor_cl.routines.indexing.plan import (
     Bounds,
@@ -59,15 +59,11 @@ def pad(values: Sequence[int], length: int, fill: int) -> list[int]:
     return [fill] * (length - len(values)) + list(values)
 
 
-def _reach(shape: Shape, strides: Sequence[int]) -> int:
-    return sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1
-
-
 def index_type_of(array: Layout, selection: Selection, *others: Layout) -> str:
     """Return the C type, ``int`` or ``long``, of every position and product of extents, with room for a tile."""
     steps = [a.strides for a in selection.arrays] + [layout.strides for layout in others]
-    reach = (_reach(array.shape, array.strides), *(_reach(selection.shape, s) for s in steps), prod(selection.shape))
-    return "int" if max(reach) < INT_LIMIT - TILE else "long"
+    reach = max_offset(array.shape, array.strides), *(max_offset(selection.shape, s) for s in steps)
+    return "int" if max(1, *reach, prod(selection.shape) - 1) + 1 < INT_LIMIT - TILE else "long"
 
 
 def value_of(value: Any) -> Any:

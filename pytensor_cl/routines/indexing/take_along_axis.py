@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, struct_argument
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -32,10 +32,6 @@ def _plan_struct(index: str, ndim: int) -> Struct:
         ("long", "length step at_o at_x at_i"),
         name="plan",
     )
-
-
-def _reach(layout: Layout) -> int:
-    return sum((n - 1) * abs(s) for n, s in zip(layout.shape, layout.strides, strict=True))
 
 
 class TakeAlongAxis(Checked):
@@ -116,7 +112,7 @@ class TakeAlongAxis(Checked):
             How many elements an index may pick from, and how far apart they lie.
         """
         layouts = output.layout, source.layout, index.layout
-        reach = max(map(_reach, layouts)) + (length - 1) * abs(step)
+        reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)
         word = "long" if self.schedule == "cpu" or max(reach, output.size) >= INT_LIMIT else "int"
         pad = self._ndim - output.ndim
         numbers = [1] * pad + list(output.shape)
