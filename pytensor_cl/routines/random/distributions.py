@@ -106,6 +106,8 @@ class Variate(NamedTuple):
         Whether all but few draws are the same to the last bit, whatever the device's functions.
     mend
         From the number that the kernel lists to such a draw; None: NumPy draws it.
+    fast
+        Code of the template `random/stream` for draws that take one number and no function, many at once.
     """
 
     draw: str
@@ -121,6 +123,7 @@ class Variate(NamedTuple):
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: Callable[..., bool] = lambda *_: True
     mend: Callable[[float], float] | None = None
+    fast: str = ""
 
 
 def _tail_of_normal(number: float) -> float:
@@ -166,6 +169,7 @@ VARIATES: dict[str, Variate] = {
         takes=lambda: 1.0223,
         needed=("normal",),
         mend=_tail_of_normal,
+        fast="normal",
     ),
     "exponential": Variate(
         "{g}_exponential(r)",
@@ -173,6 +177,7 @@ VARIATES: dict[str, Variate] = {
         takes=lambda: 1.0225,
         needed=("exponential",),
         mend=_tail_of_exponential,
+        fast="exponential",
     ),
     "integers32": Variate(
         "(long)(as_ulong(p0) + {g}_bounded32(r, &word, (uint)as_ulong(p1)))",
@@ -184,6 +189,7 @@ VARIATES: dict[str, Variate] = {
         kind="long",
         words=32,
         is_proper=_is_range,
+        fast="integers",
     ),
     "integers64": Variate(
         "(long)(as_ulong(p0) + {g}_bounded64(r, as_ulong(p1)))",
@@ -335,11 +341,13 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         "pow(z, 1.0 / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf, False
     ),
     "LaplaceRV": Distribution(
-        "z >= 0.5 ? a - b * log(2.0 - z - z) : a + b * log(z + z)", "", (), (0, 1), _SCALE, _is_scale, False
+        "a + (z >= 0.5 ? -b : b) * log(z >= 0.5 ? 2.0 - z - z : z + z)", "", (), (0, 1), _SCALE, _is_scale, False
     ),
     "LogisticRV": Distribution("a + b * log(z / (1.0 - z))", "", (), (0, 1), _SCALE, _is_scale, False),
     "GumbelRV": Distribution("-log(-log(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
-    "CauchyRV": Distribution("(-1.0 / tanpi(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
+    "CauchyRV": Distribution(
+        "(-1.0 / tan(3.141592653589793 * (z > 0.5 ? z - 1.0 : z))) * b + a", "", (), (0, 1), _SCALE, _is_scale, False
+    ),
     "HalfCauchyRV": Distribution("tan(1.5707963267948966 * z) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
     "ParetoRV": Distribution(
         "pow(1.0 - z, -1.0 / a) * b",
@@ -362,7 +370,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         is_proper=lambda a, b, c: a <= b <= c and a < c and isfinite(c - a),
     ),
     "BernoulliRV": Distribution(
-        "a <= 0.5 ? z > 1.0 - a : !(z > 1.0 - (1.0 - a))",
+        "(a <= 0.5 ? z > 1.0 - a : z <= 1.0 - (1.0 - a)) ? one : zero",
         free=(0,),
         proper="a > 0.0 && a <= 1.0",
         is_proper=lambda p: 0 < p <= 1,
