@@ -105,7 +105,7 @@ class Variate(NamedTuple):
     is_exact
         Whether all but few draws are the same to the last bit, whatever the device's functions.
     mend
-        From the number that the kernel lists to such a draw; None: NumPy draws it.
+        From the number that the kernel lists, and the constants, to such a draw; None: NumPy draws it.
     fast
         Code of the template `random/stream` for draws that take one number and no function, many at once.
     """
@@ -122,7 +122,7 @@ class Variate(NamedTuple):
     words: int = 64
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: Callable[..., bool] = lambda *_: True
-    mend: Callable[[float], float] | None = None
+    mend: Callable[..., float] | None = None
     fast: str = ""
 
 
@@ -134,6 +134,14 @@ def _tail_of_normal(number: float) -> float:
 def _tail_of_exponential(number: float) -> float:
     """Return an exponential number beyond the layers of the ziggurat."""
     return EXPONENTIAL_R - log1p(-number)
+
+
+def _odd_gamma(number: float, shape: float, b: float, c: float) -> float:
+    """Return a gamma number of a normal, or of an exponential, number in the tail."""
+    if shape == 1:
+        return _tail_of_exponential(number)
+    v = 1.0 + c * _tail_of_normal(number)
+    return b * (v * v * v)
 
 
 def _is_range(low: float, high: float) -> bool:
@@ -160,6 +168,7 @@ _STANDARD_GAMMA = Variate(
     warm=1024,
     is_proper=lambda a: 0 < a < inf,
     is_exact=lambda a: a >= 1,
+    mend=_odd_gamma,
 )
 
 VARIATES: dict[str, Variate] = {
@@ -265,6 +274,17 @@ VARIATES: dict[str, Variate] = {
         kind="long",
         warm=256,
         is_proper=lambda lam: 0 < lam < 1e15,
+    ),
+    "negative_binomial": Variate(
+        "{g}_negative_binomial(r, p0, p1, p2, p3)",
+        lambda rng, n, count, p: rng.negative_binomial(count, p, n),
+        lambda n, p: ((1 - p) / p, *_gamma(n)),
+        4,
+        lambda n, p: (2.1 if n >= 1 else 2.8) + min(n * (1 - p) / p + 1, 3.0),
+        (*_GAMMA, "poisson", "negative_binomial"),
+        kind="long",
+        warm=2048,
+        is_proper=lambda n, p: 0 < n < 1e9 and 1e-3 < p < 1,
     ),
     "geometric": Variate(
         "{g}_geometric(r, p0, p1)",
@@ -389,6 +409,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "WaldRV": Distribution(variate="wald", fixed=(0, 1)),
     "VonMisesRV": Distribution(variate="vonmises", fixed=(0, 1), is_exact=False),
     "PoissonRV": Distribution(variate="poisson", fixed=(0,)),
+    "NegBinomialRV": Distribution(variate="negative_binomial", fixed=(0, 1)),
     "GeometricRV": Distribution(variate="geometric", fixed=(0,)),
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
 }

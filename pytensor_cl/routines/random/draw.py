@@ -204,7 +204,7 @@ class Draw:
     def _free(self, parameter: Any, shape: tuple[int, ...]) -> Any:
         """Return a parameter as a number, or as a contiguous array of float64 of the result's shape."""
         if not isinstance(parameter, GpuArray):
-            return float(parameter)
+            return float(_number(parameter))
         key = str(parameter.dtype), len(shape)
         if parameter.shape == shape and parameter.dtype == "float64" and parameter.layout.is_contiguous:
             return parameter if not parameter.layout.offset else self._cast(key, parameter, shape)
