@@ -67,10 +67,7 @@ def interrupted(context, script, flags=""):
 
 
 TRIAL = """
-    for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED", "CALL", "NODE"):
-        setattr(selecting_vm, name, 0.0)
-    selecting_vm.PATIENCE = dict.fromkeys(selecting_vm.PATIENCE, 0.0)
-    selecting_vm.roofline_seconds = lambda *_: 0.0
+    selecting_vm.POLICY = selecting_vm.SelectionPolicy(trial_budget=0.0)
     f = pytensor.function([x], [pt.exp(x), x.sum()], mode="OPENCL")
     value = np.zeros(5, "float32")
 

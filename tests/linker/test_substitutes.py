@@ -9,10 +9,10 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.errors import UnusableDevice
-from pytensor_cl.runtime import context as contexts
+from pytensor_cl.runtime import registry
 from pytensor_cl.runtime.build.struct_arguments import by_reference
-from pytensor_cl.runtime.context import define_contexts, get_context
 from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.registry import define_contexts, get_context
 from tests.helpers import CHECKOUT
 
 WITHOUT = {
@@ -34,7 +34,7 @@ WITHOUT = {
     },
 }
 CALLS = 6
-"""Calls of a function: step by step first, then recorded ones."""
+"""Calls of a function: step by step first, then replays."""
 
 
 @pytest.fixture(params=WITHOUT)
@@ -42,7 +42,7 @@ def lacking(request, context, monkeypatch):
     """The default context, on a driver without some features."""
     name = f"{context.name}-without-{request.param}"
     features = replace(context.info.features, **WITHOUT[request.param])
-    monkeypatch.setitem(contexts._registry.changes, "features", features)
+    monkeypatch.setitem(registry._registry.overrides, "features", features)
     define_contexts({name: context.entry.stable_spec}, name)
     return get_context(name)
 
@@ -148,7 +148,7 @@ def test_what_is_switched_off_is_not_used(lacking, request):
     assert lacking.views.works() is (features.maps and lacking.info.kind == "cpu")
     assert lacking.info.schedule == ("cpu" if features.has_cpu_schedule else "simt")
     if not features.struct_arguments:
-        assert lacking.dispatcher is None
+        assert lacking.batch_launcher is None
     if not features.host_alignment:
         assert lacking.slack(np.zeros(1 << 16, "float32")) is None
 

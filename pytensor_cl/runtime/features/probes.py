@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
+from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
 __all__ = ["MARK", "PROBES", "Answer", "ask", "identity_of", "main"]
 
@@ -648,7 +648,7 @@ def main() -> None:
         sys.stdout.flush()
 
     handle = _find(job["identity"], job["number"])
-    name_the_cpu(handle)
+    repair_cpu_name(handle)
     tell("", Answer(None))  # the drivers are loaded
     ask(handle, job["names"], job["together"], tell)
 

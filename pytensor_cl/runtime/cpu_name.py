@@ -1,9 +1,12 @@
-"""What PoCL needs from us: the name of the CPU where it does not know it.
+"""A repair of PoCL: the name of the CPU where its compiler does not know the CPU.
 
-LLVM 14, inside the PoCL 3.0 wheel, calls CPUs that are newer than itself (AMD Zen 5 among them) ``generic``, and clang
-then refuses to build: "unknown target CPU 'generic'" (pocl issue 1049). Zen 4 it takes for ``znver3``, which has no
-AVX-512; PoCL sees the instructions and links its AVX-512 library all the same, and the compiler hangs or crashes on the
-mixture. PoCL keeps the name in its device structure, so it can be replaced, before the first build, by that of a CPU
+PoCL does not work without it on such a machine. So it is no part of `runtime.pocl`, which only makes PoCL faster.
+
+LLVM 14, inside the PoCL 3.0 wheel, calls CPUs that are newer than itself ``generic`` (AMD Zen 5, for instance). Clang
+then refuses to build: "unknown target CPU 'generic'" (PoCL issue 1049). It takes Zen 4 for ``znver3``, which has no
+AVX-512. PoCL finds AVX-512 nevertheless and links its AVX-512 library, and the compiler hangs or crashes.
+
+PoCL keeps the name in its device structure. It is replaced there, before the first build, by the name of an older CPU
 with the same vector instructions: the one for which PoCL's own kernel library of that instruction set was compiled.
 """
 
@@ -14,9 +17,9 @@ from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["name_the_cpu"]
+__all__ = ["repair_cpu_name"]
 
-# First match wins: the instruction sets that a CPU must have, and the LLVM name of an older CPU that has just those.
+# The first match counts: instruction sets of the CPU, and the LLVM name of an older CPU that has only those.
 _CPUS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}), "skylake-avx512"),
     (frozenset({"avx2", "fma", "bmi2"}), "haswell"),
@@ -35,7 +38,7 @@ _AVX512_NAMES = (
     "knl",
     "knm",
 )
-_STRUCTURE_BYTES = 1024  # of PoCL 3.0; the next device's structure follows at once
+_STRUCTURE_BYTES = 1024  # of PoCL 3.0; the structure of the next device follows
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
 _named: dict[int, str] = {}  # by the device's address
 
@@ -68,8 +71,8 @@ def _pointers_to(word: bytes, base: int) -> list[int]:
         os.close(memory)
 
 
-def name_the_cpu(device: "cl.Device") -> str | None:
-    """Give `device` a CPU name that its compiler accepts.
+def repair_cpu_name(device: "cl.Device") -> list[str]:
+    """Give a device a CPU name that its compiler accepts.
 
     Parameters
     ----------
@@ -78,23 +81,30 @@ def name_the_cpu(device: "cl.Device") -> str | None:
 
     Returns
     -------
-    str or None
-        The name that was set, now or before; None if the driver needs no repair. Programs should be built with an
-        option that has it: PoCL's cache does not tell binaries of one name from those of another.
+    list of str
+        Options for the builds of all programs; empty if the driver needs no repair. An option holds the name that was
+        set, now or before, because PoCL's cache does not tell binaries for one name from those for another.
     """
-    if device.int_ptr in _named:
-        return _named[device.int_ptr]
+    if device.int_ptr not in _named:
+        name = _set_name(device)
+        if name is None:
+            return []
+        _named[device.int_ptr] = name
+    return [f"-DCPU_{_named[device.int_ptr].replace('-', '_')}"]
+
+
+def _set_name(device: "cl.Device") -> str | None:
+    """Replace a wrong name in the device's structure; return the new one, None if nothing was replaced."""
     named = _name_in(device.version)
     have = _instruction_sets()
     if named is None or _is_right(named, have):
         return None
     found = _pointers_to(named.encode(), device.int_ptr)
-    if len(found) != 1:  # a structure that we do not know: leave it alone
+    if len(found) != 1:  # an unknown structure is left as it is
         return None
     name = next(cpu for needs, cpu in _CPUS if needs <= have)
     _keep.append(ctypes.create_string_buffer(name.encode()))
     ctypes.c_void_p.from_address(found[0]).value = ctypes.addressof(_keep[-1])
-    _named[device.int_ptr] = name
     return name
 
 

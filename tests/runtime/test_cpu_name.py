@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytensor_cl.runtime.pocl import cpu_name
+from pytensor_cl.runtime import cpu_name
 
 AVX2 = frozenset({"avx", "avx2", "fma", "bmi2"})
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
