@@ -24,8 +24,9 @@ from pytensor_cl.linker.types import Cell, StepProgram, Thunk
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.progress import calling
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["GraphLinker"]

@@ -11,9 +11,10 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
 __all__ = [

@@ -13,8 +13,8 @@ import pytensor_cl
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
-from pytensor_cl.runtime.context import get_context
 from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.runtime.registry import get_context
 from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = [

@@ -31,7 +31,7 @@ def limited(context, monkeypatch):
     """Make the default context one whose device allocates no more than the limit at once."""
     entry = resolve(f"opencl:{context.name}")
     poor = Context(context.name, replace(entry, info=replace(entry.info, max_allocation=LIMIT)))
-    monkeypatch.setattr("pytensor_cl.runtime.context._registry.contexts", {context.name: poor})
+    monkeypatch.setattr("pytensor_cl.runtime.registry._registry.contexts", {context.name: poor})
     return poor
 
 

@@ -11,7 +11,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.gemm import GpuDot22, GpuDot22Scalar, GpuGemm
 from pytensor_cl.ops.rowwise import GpuRowwise
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 from tests.helpers import assert_close, check_against_python, device_ops, opencl
 
 ACTIVATIONS = {

@@ -15,9 +15,9 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.errors import BroadcastError, OutOfDeviceMemory
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, context_of, is_checked
-from pytensor_cl.runtime.context import get_context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
 

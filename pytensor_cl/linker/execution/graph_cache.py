@@ -25,9 +25,10 @@ from pytensor_cl.linker.steps.device import peeking
 from pytensor_cl.linker.types import Cell, GuardFailure, HostImporter, StepProgram, StepRunner, Thunk
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["GraphCache"]

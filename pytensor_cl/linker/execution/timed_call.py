@@ -9,7 +9,8 @@ from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.ops.base import GpuOp, context_of
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.runtime.timed_queue import Command, CommandLog, stamp, timed
 from pytensor_cl.sharedvar import DeviceCell
 

@@ -14,9 +14,9 @@ from pytensor_cl.linker.execution.timed_call import TimedCall, Timer, node_secon
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost
-from pytensor_cl.runtime.context import get_context
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.progress import calling
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["LinkedGraph", "OpenCLVM"]
 

@@ -16,7 +16,7 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
 from pytensor_cl.rewriting.placement.placement import reason_of
-from pytensor_cl.runtime.context import default_context_name
+from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["Allocation", "Choice", "DeviceNode", "Explanation", "GraphReport", "HostNode", "Transfer", "explain"]

@@ -17,7 +17,7 @@ from pytensor_cl.linker.reports.trace import write_trace
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.routines.peak import Peak, measure_peak
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.runtime.timed_queue import COPY, DOWNLOAD, KERNEL, UPLOAD, Command
 
 __all__ = ["NodeTime", "Profile", "TimeBreakdown", "profile"]

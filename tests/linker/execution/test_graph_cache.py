@@ -19,7 +19,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22, GpuGemm
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.rowwise import GpuRowwise
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 from tests.helpers import HostSort, assert_on_device, counted_traffic, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")
