@@ -72,16 +72,16 @@ __kernel void ${name}(__global const ${ctype(row_dtype)} *restrict rows,
             found[k] = 0;
         }
         for (long n = g.length; n > 0;) {
-            const long half = n - n / 2;  // the part that is searched next has n / 2 elements
+            const long advance = n - n / 2;  // the part that is searched next has n / 2 elements
             for (int k = 0; k < ${lanes}; ++k) {
                 % if sorter_dtype:
-                const long position = sorters[sorter[k] + (found[k] + half - 1) * g.sorter_step];
+                const long position = sorters[sorter[k] + (found[k] + advance - 1) * g.sorter_step];
                 const long at = ${name}_checked(position, g.length, error_flag, error_code);
                 % else:
-                const long at = found[k] + half - 1;
+                const long at = found[k] + advance - 1;
                 % endif
                 const ${key} x = ${name}_key(as_${key}((${T})rows[row[k] + at * g.row_step]));
-                found[k] += x ${precedes} v[k] ? half : 0;
+                found[k] += x ${precedes} v[k] ? advance : 0;
             }
             n /= 2;
         }
