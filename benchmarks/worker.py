@@ -135,12 +135,12 @@ class OpenCL(PyTensor):
         return call
 
     def forget(self) -> None:
-        from pytensor_cl.runtime.context import get_context
+        from pytensor_cl.runtime.registry import get_context
 
         get_context(self.context).memory.trim()
 
     def place(self, arrays: list[np.ndarray]) -> list[Any]:
-        from pytensor_cl.runtime.context import get_context
+        from pytensor_cl.runtime.registry import get_context
 
         return [get_context(self.context).from_host(np.asarray(a)) for a in arrays]
 
@@ -157,8 +157,8 @@ class Auto(PyTensor):
         pytensor_cl.use(device or "opencl")
 
     def side(self, call: Callable[..., Any]) -> str:
-        classes = getattr(call.vm, "size_classes", None)  # type: ignore[attr-defined]
-        return classes[-1].side if classes else "device"
+        signatures = getattr(call.vm, "signatures", None)  # type: ignore[attr-defined]
+        return signatures[-1].backend if signatures else "device"
 
 
 class Device(PyTensor):

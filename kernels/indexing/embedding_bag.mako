@@ -3,7 +3,7 @@
 <%page args="name, index_type, is_checked, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, lanes, unit, index, pair_in, pair_out"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%!
-    from pytensor_cl.codegen.dtypes import ctype
+    from pytensor_cl.codegen.dtypes import ctype, to_long
 
     AHEAD = 12
 
@@ -22,7 +22,7 @@ typedef struct { long table, i, o, bags, count, columns, row, length, bag_step, 
             ${name}_a${n} sum${k} = ${name}_identity${n}();
             % endfor
             for (long b = 0; b < p.count; ++b) {
-                const long given = (long)own[b * p.step];
+                const long given = ${to_long(index_type, "own[b * p.step]")};
                 long at = given < 0 ? given + p.length : given;
                 % if is_checked:
                 if (at < 0 || at >= p.length) {

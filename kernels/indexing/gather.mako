@@ -3,7 +3,7 @@
 ## where x steps. Without x (`ctype` is None) the result is the positions that the indices mean, in elements of x.
 <%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%!
-from pytensor_cl.codegen.dtypes import widened
+from pytensor_cl.codegen.dtypes import to_long, widened
 
 def step(array):
     return f"p.i[{array[1:]}]" if array[0] == "i" else f"p.{array}"
@@ -108,7 +108,7 @@ __kernel void ${name}(
         ${index} row = 0;
     % for k, is_checked in enumerate(checked):
         {
-            const long given = (long)i${k}[at_i${k}];
+            const long given = ${to_long(index_types[k], f"i{k}[at_i{k}]")};
             long i = given < 0 ? given + p.length[${k}] : given;
         % if is_checked:
             if (i < 0 || i >= p.length[${k}]) {

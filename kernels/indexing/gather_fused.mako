@@ -2,7 +2,7 @@
 ## The strides `i` are over the dimensions of the result, `step` those of the arrays along the axes that are indexed.
 <%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
 <%!
-from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.dtypes import ctype, to_long
 %>\
 <%
 arrays, count = [k for k, value in enumerate(by_value) if not value], len(index_types)
@@ -56,7 +56,7 @@ __kernel void ${name}(
 % endfor
 % for c, is_checked in enumerate(checked):
         {
-            const long given = (long)index${c}[at_index${c}];
+            const long given = ${to_long(index_types[c], f"index{c}[at_index{c}]")};
             long i = given < 0 ? given + p.length[${c}] : given;
     % if is_checked:
             if (i < 0 || i >= p.length[${c}]) {

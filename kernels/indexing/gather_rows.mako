@@ -2,7 +2,7 @@
 ## is found with vectors first: most blocks need no look at each of them. One that is out of range is reported, and taken for 0.
 <%page args="name, ctype, index_type, is_checked, lanes, index_lanes"/>\
 <%!
-from pytensor_cl.codegen.dtypes import widened
+from pytensor_cl.codegen.dtypes import to_long, widened
 
 BLOCK, AHEAD = 1024, 16
 %>\
@@ -25,7 +25,7 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
     }
     int is_plain = 1;
 % for k in range(index_lanes):
-    is_plain &= (long)low.s${f"{k:x}"} >= 0 & (long)high.s${f"{k:x}"} < length;
+    is_plain &= ${to_long(index_type, f"low.s{k:x}")} >= 0 & ${to_long(index_type, f"high.s{k:x}")} < length;
 % endfor
     return is_plain;
 }
@@ -69,7 +69,7 @@ __kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *
             continue;
         }
         for (long b = first; b < end; ++b) {
-            const long given = (long)i[b * p.i_step];
+            const long given = ${to_long(index_type, "i[b * p.i_step]")};
             long at = given < 0 ? given + p.length : given;
 % if is_checked:
             if (at < 0 || at >= p.length) {

@@ -1,5 +1,8 @@
 ## `mode` is "raise", "wrap" or "clip": the flat index of an index along each dimension. "unravel": the other way round.
 <%page args="name, mode, types, schedule, word"/>\
+<%!
+from pytensor_cl.codegen.dtypes import to_long
+%>\
 <%
 count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise", "unravel")
 %>\
@@ -20,7 +23,7 @@ ${"".join(f"__global long *o{k}, " for k in range(dims))}
 {
     flat += flat_at;
 ${walk()}
-        long given = flat[i];
+        long given = ${to_long(kind, "flat[i]")};
         if (given < 0 || given >= d.size) {
             raise_alarm(alarm, number, 0, given, d.size);
             given = 0;
@@ -50,7 +53,7 @@ ${walk()}
         long flat = 0;
     % for k in range(count):
         {
-            long at = i${k}[d.at[${k}] + i];
+            long at = ${to_long(types[k], f"i{k}[d.at[{k}] + i]")};
         % if mode == "raise":
             wrong |= at < 0 || at >= d.dim[${k}];
         % elif mode == "wrap":

@@ -3,6 +3,9 @@
 ## NumPy's to the bit, the last one wins. Work-items of all kernels but `sum` have the same shares of the index.
 <%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
 <%!
+from pytensor_cl.codegen.dtypes import to_long
+
+
 def sizes(lanes):
     return [(lanes, 2), *((lanes >> k, 1) for k in range(lanes.bit_length()))]
 
@@ -20,7 +23,7 @@ typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner
 </%def>
 ## Declare `at`, or go on with the next index.
 <%def name="place()">
-        const long given = (long)i[b * p.i_step], at = given < 0 ? given + p.length : given;
+        const long given = ${to_long(index_type, "i[b * p.i_step]")}, at = given < 0 ? given + p.length : given;
 % if is_checked:
         if (at < 0 || at >= p.length) continue;
 % endif
@@ -35,7 +38,7 @@ ${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global i
     for (long k = 0; k < p.length; ++k) counts[k] = 0;
     for (long b = begin; b < end; ++b) {
 % if is_checked:
-        const long asked = (long)i[b * p.i_step];
+        const long asked = ${to_long(index_type, "i[b * p.i_step]")};
         if (asked < -p.length || asked >= p.length) raise_alarm(alarm, number, 0, asked, p.length);
 % endif
         ${place()}

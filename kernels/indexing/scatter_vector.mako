@@ -5,10 +5,12 @@
 ## the indices of other blocks is found with vectors first: most need no look at each of them.
 <%page args="name, ctype, index_type, is_checked, combine, nothing, lanes"/>\
 <%!
+from pytensor_cl.codegen.dtypes import to_long
+
 BLOCK, SAMPLE, RUN = 1024, 32, 4
 %>\
 <%def name="next_index()">
-        const long given = (long)i[b * p.i_step];
+        const long given = ${to_long(index_type, "i[b * p.i_step]")};
         const long at = given < 0 ? given + p.length : given;
 % if is_checked:
         if (at < 0 || at >= p.length) {
@@ -33,7 +35,7 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
     }
     int is_plain = 1;
 % for k in range(lanes):
-    is_plain &= (long)low.s${f"{k:x}"} >= 0 & (long)high.s${f"{k:x}"} < length;
+    is_plain &= ${to_long(index_type, f"low.s{k:x}")} >= 0 & ${to_long(index_type, f"high.s{k:x}")} < length;
 % endfor
     return is_plain;
 }

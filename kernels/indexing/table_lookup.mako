@@ -2,14 +2,14 @@
 ## that does. An index that is out of range is reported, and taken for another.
 <%page args="number, dtype, index_dtype, lanes, is_checked"/>\
 <%!
-from pytensor_cl.codegen.dtypes import vector_type
+from pytensor_cl.codegen.dtypes import ctype, to_long, vector_type
 %>\
 <%
 whole, element = vector_type("int64", lanes), f"table{number}[tables.at[{number}] + {{}} * tables.step[{number}]]"
 places = [f"place.s{k:x}" for k in range(lanes)] if lanes > 1 else ["place"]
 halves = [1 << k for k in reversed(range(lanes.bit_length() - 1))]
 %>\
-const ${whole} given = ${f"convert_{whole}" if lanes > 1 else "(long)"}(i0), length = tables.length[${number}];
+const ${whole} given = ${to_long(ctype(index_dtype), "i0", lanes)}, length = tables.length[${number}];
 ${whole} place = given + ((given >> 63) & length);
 % if is_checked:
 /* Negative in lanes that are out of range. PoCL's any() takes as long as all the rest. */

@@ -2,12 +2,15 @@
 ## `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is reported.
 ## `inverse`: o[place, i[place]] = x[place].
 <%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+<%!
+from pytensor_cl.codegen.dtypes import to_long
+%>\
 <% last = ndim - 1 %>\
 typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x, at_i; } ${name}_plan;
 
 static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *alarm, const int number)
 {
-    long at = given;
+    long at = ${to_long(kind, "given")};
 % if mode == "wrap":
     at %= length;
     at += at < 0 ? length : 0;

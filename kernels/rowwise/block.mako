@@ -1,7 +1,7 @@
 ## Arrays that kernels/rowwise/cpu.mako reads and writes by blocks of rows, turned in registers, and rows that an index picks from
 ## tables: `picks` has the number of each such array with that of its index. The defs see the kernel's arguments.
 <%!
-    from pytensor_cl.codegen.dtypes import access_name, ctype, vector_type
+    from pytensor_cl.codegen.dtypes import access_name, ctype, to_long, vector_type
 
     AHEAD = 12  # rows that are asked for before they are needed
 %>
@@ -21,9 +21,10 @@ typedef struct { long step[${len(picks)}], length[${len(picks)}], is_far[${len(p
 <%def name="pick(p, a, index)">
 <%
 n = lanes if pattern == "columns" else 1
+kinds = {array.name: array.dtype for array in arrays}
 whole, x, halves = vector_type("int64", n), arrays[a].name, [1 << k for k in reversed(range(n.bit_length() - 1))]
 %>
-        const ${whole} given${p} = ${f"convert_{whole}" if n > 1 else "(long)"}(r${index}), length${p} = picks.length[${p}];
+        const ${whole} given${p} = ${to_long(ctype(kinds[f"x{index}"]), f"r{index}", n)}, length${p} = picks.length[${p}];
         ${whole} place${p} = given${p} + ((given${p} >> 63) & length${p});
         {
             const ${whole} outside${n} = place${p} | (length${p} - 1 - place${p});

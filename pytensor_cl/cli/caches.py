@@ -12,15 +12,14 @@ import pytensor
 
 from pytensor_cl.codegen.rendered import is_intact, rendered_folder, user_folder
 from pytensor_cl.runtime.build.binaries import programs_folder
+from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
-from pytensor_cl.runtime.pocl.cache import damaged_files, pocl_folder
 
 __all__ = ["CacheFolder", "cache_folders"]
 
 _HEX_KEY = "[0-9a-f]" * 32
 _FEATURES = "[0-9a-f]" * 16 + ".json"
 _DRAFT = f"{_HEX_KEY}.*.tmp"
-_POCL_KEY = "[A-P][A-P]"
 
 
 class CacheFolder(NamedTuple):
@@ -89,14 +88,17 @@ def _checked(owner: str, folder: Path) -> CacheFolder:
 
 def cache_folders() -> list[CacheFolder]:
     """Return the folders that pytensor-cl, pyopencl and PoCL use, as the flags and the environment have them."""
-    ours, pocl = pytensor.config.opencl__cache_dir, pocl_folder()
+    ours = pytensor.config.opencl__cache_dir
     folders = [
         _checked("pytensor-cl, texts", rendered_folder()),
         _checked("pytensor-cl, programs", programs_folder(None)),
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("pytensor-cl, features", features_folder(ours or None), (_FEATURES,)),
-        CacheFolder("PoCL", pocl, (_POCL_KEY, "tempfile_*"), partial(damaged_files, pocl)),
     ]
+    for hooks in all_hooks():
+        folder = hooks.cache_folder()
+        if folder is not None:
+            folders.append(CacheFolder(hooks.name, *folder, hooks.damaged_files))
     if ours:
         folders.insert(0, _checked("opencl__cache_dir", programs_folder(ours)))
         folders.insert(1, CacheFolder("opencl__cache_dir, old", Path(ours).expanduser(), (_HEX_KEY,)))

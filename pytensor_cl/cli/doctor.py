@@ -17,9 +17,9 @@ from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
+from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of
-from pytensor_cl.runtime.pocl.cache import Repair
 
 __all__ = ["add_arguments", "run"]
 
@@ -107,9 +107,10 @@ def _cache(folder: CacheFolder) -> Finding:
 
 def _caches() -> Iterator[Finding]:
     yield from map(_cache, cache_folders())
-    if Repair.removed:
-        text = f"{Repair.removed} damaged files were removed from PoCL's cache when the drivers were loaded"
-        yield Finding("warn", "repaired", text)
+    for hooks in all_hooks():
+        if hooks.repaired_files:
+            text = f"{hooks.repaired_files} damaged files were removed from {hooks.name}'s cache when it was loaded"
+            yield Finding("warn", "repaired", text)
 
 
 def _features(features: Features) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ __all__ = [
     "needs_fp64",
     "part",
     "repeated",
+    "to_long",
     "vector_type",
     "widened",
 ]
@@ -87,6 +88,25 @@ def repeated(dtype: str | np.dtype, lanes: int, value: str) -> str:
     """Return the OpenCL C expression of `lanes` elements that are all the same."""
     count = lanes if is_complex(dtype) else 1
     return f"({vector_type(dtype, lanes)})({', '.join([value] * count)})"
+
+
+def to_long(kind: str, value: str, lanes: int = 1) -> str:
+    """Return the OpenCL C expression of an integer, or a vector of integers, as ``long``.
+
+    Programs that use it have kernels/common/to_long.mako.
+
+    Parameters
+    ----------
+    kind
+        OpenCL C type of the integer, or of an element.
+    value
+        The integer.
+    lanes
+        Elements of the vector.
+    """
+    if kind == "int":
+        return f"int_to_long({value})" if lanes == 1 else f"ints_to_longs({value}, {lanes})"
+    return f"(long)({value})" if lanes == 1 else f"convert_long{lanes}({value})"
 
 
 def access_name(dtype: str | np.dtype, lanes: int) -> str:

@@ -13,7 +13,7 @@ from typing import Union
 
 import numpy as np
 
-from pytensor_cl.codegen.dtypes import ctype, is_complex, literal, part, vector_type
+from pytensor_cl.codegen.dtypes import ctype, is_complex, literal, part, to_long, vector_type
 from pytensor_cl.codegen.template import render
 
 __all__ = ["Complex", "Lanes", "Mask", "Scalar", "Value", "unroll_of"]
@@ -271,6 +271,10 @@ class Value:
         return lanes.let(lanes.select(back.differs(x), inside | 1, inside).bits("float32"))
 
     def _convert(self, dtype: str) -> "Value":
+        if self.dtype == "int32" and dtype in ("int64", "uint64"):
+            self.lanes.preambles[render("common/to_long")] = None
+            return Value(to_long("int", self.text, self.lanes.count), "int64", self.lanes).bits(dtype)
+        self.lanes.widens_bytes |= np.dtype(self.dtype).itemsize == 1 and np.dtype(dtype).kind in "iu"
         target = self.lanes.type(dtype)
         text = f"({target})({self.text})" if self.lanes.count == 1 else f"convert_{target}({self.text})"
         return Value(text, dtype, self.lanes)
@@ -363,6 +367,8 @@ class Lanes:
         Every dtype that was bound to a name.
     preambles
         Helper functions that the statements call.
+    widens_bytes
+        Whether bytes were cast to wider integers.
     """
 
     def __init__(self, count: int) -> None:
@@ -370,6 +376,7 @@ class Lanes:
         self.statements: list[str] = []
         self.dtypes: set[str] = set()
         self.preambles: dict[str, None] = {}
+        self.widens_bytes = False
         self._bound: dict[tuple[str, str], Value] = {}
 
     def type(self, dtype: str) -> str:
@@ -473,8 +480,10 @@ class Lanes:
 
     def _select(self, mask: Mask, if_true: Value, if_false: Value) -> Value:
         dtype = if_true.dtype
-        if self.count == 1 and np.dtype(dtype).itemsize == 1:
+        size, is_integer = np.dtype(dtype).itemsize, np.dtype(dtype).kind in "iu"
+        if self.count == 1 and (size == 1 or (self.widens_bytes and is_integer)):
             # LLVM 15 for x86 crashes where one byte is chosen by ?: and the other one is a constant (docs/drivers.md).
+            # Compilers make choices between bytes of those between wider integers that were bytes.
             kind = self.type(dtype)
             chosen = f"bitselect(({kind})({if_false.text}), ({kind})({if_true.text}), ({kind})-({mask.text}))"
             return Value(chosen, dtype, self)

@@ -3,9 +3,8 @@
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.ops.adapters import WithCasts, copy_or_none
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.base.cast_around import Computed
-from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.reduction.argmax import Argmax
 from pytensor_cl.runtime.context import Context
 
@@ -22,4 +21,5 @@ class GpuArgmax(GpuOp):
         source = node.inputs[0].type
         wide = computed(source.dtype)
         routine = Argmax(context, wide, source.ndim, self.host.axis)
-        return routine if wide == source.dtype else Computed(routine, Copy(context, source.dtype, source.ndim, wide))
+        cast = copy_or_none(context, source.dtype, source.ndim, wide)
+        return routine if cast is None else WithCasts(routine, [cast])

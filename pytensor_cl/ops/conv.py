@@ -10,9 +10,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor_cl.codegen.dtypes import computed
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.nn.windows import resolve
+from pytensor_cl.ops.adapters import IntegerTuple, with_casts
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.epilogue import StoringOp
-from pytensor_cl.ops.pool import Widened
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue, is_of_channels
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
@@ -129,11 +129,12 @@ class _GpuConv(GpuOp):
             parameters = host.ndim, host.strides, host.dilation, host.groups, padding, host.flip
             return self.kind(context, dtype, *parameters, epilogue=epilogue)
 
-        further = None if epilogue is None else len(epilogue.of_channels)
-        return Widened(_Padded(make, host, self.kernels), node.inputs[:2], (dtype, dtype), target, context, further)
+        further = 0 if epilogue is None else len(epilogue.of_channels)
+        routine = IntegerTuple(_Padded(make, host, self.kernels), 2, further)
+        return with_casts(routine, node.inputs[:2], dtype, target, context, has_epilogue=epilogue is not None)
 
 
-MOST_FURTHER = 4
+MAX_EPILOGUE_OPERANDS = 4
 """Arrays that the epilogue of a convolution may read: its arguments must fit in 1024 bytes, which every device has."""
 
 
@@ -146,7 +147,7 @@ class _StoringConv(StoringOp, _GpuConv):
         alike = all(v.type.dtype == target.dtype for v in further)
         known = [v.type.broadcastable for v in further]
         reach = all(flags == target.broadcastable or is_of_channels(flags) for flags in known)
-        return target.dtype in ("float32", "float64") and alike and reach and len(further) <= MOST_FURTHER
+        return target.dtype in ("float32", "float64") and alike and reach and len(further) <= MAX_EPILOGUE_OPERANDS
 
     def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the convolution."""

@@ -3,10 +3,9 @@
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.ops.adapters import with_casts
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.base.cast_around import Computed
 from pytensor_cl.routines.cumop import CumOp
-from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuCumOp"]
@@ -22,7 +21,4 @@ class GpuCumOp(GpuOp):
         source = node.inputs[0].type
         wide = computed(source.dtype)
         routine = CumOp(context, self.host.mode, wide, source.ndim, self.host.axis)
-        if wide == source.dtype:
-            return routine
-        back = Copy(context, wide, source.ndim, source.dtype)
-        return Computed(routine, Copy(context, source.dtype, source.ndim, wide), back)
+        return with_casts(routine, node.inputs, wide, node.outputs[0].type, context)

@@ -5,8 +5,9 @@ from typing import Any
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.codegen.dtypes import computed, is_complex
+from pytensor_cl.ops.adapters import CheckedAddend, with_casts
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine
-from pytensor_cl.ops.gemm import CheckedAddend, promoted, scaled
+from pytensor_cl.ops.gemm import scaled_product
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -15,7 +16,7 @@ __all__ = ["GpuGemv"]
 
 
 class _ComplexGemv:
-    """A product of a matrix and a vector of complex numbers, by way of one of two matrices."""
+    """A product of a complex matrix and a complex vector, computed as one of two matrices."""
 
     def __init__(self, product: Any) -> None:
         self._product = product
@@ -41,6 +42,7 @@ class GpuGemv(GpuOp):
         """Return the GEMV."""
         target = node.outputs[0].type
         if is_complex(target.dtype):
-            return CheckedAddend(_ComplexGemv(scaled(node.inputs, target, context)), node)
-        product = Gemv(context, computed(target.dtype), has_y=True)
-        return CheckedAddend(promoted(product, node.inputs, target, context), node)
+            return CheckedAddend(_ComplexGemv(scaled_product(node.inputs, target, context)), node)
+        dtype = computed(target.dtype)
+        product = Gemv(context, dtype, has_y=True)
+        return CheckedAddend(with_casts(product, node.inputs, dtype, target, context), node)

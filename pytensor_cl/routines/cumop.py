@@ -151,7 +151,7 @@ class CumOp(Routine):
     ) -> None:
         super().__init__(context, "simt" if is_complex(dtype) else schedule)
         if dtype == "float16":
-            raise UnsupportedDtype("cumulative operations on float16 are computed in float32: see Computed")
+            raise UnsupportedDtype("cumulative operations on float16 are computed in float32")
         self.ndim = ndim
         self.axis = axis
         self.output_dtypes = (dtype,)

@@ -2,16 +2,14 @@
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pytensor_cl.errors import UnsupportedIndex
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime import opencl as cl
-    from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuArray"]
 
@@ -85,7 +83,7 @@ class GpuArray:
     __slots__ = ("__weakref__", "buffer", "context", "dtype", "layout")
     __array_priority__ = 1000.0
 
-    def __init__(self, context: "Context", buffer: "cl.Buffer", dtype: np.dtype, layout: Layout) -> None:
+    def __init__(self, context: DeviceContext, buffer: "cl.Buffer", dtype: np.dtype, layout: Layout) -> None:
         self.context = context
         self.buffer = buffer
         self.dtype = dtype
@@ -252,9 +250,6 @@ class GpuArray:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.context.restore, (self.context.name, self.to_host())
 
     def __float__(self) -> float:
         return float(self.to_host())

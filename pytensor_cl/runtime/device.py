@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.host_cpu import thread_ids
 from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, note_meaning, order
-from pytensor_cl.runtime.pocl.affinity import spread_threads, thread_ids, without_python_threads
-from pytensor_cl.runtime.pocl.cache import Repair
 
 __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
 
@@ -158,16 +159,18 @@ def are_drivers_loaded() -> bool:
 def _platforms() -> list["cl.Platform"]:
     _loaded.append(True)
     try:
-        with Repair():
+        with ExitStack() as stack:
+            for hooks in all_hooks():
+                stack.enter_context(hooks.loading())
             get_platforms = cl.get_platforms
             before = thread_ids()  # after pyopencl's import, which loads libraries with threads of their own
             platforms = get_platforms()
             after = thread_ids()
     except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
         return []
-    if any(family_of(name_of(platform).name) == "pocl" for platform in platforms):
-        # PoCL starts its threads when the loader loads it; other threads of this process may start some of Python's.
-        spread_threads(without_python_threads(after - before))
+    names = [name_of(platform).name for platform in platforms]
+    for hooks in all_hooks():
+        hooks.loaded(names, after - before)
     return platforms
 
 
@@ -264,7 +267,8 @@ def _default() -> DeviceEntry:
 
 def _noted(spec: str, entry: DeviceEntry) -> DeviceEntry:
     if entry.handle is not None:
-        note_meaning(spec, entry)
+        info = entry.info
+        note_meaning(spec, f"{info.name} ({info.platform} {info.driver})")
     return entry
 
 

@@ -1,17 +1,14 @@
 """Copies of whole stretches of memory."""
 
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytensor_cl.codegen.template import kernel_source, render
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.device import DeviceInfo
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.program import Kernel, ProgramCache
-    from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.runtime.program import Kernel, ProgramCache
+from pytensor_cl.runtime.queue import Queue
 
 __all__ = ["PAST_CACHE", "Copies"]
 
@@ -33,7 +30,7 @@ class Copies:
         Of the context.
     """
 
-    def __init__(self, queue: "Queue", programs: "ProgramCache", info: DeviceInfo) -> None:
+    def __init__(self, queue: Queue, programs: ProgramCache, info: DeviceInfo) -> None:
         self._queue, self._programs = queue, programs
         self._smallest = _WORTH_A_KERNEL if info.schedule == "cpu" else info.global_memory
         self._work_items = 4 * info.compute_units

@@ -1,11 +1,10 @@
 """How kernels tell the host that their data is wrong: words on the device that are read where the host waits anyway."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interfaces import DeviceContext
 
 __all__ = ["DeviceErrorFlag", "ErrorRecord"]
 
@@ -38,7 +37,7 @@ class DeviceErrorFlag:
         An open context.
     """
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: DeviceContext) -> None:
         self._context = context
         self._words = context.empty((_RECORD.itemsize // 4,), "int32")
         self.buffer = self._words.buffer

@@ -19,13 +19,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytensor_cl.codegen.rendered import user_folder
 from pytensor_cl.runtime import opencl as cl
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.device import DeviceEntry
 
 __all__ = [
     "FAMILIES",
@@ -199,18 +196,16 @@ def _write(file: Path, meanings: dict[str, str]) -> None:
 
 
 @cache
-def note_meaning(spec: str, entry: "DeviceEntry") -> None:
+def note_meaning(spec: str, meaning: str) -> None:
     """Say on stderr if a name means another device or driver than when this user last used it; remember it.
 
     Parameters
     ----------
     spec
         ``opencl`` or ``opencl:<name>...``; numbers are the loader's, and mean what they do.
-    entry
-        The device that it means now.
+    meaning
+        The device that it means now, and its driver.
     """
-    info = entry.info
-    meaning = f"{info.name} ({info.platform} {info.driver})"
     file = _meanings_file()
     known = _read(file)
     before = known.get(spec)

@@ -4,7 +4,8 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -14,17 +15,15 @@ from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.build.binaries import Binaries
 from pytensor_cl.runtime.build.struct_arguments import StructBuffers, by_reference, setter
-from pytensor_cl.runtime.build.variants import BuildVariant, Ways, as_it_is
+from pytensor_cl.runtime.build.variants import BuildVariant, BuildVariants, plain
 from pytensor_cl.runtime.interrupts import in_another_thread
-from pytensor_cl.runtime.pocl.compile_workers import CompileWorkers
-from pytensor_cl.runtime.pocl.outlining import parameters_of
 from pytensor_cl.runtime.progress import compiling, kernel_is_new
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.queue import Queue
+from pytensor_cl.runtime.queue import Queue
 
 __all__ = ["Kernel", "ProgramCache", "assemble"]
 
+Precompile = Callable[[str], AbstractContextManager[Callable[[str, Sequence[str]], None]]]
+"""See `ContextHooks.precompile`."""
 _BY_VALUE = (bytes, np.generic)
 _RECENT = 16
 """Programs that are kept though nobody uses them: functions like the last ones are compiled again and again. Each takes
@@ -84,7 +83,7 @@ class Kernel:
         self.set_bytes = set_bytes or _set_bytes_of(handle)
 
     def launch(
-        self, queue: "Queue", global_size: tuple[int, ...], local_size: tuple[int, ...] | None, *args: object
+        self, queue: Queue, global_size: tuple[int, ...], local_size: tuple[int, ...] | None, *args: object
     ) -> None:
         """Enqueue the kernel without waiting.
 
@@ -101,6 +100,7 @@ class Kernel:
             queue.recorder.launched(self.handle, global_size, local_size, args)
         if not self._is_complete:
             self.complete(len(args))
+            queue.expect_compilation()
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
             if isinstance(arg, _BY_VALUE):
@@ -141,17 +141,12 @@ class ProgramCache:
         Options of every build.
     cache_dir
         Folder of the package's caches; None is the user's cache folder.
-    ways
-        How programs are built.
-    ahead
-        Whether helper processes may compile kernels of new programs before they are launched.
+    variants
+        From a program's text to the ways to build it.
+    precompile
+        Makes a context manager around the build of a new program (`ContextHooks.precompile`); None makes none.
     structs_by_reference
         Whether kernels read structs from buffers: the driver takes none as arguments.
-
-    Attributes
-    ----------
-    parameters
-        Of kernels that have entries (`outline.parameters_of`).
     """
 
     def __init__(
@@ -159,19 +154,18 @@ class ProgramCache:
         context: "cl.Context",
         options: Sequence[str],
         cache_dir: str | None,
-        ways: Ways = as_it_is,
-        ahead: bool = False,
+        variants: BuildVariants = plain,
+        precompile: Precompile | None = None,
         structs_by_reference: bool = False,
     ) -> None:
         self._context = context
-        self._ways = ways
-        self._ahead = ahead
+        self._variants = variants
+        self._precompile = precompile
         self._options = list(options)
         self._binaries = Binaries(context, cache_dir)
         self._driver = context.devices[0].platform.name
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
-        self.parameters: dict[str, str] = {}
         self._structs = StructBuffers(context) if structs_by_reference else None
         self._struct_places: dict[str, frozenset[int]] = {}  # by the kernel function's name
 
@@ -200,32 +194,28 @@ class ProgramCache:
         return [program for program in found.values() if program is not None]
 
     def _compile(self, text: str) -> "cl.Program":
-        """Build a text the first way that works."""
+        """Build the first variant of a text that the driver accepts."""
         failed = None
         if self._structs is not None:
             text, places = by_reference(text)
             self._struct_places.update(places)
-        for way in self._ways(text):
+        for variant in self._variants(text):
             try:
-                return self._build(way)
+                return self._build(variant)
             except CompilationError as error:
                 failed = error
         assert failed is not None
         raise failed
 
-    def _build(self, way: BuildVariant) -> "cl.Program":
-        """Build one text, and let others compile its kernels if there are many that nobody has compiled."""
-        options = [*self._options, *way.options]
-        self.parameters.update(parameters_of(way.text))
-        if not (self._ahead and way.is_new):
-            return self._call_driver(way.text, options)
-        crew = CompileWorkers(self._context.devices[0], way.text)
-        try:
-            program = self._call_driver(way.text, options)
-            crew.send(way.text, options)
+    def _build(self, variant: BuildVariant) -> "cl.Program":
+        """Build one variant; let other processes compile the kernels of a new one."""
+        options = [*self._options, *variant.options]
+        if self._precompile is None or not variant.is_new:
+            return self._call_driver(variant.text, options)
+        with self._precompile(variant.text) as compile_kernels:
+            program = self._call_driver(variant.text, options)
+            compile_kernels(variant.text, options)
             return program
-        finally:
-            crew.dismiss()
 
     def _call_driver(self, text: str, options: list[str]) -> "cl.Program":
         with warnings.catch_warnings():

@@ -1,6 +1,5 @@
 """The in-order queue of a context, and what must stay alive until its commands have run."""
 
-from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any
 from weakref import ref
@@ -8,9 +7,10 @@ from weakref import ref
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks
+from pytensor_cl.runtime.interfaces import QueueHooks
+from pytensor_cl.runtime.interrupts import in_another_thread
 from pytensor_cl.runtime.launch_capture import LaunchCapture
-from pytensor_cl.runtime.pocl.affinity import review
-from pytensor_cl.runtime.pocl.worker_pool import WorkerPool
 
 __all__ = ["Queue"]
 
@@ -28,23 +28,28 @@ class Queue:
         The pyopencl device.
     synchronous
         Wait after each command, so that an error surfaces at the command that caused it.
+    hooks
+        What the driver does where the queue is used; None does nothing.
 
     Attributes
     ----------
     recorder
         Who listens to what is enqueued, if anybody does.
-    standby
-        Work-items that wait for more to do, if there may be any.
+    hooks
+        What the driver does where the queue is used.
     """
 
-    def __init__(self, context: "cl.Context", device: "cl.Device", synchronous: bool = False) -> None:
+    def __init__(
+        self, context: "cl.Context", device: "cl.Device", synchronous: bool = False, hooks: QueueHooks | None = None
+    ) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
         self.recorder: LaunchCapture | None = None
-        self.standby: WorkerPool | None = None
+        self.hooks: QueueHooks = hooks or DefaultQueueHooks()
         self._latest: object = None  # stands for what was enqueued last; and for the last that somebody has waited for
         self._over: object = None
         self._is_shared = False
+        self._may_compile = False
         self._enqueue = cl.enqueue_nd_range_kernel
         # By numbers, so that several threads can add and remove entries, and a signal comes between two of these steps.
         self._numbers = count()
@@ -64,12 +69,16 @@ class Queue:
         Before, as a signal may come between the command and the note, and after, as another thread may have waited.
         """
         self._latest = object()
-        self._dismiss()
+        self.hooks.on_submit()
 
     def share(self) -> "cl.CommandQueue":
         """Return the driver's queue for others, who do not tell when they enqueue something."""
         self._is_shared = True
         return self.handle
+
+    def expect_compilation(self) -> None:
+        """Note that a kernel is launched for the first time: a driver may compile it before the next wait ends."""
+        self._may_compile = True
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
@@ -109,10 +118,12 @@ class Queue:
         """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
         self._tell("a download")
         over = self._used_before()
-        with self._away():
+        with self.hooks.exclusive_wait():
+            if self._may_compile:
+                self._finish_new_kernels()
             cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
         self._drop(over)  # in order: everything before the read has run
-        review()
+        self.hooks.after_wait()
 
     def keep(self, buffer: "cl.Buffer", array: np.ndarray) -> None:
         """Keep a host array that is the memory of a buffer until the kernels that read it have run.
@@ -167,7 +178,7 @@ class Queue:
         self.drain()
         self._over = latest
         self._drop(over)
-        review()
+        self.hooks.after_wait()
 
     def wait(self) -> None:
         """Wait until every command has run; where all have by now, those that stand by for the next call may stay."""
@@ -178,13 +189,24 @@ class Queue:
 
     def drain(self) -> None:
         """Wait until nothing runs, and leave it open what anybody may forget now."""
-        with self._away():
-            self.handle.finish()
+        with self.hooks.exclusive_wait():
+            if self._may_compile:
+                self._finish_new_kernels()
+            else:
+                self._finish()
+
+    def _finish(self) -> None:
+        self.handle.finish()
+
+    def _finish_new_kernels(self) -> None:
+        """Wait in another thread: this one handles signals while the driver compiles."""
+        in_another_thread(self._finish)
+        self._may_compile = False
 
     def settle(self) -> None:
         """End a wait of another kind: let go of what commands needed that have run."""
         self.drop_used()
-        review()
+        self.hooks.after_wait()
 
     def drop_used(self) -> None:
         """Let go of what commands needed if nothing is pending."""
@@ -192,13 +214,6 @@ class Queue:
             borrowed, _, uploads = self._used_before()
             if not self.pending:
                 self._drop([borrowed, uploads])
-
-    def _away(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.standby is None else self.standby.away()
-
-    def _dismiss(self) -> None:
-        if self.standby is not None:
-            self.standby.dismiss()
 
     def _tell(self, what: str) -> None:
         if self.recorder is not None:

@@ -8,7 +8,7 @@ import pytest
 from pytensor_cl.cli import doctor, examination, main
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.codegen.rendered import kept, rendered_folder
-from pytensor_cl.runtime.pocl.cache import Repair
+from pytensor_cl.runtime.driver_hooks import DefaultDriverHooks
 
 
 @pytest.fixture
@@ -51,22 +51,37 @@ def test_settings_that_matter_are_shown_and_judged(monkeypatch, capsys):
     assert found["PYOPENCL_CTX"] == "ok"
 
 
+class _Hooks(DefaultDriverHooks):
+    """Of a driver that keeps a damaged file in a folder."""
+
+    name = "a driver"
+    repaired_files = 3
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def cache_folder(self):
+        return self._folder, ("*",)
+
+    def damaged_files(self):
+        return iter((self._folder / "program",))
+
+
 @pytest.mark.usefixtures("quick")
 def test_damaged_caches_are_counted_and_the_command_is_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "pocl"))
+    hooks = _Hooks(tmp_path / "driver")
+    monkeypatch.setattr("pytensor_cl.cli.caches.all_hooks", lambda: [hooks])
+    monkeypatch.setattr("pytensor_cl.cli.doctor.all_hooks", lambda: [hooks])
     for text in ("first", "second"):
         kept(text.encode(), lambda: "text")
     next(rendered_folder().iterdir()).write_text("garbage")
-    (tmp_path / "pocl" / "AB").mkdir(parents=True)
-    (tmp_path / "pocl" / "AB" / "program.bc").touch()
-    monkeypatch.setattr(Repair, "removed", 3)
     assert main(["doctor", "--json"]) == 0
     found = {f["subject"]: f for f in sections(capsys.readouterr().out)["Caches"]}
-    for owner in ("pytensor-cl, texts", "PoCL"):
+    for owner in ("pytensor-cl, texts", "a driver"):
         assert found[owner]["status"] == "warn"
         assert "1 damaged files" in found[owner]["text"] and "pytensor-cl cache clear" in found[owner]["text"]
-    assert "3 damaged files were removed" in found["repaired"]["text"]
+    assert "3 damaged files were removed from a driver's cache" in found["repaired"]["text"]
     assert found["pytensor-cl, programs"]["status"] == "ok"
 
 

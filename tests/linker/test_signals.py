@@ -67,10 +67,7 @@ def interrupted(context, script, flags=""):
 
 
 TRIAL = """
-    for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED", "CALL", "NODE"):
-        setattr(selecting_vm, name, 0.0)
-    selecting_vm.PATIENCE = dict.fromkeys(selecting_vm.PATIENCE, 0.0)
-    selecting_vm.roofline_seconds = lambda *_: 0.0
+    selecting_vm.POLICY = selecting_vm.SelectionPolicy(trial_budget=0.0)
     f = pytensor.function([x], [pt.exp(x), x.sum()], mode="OPENCL")
     value = np.zeros(5, "float32")
 
@@ -173,3 +170,31 @@ def test_a_driver_that_compiles_without_handling_signals(context):
         flags="opencl__placement=device,opencl__adapt=False",
     )
     assert seen == {"interrupts": 1, "right": True}
+
+
+def test_a_driver_that_compiles_a_kernel_when_it_is_launched(context):
+    """The call waits in C for the kernel, as long as the compiler takes."""
+    seen = interrupted(
+        context,
+        """
+    from pytensor_cl.runtime.queue import Queue
+    finish = Queue._finish
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+
+    def wait_for_ever(self):
+        Queue._finish = finish
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # it shall not come before the thread is in C
+        inside()
+        libc.pthread_mutex_lock(mutex)
+
+    f = pytensor.function([x], pt.exp(x), mode="OPENCL")
+    seen["kernels"] = len(pytensor_cl.explain(f).device_nodes)
+    Queue._finish = wait_for_ever
+    value = np.zeros(5, "float32")
+    call(f, value)
+    seen["right"] = bool((f(value) == 1).all())
+    """,
+        flags="opencl__placement=device,opencl__adapt=False",
+    )
+    assert seen == {"kernels": 1, "interrupts": 1, "right": True}

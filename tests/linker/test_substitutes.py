@@ -9,10 +9,10 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.errors import UnusableDevice
-from pytensor_cl.runtime import context as contexts
+from pytensor_cl.runtime import registry
 from pytensor_cl.runtime.build.struct_arguments import by_reference
-from pytensor_cl.runtime.context import define_contexts, get_context
 from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.registry import define_contexts, get_context
 from tests.helpers import CHECKOUT
 
 WITHOUT = {
@@ -20,6 +20,7 @@ WITHOUT = {
     "maps": {"maps": False},
     "compiler": {"prefetch": False, "nontemporal_stores": False},
     "one-memory": {"private_as_global": False},
+    "comparisons": {"long_comparisons": False},
     "host-pointers": {"host_alignment": 0},
     "everything": {
         "struct_arguments": False,
@@ -29,10 +30,11 @@ WITHOUT = {
         "private_as_global": False,
         "host_alignment": 0,
         "profiling": False,
+        "long_comparisons": False,
     },
 }
 CALLS = 6
-"""Calls of a function: step by step first, then recorded ones."""
+"""Calls of a function: step by step first, then replays."""
 
 
 @pytest.fixture(params=WITHOUT)
@@ -40,7 +42,7 @@ def lacking(request, context, monkeypatch):
     """The default context, on a driver without some features."""
     name = f"{context.name}-without-{request.param}"
     features = replace(context.info.features, **WITHOUT[request.param])
-    monkeypatch.setitem(contexts._registry.changes, "features", features)
+    monkeypatch.setitem(registry._registry.overrides, "features", features)
     define_contexts({name: context.entry.stable_spec}, name)
     return get_context(name)
 
@@ -53,6 +55,18 @@ def _graphs():
     yield "reductions", [x], [x.sum(axis=0), x.mean(axis=1), x.max(), x.argmax(axis=1), row]
     yield "products", [x, y], [pt.tanh(x @ y.T + 1), x @ y[0], pt.outer(x[0], y[1])]
     yield "indices", [x, i], [x[i], pt.set_subtensor(x[i], 0), x[::-2, 1:], pt.concatenate([x, x[i]])]
+    k, narrow = pt.ivector("k"), pt.bvector("narrow")
+    wide = pt.cast(k, "int64")
+    yield (
+        "integers",
+        [x, k, narrow],
+        [
+            *(x[k], x[:, k], x[k, abs(k)], pt.inc_subtensor(x[k], 1), pt.exp(x[k]), x[k].sum(0), x[:, k].max(1)),
+            *(pt.ravel_multi_index((k, k), (9, 9), mode=mode) for mode in ("wrap", "clip")),
+            *(wide < 0, wide >= 5, pt.clip(wide, -3, 3), pt.sign(wide), pt.cast(k, "uint64") > 5, (wide < 0).sum()),
+            *(pt.maximum(pt.cast(narrow, dtype), 5) for dtype in ("int16", "int32", "int64")),
+        ],
+    )
     yield "orders", [x], [pt.sort(x, axis=1), pt.argsort(x, axis=0, kind="stable"), pt.cumsum(x, axis=1), x[x > 0]]
 
 
@@ -61,6 +75,8 @@ def _values(rng, inputs, rows):
         "x": rng.normal(size=(rows, 40)).astype("float32"),
         "y": rng.normal(size=(9, 40)).astype("float32"),
         "i": rng.integers(-9, 9, 7),
+        "k": rng.integers(-9, 9, 7).astype("int32"),
+        "narrow": rng.integers(-9, 9, 50).astype("int8"),
         "scale": np.float32(rng.normal()),
     }
     return [made[v.name] for v in inputs]
@@ -70,6 +86,7 @@ CASES = [("everything", name) for name, *_ in _graphs()] + [
     ("structs", "indices"),
     ("maps", "reductions"),
     ("compiler", "elementwise"),
+    ("comparisons", "integers"),
     ("one-memory", "products"),
 ]
 
@@ -131,7 +148,7 @@ def test_what_is_switched_off_is_not_used(lacking, request):
     assert lacking.views.works() is (features.maps and lacking.info.kind == "cpu")
     assert lacking.info.schedule == ("cpu" if features.has_cpu_schedule else "simt")
     if not features.struct_arguments:
-        assert lacking.dispatcher is None
+        assert lacking.batch_launcher is None
     if not features.host_alignment:
         assert lacking.slack(np.zeros(1 << 16, "float32")) is None
 
@@ -159,7 +176,7 @@ static void h(const plan p) { }
 def test_private_memory_becomes_global_in_one_template():
     casts = [p.name for p in (CHECKOUT / "kernels").rglob("*.mako") if "(ulong)space" in p.read_text()]
     assert casts == []
-    assert "private_as_global" in (CHECKOUT / "kernels" / "private.mako").read_text()
+    assert "private_as_global" in (CHECKOUT / "kernels" / "common" / "private.mako").read_text()
 
 
 @pytest.fixture

@@ -46,12 +46,15 @@ class Outcome:
         Why it is on the host.
     fault
         What is wrong with the results; empty if nothing is.
+    has_raised
+        Whether there are no results, as an exception was raised; the fault is its text.
     """
 
     probe: Probe
     place: str
     reason: str = ""
     fault: str = ""
+    has_raised: bool = False
 
 
 def _holds(op: Any, kind: type) -> bool:
@@ -94,8 +97,12 @@ def _as_array(value: Any) -> np.ndarray:
     return value.toarray() if scipy.sparse.issparse(value) else np.asarray(value)
 
 
-def _difference(probe: Probe, got: Any, wanted: Any) -> str:
+def _difference(probe: Probe, variable: Any, got: Any, wanted: Any) -> str:
     got, wanted = _as_array(got), _as_array(wanted)
+    if str(got.dtype) == getattr(
+        variable.type, "dtype", ""
+    ):  # some Ops of PyTensor return another one than they declare
+        wanted = wanted.astype(got.dtype)
     if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
         return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
     if probe.compare != VALUES:
@@ -134,8 +141,8 @@ def _run_together(probes: tuple[Probe, ...]) -> list[Outcome]:
     outcomes = []
     for probe, start, end in zip(probes, [0, *ends], ends, strict=False):
         place, reason = _place(probe.op, _nodes_of(f.maker.fgraph.outputs[start:end]), report)
-        pairs = zip(got[start:end], wanted[start:end], strict=True)
-        faults = [found for pair in pairs if (found := _difference(probe, *pair))]
+        results = zip(f.maker.fgraph.outputs[start:end], got[start:end], wanted[start:end], strict=True)
+        faults = [found for result in results if (found := _difference(probe, *result))]
         outcomes.append(Outcome(probe, place, reason, "; ".join(faults)))
     return outcomes
 
@@ -145,7 +152,8 @@ def run(probe: Probe) -> Outcome:
     try:
         return _run_together((probe,))[0]
     except Exception as error:
-        return Outcome(probe, HOST, "", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return Outcome(probe, HOST, "", text, has_raised=True)
 
 
 def run_all(probes: Sequence[Probe]) -> list[Outcome]:

@@ -125,7 +125,7 @@ def said(tmp_path, monkeypatch, capsys):
     def note(spec, meant):
         note_meaning.cache_clear()
         for _ in range(2):
-            note_meaning(spec, meant)
+            note_meaning(spec, meant.info.name)
         return capsys.readouterr().err
 
     yield note
@@ -137,7 +137,7 @@ def test_a_name_that_means_something_else_is_said_once(said):
     assert said("opencl:pocl", one) == said("opencl:pocl", one) == ""
     assert said("opencl:cpu", other) == ""
     line = said("opencl:pocl", other)
-    assert line.count("\n") == 1 and "opencl:pocl is now other (p" in line and "it was one (p" in line
+    assert line.count("\n") == 1 and "opencl:pocl is now other" in line and "it was one" in line
     assert said("opencl:pocl", other) == ""
 
 

@@ -1,1 +1,1 @@
-"""Cost model: shapes, workload, estimates, roofline."""
+"""The cost model: shapes, workload, estimates, and the operations that reports count."""

@@ -1,9 +1,10 @@
-"""How many operations of arithmetic a node is, by the usual conventions; 0 where nobody counts them."""
+"""Floating-point operations and bytes of a node, for the rates in reports."""
 
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import Composite
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
@@ -15,15 +16,15 @@ from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.rowwise import GpuRowwise
 
-__all__ = ["flops"]
+__all__ = ["bytes_moved", "flops"]
 
 Shapes = Sequence[tuple[int, ...]]
 
 
-def _steps(scalar_op: Any) -> int:
-    """Operations per element: a function such as exp counts as one."""
+def _scalar_count(scalar_op: Any) -> int:
+    """Return the operations per element: a function such as exp counts as one."""
     inner = scalar_op.fgraph.toposort() if isinstance(scalar_op, Composite) else ()
-    return sum(_steps(node.op) for node in inner) if inner else 1
+    return sum(_scalar_count(node.op) for node in inner) if inner else 1
 
 
 def _rows(op: Any, inputs: Shapes, outputs: Shapes) -> float:
@@ -50,7 +51,7 @@ def _conv(dy: int | None, w: int | None) -> Callable[[Any, Shapes, Shapes], floa
 
 
 def _epilogue(op: Any, inputs: Shapes, outputs: Shapes) -> float:
-    return flops(op.producer, op.split(inputs)[0], outputs) + _steps(op.function) * prod(outputs[0])
+    return flops(op.producer, op.split(inputs)[0], outputs) + _scalar_count(op.function) * prod(outputs[0])
 
 
 def _pair(op: Any, inputs: Shapes, outputs: Shapes) -> float:
@@ -72,10 +73,10 @@ _COUNTS: dict[type, Callable[[Any, Shapes, Shapes], float]] = {
 
 
 def flops(op: Any, inputs: Shapes, outputs: Shapes) -> float:
-    """Return how many operations an Op is for values of these shapes.
+    """Return the floating-point operations of an Op for values of these shapes.
 
-    A multiplication and an addition are two, an elementary function is one. Those of other Ops than functions of
-    elements and rows, products and convolutions are not counted.
+    A multiplication and an addition are two, an elementary function is one. Only elementwise functions, functions of
+    rows, reductions, products and convolutions are counted; the result is 0 for others.
 
     Parameters
     ----------
@@ -88,5 +89,24 @@ def flops(op: Any, inputs: Shapes, outputs: Shapes) -> float:
     if count is not None:
         return count(op, inputs, outputs)
     if isinstance(host, Elemwise):
-        return _steps(host.scalar_op) * prod(outputs[0])
+        return _scalar_count(host.scalar_op) * prod(outputs[0])
     return prod(inputs[0]) if isinstance(host, CAReduce) and isinstance(op, GpuOp) else 0
+
+
+def bytes_moved(node: Apply, inputs: Shapes, outputs: Shapes) -> int:
+    """Return the bytes of all inputs and outputs of a node, which it reads and writes at least.
+
+    Parameters
+    ----------
+    node
+        Gives the dtypes.
+    inputs, outputs
+        Shapes of its values.
+    """
+    dtypes = [getattr(v.type, "dtype", "int8") for v in (*node.inputs, *node.outputs)]
+    return sum(prod(n) * _itemsize(dtype) for n, dtype in zip((*inputs, *outputs), dtypes, strict=True))
+
+
+def _itemsize(dtype: str) -> int:
+    bits = "".join(filter(str.isdigit, dtype))
+    return int(bits) // 8 if bits else 1

@@ -1,7 +1,8 @@
-"""How long a call would take on each side, guessed from the shapes of its arguments: who goes first.
+"""The cost model: estimates the time of a call on each backend from the shapes of its arguments.
 
-The prices are of one core with AVX-512. Nothing depends on them but which side begins, and how long the others wait
-until they are tried: what is fastest is measured. They were fitted to the times of 120 functions of three sizes each.
+The estimates decide which backend runs the first calls, and how long others wait until they are tried. The fastest one
+is then found by measurement. The unit costs are those of one core with AVX-512, fitted by least squares of relative
+errors to the times of 120 functions of three sizes each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,107 +15,109 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl.linker.cost.shapes import Extents
-from pytensor_cl.linker.cost.workload import scalars_of, tally
+from pytensor_cl.linker.cost.shapes import Shape
+from pytensor_cl.linker.cost.workload import scalar_ops_of, workload_of
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.device import DeviceInfo
-from pytensor_cl.runtime.pocl.affinity import granted_cores
+from pytensor_cl.runtime.host_cpu import granted_cores
 
-__all__ = ["CostEstimate", "guess"]
+__all__ = ["CostEstimate", "estimate_call"]
 
 
 class CostEstimate(NamedTuple):
-    """Seconds of a call on each side; how many nodes C would build, with element-wise ones fused."""
+    """Estimated seconds of a call on each backend, and the nodes to compile, with elementwise ones fused."""
 
     device: float
     numba: float
     c: float
-    nodes: int
+    compiled_nodes: int
 
 
-class _Price(NamedTuple):
-    """Seconds on each side, of one core."""
+class _UnitCost(NamedTuple):
+    """Seconds of one unit of work on one core, by backend."""
 
     device: float
     numba: float
     c: float
 
 
-class _Device(NamedTuple):
-    """Seconds of a call that does nothing; how many of the cores that the prices are of; bytes moved in a second."""
+class _DeviceRates(NamedTuple):
+    """Seconds of a call that does nothing, equivalent cores, and bytes a second between host and device."""
 
-    call: float
+    call_seconds: float
     cores: float
-    speed: float
+    transfer_rate: float
 
 
 NUMBA_CALL, C_CALL = 2.2e-6, 1.1e-6
 """Seconds of an empty function."""
-LARGE, FAULT = 1 << 25, 0.3e-9
-"""Bytes of a result from which on its memory comes from the system, and what a byte of that takes."""
+LARGE_RESULT, PAGE_FAULT = 1 << 25, 0.3e-9
+"""Bytes of a result from which the allocator gets new pages from the system, and the seconds for a byte of those."""
 
-_NODES: dict[str, _Price] = {
-    "copy": _Price(0.0, 2.4e-7, 8e-7),
-    "draw": _Price(5e-6, 1e-6, 5e-6),
-    "interpreted": _Price(1e-5, 1.8e-6, 1e-5),
-    "item": _Price(1.5e-5, 4.5e-7, 1.5e-5),
-    "lookup": _Price(0.0, 1e-7, 4e-7),
-    "loop": _Price(0.0, 1.4e-7, 5e-7),
-    "number": _Price(0.0, 6e-9, 3e-8),
-    "other": _Price(0.0, 2.8e-7, 1.1e-6),
-    "product": _Price(0.0, 2.4e-7, 4e-7),
-    "product with a vector": _Price(0.0, 2.4e-7, 2.5e-6),
-    "scan": _Price(0.0, 2e-6, 5e-5),
-    "scatter": _Price(0.0, 2e-7, 2.8e-6),
-    "step": _Price(2.8e-8, 2e-8, 4e-7),
-    "view": _Price(0.0, 2e-8, 3e-7),
+_PER_NODE: dict[str, _UnitCost] = {
+    "copy_nodes": _UnitCost(0.0, 2.4e-7, 8e-7),
+    "random_nodes": _UnitCost(5e-6, 1e-6, 5e-6),
+    "python_nodes": _UnitCost(1e-5, 1.8e-6, 1e-5),
+    "batch_items": _UnitCost(1.5e-5, 4.5e-7, 1.5e-5),
+    "gather_nodes": _UnitCost(0.0, 1e-7, 4e-7),
+    "elementwise_loops": _UnitCost(0.0, 1.4e-7, 5e-7),
+    "scalar_ops": _UnitCost(0.0, 6e-9, 3e-8),
+    "other_nodes": _UnitCost(0.0, 2.8e-7, 1.1e-6),
+    "matrix_products": _UnitCost(0.0, 2.4e-7, 4e-7),
+    "vector_products": _UnitCost(0.0, 2.4e-7, 2.5e-6),
+    "scan_nodes": _UnitCost(0.0, 2e-6, 5e-5),
+    "scatter_nodes": _UnitCost(0.0, 2e-7, 2.8e-6),
+    "scan_step_nodes": _UnitCost(2.8e-8, 2e-8, 4e-7),
+    "view_nodes": _UnitCost(0.0, 2e-8, 3e-7),
 }
-"""What does not become less with more cores; `step` is a node of a loop, once."""
+"""Costs of a node whatever its size. More cores do not reduce them."""
 
-_ELEMENTS: dict[str, _Price] = {
-    "accumulated": _Price(4e-10, 1.6e-9, 3.3e-9),
-    "all": _Price(6e-11, 4e-11, 9e-10),
-    "all by comparison": _Price(2.5e-10, 2.9e-10, 1e-9),
-    "any": _Price(1e-9, 9e-10, 1.3e-9),
-    "argmax": _Price(2e-10, 9e-10, 1e-10),
-    "branch": _Price(5e-11, 5e-11, 1.1e-9),
-    "compared": _Price(0.0, 1e-10, 8e-11),
-    "columns": _Price(1e-10, 9e-11, 1e-10),
-    "columns by comparison": _Price(1e-10, 1e-10, 1e-10),
-    "drawn": _Price(2e-8, 1.5e-8, 2e-8),
-    "exp": _Price(2e-10, 3.6e-9, 3.2e-9),
-    "in steps": _Price(5e-11, 5e-11, 2e-10),
-    "looked up": _Price(7e-10, 7e-10, 1.4e-9),
-    "masked": _Price(1.2e-9, 2.5e-9, 3.8e-9),
-    "moved": _Price(4.5e-11, 4.5e-11, 7e-11),
-    "rows": _Price(5e-11, 5e-11, 3.4e-9),
-    "rows by comparison": _Price(6e-11, 8e-10, 1.5e-9),
-    "rows looked up": _Price(2e-9, 4.5e-9, 2.4e-9),
-    "scattered": _Price(3.6e-10, 3e-10, 4.4e-9),
-    "searched": _Price(1.7e-8, 2e-8, 2e-8),
-    "simple": _Price(2e-11, 1e-11, 1.2e-10),
-    "softmax": _Price(1e-9, 7e-9, 1.2e-8),
-    "solved": _Price(2e-10, 2e-10, 2e-10),
-    "sorted": _Price(8e-9, 5.5e-8, 0.0),
-    "special": _Price(1.6e-9, 1.8e-8, 2e-8),
-    "trigonometric": _Price(5.5e-10, 6.4e-9, 6.2e-9),
+_PER_ELEMENT: dict[str, _UnitCost] = {
+    "cumulative_elements": _UnitCost(4e-10, 1.6e-9, 3.3e-9),
+    "reduced_all": _UnitCost(6e-11, 4e-11, 9e-10),
+    "minmax_all": _UnitCost(2.5e-10, 2.9e-10, 1e-9),
+    "other_elements": _UnitCost(1e-9, 9e-10, 1.3e-9),
+    "argmax_elements": _UnitCost(2e-10, 9e-10, 1e-10),
+    "switch_elements": _UnitCost(5e-11, 5e-11, 1.1e-9),
+    "sort_comparisons": _UnitCost(0.0, 1e-10, 8e-11),
+    "reduced_columns": _UnitCost(1e-10, 9e-11, 1e-10),
+    "minmax_columns": _UnitCost(1e-10, 1e-10, 1e-10),
+    "random_draws": _UnitCost(2e-8, 1.5e-8, 2e-8),
+    "exp_elements": _UnitCost(2e-10, 3.6e-9, 3.2e-9),
+    "scan_elements": _UnitCost(5e-11, 5e-11, 2e-10),
+    "gathered_elements": _UnitCost(7e-10, 7e-10, 1.4e-9),
+    "masked_elements": _UnitCost(1.2e-9, 2.5e-9, 3.8e-9),
+    "moved_words": _UnitCost(4.5e-11, 4.5e-11, 7e-11),
+    "reduced_rows": _UnitCost(5e-11, 5e-11, 3.4e-9),
+    "minmax_rows": _UnitCost(6e-11, 8e-10, 1.5e-9),
+    "gathered_rows": _UnitCost(2e-9, 4.5e-9, 2.4e-9),
+    "scattered_elements": _UnitCost(3.6e-10, 3e-10, 4.4e-9),
+    "searched_elements": _UnitCost(1.7e-8, 2e-8, 2e-8),
+    "arithmetic_elements": _UnitCost(2e-11, 1e-11, 1.2e-10),
+    "softmax_elements": _UnitCost(1e-9, 7e-9, 1.2e-8),
+    "linalg_operations": _UnitCost(2e-10, 2e-10, 2e-10),
+    "sorted_elements": _UnitCost(8e-9, 5.5e-8, 0.0),
+    "special_elements": _UnitCost(1.6e-9, 1.8e-8, 2e-8),
+    "trigonometric_elements": _UnitCost(5.5e-10, 6.4e-9, 6.2e-9),
 }
-_FLOPS: dict[str, _Price] = {
-    "flops": _Price(1.4e-11, 1.4e-11, 1.6e-11),
-    "thin flops": _Price(4.5e-11, 3.2e-11, 5e-11),
+"""Costs of an element. On the device they are divided by the cores; the host's functions run on one core."""
+
+_PER_FLOP: dict[str, _UnitCost] = {
+    "gemm_flops": _UnitCost(1.4e-11, 1.4e-11, 1.6e-11),
+    "gemv_flops": _UnitCost(4.5e-11, 3.2e-11, 5e-11),
 }
-"""Kinds of which all sides share the cores: products are those of a BLAS on the host."""
+"""Costs that are divided by the cores on each backend: products on the host are those of a BLAS."""
 
-KERNEL, NUMBER, NODE, LOOP = 4e-6, 3.7e-6, 2.2e-6, 1.1e-5
-"""Seconds in a call on a device: of a kernel, of a scalar Op of the host on a number, of another node there, and of a
-scan besides what it does."""
+KERNEL, SCALAR_OP, HOST_NODE, SCAN = 4e-6, 3.7e-6, 2.2e-6, 1.1e-5
+"""Seconds in a call on the device: of a kernel, of a scalar Op that the host computes for a 0-d value, of another node
+of the host, and of a Scan besides its steps."""
 
 
-def guess(
-    fgraph: FunctionGraph, given: Sequence[Extents], info: DeviceInfo | None, nodes: Sequence[Apply] = ()
+def estimate_call(
+    fgraph: FunctionGraph, given: Sequence[Shape], info: DeviceInfo | None, nodes: Sequence[Apply] = ()
 ) -> CostEstimate:
-    """Return how long a call may take.
+    """Estimate the time of a call on each backend.
 
     Parameters
     ----------
@@ -123,53 +126,58 @@ def guess(
     given
         Shapes of its inputs.
     info
-        Of the device; None if there is nothing for one to do.
+        Of the device; None if no node is on a device.
     nodes
-        What would run on the device and beside it.
+        The nodes of a call on the device.
     """
-    amounts, results = tally(fgraph, given)
-    to, cores = _device(info), granted_cores()
-    apart = [sum(amounts.get(kind, 0.0) * price[side] for kind, price in _NODES.items()) for side in range(3)]
-    along = [sum(amounts.get(kind, 0.0) * price[side] for kind, price in _ELEMENTS.items()) for side in range(3)]
-    flops = [sum(amounts.get(kind, 0.0) * price[side] for kind, price in _FLOPS.items()) for side in range(3)]
-    sizes = [4 * prod(shape) for shape in results]
-    faults = FAULT * sum(n for n in sizes if n > LARGE)
-    moved = (4 * sum(map(prod, given)) + sum(sizes)) / to.speed
-    device = to.call + _beside(nodes) + apart[0] + (along[0] + flops[0]) / to.cores + moved
-    numba = NUMBA_CALL + apart[1] + along[1] + flops[1] / cores + faults
-    c = C_CALL + apart[2] + along[2] + flops[2] / cores + faults
-    built = _built(amounts)
-    return CostEstimate(device, numba, c if config.cxx else inf, built)
+    amounts, results = workload_of(fgraph, given)
+    rates, cores = _device_rates(info), granted_cores()
+
+    def cost(table: Mapping[str, _UnitCost], backend: int) -> float:
+        return sum(amounts.get(kind, 0.0) * unit[backend] for kind, unit in table.items())
+
+    def host_seconds(backend: int) -> float:
+        return cost(_PER_NODE, backend) + cost(_PER_ELEMENT, backend) + cost(_PER_FLOP, backend) / cores + page_faults
+
+    result_bytes = [4 * prod(shape) for shape in results]
+    page_faults = PAGE_FAULT * sum(n for n in result_bytes if n > LARGE_RESULT)
+    transferred = 4 * sum(map(prod, given)) + sum(result_bytes)
+    divided = cost(_PER_ELEMENT, 0) + cost(_PER_FLOP, 0)
+    device = rates.call_seconds + _device_nodes(nodes) + cost(_PER_NODE, 0) + divided / rates.cores
+    device += transferred / rates.transfer_rate
+    c = C_CALL + host_seconds(2) if config.cxx else inf
+    return CostEstimate(device, NUMBA_CALL + host_seconds(1), c, _compiled_nodes(amounts))
 
 
-def _built(amounts: Mapping[str, float]) -> int:
-    """Return how many nodes C has code of its own for: element-wise ones become part of others that read them."""
-    numbers = min(amounts.get("number", 0), 1)
-    return int(numbers + sum(n for kind, n in amounts.items() if kind in _NODES and kind not in _UNBUILT))
+_NOT_COMPILED = frozenset(("python_nodes", "batch_items", "scalar_ops", "scan_step_nodes", "view_nodes"))
+"""Work without compiled code of its own."""
 
 
-_UNBUILT = frozenset(("interpreted", "item", "number", "step", "view"))
+def _compiled_nodes(amounts: Mapping[str, float]) -> int:
+    """Return how many nodes a backend compiles: a chain of elementwise ones is one, and so are all scalar Ops."""
+    scalar = min(amounts.get("scalar_ops", 0), 1)
+    return int(scalar + sum(n for kind, n in amounts.items() if kind in _PER_NODE and kind not in _NOT_COMPILED))
 
 
-def _beside(nodes: Sequence[Apply]) -> float:
-    """Return what the nodes of a device call take, whatever the sizes: kernels, and what the host does."""
+def _device_nodes(nodes: Sequence[Apply]) -> float:
+    """Return the seconds that the nodes of a device call take whatever their sizes: kernels, and nodes of the host."""
     total = 0.0
     for node in nodes:
         op = node.op
         if isinstance(op, GpuOp):
             total += KERNEL * op.is_compute
         elif isinstance(op, Scan):
-            total += LOOP
+            total += SCAN
         elif isinstance(op, Elemwise) and not node.outputs[0].type.ndim and node.outputs[0].type.dtype[0] in "fc":
-            total += NUMBER * len(scalars_of(op.scalar_op))
+            total += SCALAR_OP * len(scalar_ops_of(op.scalar_op))
         elif not isinstance(op, GpuFromHost | HostFromGpu):
-            total += NODE
+            total += HOST_NODE
     return total
 
 
-def _device(info: DeviceInfo | None) -> _Device:
+def _device_rates(info: DeviceInfo | None) -> _DeviceRates:
     if info is None:
-        return _Device(5e-6, 1, inf)
+        return _DeviceRates(5e-6, 1, inf)
     if info.kind == "cpu":
-        return _Device(2.6e-5, info.compute_units, inf)
-    return _Device(4e-5, 8 * info.compute_units, inf if info.shares_host_memory else 1e10)
+        return _DeviceRates(2.6e-5, info.compute_units, inf)
+    return _DeviceRates(4e-5, 8 * info.compute_units, inf if info.shares_host_memory else 1e10)

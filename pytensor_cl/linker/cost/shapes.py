@@ -1,6 +1,7 @@
-"""Shapes of all values of a graph, from those of its inputs: exact where that is easy, else those of the largest input.
+"""Shape inference: the shapes of all values of a graph from those of its inputs.
 
-What comes from shapes alone is computed, so that the shapes of what is made with it are known.
+Shapes are exact where a rule below gives them. Elsewhere the shape of the largest input is taken. Values that depend on
+shapes alone are computed, since other shapes may depend on them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from pytensor.tensor.basic import Alloc, AllocEmpty, ARange, Eye, Join, MakeVect
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Argmax, Dot
-from pytensor.tensor.shape import Reshape, Shape, Shape_i
+from pytensor.tensor.shape import Reshape, Shape_i
+from pytensor.tensor.shape import Shape as ShapeOp
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -23,16 +25,16 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type import TensorType
 
-__all__ = ["Extents", "ShapeEnv", "core_of"]
+__all__ = ["Shape", "ShapeEnv", "core_of"]
 
-Extents = tuple[int, ...]
+Shape = tuple[int, ...]
 
 ARITHMETIC = (Elemwise, CAReduce, DimShuffle, MakeVector, ScalarFromTensor, TensorFromScalar, Subtensor, Join, Reshape)
-"""Ops that shapes are computed with."""
+"""Ops that graphs compute shapes with."""
 
 
-class Unknown(Exception):
-    """Nothing tells a shape."""
+class UnknownShape(Exception):
+    """The shape depends on values that are not known."""
 
 
 def core_of(op: Any) -> Any:
@@ -41,7 +43,7 @@ def core_of(op: Any) -> Any:
 
 
 class ShapeEnv:
-    """What is known of the values of a graph.
+    """The known shapes of a graph, and the values that depend on shapes alone.
 
     Parameters
     ----------
@@ -49,56 +51,56 @@ class ShapeEnv:
         Variable to shape.
     """
 
-    def __init__(self, shapes: dict[Variable, Extents]) -> None:
+    def __init__(self, shapes: dict[Variable, Shape]) -> None:
         self.shapes = shapes
         self.values: dict[Variable, np.ndarray] = {}
 
-    def shape(self, variable: Variable) -> Extents:
+    def shape(self, variable: Variable) -> Shape:
         """Return the shape of a value."""
         return np.shape(variable.data) if isinstance(variable, Constant) else self.shapes[variable]
 
     def value(self, variable: Variable) -> np.ndarray:
-        """Return a value that is known, or raise."""
+        """Return a known value, or raise `UnknownShape`."""
         if isinstance(variable, Constant):
             return np.asarray(variable.data)
         if variable not in self.values:
-            raise Unknown
+            raise UnknownShape
         return self.values[variable]
 
     def number(self, variable: Variable) -> int:
-        """Return a whole number that is known, or raise."""
+        """Return a known integer, or raise `UnknownShape`."""
         return int(self.value(variable))
 
-    def take(self, node: Apply) -> None:
-        """Note all there is to know of the results of a node."""
+    def infer(self, node: Apply) -> None:
+        """Infer the shapes of the results of a node, and their values where they are known."""
         self.shapes.update(zip(node.outputs, self._shapes_of(node), strict=True))
         try:
             self._compute(node)
-        except Exception:  # wrong data, about which the call itself complains
+        except Exception:  # wrong data: the call itself raises
             return
 
     def _compute(self, node: Apply) -> None:
         (output,) = node.outputs
         if isinstance(node.op, Shape_i):
             self.values[output] = np.asarray(self.shape(node.inputs[0])[node.op.i])
-        elif isinstance(node.op, Shape):
+        elif isinstance(node.op, ShapeOp):
             self.values[output] = np.asarray(self.shape(node.inputs[0]), dtype=np.int64)
         elif isinstance(node.op, ARITHMETIC) and all(isinstance(v, Constant) or v in self.values for v in node.inputs):
             cells: list[list[Any]] = [[None]]
             node.op.perform(node, [self.value(v) for v in node.inputs], cells)
             self.values[output] = np.asarray(cells[0][0])
 
-    def _shapes_of(self, node: Apply) -> list[Extents]:
-        exact = next((_SHAPES[t] for t in type(core_of(node.op)).__mro__ if t in _SHAPES), None)
+    def _shapes_of(self, node: Apply) -> list[Shape]:
+        exact = next((_RULES[t] for t in type(core_of(node.op)).__mro__ if t in _RULES), None)
         try:
             found = exact(node, self) if exact is not None else None
-        except (Unknown, ArithmeticError, IndexError, ValueError, TypeError):
+        except (UnknownShape, ArithmeticError, IndexError, ValueError, TypeError):
             found = None
         if found is not None and len(found) == node.outputs[0].type.ndim:
             return [tuple(max(int(n), 0) for n in found)] * len(node.outputs)
-        return [self._like_the_largest(v, node) for v in node.outputs]
+        return [self._shape_of_largest_input(v, node) for v in node.outputs]
 
-    def _like_the_largest(self, variable: Variable, node: Apply) -> Extents:
+    def _shape_of_largest_input(self, variable: Variable, node: Apply) -> Shape:
         if not isinstance(variable.type, TensorType) or not variable.type.ndim:
             return ()
         known = variable.type.shape
@@ -109,71 +111,71 @@ class ShapeEnv:
         return tuple(n if of_type is None else of_type for n, of_type in zip(found, known, strict=True))
 
 
-# How large a result is
+# Rules: the shape of the results of a node
 
 
-def _broadcast(node: Apply, known: ShapeEnv) -> Extents:
+def _broadcast(node: Apply, known: ShapeEnv) -> Shape:
     return _common([known.shape(v) for v in node.inputs])
 
 
-def _common(shapes: Sequence[Extents]) -> Extents:
+def _common(shapes: Sequence[Shape]) -> Shape:
     ndim = max(map(len, shapes), default=0)
     aligned = ((1,) * (ndim - len(shape)) + shape for shape in shapes)
     return tuple(next((n for n in along if n != 1), 1) for along in zip(*aligned, strict=True))
 
 
-def _shuffled(node: Apply, known: ShapeEnv) -> Extents:
+def _dimshuffle(node: Apply, known: ShapeEnv) -> Shape:
     order: Sequence[Any] = node.op.new_order
     shape = known.shape(node.inputs[0])
     return tuple(1 if axis == "x" else shape[axis] for axis in order)
 
 
-def _reduced(node: Apply, known: ShapeEnv) -> Extents:
+def _reduction(node: Apply, known: ShapeEnv) -> Shape:
     axes = node.op.axis
     return () if axes is None else tuple(n for k, n in enumerate(known.shape(node.inputs[0])) if k not in axes)
 
 
-def _product(node: Apply, known: ShapeEnv) -> Extents:
+def _product(node: Apply, known: ShapeEnv) -> Shape:
     left, right = (known.shape(v) for v in node.inputs)
     batch = _common([left[:-2], right[:-2]])
     return (*batch, *left[-2:-1], *right[-1:]) if len(right) > 1 else left[:-1]
 
 
-def _first(node: Apply, known: ShapeEnv) -> Extents:
+def _first_input(node: Apply, known: ShapeEnv) -> Shape:
     return known.shape(node.inputs[0])
 
 
-def _filled(node: Apply, known: ShapeEnv) -> Extents:
+def _alloc(node: Apply, known: ShapeEnv) -> Shape:
     return tuple(map(known.number, node.inputs[1:]))
 
 
-def _empty(node: Apply, known: ShapeEnv) -> Extents:
+def _alloc_empty(node: Apply, known: ShapeEnv) -> Shape:
     return tuple(map(known.number, node.inputs))
 
 
-def _counted(node: Apply, known: ShapeEnv) -> Extents:
+def _arange(node: Apply, known: ShapeEnv) -> Shape:
     start, stop, step = map(known.number, node.inputs)
     return (len(range(start, stop, step)),)
 
 
-def _square(node: Apply, known: ShapeEnv) -> Extents:
+def _eye(node: Apply, known: ShapeEnv) -> Shape:
     return known.number(node.inputs[0]), known.number(node.inputs[1])
 
 
-def _reshaped(node: Apply, known: ShapeEnv) -> Extents:
+def _reshape(node: Apply, known: ShapeEnv) -> Shape:
     elements, wanted = prod(known.shape(node.inputs[0])), [int(n) for n in known.value(node.inputs[1])]
     rest = prod(n for n in wanted if n >= 0)
     return tuple(elements // max(rest, 1) if n < 0 else n for n in wanted)
 
 
-def _joined(node: Apply, known: ShapeEnv) -> Extents:
+def _join(node: Apply, known: ShapeEnv) -> Shape:
     op: Any = node.op
     shapes = [known.shape(v) for v in node.inputs]
     return tuple(sum(along) if k == op.axis else along[0] for k, along in enumerate(zip(*shapes, strict=True)))
 
 
 def _entries(node: Apply, first: int, known: ShapeEnv) -> Iterator[Any]:
-    """Yield the entries of an index, with numbers for what slices are made of."""
+    """Yield the entries of an index, slices with integers."""
     for entry in indices_from_subtensor(node.inputs[first:], node.op.idx_list):
         if isinstance(entry, slice):
             yield slice(*(None if v is None else known.number(v) for v in (entry.start, entry.stop, entry.step)))
@@ -181,7 +183,7 @@ def _entries(node: Apply, first: int, known: ShapeEnv) -> Iterator[Any]:
             yield entry
 
 
-def _cut(node: Apply, known: ShapeEnv) -> Extents:
+def _subtensor(node: Apply, known: ShapeEnv) -> Shape:
     shape, found = known.shape(node.inputs[0]), []
     entries = list(_entries(node, 1, known))
     for n, entry in zip(shape, entries, strict=False):
@@ -190,12 +192,12 @@ def _cut(node: Apply, known: ShapeEnv) -> Extents:
     return (*found, *shape[len(entries) :])
 
 
-def _taken(node: Apply, known: ShapeEnv) -> Extents:
+def _advanced_subtensor(node: Apply, known: ShapeEnv) -> Shape:
     shape = known.shape(node.inputs[0])
     entries = list(_entries(node, 1, known))
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     if any(entries[k].type.dtype == "bool" for k in arrays):
-        raise Unknown
+        raise UnknownShape
     picked = _common([known.shape(entries[k]) for k in arrays])
     rest = [len(range(*e.indices(n))) if isinstance(e, slice) else n for e, n in zip(entries, shape, strict=False)]
     is_together = arrays == list(range(arrays[0], arrays[-1] + 1))
@@ -204,19 +206,19 @@ def _taken(node: Apply, known: ShapeEnv) -> Extents:
     return (*before, *picked, *after, *shape[len(entries) :])
 
 
-_SHAPES: Mapping[type, Callable[[Apply, ShapeEnv], Extents]] = {
+_RULES: Mapping[type, Callable[[Apply, ShapeEnv], Shape]] = {
     Elemwise: _broadcast,
-    DimShuffle: _shuffled,
-    CAReduce: _reduced,
-    Argmax: _reduced,
+    DimShuffle: _dimshuffle,
+    CAReduce: _reduction,
+    Argmax: _reduction,
     Dot: _product,
-    Subtensor: _cut,
-    AdvancedSubtensor: _taken,
-    Alloc: _filled,
-    AllocEmpty: _empty,
-    ARange: _counted,
-    Eye: _square,
-    Reshape: _reshaped,
-    Join: _joined,
-    **dict.fromkeys((IncSubtensor, AdvancedIncSubtensor), _first),
+    Subtensor: _subtensor,
+    AdvancedSubtensor: _advanced_subtensor,
+    Alloc: _alloc,
+    AllocEmpty: _alloc_empty,
+    ARange: _arange,
+    Eye: _eye,
+    Reshape: _reshape,
+    Join: _join,
+    **dict.fromkeys((IncSubtensor, AdvancedIncSubtensor), _first_input),
 }

@@ -1,4 +1,4 @@
-"""The whole graph as a function of one of PyTensor's own backends on the host."""
+"""The backends of a function: its steps on the device, and the whole graph compiled by PyTensor's NUMBA or C."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -8,25 +8,75 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
+from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_unsupported_errors
+from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
-from pytensor_cl.linker.selection.call_codegen import with_arrays
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.selection.call_codegen import with_host_arrays
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
 from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["CFunction", "HostFunction", "NumbaFunction", "host_functions"]
+__all__ = ["DEVICE", "HOST", "NUMBA", "Backend", "C", "CFunction", "HostFunction", "NumbaFunction", "host_functions"]
+
+DEVICE, HOST = "device", "host"
+NUMBA, C = "NUMBA", "C"
+
+Run = Callable[[], list[Any]]
 
 
-class HostFunction:
-    """A function that the first call compiles.
+class Backend:
+    """What runs the calls of a function on the device.
 
     Parameters
     ----------
-    alternative
-        What it is made of.
+    run
+        Runs a call, returns the values of the outputs.
+
+    Attributes
+    ----------
+    name
+        ``"device"``, ``"NUMBA"`` or ``"C"``.
+    warmup_calls
+        Calls that are slower than later ones. The device captures one of the first calls, and tries in those that
+        follow how many threads take part. The first call on the host compiles; the second one fills the caches.
+    is_compiled
+        Whether a call compiles nothing.
+    """
+
+    name: ClassVar[str] = DEVICE
+    warmup_calls: ClassVar[int] = WARMUP_CALLS + 8
+    _compile_seconds: ClassVar[tuple[float, float]] = 0.3, 0.01
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.is_compiled = False
+
+    @property
+    def fast_run(self) -> Run:
+        """As `run`, for calls that are not timed."""
+        return self.run
+
+    def compile_seconds(self, nodes: int) -> float:
+        """Return how long the first call may compile.
+
+        Parameters
+        ----------
+        nodes
+            Nodes of the graph with elementwise ones fused.
+        """
+        fixed, per_node = self._compile_seconds
+        return 0.0 if self.is_compiled else fixed + per_node * nodes
+
+
+class HostFunction(Backend):
+    """The whole graph as a function of one of PyTensor's own backends, compiled by its first call.
+
+    Parameters
+    ----------
+    copy
+        The graph in canonical form.
     cells
         Storage of the inputs.
     outputs
@@ -36,48 +86,45 @@ class HostFunction:
     ----------
     run
         Computes the outputs.
-    direct
-        As `run`, once that has compiled it, for calls where all `doubtful` cells hold arrays.
-    is_compiled
-        Whether that compiles nothing.
-    is_to_blame
-        Whether it failed last because the backend could not compile it, and not for the data.
+    compile_failed
+        Whether the last failure was that the backend could not compile the graph, and not one of the data.
+    function_name
+        For messages.
     """
 
-    backend: ClassVar[str]
-    name: str | None = None  # of the function, for messages
+    warmup_calls = 2
+    function_name: str | None = None
 
-    def __init__(self, alternative: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
-        self._alternative = alternative
+    def __init__(self, copy: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+        super().__init__(self._first_call)
+        self._copy = copy
         self._given = cells
-        self._cells = [_Peek(c) if isinstance(c, DeviceCell) else c for c in cells]
+        self._cells = [_HostReadCell(c) if isinstance(c, DeviceCell) else c for c in cells]
         self._outputs = outputs
-        self.is_compiled = self.is_to_blame = False
-        self.run: Callable[[], list[Any]] = self._first_call
-        self.direct: Callable[[], list[Any]] | None = None
-        self._compiled: Callable[[], list[Any]] | None = None
+        self.compile_failed = False
+        self._compiled: Run | None = None
 
     @property
-    def doubtful(self) -> list[Cell]:
-        """Cells that may hold what the compiled function cannot read."""
+    def host_array_cells(self) -> list[Cell]:
+        """Cells that may hold what the compiled function cannot read; `fast_run` wants NumPy arrays in them."""
         return []
 
     def _first_call(self) -> list[Any]:
-        with insisting(), compiling("a graph", self.backend, self.name):
-            return self._first()
+        with insisting(), compiling("a graph", self.name, self.function_name):
+            return self._compile_and_run()
 
-    def _first(self) -> list[Any]:
-        self.is_to_blame = False
+    def _compile_and_run(self) -> list[Any]:
+        self.compile_failed = False
         try:
             self._compiled = self._compiled or self._compile()
-        except Exception:  # the data have no part in it
-            self.is_to_blame = True
+        except Exception:
+            self.compile_failed = True
             raise
-        self.run = self._compiled  # which may replace itself by what is faster
+        self.run = self._compiled  # NUMBA's replaces it after its first run
         try:
             results = self.run()
         except Exception:
-            self.is_compiled = not self.is_to_blame
+            self.is_compiled = not self.compile_failed
             raise
         except BaseException:  # an interrupt
             self.run = self._first_call
@@ -86,83 +133,90 @@ class HostFunction:
         return results
 
     def _wanted(self, graph: FunctionGraph) -> FunctionGraph:
-        """Return a graph without the outputs that are not wanted: those of a copy of a function without its updates."""
+        """Return a graph without the updates, for a copy of a function that has none."""
         count = len(self._outputs)
         return graph if count == len(graph.outputs) else FunctionGraph(graph.inputs, graph.outputs[:count], clone=True)
 
-    def _compile(self) -> Callable[[], list[Any]]:
+    def _compile(self) -> Run:
         raise NotImplementedError
 
 
 class NumbaFunction(HostFunction):
-    """The graph with the checks that NUMBA leaves out."""
+    """The graph with checks for the errors in the data that NUMBA does not find."""
 
-    backend = "NUMBA"
+    name = NUMBA
+    _compile_seconds = 0.3, 0.03
 
-    def _compile(self) -> Callable[[], list[Any]]:
-        wanted, draws = self._wanted(self._alternative.with_guards()), self._alternative.mutable_rngs
-        function, graph = compile_with_numba(wanted, self._alternative.mode, draws)
+    def _compile(self) -> Run:
+        wanted, rngs = self._wanted(self._copy.with_guards()), self._copy.mutable_rngs
+        function, graph = compile_with_numba(wanted, self._copy.mode, rngs)
         cells = self._cells
 
         def call() -> list[Any]:
             return list(function(*[c[0] for c in cells]))
 
-        run = _careful(call, [cells[i] for i in draws]) if draws else call
+        run = _with_rng_rollback(call, [cells[i] for i in rngs]) if rngs else call
 
-        def first() -> list[Any]:
+        def first_run() -> list[Any]:
+            """Run and compile: NUMBA compiles for the types of the first arguments."""
             try:
                 results = run()
             except Exception as error:
-                self.is_to_blame = isinstance(error, (*numba_refusals(), MemoryError, OSError))
-                _blame(graph)
+                self.compile_failed = isinstance(error, (*numba_unsupported_errors(), MemoryError, OSError))
+                _raise_at_first_result(graph)
                 raise
             self.run = run
             return results
 
-        return first
+        return first_run
 
 
 class CFunction(HostFunction):
-    """The graph as it is; random generators are as they were before a call that fails."""
+    """The graph as it is, by PyTensor's C backend."""
 
-    backend = "C"
-
-    def _compile(self) -> Callable[[], list[Any]]:
-        graph = self._wanted(self._alternative.graph)
-        machine, outputs = compile_with_c(
-            graph, self._alternative.mode, self._given, self._outputs, self._alternative.mutable_rngs
-        )
-        run = _results_of(machine, outputs) if outputs else machine
-        generators = [self._cells[i] for i in self._alternative.mutable_rngs]
-        self.direct = _careful(run, generators) if generators else run
-        return with_arrays(self.direct, self.doubtful) if self.doubtful else self.direct
+    name = C
+    _compile_seconds = 0.0, 0.2
+    _fast_run: Run | None = None
 
     @property
-    def doubtful(self) -> list[Cell]:
-        pairs = zip(self._alternative.graph.inputs, self._given, strict=True)
+    def fast_run(self) -> Run:
+        """As `run`, once that has compiled it, for calls where all `host_array_cells` hold arrays."""
+        return self._fast_run or self.run
+
+    def _compile(self) -> Run:
+        graph = self._wanted(self._copy.graph)
+        vm, outputs = compile_with_c(graph, self._copy.mode, self._given, self._outputs, self._copy.mutable_rngs)
+        run = _with_results(vm, outputs) if outputs else vm
+        generators = [self._cells[i] for i in self._copy.mutable_rngs]
+        self._fast_run = _with_rng_rollback(run, generators) if generators else run
+        return with_host_arrays(self._fast_run, self.host_array_cells) if self.host_array_cells else self._fast_run
+
+    @property
+    def host_array_cells(self) -> list[Cell]:
+        """Cells of shared variables, and of numbers: a caller who is trusted may pass a NumPy scalar."""
+        pairs = zip(self._copy.graph.inputs, self._given, strict=True)
         return [c for v, c in pairs if type(c) is not list or _is_number(v)]
 
 
 def _is_number(variable: Variable) -> bool:
-    """Whether a caller who is trusted may pass a number of NumPy's, which compiled code would take for an array."""
     return isinstance(variable.type, TensorType) and variable.type.ndim == 0
 
 
-def _results_of(machine: Callable[[], Any], outputs: Sequence[Cell]) -> Callable[[], list[Any]]:
-    """Return a function that runs a machine and takes the results out of their cells."""
+def _with_results(vm: Callable[[], Any], outputs: Sequence[Cell]) -> Run:
+    """Return a function that runs a virtual machine and takes the results out of their cells."""
 
     if len(outputs) == 1:
         (only,) = outputs
 
         def run_one() -> list[Any]:
-            machine()
+            vm()
             results, only[0] = [only[0]], None
             return results
 
         return run_one
 
     def run() -> list[Any]:
-        machine()
+        vm()
         results = [cell[0] for cell in outputs]
         for cell in outputs:
             cell[0] = None
@@ -171,10 +225,10 @@ def _results_of(machine: Callable[[], Any], outputs: Sequence[Cell]) -> Callable
     return run
 
 
-def _careful(run: Callable[[], list[Any]], generators: Sequence[Cell]) -> Callable[[], list[Any]]:
-    """Return a function that sets random generators back when it fails: the call is repeated on the device."""
+def _with_rng_rollback(run: Run, generators: Sequence[Cell]) -> Run:
+    """Return a function that restores random generators when it fails: the call is repeated on the device."""
 
-    def careful() -> list[Any]:
+    def run_or_restore() -> list[Any]:
         before = save_rng_states(generators)
         try:
             return run()
@@ -182,11 +236,11 @@ def _careful(run: Callable[[], list[Any]], generators: Sequence[Cell]) -> Callab
             restore_rng_states(before)
             raise
 
-    return careful
+    return run_or_restore
 
 
-class _Peek:
-    """Reads a shared variable on the host, and leaves it on the device too."""
+class _HostReadCell:
+    """Reads a shared variable on the host, and leaves its device copies valid."""
 
     __slots__ = ("_cell",)
 
@@ -197,23 +251,23 @@ class _Peek:
         return self._cell.peek()
 
 
-def _blame(graph: FunctionGraph) -> None:
+def _raise_at_first_result(graph: FunctionGraph) -> None:
     """Re-raise the current exception as NUMBA's linker does, with the node of the first result."""
     node = next((o.owner for o in graph.outputs if o.owner), None)
     if node is not None:
         raise_with_op(graph, node, None)
 
 
-def host_functions(alternative: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
-    """Return the functions that may run a graph, the first one first.
+def host_functions(copy: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
+    """Return the backends of the host that may run a graph, the preferred one first.
 
     Parameters
     ----------
-    alternative, cells, outputs
+    copy, cells, outputs
         As `HostFunction` takes them.
     """
-    kinds: dict[type[HostFunction], bool] = {
-        NumbaFunction: not alternative.numba_excluded,
-        CFunction: alternative.c_eligible,
+    is_allowed: dict[type[HostFunction], bool] = {
+        NumbaFunction: not copy.numba_excluded,
+        CFunction: copy.c_eligible,
     }
-    return [kind(alternative, cells, outputs) for kind, may_run in kinds.items() if may_run]
+    return [kind(copy, cells, outputs) for kind, allowed in is_allowed.items() if allowed]

@@ -1,8 +1,29 @@
-"""What runs a call of a function that has a choice, written for its number of arguments.
+"""The function that runs a call of `SelectingVM`, generated for the number of its arguments.
 
-A call of one small node takes a microsecond, and each loop, each lookup of a name, and each function on the way to it a
-twentieth of that. So this is text, compiled once for each function: sizes are compared with those of the last call, and
-what is left is the call itself.
+A call of one small node takes a microsecond by the C backend. A loop over the arguments, or one more Python function,
+would add a tenth of that. So the text below is filled in and compiled once for each function. For a function of a
+vector and a matrix it reads::
+
+    def call():
+        nonlocal stats, s0, s1
+        if (
+            type(v := c0[0]) is not ndarray or len(v) != s0
+            or type(v := c1[0]) is not ndarray or v.shape != s1
+        ):
+            found = find_stats()
+            if found is None:
+                return run_without_selection()
+            stats = found
+            s0 = len(c0[0])
+            s1 = c1[0].shape
+        stats.calls_left = left = stats.calls_left - 1
+        if left < 0:
+            results = run_slowly(stats)
+        else:
+            ...run the present backend
+        return results
+
+`c0` and `c1` are the storage cells of the arguments; `s0` and `s1` are their shapes in the last call.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,124 +31,131 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["SlowPaths", "generate", "with_arrays"]
+__all__ = ["SlowPaths", "compile_call", "with_host_arrays"]
 
-_TEXT = """
-def make(classify, otherwise, on_device, without_choice, ndarray, {names}):
-    size = None
-    {unknown}
+_CALL = """
+def make(find_stats, run_slowly, run_on_device, run_without_selection, ndarray, {cells}):
+    stats = None
+    {initial_shapes}
     def call():
         nonlocal {state}
-        try:
-            is_other = {differs}
-        except (AttributeError, TypeError):
-            return without_choice()
-        if is_other:
-            found = classify()
+        if {is_other_signature}:
+            found = find_stats()
             if found is None:
-                return without_choice()
-            size = found
-            {note}
-        size.left = left = size.left - 1
-        if left < 0{doubts}:
-            results = otherwise(size)
+                return run_without_selection()
+            stats = found
+            {note_shapes}
+        stats.calls_left = left = stats.calls_left - 1
+        if left < 0{or_needs_host_arrays}:
+            results = run_slowly(stats)
         else:
             try:
-                results = size.run()
+                results = stats.run()
             except Exception:
-                if size.is_on_device:
+                if stats.is_on_device:
                     raise
             else:
-                {drop}
+                {empty_cells}
                 return results
-            results = on_device()
-        {drop}
+            results = run_on_device()  # after the except clause, so that its error has no context
+        {empty_cells}
         return results
     return call
 """
 
-_WITH_ARRAYS = """
-def make(run, exposed, ndarray, {names}):
-    def with_arrays():
-        return exposed() if {doubts} else run()
-    return with_arrays
+_WITH_HOST_ARRAYS = """
+def make(run, run_with_copies, ndarray, {cells}):
+    def with_host_arrays():
+        return run_with_copies() if {needs_host_arrays} else run()
+    return with_host_arrays
 """
-
-_LENGTH = {True: "len(c{}[0])", False: "c{}[0].shape"}
-"""Of a vector of NumPy's, and the shape of all else, which takes twice as long."""
-_EXPOSED = {True: "e{}.devices", False: "type(e{}[0]) is not ndarray"}
-"""Whether compiled code cannot read the value of a shared variable, or of an argument."""
 
 
 class SlowPaths(NamedTuple):
-    """What a call needs of the virtual machine.
+    """What a generated call leaves to the virtual machine.
 
     Attributes
     ----------
-    classify
-        Returns the class of the arguments' sizes; None if they have none.
-    otherwise
-        Runs a call of a class that is due to be timed, or that has what compiled code cannot read.
-    on_device
-        Repeats there a call that has failed elsewhere.
-    without_choice
-        Runs a call whose arguments have no sizes.
+    find_stats
+        Returns the statistics of the arguments' signature; None if an argument has no shape.
+    run_slowly
+        Runs a call that belongs to a comparison, or that has values which compiled code cannot read.
+    run_on_device
+        Repeats a call on the device that failed elsewhere.
+    run_without_selection
+        Runs a call whose arguments have no signature.
     """
 
-    classify: Callable[[], Any]
-    otherwise: Callable[[Any], list[Any]]
-    on_device: Callable[[], list[Any]]
-    without_choice: Callable[[], list[Any]]
+    find_stats: Callable[[], Any]
+    run_slowly: Callable[[Any], list[Any]]
+    run_on_device: Callable[[], list[Any]]
+    run_without_selection: Callable[[], list[Any]]
 
 
-def generate(
-    hooks: SlowPaths, sized: Sequence[tuple[Cell, int]], dropped: Sequence[Cell], doubtful: Sequence[Cell] = ()
+def compile_call(
+    paths: SlowPaths,
+    distinguishing: Sequence[tuple[Cell, int]],
+    emptied: Sequence[Cell],
+    host_array_cells: Sequence[Cell] = (),
 ) -> Callable[[], list[Any]]:
-    """Return what runs a call.
+    """Return the function that runs a call.
 
     Parameters
     ----------
-    hooks
+    paths
         Of the virtual machine.
-    sized
-        Cells of the arguments that tell sizes apart, and their numbers of dimensions.
-    dropped
-        Cells that are to be empty after a call.
-    doubtful
-        Cells that may hold what compiled code cannot read; see `with_arrays`.
+    distinguishing
+        Cells of the arguments that make the signature, and their numbers of dimensions.
+    emptied
+        Cells that are empty after each call.
+    host_array_cells
+        Cells that compiled code of the host reads; see `with_host_arrays`.
     """
-    cells = {f"c{i}": cell for i, (cell, _) in enumerate(sized)} | {f"d{i}": cell for i, cell in enumerate(dropped)}
-    cells |= {f"e{i}": cell for i, cell in enumerate(doubtful)}
-    last = [f"n{i}" for i in range(len(sized))]
-    given = [_LENGTH[type(cell) is list and ndim == 1].format(i) for i, (cell, ndim) in enumerate(sized)]
-    text = _TEXT.format(
-        names=", ".join(cells),
-        unknown="".join(f"{n} = " for n in last) + "-1",
-        state=", ".join(["size", *last]),
-        differs=" or ".join(f"{new} != {old}" for new, old in zip(given, last, strict=True)) or "size is None",
-        note="; ".join(f"{old} = {new}" for new, old in zip(given, last, strict=True)) or "pass",
-        doubts="".join(f" or {test}" for test in _tests(doubtful)),
-        drop="".join(f"d{i}[0] = " for i in range(len(dropped))) + "None",
+    cells = {f"c{i}": cell for i, (cell, _) in enumerate(distinguishing)}
+    cells |= {f"d{i}": cell for i, cell in enumerate(emptied)}
+    cells |= {f"e{i}": cell for i, cell in enumerate(host_array_cells)}
+    differs = ["stats is None"] if not distinguishing else []
+    note = []
+    for i, (cell, ndim) in enumerate(distinguishing):
+        # The length of a vector takes half as long as its shape. Cells of shared variables give what has a shape.
+        if type(cell) is not list:
+            differs.append(f"c{i}[0].shape != s{i}")
+            note.append(f"s{i} = c{i}[0].shape")
+        elif ndim == 1:
+            differs.append(f"type(v := c{i}[0]) is not ndarray or len(v) != s{i}")
+            note.append(f"s{i} = len(c{i}[0])")
+        else:
+            differs.append(f"type(v := c{i}[0]) is not ndarray or v.shape != s{i}")
+            note.append(f"s{i} = c{i}[0].shape")
+    shapes = [f"s{i}" for i in range(len(distinguishing))]
+    text = _CALL.format(
+        cells=", ".join(cells),
+        initial_shapes=" = ".join([*shapes, "None"]),
+        state=", ".join(["stats", *shapes]),
+        is_other_signature=" or ".join(differs),
+        note_shapes="; ".join(note) or "pass",
+        or_needs_host_arrays="".join(f" or {test}" for test in _needs_host_array(host_array_cells)),
+        empty_cells="".join(f"d{i}[0] = " for i in range(len(emptied))) + "None",
     )
-    return _made(text)(*hooks, np.ndarray, *cells.values())
+    return _compiled(text)(*paths, np.ndarray, *cells.values())
 
 
-def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
-    """Return a function that runs with an array in each cell, as compiled code wants it.
+def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
+    """Return a function that runs with a NumPy array in each cell, as compiled code of the host reads it.
 
     Parameters
     ----------
     run
-        What wants it.
+        The compiled code.
     cells
-        Of arguments that may be numbers of NumPy's, and of shared variables that may be on a device.
+        Of arguments that may be NumPy scalars, and of shared variables that may be on a device.
     """
 
-    def exposed() -> list[Any]:
-        held = [_expose(cell) for cell in cells]
+    def run_with_copies() -> list[Any]:
+        held = [_put_host_array(cell) for cell in cells]
         try:
             return run()
         finally:
@@ -136,22 +164,26 @@ def with_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable
                     cell.conceal(value)
 
     names = ", ".join(f"e{i}" for i in range(len(cells)))
-    make = _made(_WITH_ARRAYS.format(names=names, doubts=" or ".join(_tests(cells))))
-    return make(run, exposed, np.ndarray, *cells)
+    text = _WITH_HOST_ARRAYS.format(cells=names, needs_host_arrays=" or ".join(_needs_host_array(cells)))
+    return _compiled(text)(run, run_with_copies, np.ndarray, *cells)
 
 
-def _tests(cells: Sequence[Cell]) -> list[str]:
-    return [_EXPOSED[isinstance(cell, DeviceCell)].format(i) for i, cell in enumerate(cells)]
+def _needs_host_array(cells: Sequence[Cell]) -> list[str]:
+    """Return for each cell the test whether compiled code cannot read its value as it is."""
+    return [
+        f"e{i}.devices" if isinstance(cell, DeviceCell) else f"type(e{i}[0]) is not ndarray"
+        for i, cell in enumerate(cells)
+    ]
 
 
-def _made(text: str) -> Callable[..., Any]:
-    space: dict[str, Any] = {}
-    exec(compile(text, __file__, "exec"), space)
-    return space["make"]
-
-
-def _expose(cell: Cell) -> Any:
+def _put_host_array(cell: Cell) -> Any:
     if isinstance(cell, DeviceCell):
         return cell.expose()
     cell[0] = np.asarray(cell[0])
     return None
+
+
+def _compiled(text: str) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), namespace)
+    return namespace["make"]

@@ -1,4 +1,4 @@
-"""Which inputs of a graph have to be looked at to know the sizes of all."""
+"""The signature of a call: which inputs determine the shapes of all others, and the bucket of each dimension."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,70 +8,79 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 
-__all__ = ["Sizes", "has_dynamic_shape", "telling"]
+__all__ = ["SignatureSource", "bucket", "distinguishing_inputs", "has_dynamic_shape"]
+
+Shape = tuple[int, ...]
 
 
-class Sizes(NamedTuple):
-    """What tells calls apart.
+class SignatureSource(NamedTuple):
+    """What the signatures of a function's calls are made from.
 
     Attributes
     ----------
-    unknown
-        Cells of the inputs whose shapes are not fixed.
-    telling
-        Those of them that tell the sizes of all, with their numbers of dimensions.
-    guess
-        Guesses from the shapes of all inputs what a call takes.
+    dynamic
+        Cells of all inputs whose shapes are known only when the function is called.
+    distinguishing
+        Those of them that determine the shapes of all, and their numbers of dimensions.
+    estimate
+        Estimates the time of a call from the shapes of all inputs.
     """
 
-    unknown: Sequence[Cell]
-    telling: Sequence[tuple[Cell, int]]
-    guess: Callable[[Sequence[tuple[Any, ...]]], CostEstimate]
+    dynamic: Sequence[Cell]
+    distinguishing: Sequence[tuple[Cell, int]]
+    estimate: Callable[[Sequence[Shape]], CostEstimate]
+
+
+def bucket(shapes: Sequence[Shape]) -> tuple[tuple[int, ...], ...]:
+    """Return the signature of shapes: of each dimension the number of bits, so 512 to 1023 are in one bucket."""
+    return tuple([tuple([n.bit_length() for n in shape]) for shape in shapes])
 
 
 def has_dynamic_shape(variable: Variable) -> bool:
-    """Whether its shape is known only when the function is called."""
+    """Return whether the shape of a variable is known only when the function is called."""
     return None in getattr(variable.type, "shape", ())
 
 
-class _Groups(dict[Variable, Variable]):
-    """Variables of as many elements: each leads to another of its group, the last one to itself."""
+class _DisjointSets(dict[Variable, Variable]):
+    """Sets of variables of the same shape; each variable points to another one of its set, the root to itself."""
 
-    def of(self, variable: Variable) -> Variable:
-        """Return what stands for the group of a variable."""
+    def root(self, variable: Variable) -> Variable:
+        """Return the variable that stands for a set."""
         while (other := self.get(variable, variable)) is not variable:
             variable = other
         return variable
 
-    def join(self, variables: list[Variable]) -> None:
-        """Make one group of several."""
+    def merge(self, variables: Sequence[Variable]) -> None:
+        """Make one set of those of several variables."""
         for variable in variables[1:]:
-            self[self.of(variable)] = self.of(variables[0])
+            self[self.root(variable)] = self.root(variables[0])
 
 
-def telling(fgraph: FunctionGraph, last: set[Variable]) -> list[int]:
-    """Return the positions of the inputs that tell the sizes of all: one of those that must have as many elements.
+def distinguishing_inputs(fgraph: FunctionGraph, least_preferred: set[Variable]) -> list[int]:
+    """Return the positions of inputs that determine the shapes of all inputs: one of those that must have equal shapes.
+
+    Elementwise nodes join inputs with the same broadcast pattern, and transposes join their input and output.
 
     Parameters
     ----------
     fgraph
         A graph before any rewrite.
-    last
-        Inputs that are taken where no others will do.
+    least_preferred
+        Inputs that are chosen only where no other input will do.
     """
-    groups = _Groups()
+    sets = _DisjointSets()
     for node in fgraph.toposort():
         if isinstance(node.op, Elemwise):
-            alike: dict[tuple[bool, ...], list[Variable]] = {}
+            by_pattern: dict[tuple[bool, ...], list[Variable]] = {}
             for variable in (*node.inputs, *node.outputs):
-                alike.setdefault(variable.type.broadcastable, []).append(variable)
-            for variables in alike.values():
-                groups.join(variables)
+                by_pattern.setdefault(variable.type.broadcastable, []).append(variable)
+            for variables in by_pattern.values():
+                sets.merge(variables)
         elif isinstance(node.op, DimShuffle):
-            groups.join([*node.inputs, *node.outputs])
-    chosen: dict[Variable, Variable] = {}
-    for variable in sorted(filter(has_dynamic_shape, fgraph.inputs), key=lambda v: v in last):
-        chosen.setdefault(groups.of(variable), variable)
+            sets.merge([*node.inputs, *node.outputs])
+    chosen: dict[Any, Variable] = {}
+    for variable in sorted(filter(has_dynamic_shape, fgraph.inputs), key=lambda v: v in least_preferred):
+        chosen.setdefault(sets.root(variable), variable)
     return [i for i, v in enumerate(fgraph.inputs) if v in chosen.values()]

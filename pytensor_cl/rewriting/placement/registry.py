@@ -9,6 +9,8 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import ScalarFromTensor
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
@@ -80,7 +82,7 @@ def register_batched_lift(*core_types: type[Op], every_dtype: bool = False) -> C
 
 
 def batched_lift(core_op: Op, node: Apply) -> Lift | None:
-    """Return what lifts a Blockwise node of a core Op, if anything does."""
+    """Return the lift of a Blockwise node of a core Op; None if there is none."""
     is_refused = type(core_op) not in _batched_of_every_dtype and _special_dtype(node) is not None
     return None if is_refused else _batched_lifts.get(type(core_op))
 
@@ -95,7 +97,7 @@ def _names_dimensions(op: Op) -> bool:
 
 
 def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
-    """Say why a device cannot hold values of a Type."""
+    """Return why a device cannot hold values of a Type; None if it can."""
     if isinstance(kind, _HOST_ONLY):
         return None
     if type(kind) is not TensorType:
@@ -125,6 +127,8 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")
     variables: list[Variable] = [*node.inputs, *node.outputs]
+    if isinstance(node.op, RandomVariable):  # a generator stays on the host
+        variables = [v for v in variables if not isinstance(v.type, RandomType)]
     unfit = next(filter(None, (_unfit(v.type, info) for v in variables)), None)
     if unfit is not None:
         return unfit

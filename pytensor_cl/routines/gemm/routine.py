@@ -210,7 +210,7 @@ class Gemm(BlasRoutine):
             register_bytes(self.context),
             self.context.info.compute_units,
             self.context.tuning,
-            can_share_b=self.context.dispatcher is not None,
+            can_share_b=self.context.batch_launcher is not None,
             stores_partial_sums=self.epilogue is None or self.epilogue.sum_output is not None,
         )
 

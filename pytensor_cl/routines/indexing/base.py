@@ -139,7 +139,7 @@ class Indexing(Checked):
         itemsize = np.dtype(self.output_dtypes[0]).itemsize
         return kernel_source(
             "indexing/gather",
-            preambles=(render("runtime/error_flag"),),
+            preambles=(render("runtime/error_flag"), render("common/to_long")),
             ctype=kind,
             index_types=tuple(map(ctype, self._dtypes)),
             checked=tuple(b is None for b in self._bounds),

@@ -103,7 +103,7 @@ class Bag(Checked):
         in_dtype, _, out_dtype = self._dtypes
         return kernel_source(
             "indexing/embedding_bag",
-            preambles=(render("runtime/error_flag"), render("common/prefetch_row")),
+            preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
             index_type=ctype(self._index_dtype),
             is_checked=self.is_checked,
             in_dtype=in_dtype,

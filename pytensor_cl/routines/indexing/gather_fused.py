@@ -85,7 +85,7 @@ class Pick(Indexing):
         function = self._function.function
         return kernel_source(
             "indexing/gather_fused",
-            preambles=(render("runtime/error_flag"), *function.preambles),
+            preambles=(render("runtime/error_flag"), render("common/to_long"), *function.preambles),
             inputs=tuple(function.input_dtypes),
             by_value=self._function.by_value,
             output=self.output_dtypes[0],

@@ -42,7 +42,7 @@ def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:
     """Return the kernel for elements and indices of these dtypes."""
     return kernel_source(
         "indexing/gather_rows",
-        preambles=(render("runtime/error_flag"), render("common/prefetch_row")),
+        preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
         ctype=carrier(dtype),
         index_type=ctype(index_dtype),
         is_checked=is_checked,

@@ -227,7 +227,11 @@ class Scatter(Indexing):
     def _direct_source(self) -> KernelSource:
         return kernel_source(
             "indexing/scatter_vector",
-            preambles=(render("runtime/error_flag"), *((render("common/half"),) if self._is_half else ())),
+            preambles=(
+                render("runtime/error_flag"),
+                render("common/to_long"),
+                *((render("common/half"),) if self._is_half else ()),
+            ),
             ctype=self._ctype,
             index_type=ctype(self._dtypes[0]),
             is_checked=self._bounds[0] is None,

@@ -58,7 +58,10 @@ class _Indices(Checked):
     def _source(self, word: str) -> KernelSource:
         arguments: dict[str, Any] = {"mode": self.mode, "types": self._types(), "word": word}
         return kernel_source(
-            "indexing/ravel_multi_index", preambles=(render("runtime/error_flag"),), schedule=self.schedule, **arguments
+            "indexing/ravel_multi_index",
+            preambles=(render("runtime/error_flag"), render("common/to_long")),
+            schedule=self.schedule,
+            **arguments,
         )
 
     def sources(self) -> tuple[KernelSource, ...]:

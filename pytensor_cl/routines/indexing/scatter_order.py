@@ -49,7 +49,7 @@ def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -
     """Return the kernels for elements and indices of these dtypes."""
     return kernel_source(
         "indexing/scatter_order",
-        preambles=(render("runtime/error_flag"), render("common/prefetch_row")),
+        preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
         ctype=ctype(dtype),
         index_type=ctype(index_dtype),
         is_checked=is_checked,

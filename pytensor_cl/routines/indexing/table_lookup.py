@@ -53,7 +53,7 @@ class Take:
     @property
     def preambles(self) -> tuple[str, ...]:
         """What says that an index is out of range."""
-        return (render("runtime/error_flag"),) if self.bounds is None else ()
+        return (render("common/to_long"), *((render("runtime/error_flag"),) if self.bounds is None else ()))
 
     @property
     def itemsize(self) -> int:

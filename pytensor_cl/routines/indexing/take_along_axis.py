@@ -76,7 +76,7 @@ class Pick(Checked):
     def _source(self, index: str) -> KernelSource:
         return kernel_source(
             "indexing/take_along_axis",
-            preambles=(render("runtime/error_flag"),),
+            preambles=(render("runtime/error_flag"), render("common/to_long")),
             index=index,
             in_buffer=self._is_large(index),
             **self._arguments,

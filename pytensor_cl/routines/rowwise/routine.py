@@ -276,7 +276,7 @@ class Rowwise(Checked):
         arguments.update(tile=variant.tile, picks=picks)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
-        more = (render("runtime/error_flag"), render("common/prefetch_row")) if picks else ()
+        more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")) if picks else ()
         return kernel_source(
             "rowwise/cpu",
             preambles=(*access, *self._blocks(variant), *more, render("common/non_temporal"), *preambles),

@@ -1,22 +1,13 @@
-"""What a program's text goes through before it is built."""
+"""Build variants: the texts and options with which a program may be built, the best one first."""
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-from pytensor_cl.codegen.rendered import code_digest, kept
-from pytensor_cl.codegen.template import render
-from pytensor_cl.runtime.pocl.builtin_headers import SKIP, declare, header
-from pytensor_cl.runtime.pocl.outlining import outline
+from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["BuildVariant", "Ways", "as_it_is", "for_nvidia", "for_pocl"]
+__all__ = ["BuildVariant", "BuildVariants", "default_variants", "nvidia_variants", "plain"]
 
-
-_INLINED = ("ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "max", "min", "rint", "select", "trunc")
-_CALL = re.compile(rf"\b({'|'.join(_INLINED)})\(")
 _REGISTERS = re.compile(r"at most (\d+) registers")
 
 
@@ -30,7 +21,7 @@ class BuildVariant(NamedTuple):
     options
         Build options besides those of every build.
     is_new
-        Nobody of this user has built the text this way since caches were emptied, as far as we know.
+        Whether the text is probably in no cache on disk.
     """
 
     text: str
@@ -38,20 +29,21 @@ class BuildVariant(NamedTuple):
     is_new: bool = False
 
 
-Ways = Callable[[str], Iterator[BuildVariant]]
-"""From a program's text to the ways of building it: the first that builds is taken, the last one's errors are shown."""
+BuildVariants = Callable[[str], Iterator[BuildVariant]]
+"""From a program's text to its build variants. The first that builds is used. If none does, the last one's error is
+raised."""
 
 
-def as_it_is(text: str) -> Iterator[BuildVariant]:
-    """Yield the text."""
+def plain(text: str) -> Iterator[BuildVariant]:
+    """Yield the unchanged text."""
     yield BuildVariant(text)
 
 
-def for_nvidia(text: str) -> Iterator[BuildVariant]:
-    """Yield the text; first for as few registers as a comment in it asks for ("at most N registers").
+def nvidia_variants(text: str) -> Iterator[BuildVariant]:
+    """Yield the text with a limit on registers, if a comment in it has one ("at most N registers"), then without.
 
-    A work-group of 256 has room beside another one of them on a multiprocessor if no work-item has more than 128. Left
-    alone, the compiler takes more, to have more loads under way; OpenCL C has no words for it.
+    Two work-groups of 256 work-items fit on a multiprocessor if each work-item uses at most 128 registers. Without a
+    limit the compiler uses more. OpenCL C cannot express the limit, a build option can.
     """
     asked = _REGISTERS.findall(text)
     if asked:
@@ -59,49 +51,6 @@ def for_nvidia(text: str) -> Iterator[BuildVariant]:
     yield BuildVariant(text)
 
 
-@cache
-def _stamp(file: Path) -> bytes:
-    """Tell versions of the header, and of the code that makes texts, from each other."""
-    status, digest = file.stat(), hashlib.blake2s()
-    digest.update(f"{file} {status.st_size} {status.st_mtime_ns}".encode())
-    digest.update(code_digest(outline.__module__, declare.__module__))
-    return digest.digest()
-
-
-def _inlined(text: str) -> str:
-    """Return a program that has the shortest of the built-ins it calls as functions of its own."""
-    used = sorted(set(_CALL.findall(text)))
-    return f"{render('inlined', used=used)}\n{text}" if used else text
-
-
-def for_pocl(version: str, inlines: bool = False, has_entries: bool = False) -> Ways:
-    """Return the ways of PoCL: bodies of kernels as functions, and, where it is known, without the header of built-ins.
-
-    Parameters
-    ----------
-    version
-        Of the driver.
-    inlines
-        Whether programs have the shortest built-ins as functions of their own.
-    has_entries
-        Whether kernels have entries, for `dispatch`.
-    """
-    file = header(version)
-    extend = _inlined if inlines else str
-
-    def whole(text: str) -> Iterator[BuildVariant]:
-        yield BuildVariant(outline(text, has_entries))
-
-    def short(text: str) -> Iterator[BuildVariant]:
-        assert file is not None
-        extended = extend(text)
-        made: list[str] = []
-
-        def make() -> str:
-            made.append(declare(outline(extended, has_entries), file))
-            return made[0]
-
-        yield BuildVariant(kept(_stamp(file) + bytes([has_entries]) + extended.encode(), make), (SKIP,), bool(made))
-        yield from whole(text)
-
-    return short if file else whole
+def default_variants(device: "cl.Device") -> BuildVariants:
+    """Return the build variants of a device whose driver has none of its own."""
+    return nvidia_variants if "cl_nv_compiler_options" in device.extensions.split() else plain

@@ -43,6 +43,8 @@ class Features:
         Local memory and barriers work.
     atomics
         32-bit atomic functions work, on global and on local memory.
+    long_comparisons
+        An int that becomes a long compares right with a constant. Else the long is made of two halves.
     fp64, fp16
         Double and half are computed right.
     maps
@@ -67,6 +69,7 @@ class Features:
     private_as_global: bool = True
     local_memory: bool = True
     atomics: bool = True
+    long_comparisons: bool = True
     fp64: bool = True
     fp16: bool = True
     maps: bool = True
@@ -99,6 +102,7 @@ class Features:
             "-DWITHOUT_PREFETCH": self.prefetch,
             "-DWITHOUT_NONTEMPORAL_STORES": self.nontemporal_stores,
             "-DPRIVATE_MEMORY_APART": self.private_as_global,
+            "-DWITHOUT_LONG_COMPARISONS": self.long_comparisons,
         }
         return [option for option, works in switches.items() if not works]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
+from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
 __all__ = ["MARK", "PROBES", "Answer", "ask", "identity_of", "main"]
 
@@ -504,6 +504,31 @@ def _long_loops(device: Device, text: str) -> bool:
     return True
 
 
+_COMPARISONS = """
+__kernel void probe_long_comparisons(__global const int *x, __global int *o)
+{
+    const int at = get_global_id(0);
+    const long signed_one = (long)x[at];
+    const ulong unsigned_one = (ulong)x[at];
+    o[at] = (signed_one < 0) | (signed_one > 5) << 1 | (signed_one <= -5) << 2 | (signed_one >= 0) << 3
+          | (signed_one == -1) << 4 | (signed_one < 3000000000L) << 5 | (max(signed_one, 3L) == 3) << 6
+          | ((signed_one < 0 ? signed_one + 7 : signed_one) >= 0) << 7 | (unsigned_one > 5) << 8;
+}
+"""
+
+
+def _long_comparisons(device: Device, text: str) -> bool:
+    x = np.arange(-_ITEMS // 2, _ITEMS // 2, dtype="int32")
+    x[:4] = -(1 << 31), (1 << 31) - 1, -100000, 100000
+    o = device.buffer(np.zeros_like(x))
+    device.run(device.kernel(text, "probe_long_comparisons"), _ITEMS, None, device.buffer(x), o)
+    long = x.astype("int64")
+    bits = long < 0, long > 5, long <= -5, long >= 0, long == -1, long < 3000000000, long <= 3
+    more = np.where(long < 0, long + 7, long) >= 0, long.astype("uint64") > 5
+    _equal("a long compared with constants", device.read(o, x), sum(b << k for k, b in enumerate((*bits, *more))))
+    return True
+
+
 def _profiling(device: Device, text: str) -> bool:
     properties = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(device.context, device.handle, properties=properties)
@@ -521,6 +546,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("plain", False, _PLAIN, _plain),
     Probe("local_memory", False, _LOCAL, _local_memory),
     Probe("atomics", False, _ATOMICS, _atomics),
+    Probe("long_comparisons", False, _COMPARISONS, _long_comparisons),
     Probe("long_loops", False, _LOOPS, _long_loops),
     Probe("profiling", False, "", _profiling),
     Probe("vectors", [], _vector_text(), _vectors),
@@ -622,7 +648,7 @@ def main() -> None:
         sys.stdout.flush()
 
     handle = _find(job["identity"], job["number"])
-    name_the_cpu(handle)
+    repair_cpu_name(handle)
     tell("", Answer(None))  # the drivers are loaded
     ask(handle, job["names"], job["together"], tell)
 

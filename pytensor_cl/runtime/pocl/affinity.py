@@ -9,17 +9,14 @@ as long as with two. Linux tells for each thread how long it has run, and how lo
 import os
 import threading
 from collections.abc import Sequence
-from math import ceil, inf
-from pathlib import Path
+from math import inf
 from time import monotonic
 
 __all__ = [
     "ThreadAffinity",
-    "granted_cores",
-    "review",
+    "rebalance",
     "spread_cores",
     "spread_threads",
-    "thread_ids",
     "without_python_threads",
 ]
 
@@ -29,33 +26,9 @@ _CROWDED = 0.2  # share of it that they wait, with a core for each, where others
 _PAUSES = (1.0, 32.0)  # seconds until one core for each is tried again: at first, and at most
 
 
-def thread_ids() -> frozenset[int]:
-    """Return the threads of this process, as the system numbers them; none where the system is not Linux."""
-    folder = Path("/proc/self/task")
-    return frozenset(int(path.name) for path in folder.iterdir()) if folder.is_dir() else frozenset()
-
-
 def without_python_threads(threads: frozenset[int]) -> frozenset[int]:
     """Return those of some threads of this process that Python has not started."""
     return threads - {thread.native_id for thread in threading.enumerate()}
-
-
-def granted_cores(group: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many cores this process may keep busy: those it may use, or fewer where a control group limits that.
-
-    Threads that wait for each other by looking use up such a limit.
-
-    Parameters
-    ----------
-    group
-        The folder of the control group, of version 2, as a container sees its own.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = (group / "cpu.max").read_text().split()
-        return max(1, min(cores, ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or no limit: "max"
-        return cores
 
 
 def _times(files: Sequence[int]) -> tuple[int, int]:
@@ -100,7 +73,7 @@ class ThreadAffinity:
             os.sched_setaffinity(thread, {cores[(i + k) % len(cores)] for k in range(count)})
         self.count = count
 
-    def review(self) -> None:
+    def rebalance(self) -> None:
         """Look how the threads fared since the last time, if that is a while ago."""
         now = monotonic()
         if now < self._next:
@@ -158,7 +131,7 @@ def spread_cores() -> tuple[int, ...]:
     return tuple(core for cores in _spread for core in cores.cores)
 
 
-def review() -> None:
+def rebalance() -> None:
     """See whether PoCL's threads have the right cores, if they were spread; called after waits."""
     for cores in _spread:
-        cores.review()
+        cores.rebalance()

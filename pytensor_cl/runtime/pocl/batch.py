@@ -3,25 +3,26 @@
 PoCL starts a kernel after the one before it has ended, and wakes its threads for each of them: 10 to 100 us on virtual
 machines, in which all cores but one idle. `outline` gives kernels an entry, a function that finds its arguments in
 memory. One kernel calls them all: its work-items, one for each core, take the work-items of one kernel after the other,
-and go on with the next one as soon as those are done that it depends on. See docs/design/020-one-launch.md.
+and go on with the next one as soon as those are done that it depends on. See docs/design/020-kernel-batch.md.
 """
 
 import ctypes
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from time import monotonic, perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from pytensor_cl.codegen.template import kernel_source
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.host_cpu import granted_cores
+from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.launch_capture import Launch
-from pytensor_cl.runtime.pocl.affinity import granted_cores
 from pytensor_cl.runtime.pocl.builtin_headers import header
 from pytensor_cl.runtime.pocl.worker_pool import (
     ALONE,
@@ -35,10 +36,11 @@ from pytensor_cl.runtime.pocl.worker_pool import (
 )
 from pytensor_cl.runtime.program import Kernel
 
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.context import Context
+__all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "Entry", "KernelBatch", "has_entries"]
 
-__all__ = ["BatchLauncher", "BatchedKernel", "Entry", "KernelBatch", "has_entries"]
+MIN_BATCHED_KERNELS = 2
+"""Smallest batch that pays if no call waits for it: a single kernel takes 2 to 5 us more from a table. If a call waits,
+the host takes part, which pays for a single kernel too."""
 
 _PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
 _LOOKS = 128  # for a call, after which they are let in too
@@ -112,27 +114,29 @@ class BatchLauncher:
     ----------
     context
         An open context.
+    access_modes
+        Per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
     stands_by
         Whether work-items stay for the next call, if it comes soon.
     """
 
-    def __init__(self, context: "Context", stands_by: bool) -> None:
-        self.context = context
-        self.units = min(context.info.compute_units, granted_cores())
+    def __init__(self, context: DeviceContext, access_modes: Mapping[str, str], stands_by: bool) -> None:
+        self.context, self._access_modes = context, access_modes
+        self.units = min(context.cl_context.devices[0].max_compute_units, granted_cores())
         self._source = kernel_source("pocl/batch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES, cores=CORES)
         self._entries: WeakValueDictionary[str, Entry] = WeakValueDictionary()  # of kernels that something calls
         self._without: set[str] = set()  # kernels that have none
         self._own: Entry | None = None  # of the kernel that calls them
         self._host: Any = None
         self.standby = WorkerPool(context.cl_context, context.views, self.units - 1, TICKS if stands_by else 0)
-        context.queue.standby = self.standby
+        context.queue.hooks = self.standby
 
     def _entry(self, launch: Launch) -> Entry | None:
         """Return the entry of a kernel that was launched; None if it has none."""
         name = launch.kernel.function_name
         entry = self._entries.get(name)
         if entry is None and name not in self._without:
-            parameters = self.context.programs.parameters.get(name, "")
+            parameters = self._access_modes.get(name, "")
             is_known = len(parameters) == len(launch.arguments)
             entry = self._found(launch, parameters) if is_known else None
             if entry is None:
@@ -187,15 +191,46 @@ class BatchLauncher:
         found = [entry for x in launches if (entry := self._entry(x)) is not None]
         return found if len(found) == len(launches) and self.host() is not None else None
 
-    def can_call(self, launches: Sequence[Launch]) -> bool:
-        """Whether all kernels that are launched have entries."""
-        return self.entries(launches) is not None
+    def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> "BatchBuilder | None":
+        """Return a builder for batches of these launches.
+
+        None if a kernel has no entry point, or if there are too few kernels to pay. `is_waited_for` tells whether
+        calls wait for the batches.
+        """
+        fewest = 1 if is_waited_for else MIN_BATCHED_KERNELS
+        entries = self.entries(launches) if len(launches) >= fewest else None
+        return None if entries is None else BatchBuilder(self, entries)
 
     def stage(self, launch: Launch) -> "BatchedKernel":
         """Return what calls a kernel that can be called."""
         entry = self._entry(launch)
         assert entry is not None
         return BatchedKernel(launch, entry)
+
+
+class BatchBuilder:
+    """Makes batches of kernels with entry points.
+
+    Parameters
+    ----------
+    launcher
+        Of the context.
+    entries
+        Entry points of the kernels, which are kept meanwhile.
+    """
+
+    uses_addresses = True
+
+    def __init__(self, launcher: BatchLauncher, entries: Sequence[Entry]) -> None:
+        self._launcher, self._entries = launcher, entries
+
+    def add(self, launch: Launch) -> "BatchedKernel":
+        """Return a new kernel for a launch, with the launch's by-value arguments and no buffers."""
+        return self._launcher.stage(launch)
+
+    def finish(self, kernels: Sequence["BatchedKernel"], depends_on: Sequence[int]) -> "KernelBatch":
+        """Return a batch (`SequenceBuilder.finish`)."""
+        return KernelBatch(self._launcher, kernels, depends_on)
 
 
 def _is_single(local_size: tuple[int, ...] | None) -> bool:
@@ -223,9 +258,13 @@ class BatchedKernel:
         self.fixed: dict[int, Any] = {}
 
     @property
-    def memories(self) -> list[Any]:
-        """The arguments; None for those that are passed by value."""
-        return [None if isinstance(a, bytes | np.generic) else a for a in self.launch.arguments]
+    def access_modes(self) -> str:
+        """One letter per argument (`outlining.access_modes_of`)."""
+        return self.entry.parameters
+
+    def bind(self, index: int, buffer: Any) -> None:
+        """Set a pointer argument that stays the same in all runs."""
+        self.fixed[index] = buffer
 
     def settle(self, chain: "KernelBatch", first: int, values: dict[int, memoryview]) -> None:
         """Be a part of a chain, with arguments from a word of its table on, and values there."""
@@ -236,11 +275,11 @@ class BatchedKernel:
             self.set_bytes(index, self.launch.arguments[index])
 
     def set_buffer(self, index: int, buffer: Any) -> None:
-        """Set a pointer."""
+        """Set a pointer argument."""
         self._chain.words[self._first + index] = self._chain.address(buffer)
 
-    def pointer(self, index: int) -> tuple[np.ndarray, int]:
-        """Return the words of which one is a pointer, and which one."""
+    def argument_word(self, index: int) -> tuple[np.ndarray, int]:
+        """Return the array and the index of the word that holds the address of an argument."""
         return self._chain.words, self._first + index
 
     def set_bytes(self, index: int, value: Any) -> None:
@@ -342,7 +381,9 @@ class KernelBatch:
     def __len__(self) -> int:
         return self._count
 
-    def launch(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
+    launches = 1
+
+    def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
         """Enqueue the kernels with the arguments that are set now.
 
         Parameters
@@ -360,7 +401,7 @@ class KernelBatch:
             queue.drain()
             raise
 
-    def complete(self) -> None:
+    def run_and_wait(self) -> None:
         """Run the kernels, and whatever was enqueued before, to the end; this thread takes part."""
         queue, standby, team = self._context.queue, self._standby, self._team
         if queue.pending:
@@ -401,10 +442,6 @@ class KernelBatch:
         self._ways[turn] = ""  # until it is done: a signal may come
         self._host_arguments[turn][_WHO] = workers + 1, *called
         self._ways[turn] = way
-
-    def finish(self) -> None:
-        """Wait for what was enqueued."""
-        self._context.queue.finish()
 
     def _prepare(self) -> int:
         """Copy the table to one that no launch under way reads; return which."""

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.cpu_name import name_the_cpu
+from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
 __all__ = ["compile_all", "main"]
 
@@ -66,7 +66,7 @@ def main(platform: str, version: str, device: str) -> None:
         os.nice(NICENESS)
     platforms = (p for p in cl.get_platforms() if (p.name, p.version) == (platform, version))
     found = next(platforms).get_devices()[int(device)]
-    name_the_cpu(found)
+    repair_cpu_name(found)
     context, parent = cl.Context([found]), os.getppid()
     job = sys.stdin.read()
     if job:

@@ -12,22 +12,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.affinity import granted_cores
+from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.pocl.outlining import moved
 
-__all__ = ["CompileWorkers"]
+__all__ = ["CompileWorkers", "precompile"]
 
-MIN_BATCHED_KERNELS = 8
+MIN_KERNELS = 8
 """Kernels of a program for which helpers are started: fewer are compiled before they are ready."""
-EACH = 4
+KERNELS_PER_WORKER = 4
 """Kernels for one helper at least."""
-MOST = 7
+MAX_WORKERS = 7
 """Helpers at once."""
 
 
@@ -51,7 +51,11 @@ class CompileWorkers:
     def __init__(self, device: "cl.Device", text: str) -> None:
         self._kernels = moved(text)
         count = len(self._kernels)
-        wanted = min(granted_cores() - 1, count // EACH, MOST) if count >= MIN_BATCHED_KERNELS and _can_help() else 0
+        wanted = (
+            min(granted_cores() - 1, count // KERNELS_PER_WORKER, MAX_WORKERS)
+            if count >= MIN_KERNELS and _can_help()
+            else 0
+        )
         self._helpers = _start(device, wanted)
 
     def send(self, text: str, options: Sequence[str]) -> None:
@@ -71,6 +75,24 @@ class CompileWorkers:
         helper = self._helpers.pop()
         with suppress(RuntimeError):  # no new threads while the interpreter shuts down
             Thread(target=helper.communicate, args=(job.encode(),), daemon=True).start()
+
+
+@contextmanager
+def precompile(device: "cl.Device", text: str) -> Iterator[Callable[[str, Sequence[str]], None]]:
+    """Start workers for a program while it is built; they compile its kernels when the value is called.
+
+    Parameters
+    ----------
+    device
+        The pyopencl device.
+    text
+        The program.
+    """
+    workers = CompileWorkers(device, text)
+    try:
+        yield workers.send
+    finally:
+        workers.dismiss()
 
 
 def _start(device: "cl.Device", count: int) -> list[subprocess.Popen[bytes]]:

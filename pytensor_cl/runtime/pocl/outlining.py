@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["moved", "outline", "parameters_of"]
+__all__ = ["access_modes_of", "moved", "outline"]
 
 # Kernels of single work-items: the others may have barriers, which PoCL must see in the kernel itself.
 _HEAD = re.compile(
@@ -58,8 +58,11 @@ def moved(text: str) -> list[str]:
     return _MOVED.findall(text)
 
 
-def parameters_of(text: str) -> dict[str, str]:
-    """Return the parameters of all kernels that have entries: r is a pointer to what is only read, w one, v a value."""
+def access_modes_of(text: str) -> dict[str, str]:
+    """Return the access modes of the arguments of all kernels with entry points.
+
+    One letter per argument: ``r`` is a pointer to memory that is only read, ``w`` another pointer, ``v`` a value.
+    """
     return dict(_ENTRY.findall(text))
 
 

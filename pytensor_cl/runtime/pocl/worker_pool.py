@@ -11,15 +11,13 @@ from itertools import count
 from math import inf
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.pocl.affinity import spread_cores
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.memory.host_mapping import HostMappings
+from pytensor_cl.runtime.interfaces import HostAddresses
+from pytensor_cl.runtime.pocl.affinity import rebalance, spread_cores
 
 __all__ = ["ALONE", "CALLED", "CORES", "LAUNCHED", "NUMBERS", "TICKS", "ParticipationTuner", "WorkerPool"]
 
@@ -69,7 +67,7 @@ class WorkerPool:
         One object for each thread in a call, which removes it.
     """
 
-    def __init__(self, context: "cl.Context", views: "HostMappings", most: int, ticks: int) -> None:
+    def __init__(self, context: "cl.Context", views: HostAddresses, most: int, ticks: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.places = cl.Buffer(context, flags, hostbuf=np.zeros(_PLACE * (1 + most), np.uint8))
         memory = views.memory_of(self.places)
@@ -94,21 +92,25 @@ class WorkerPool:
         there = count - self._states[:count].tolist().count(0)
         return there >= _MOST * count or self._now - self._since < LATE
 
-    def dismiss(self) -> None:
+    def on_submit(self) -> None:
         """Let them go: the queue has other commands."""
         if self._may_be:
             self.launch(0)
 
     @contextmanager
-    def away(self) -> Iterator[None]:
+    def exclusive_wait(self) -> Iterator[None]:
         """Let them go, and let no others come: the driver waits until nothing runs, whoever has launched it."""
         key = object()
         try:
             self._waits[key] = None
-            self.dismiss()
+            self.on_submit()
             yield
         finally:
             self._waits.pop(key, None)
+
+    def after_wait(self) -> None:
+        """See whether PoCL's threads have the right cores."""
+        rebalance()
 
     def launch(self, ticks: int, size: int = 0) -> tuple[int, int]:
         """Let them go, since others are launched; return the number of those, and how long they may stay."""
@@ -120,7 +122,7 @@ class WorkerPool:
     def launched(self, number: int) -> None:
         """Say that they are enqueued: those of another thread that was faster are before them in the queue."""
         if number != self._launch:
-            self.dismiss()
+            self.on_submit()
 
     def leave(self, counts: np.ndarray, memory: Any) -> None:
         """Keep memory until counters are zero: who comes late looks there whether there is something to do."""

@@ -8,7 +8,6 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.capture.dependencies import Dispatch
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from tests.helpers import another_context, device_ops, normal, opencl, run_script
 
@@ -18,9 +17,8 @@ CALLS = WARMUP_CALLS + 4
 
 
 def joined(f):
-    """How many kernels run from launches for several, in all recordings."""
-    steps = [step for r in f.vm.replays.recordings.values() for _, step in r.steps]
-    return sum(len(step) for step in steps if isinstance(step, Dispatch))
+    """How many kernels run from launches for several, in all captured graphs."""
+    return sum(len(step.sequence) for graph in f.vm.executor.graphs.values() for step in graph.sequences)
 
 
 def test_kernels_without_elements(context, rng):
@@ -36,8 +34,8 @@ def test_kernels_without_elements(context, rng):
             for got, right in zip(f(value), expected, strict=True):
                 assert got.shape == right.shape
                 np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
-    assert len(f.vm.replays.recordings) == 2
-    assert (joined(f) > 0) == (context.dispatcher is not None)
+    assert len(f.vm.executor.graphs) == 2
+    assert (joined(f) > 0) == (context.batch_launcher is not None)
 
 
 def test_two_contexts_at_once(context, rng):

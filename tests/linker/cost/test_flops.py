@@ -4,7 +4,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl import nn
-from pytensor_cl.linker.cost.flops import flops
+from pytensor_cl.linker.cost.flops import bytes_moved, flops
 from tests.helpers import opencl
 
 a, b, v, s = pt.fmatrix("a"), pt.fmatrix("b"), pt.fvector("v"), pt.fscalar("s")
@@ -56,3 +56,8 @@ def test_convolutions_and_their_gradients_are_the_same_work(context):
             ]
             found.append(flops(node.op, shapes[0], [shapes[1]]))
     assert found == [2 * 2 * 4 * 64 * 27] * 3
+
+
+def test_bytes_are_those_of_inputs_and_outputs():
+    assert bytes_moved((a + b).owner, [(10, 20)] * 2, [(10, 20)]) == 3 * 4 * 200
+    assert bytes_moved((a > 0).owner, [(10, 20), (1, 1)], [(10, 20)]) == 4 * 200 + 1 + 200

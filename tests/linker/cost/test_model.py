@@ -1,4 +1,4 @@
-"""Guesses: shapes where they are easy to know, and who seems to be fastest."""
+"""The cost model: inferred shapes, counted work, and which backend is estimated to be fastest."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.special import softmax
 
-from pytensor_cl.linker.cost.model import guess
-from pytensor_cl.linker.cost.workload import tally
+from pytensor_cl.linker.cost.model import estimate_call
+from pytensor_cl.linker.cost.workload import workload_of
 from pytensor_cl.linker.selection import vm as selecting_vm
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 pytestmark = pytest.mark.usefixtures("c_compiler")
 
@@ -22,8 +22,8 @@ m, n, t = pt.fmatrix("m"), pt.fmatrix("n"), pt.ftensor3("t")
 
 
 def shape(inputs, result, given):
-    """Return the shape that is guessed for a result."""
-    _, (found,) = tally(FunctionGraph(inputs, [result], clone=False), given)
+    """Return the shape that is estimated for a result."""
+    _, (found,) = workload_of(FunctionGraph(inputs, [result], clone=False), given)
     return found
 
 
@@ -81,62 +81,65 @@ def test_shapes(inputs, result, given):
     ],
 )
 def test_who_goes_first(context, result, size, first):
-    guessed = guess(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
-    sides = {side: getattr(guessed, side) for side in ("device", "numba", "c")}
+    estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
+    sides = {side: getattr(estimated, side) for side in ("device", "numba", "c")}
     assert min(sides, key=sides.get) == first
 
 
 def test_lengths_that_nobody_knows_are_no_trouble():
-    assert tally(FunctionGraph([x, i], [x[: i[0]]], clone=False), [(9,), (3,)])[1] == [(9,)]
-    assert len(tally(FunctionGraph([x], [x[x > 0]], clone=False), [(9,)])[1][0]) == 1
+    assert workload_of(FunctionGraph([x, i], [x[: i[0]]], clone=False), [(9,), (3,)])[1] == [(9,)]
+    assert len(workload_of(FunctionGraph([x], [x[x > 0]], clone=False), [(9,)])[1][0]) == 1
 
 
 def test_what_shapes_are_computed_with_counts_nothing():
     centred = m - m.sum(axis=0) / m.shape[0]
-    amounts, _ = tally(FunctionGraph([m], [centred], clone=False), [(30, 5)])
-    assert "number" not in amounts
-    assert amounts["columns"] == 150
+    amounts, _ = workload_of(FunctionGraph([m], [centred], clone=False), [(30, 5)])
+    assert "scalar_ops" not in amounts
+    assert amounts["reduced_columns"] == 150
 
 
 def test_a_loop_of_element_wise_nodes_moves_what_it_reads_and_its_result():
-    amounts, _ = tally(FunctionGraph([x, y], [pt.exp(x) * y + x], clone=False), [(100,), (100,)])
-    assert amounts["loop"] == 1
-    assert amounts["moved"] == 100 + 100 + 100 + 100
-    assert (amounts["exp"], amounts["simple"]) == (100, 200)
+    amounts, _ = workload_of(FunctionGraph([x, y], [pt.exp(x) * y + x], clone=False), [(100,), (100,)])
+    assert amounts["elementwise_loops"] == 1
+    assert amounts["moved_words"] == 100 + 100 + 100 + 100
+    assert (amounts["exp_elements"], amounts["arithmetic_elements"]) == (100, 200)
 
 
 def test_steps_of_a_loop_are_counted():
     ys = pytensor.scan(lambda a, before: pt.tanh(a + before), sequences=[x], outputs_info=[y[0]], return_updates=False)
-    amounts, _ = tally(FunctionGraph([x, y], [ys], clone=False), [(50,), (3,)])
-    assert 50 <= amounts["step"] <= 300
+    amounts, _ = workload_of(FunctionGraph([x, y], [ys], clone=False), [(50,), (3,)])
+    assert 50 <= amounts["scan_step_nodes"] <= 300
 
 
 def test_what_the_host_does_beside_the_device_counts(context):
     info = get_context(context.name).info
     f = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
     fgraph = FunctionGraph([x], [pt.exp(x).sum()], clone=False)
-    assert guess(fgraph, [(10,)], info, f.maker.fgraph.toposort()).device > guess(fgraph, [(10,)], info).device
+    assert (
+        estimate_call(fgraph, [(10,)], info, f.maker.fgraph.toposort()).device
+        > estimate_call(fgraph, [(10,)], info).device
+    )
 
 
 def test_what_takes_c_long_to_build_does_not_go_first(context):
     result = x.sum()
     for k in range(8):
         result = result + pt.cumsum(x * (k + 2.0))[k]
-    guessed = guess(FunctionGraph([x], [result], clone=False), [(4,)], get_context(context.name).info)
-    assert guessed.nodes > selecting_vm.FEW
+    estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(4,)], get_context(context.name).info)
+    assert estimated.compiled_nodes > 6
     with pytensor.config.change_flags(opencl__adapt=True):
         f = pytensor.function([x], result, mode="OPENCL")
     f(np.ones(9, "float32"))
-    assert f.vm.size_classes[0].side != selecting_vm.C
+    assert f.vm.signatures[0].backend != selecting_vm.C
 
 
 def test_chains_of_elementwise_nodes_are_one(context):
     result = pt.exp(-x * x) * pt.tanh(x) + pt.log(1 + x * x) * pt.sin(x)
-    assert guess(FunctionGraph([x], [result], clone=False), [(4,)], None).nodes == 1
+    assert estimate_call(FunctionGraph([x], [result], clone=False), [(4,)], None).compiled_nodes == 1
 
 
 def test_a_gpu_pays_for_what_it_moves(context):
     gpu = replace(get_context(context.name).info, kind="gpu", compute_units=64, shares_host_memory=False)
     fgraph = FunctionGraph([x, y], [x + y], clone=False)
-    assert guess(fgraph, [(10**6,)] * 2, gpu).device > 1e-3
-    assert guess(FunctionGraph([m, n], [m @ n], clone=False), [(4096, 4096)] * 2, gpu).device < 1
+    assert estimate_call(fgraph, [(10**6,)] * 2, gpu).device > 1e-3
+    assert estimate_call(FunctionGraph([m, n], [m @ n], clone=False), [(4096, 4096)] * 2, gpu).device < 1

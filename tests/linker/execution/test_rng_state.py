@@ -93,7 +93,7 @@ def test_numbers_and_states_are_numpy_s(context, values):
     for name, generator, other in zip(names, mine, others, strict=True):
         assert generator.get_value().bit_generator.state == other.get_value().bit_generator.state, name
     assert explain(f).choices[0].backend == NUMBA
-    assert not f.vm.size_classes[0].barred
+    assert NUMBA not in f.vm.signatures[0].excluded
 
 
 BAD = {

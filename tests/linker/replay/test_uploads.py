@@ -20,7 +20,7 @@ SMALL, LARGE = 50, 50_000
 
 @pytest.fixture(autouse=True)
 def _only_where_chains_are(context):
-    if context.dispatcher is None:
+    if context.batch_launcher is None:
         pytest.skip("kernels are launched one by one")
 
 
@@ -28,9 +28,9 @@ def made_for(f, *example):
     """Call a function until its calls are repeated."""
     for _ in range(CALLS):
         f(*example)
-    calls = f.vm.replays.calls
+    calls = f.vm.executor.replay_count
     f(*example)
-    assert f.vm.replays.calls == calls + 1
+    assert f.vm.executor.replay_count == calls + 1
     assert_on_device(f)
     return f
 
@@ -47,10 +47,10 @@ def expected(x, s):
 
 
 def repeats(f, *values):
-    """Check a call, and whether it repeated a recording."""
-    before = f.vm.replays.calls
+    """Check a call, and whether it repeated a captured graph."""
+    before = f.vm.executor.replay_count
     np.testing.assert_allclose(f(*values), expected(*values), rtol=1e-3)
-    return f.vm.replays.calls > before
+    return f.vm.executor.replay_count > before
 
 
 def test_no_buffers_are_made_of_them(f, rng, monkeypatch):

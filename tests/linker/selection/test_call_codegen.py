@@ -8,7 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.selection.call_codegen import SlowPaths, generate, with_arrays
+from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call, with_host_arrays
 from pytensor_cl.linker.selection.vm import DEVICE, NUMBA, C
 from pytensor_cl.sharedvar import DeviceCell
 from tests.helpers import assert_close, opencl
@@ -25,19 +25,18 @@ def _adapt():
 
 
 def settle(f, side, *arguments):
-    """Make a function run on a side."""
+    """Make a function run on a backend."""
     f(*arguments)
     host = f.vm._hosts.get(side)
-    (size,) = f.vm.size_classes
+    (stats,) = f.vm.signatures
     if host is not None:
         for cell, value in zip(f.vm.input_storage, arguments, strict=False):
             cell[0] = value
         host.run()
-    size.seconds[side] = 1e-9
-    size.settle()
-    size.move(side, f.vm._direct(side))
-    size.left = 1 << 40
-    return size
+    stats.backend = side
+    f.vm._apply(stats)
+    stats.calls_left = 1 << 40
+    return stats
 
 
 @pytest.mark.parametrize("side", [DEVICE, NUMBA, C])
@@ -62,13 +61,13 @@ def test_with_allow_gc_off_results_are_the_caller_s_too(context, side):
     assert [float(r[0]) for r in results] == [1, 2, 3, 4]
 
 
-def test_other_sizes_are_other_classes(context, rng):
+def test_other_sizes_have_other_signatures(context, rng):
     f = opencl([x, y], x + y)
     settle(f, C, np.zeros(3, "float32"), np.zeros(3, "float32"))
     for n in (3, 5, 3, 1000, 3, 2):
         value = rng.normal(size=n).astype("float32")
         assert_close(f(value, value), 2 * value)
-    assert [c.shapes for c in f.vm.size_classes] == [((k,), (k,)) for k in (3, 5, 1000)]
+    assert [c.shapes for c in f.vm.signatures] == [((k,), (k,)) for k in (5, 1000, 3)]  # by their last use
     with pytest.raises(ValueError, match="input shapes"):
         f(np.zeros(3, "float32"), np.zeros(4, "float32"))
 
@@ -85,14 +84,14 @@ def test_arguments_that_are_no_arrays_go_to_the_device(context):
 
 def test_profiling_can_be_switched_on_and_off(context):
     f = opencl([x], x + 1)
-    size = settle(f, C, np.zeros(3, "float32"))
-    left = size.left
+    stats = settle(f, C, np.zeros(3, "float32"))
+    left = stats.calls_left
     seen = []
-    f.vm.watchers.append(seen.append)
+    f.vm.call_listeners.append(seen.append)
     for value in (False, True, True, False):
         f.vm.time_thunks = value
         assert_close(f(np.ones(3, "float32")), np.full(3, 2, "float32"))
-    assert len(seen) == 2 and left - size.left == 2
+    assert len(seen) == 2 and left - stats.calls_left == 2
 
 
 @pytest.mark.parametrize("side", [NUMBA, C])
@@ -134,40 +133,62 @@ def test_pickling_compiles_no_inner_graph(context):
     assert float(pickle.loads(pickle.dumps(f))(value)) == 3
 
 
-def hooks(**others):
+def slow_paths(**others):
     def unexpected(*_):
         raise AssertionError
 
     return SlowPaths(**(dict.fromkeys(SlowPaths._fields, unexpected) | others))
 
 
-def test_a_function_without_cells_classifies_once():
-    class Size:
-        left, run, is_on_device = 2, list, False
+def test_a_function_without_arguments_has_one_signature():
+    class Stats:
+        calls_left, run, is_on_device = 2, list, False
 
     found = []
-    call = generate(hooks(classify=lambda: found.append(1) or Size, otherwise=lambda size: ["measured"]), [], [])
+    paths = slow_paths(find_stats=lambda: found.append(1) or Stats, run_slowly=lambda stats: ["measured"])
+    call = compile_call(paths, [], [])
     assert [call() for _ in range(3)] == [[], [], ["measured"]] and len(found) == 1
 
 
 def test_an_error_on_the_device_is_raised_and_others_are_repeated_there():
-    class Size:
-        left, is_on_device = 9, True
+    class Stats:
+        calls_left, is_on_device = 9, True
 
         @staticmethod
         def run():
             raise KeyError("broken")
 
     cell = [1]
-    call = generate(hooks(classify=lambda: Size, on_device=lambda: ["repeated"]), [], [cell])
+    call = compile_call(slow_paths(find_stats=lambda: Stats, run_on_device=lambda: ["repeated"]), [], [cell])
     with pytest.raises(KeyError):
         call()
-    Size.is_on_device = False
+    Stats.is_on_device = False
     assert call() == ["repeated"] and cell == [None]
 
 
 def test_numbers_become_arrays_for_compiled_code():
     number, shared = [np.float32(2)], DeviceCell(np.ones(2, "float32"))
-    run = with_arrays(lambda: [type(number[0]), list.__getitem__(shared, 0)], [number, shared])
+    run = with_host_arrays(lambda: [type(number[0]), list.__getitem__(shared, 0)], [number, shared])
     kind, value = run()
     assert kind is np.ndarray and value.tolist() == [1, 1]
+
+
+def test_an_argument_without_a_shape_is_no_error_of_the_generated_call():
+    cell, found = [None], []
+    paths = slow_paths(find_stats=lambda: found.append(1), run_without_selection=lambda: ["without"])
+    call = compile_call(paths, [(cell, 1)], [])
+    for value in (None, 3.0, [1.0]):
+        cell[0] = value
+        assert call() == ["without"]
+    assert len(found) == 3
+
+
+def test_an_error_of_a_shape_is_not_hidden():
+    """An AttributeError inside the machine is a defect, and nothing to go on with."""
+
+    def broken():
+        raise AttributeError("a defect")
+
+    call = compile_call(slow_paths(find_stats=broken), [([np.ones(3)], 1)], [])
+    with pytest.raises(AttributeError, match="a defect"):
+        call()

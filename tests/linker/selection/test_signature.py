@@ -1,4 +1,4 @@
-"""Inputs whose sizes follow from those of others need not be looked at."""
+"""Which inputs make the signature of a call, and which shapes share one."""
 
 import numpy as np
 import pytensor
@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from pytensor_cl.linker.selection.signature import telling
+from pytensor_cl.linker.selection.signature import bucket, distinguishing_inputs
 
 x, y, z, i = pt.fvector("x"), pt.fvector("y"), pt.fvector("z"), pt.lvector("i")
 m, n, row = pt.fmatrix("m"), pt.fmatrix("n"), pt.frow("row")
@@ -30,11 +30,26 @@ fixed = pt.tensor("fixed", dtype="float32", shape=(4,))
     ],
 )
 def test_positions(inputs, graph, positions):
-    assert telling(FunctionGraph(inputs, [graph], clone=False), set()) == positions
+    assert distinguishing_inputs(FunctionGraph(inputs, [graph], clone=False), set()) == positions
 
 
-def test_shared_variables_are_looked_at_where_no_argument_tells():
+def test_shared_variables_are_chosen_where_no_argument_determines_the_shape():
     w = pytensor.shared(np.zeros(3, "float32"))
     graph = FunctionGraph([w, x, y], [w * x, y[::2]], clone=False)
-    assert telling(graph, {w}) == [1, 2]
-    assert telling(FunctionGraph([w], [w * 2], clone=False), {w}) == [0]
+    assert distinguishing_inputs(graph, {w}) == [1, 2]
+    assert distinguishing_inputs(FunctionGraph([w], [w * 2], clone=False), {w}) == [0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "are_equal"),
+    [
+        ([(1000, 1)], [(1, 1000)], False),
+        ([(512, 3)], [(1023, 2)], True),
+        ([(512,)], [(511,)], False),
+        ([(0,)], [(1,)], False),
+        ([()], [()], True),
+        ([(3,), (5,)], [(3,), (9,)], False),
+    ],
+)
+def test_each_dimension_has_a_bucket(first, second, are_equal):
+    assert (bucket(first) == bucket(second)) == are_equal

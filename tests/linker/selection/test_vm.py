@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytensor
@@ -13,11 +14,13 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import SearchsortedOp
 
 from pytensor_cl import GpuArrayType, explain
-from pytensor_cl.linker import linker
+from pytensor_cl.linker import make_vm
 from pytensor_cl.linker.cost.model import CostEstimate
+from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM, SignatureStats
+from pytensor_cl.linker.selection.backends import Backend, CFunction, NumbaFunction
+from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
 from tests.helpers import ALL, assert_close, on_one_driver, opencl
 
@@ -32,20 +35,14 @@ def _adapt():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Try the other side at once, whatever the estimates say."""
-    for name in ("LEAST_PATIENCE", "PATIENCE_IF_COMPILED"):
-        monkeypatch.setattr(selecting_vm, name, 0.0)
-    monkeypatch.setattr(selecting_vm, "PATIENCE", dict.fromkeys(selecting_vm.PATIENCE, 0.0))
-    monkeypatch.setattr(selecting_vm, "SHORT", np.inf)
-    monkeypatch.setattr(selecting_vm, "roofline_seconds", lambda *_: 0.0)
-    monkeypatch.setattr(selecting_vm, "CALL", 0.0)
-    monkeypatch.setattr(selecting_vm, "NODE", 0.0)
+    """Try all backends at once, whatever the estimates say."""
+    monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, trial_budget=0.0))
 
 
 @pytest.fixture
 def numba_first(monkeypatch):
     """Begin with NUMBA, whatever the estimates say."""
-    monkeypatch.setattr(linker, "guess", lambda *_, **__: CostEstimate(1.0, 1e-6, 1.0, 99))
+    monkeypatch.setattr(make_vm, "estimate_call", lambda *_, **__: CostEstimate(1.0, 1e-6, 1.0, 99))
 
 
 def only(f):
@@ -53,36 +50,38 @@ def only(f):
     return found
 
 
+def backend_of(f, side):
+    return f.vm._device if side == DEVICE else f.vm._hosts[side]
+
+
 def count(f, side):
-    """Count the calls of a side of a function."""
-    runs, original = [], f.vm._sides[side]
+    """Count the calls of a backend of a function."""
+    runs, original = [], f.vm._run_on
 
-    def counted():
-        runs.append(1)
-        return original()
+    def counted(name):
+        if name == side:
+            runs.append(1)
+        return original(name)
 
-    f.vm._sides[side] = counted
+    f.vm._run_on = counted
     return runs
 
 
 def fast(f, side, monkeypatch):
-    """Make the clock say that a call takes a millisecond on a side, and a second on the others."""
+    """Make the clock say that a call takes a millisecond on a backend, and a second on the others."""
     clock = [0.0]
+    original = f.vm._run_on
 
-    def timed(original, seconds):
-        def run():
-            clock[0] += seconds
-            return original()
+    def timed(name):
+        clock[0] += 1e-3 if name == side else 1.0
+        return original(name)
 
-        return run
-
-    for name, original in f.vm._sides.items():
-        f.vm._sides[name] = timed(original, 1e-3 if name == side else 1.0)
+    f.vm._run_on = timed
     monkeypatch.setattr(selecting_vm, "perf_counter", lambda: clock[0])
 
 
-CALLS = 4 * (sum(selecting_vm.UNTIMED.values()) + 3 * selecting_vm.SEVERAL)
-"""So many that all sides have been tried."""
+CALLS = 2 * sum(b.warmup_calls + selecting_vm.POLICY.timed_calls for b in (Backend, NumbaFunction, CFunction))
+"""So many that all backends have been tried."""
 
 x = pt.fvector("x")
 
@@ -90,14 +89,14 @@ x = pt.fvector("x")
 def test_a_tiny_call_runs_on_the_host_and_builds_no_kernel(context, rng, numba_first):
     f = opencl([x], [pt.exp(x), x.sum()])
     value = rng.normal(size=10).astype("float32")
-    for _ in range(3 + selecting_vm.SAMPLES):
+    for _ in range(3):
         e, total = f(value)
         assert isinstance(e, np.ndarray)
         assert_close(e, np.exp(value))
         assert_close(total, value.sum())
     assert only(f).side == HOST
     assert only(f).device_seconds is None
-    assert f.vm._prepare is not None
+    assert f.vm._build_kernels is not None
     assert "host (NUMBA)" in str(explain(f))
 
 
@@ -108,7 +107,6 @@ def test_a_large_call_runs_on_the_device_and_compiles_nothing(context, rng):
     for _ in range(3):
         assert_close(f(value), np.exp(value), rtol=1e-5)
     assert only(f).side == DEVICE
-    assert only(f).host_bound > 0
     assert not host
 
 
@@ -120,8 +118,8 @@ def test_the_fastest_side_stays(context, rng, monkeypatch, impatient, winner, si
     fast(f, winner, monkeypatch)
     for _ in range(CALLS):
         assert_close(f(value), np.exp(value), rtol=1e-5)
-    (found,) = f.vm.size_classes
-    assert found.side == winner
+    (found,) = f.vm.signatures
+    assert found.backend == winner
     assert {side for side, seconds in found.seconds.items() if 0.9 < seconds < 2} == {DEVICE, NUMBA, C} - {winner}
     assert f"host ({winner})" in str(explain(f)) or winner == DEVICE
 
@@ -134,13 +132,11 @@ def test_each_size_has_a_choice_of_its_own(context, rng):
 
 
 def test_what_is_remembered_is_bounded(context, monkeypatch):
-    monkeypatch.setattr(selecting_vm, "SIZES", 4)
-    monkeypatch.setattr(selecting_vm, "CLASSES", 3)
+    monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, max_signatures=3))
     f = opencl([x], x + 1)
     for n in (1, 2, 3, 5, 6, 9, 17, 33, 40, 70):
         assert len(f(np.zeros(n, "float32"))) == n
-    assert len(f.vm._by_size) <= 4
-    assert len(f.vm._classes) <= 3
+    assert len(f.vm.signatures) == 3
 
 
 def test_shared_variables_follow_from_side_to_side(context, rng):
@@ -221,14 +217,13 @@ def test_what_numba_cannot_compile_stays_on_the_device(context, rng, monkeypatch
     assert {c.side for c in explain(f).choices} == {DEVICE}
 
 
-def test_a_device_that_fails_leaves_the_call_to_the_host(context, rng, impatient):
+def test_a_device_that_fails_leaves_the_call_to_the_host(context, rng, impatient, monkeypatch, numba_first):
     f = opencl([x], pt.exp(x))
 
-    def fail():
+    def fail(vm):
         raise MemoryError("the device is full")
 
-    f.vm._sides[DEVICE] = fail
-    f.vm._noting = fail
+    monkeypatch.setattr(OpenCLVM, "__call__", fail)
     value = rng.normal(size=10).astype("float32")
     for _ in range(CALLS):
         assert_close(f(value), np.exp(value), rtol=1e-5)
@@ -299,12 +294,13 @@ def test_draws_are_the_same_on_every_side(context, impatient, monkeypatch):
     for winner in (DEVICE, NUMBA, C):
         generator = pytensor.shared(np.random.default_rng(11))
         f = draw(x, generator)
+        f.vm._computes_on_device = True  # else it runs by NUMBA, without a trial
         fast(f, winner, monkeypatch)
         numpy = np.random.default_rng(11)
         runs = count(f, C)
         for _ in range(CALLS):
             np.testing.assert_allclose(f(value), 2 * numpy.normal(value, 1), rtol=1e-6)
-        assert runs and f.vm.size_classes[0].side == winner
+        assert runs and f.vm.signatures[0].backend == winner
 
 
 def test_a_call_that_fails_leaves_generators_as_they_were_on_every_side(context, impatient, monkeypatch):
@@ -313,12 +309,13 @@ def test_a_call_that_fails_leaves_generators_as_they_were_on_every_side(context,
         generator, numpy = pytensor.shared(np.random.default_rng(11)), np.random.default_rng(11)
         following, drawn = pt.random.normal(x, 1, rng=generator, return_next_rng=True)
         f = opencl([x, y], drawn + y, updates={generator: following})
+        f.vm._computes_on_device = True  # else it runs by NUMBA, without a trial
         fast(f, winner, monkeypatch)
         for _ in range(CALLS):
             np.testing.assert_allclose(f(value, value), numpy.normal(value, 1), rtol=1e-6)
             with pytest.raises(ValueError):
                 f(value, np.zeros(3, "float32"))
-        assert f.vm.size_classes[0].side == winner
+        assert f.vm.signatures[0].backend == winner
 
 
 @on_one_driver
@@ -333,11 +330,13 @@ def test_the_c_backend_adds_no_product_that_does_not_fit(context, impatient, mon
     square, column = np.ones((2, 2), "float32"), np.ones((2, 1), "float32")
     for _ in range(CALLS):
         assert_close(f(square, square, square), np.tanh(square) + 1)
-    assert f.vm.size_classes[0].side == C
+    assert f.vm.signatures[0].backend == C
     for shapes in ((square, square, column), (square, column.T, square), (column, square, square)):
         for cell, value in zip(f.vm.input_storage, shapes, strict=True):
             cell[0] = value
-        f.vm._class_of().move(C, f.vm._sides[C])
+        stats = f.vm._find_stats()
+        stats.use(C)
+        f.vm._apply(stats)
         with pytest.raises(ValueError):
             f(*shapes)
 
@@ -349,7 +348,7 @@ def test_numbers_of_a_caller_who_is_trusted(context, impatient, monkeypatch):
     fast(f, C, monkeypatch)
     for _ in range(CALLS):
         assert_close(f(np.ones(3, "float32"), np.float32(2)), np.full(3, 2, "float32"))
-    assert f.vm.size_classes[0].side == C
+    assert f.vm.signatures[0].backend == C
 
 
 def test_results_of_the_c_backend_are_the_caller_s(context, impatient, monkeypatch):
@@ -361,7 +360,7 @@ def test_results_of_the_c_backend_are_the_caller_s(context, impatient, monkeypat
         kept.append(f(value))
         for r in kept[-1][:4]:
             r += 1
-    assert f.vm.size_classes[0].side == C
+    assert f.vm.signatures[0].backend == C
     assert value.tolist() == [0, 1, 2, 3]
     assert w.get_value().tolist() == [0, 0, 0, 0]
     assert all(results[4].tolist() == [1, 2, 3, 4] for results in kept)
@@ -541,6 +540,32 @@ def test_flags_force_a_side(context, flags):
     assert not isinstance(f.vm, SelectingVM) and explain(f).fixed
 
 
+@pytest.mark.parametrize("winner", [DEVICE, C])
+def test_a_graph_that_computes_nothing_on_the_device_runs_by_numba_without_a_trial(context, monkeypatch, winner):
+    """Whatever is faster."""
+    f = draw(x, pytensor.shared(np.random.default_rng(11)))
+    fast(f, winner, monkeypatch)
+    for _ in range(CALLS):
+        f(np.zeros(4, "float32"))
+    (found,) = explain(f).choices
+    assert (found.side, found.backend, found.next_calls) == (HOST, NUMBA, None)
+    assert "computes nothing on a device" in found.why
+    assert not f.vm._hosts[C].is_compiled
+
+
+def test_such_a_graph_runs_by_c_where_numba_has_no_function(context, monkeypatch):
+    def refuse(*_):
+        raise NotImplementedError("no such Op")
+
+    monkeypatch.setattr(backends, "compile_with_numba", refuse)
+    f = draw(x, pytensor.shared(np.random.default_rng(11)))
+    drawn = [f(np.zeros(4, "float32")) for _ in range(3)]
+    np.testing.assert_allclose(drawn, 2 * np.random.default_rng(11).normal(np.zeros((3, 4)), 1), rtol=1e-6)
+    (found,) = explain(f).choices
+    assert (found.side, found.backend, found.next_calls) == (HOST, C, None)
+    assert "no such Op" in found.why
+
+
 def test_a_function_without_inputs_or_with_fixed_shapes(context):
     f = opencl([], pt.exp(np.ones(3, "float32")))
     assert_close(f(), np.exp(np.ones(3, "float32")))
@@ -551,44 +576,22 @@ def test_a_function_without_inputs_or_with_fixed_shapes(context):
     assert "fixed" in str(explain(g))
 
 
-SIDES = {DEVICE: list, NUMBA: list}
-
-
 def test_a_trial_leaves_those_who_stand_by(context, rng, monkeypatch):
     """Without them a call takes longer than in use, and another side seems to be faster."""
-    if context.dispatcher is None or context.dispatcher.units < 2:
+    if context.batch_launcher is None or context.batch_launcher.units < 2:
         pytest.skip("nobody stands by")
     f = opencl([x], pt.exp(x).sum())
     value = rng.normal(size=100_000).astype("float32")
     f(value)
-    standby, dismissed = context.dispatcher.standby, []
-    monkeypatch.setattr(standby, "dismiss", lambda: dismissed.append(1))
+    standby, dismissed = context.batch_launcher.standby, []
+    monkeypatch.setattr(standby, "on_submit", lambda: dismissed.append(1))
     for call in range(40):
-        (size,) = f.vm.size_classes
-        size.plan([DEVICE], 0)
+        (stats,) = f.vm.signatures
+        stats._plan([DEVICE], 0)
         if call == 20:  # it has been recorded, and waits for nothing
             dismissed.clear()
         assert_close(f(value), np.exp(value).sum())
     assert not dismissed
-
-
-def test_settling_waits_longer_each_time():
-    size = SignatureStats(((1,),), NUMBA, SIDES)
-    size.seconds = {NUMBA: 1e-6, DEVICE: 1e-3}
-    waits = []
-    for _ in range(3):
-        size.rounds[DEVICE] += 1
-        size.settle()
-        waits.append(size.left)
-    assert waits[0] * size.seconds[NUMBA] > 100 * size.seconds[DEVICE]
-    assert waits == sorted(set(waits))
-
-
-def test_close_times_do_not_swing():
-    size = SignatureStats(((1,),), NUMBA, SIDES)
-    size.seconds = {NUMBA: 1.0, DEVICE: 0.97}
-    size.settle()
-    assert size.side == NUMBA
 
 
 def test_whole_numbers_that_numba_cannot_divide(context, numba_first):

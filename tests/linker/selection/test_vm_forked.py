@@ -13,12 +13,10 @@ START = """
     f = pytensor.function([x, k], [pt.exp(x).sum(), (x[k] * w).sum()], mode="OPENCL")
     vm = f.vm
 
-    def on_device(size):
-        for host in vm._hosts:  # a host seems to be slower
-            size.seconds[host] = 1.0
-        size.seconds["device"] = 1e-6
-        size.move("device", vm._direct("device"))
-        size.left = 1000
+    def on_device(stats):
+        stats.use("device")
+        vm._apply(stats)
+        stats.calls_left = 1000
 
     def forked(work):
         reader, writer = os.pipe()
@@ -43,7 +41,7 @@ def test_what_ran_on_the_device_runs_on_a_host(context, calls):
         + f"""
     for _ in range({calls}):
         f(values, at)
-        on_device(vm.size_classes[0])
+        on_device(vm.signatures[0])
 
     def work():
         results = [[float(v) for v in f(values + i, at)] for i in range(4)]
@@ -87,12 +85,12 @@ def test_errors_are_those_of_the_host_and_what_only_the_device_has_is_out_of_rea
     with pytensor.config.change_flags(opencl__adapt=False):
         alone = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
     f(values, at)
-    on_device(vm.size_classes[0])
+    on_device(vm.signatures[0])
     seen["errors"] = [forked(lambda: f(values, at + 1)), forked(lambda: [f(values, at), f(values, at + 1)])]
     seen["alone"] = forked(lambda: float(alone(values)))
     vm = update.vm
     update(values)
-    on_device(vm.size_classes[0])
+    on_device(vm.signatures[0])
     update(values)
     seen["update"] = forked(lambda: update(values))
     seen["parent"] = w.get_value().tolist()

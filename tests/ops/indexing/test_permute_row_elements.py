@@ -5,7 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.ops.indexing.permute_row_elements import GpuPermuteRowElements
+from pytensor_cl.ops.indexing.take_along_axis import GpuPermuteRowElements
 from tests.helpers import assert_on_device, check_against_python, opencl
 
 

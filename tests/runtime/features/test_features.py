@@ -191,10 +191,18 @@ def test_facts_are_less_what_fails(context):
     assert adapt(replace(info, kind="cpu"), Features()).schedule == "cpu"
 
 
+def test_wrong_comparisons_are_a_no(context):
+    probe = next(p for p in probes.PROBES if p.name == "long_comparisons")
+    text = probe.text.replace("(long)x[at]", "(long)(uint)x[at]")
+    answer = probes._answer(context.device, probe._replace(text=text))
+    assert answer.value is False and "a long compared with constants" in answer.why
+
+
 def test_build_options():
     assert Features().options() == []
     switched_off = ["-DWITHOUT_PREFETCH", "-DWITHOUT_NONTEMPORAL_STORES"]
     assert Features(prefetch=False, nontemporal_stores=False).options() == switched_off
+    assert Features(long_comparisons=False).options() == ["-DWITHOUT_LONG_COMPARISONS"]
 
 
 def test_prefetches_are_in_one_template():

@@ -6,13 +6,14 @@ from math import inf
 
 import pytest
 
+from pytensor_cl.runtime import host_cpu
 from pytensor_cl.runtime.pocl import affinity as module
 
 
 @pytest.fixture
 def sleepers(monkeypatch):
     """As many threads as this process has cores."""
-    if not hasattr(os, "sched_getaffinity") or not module.thread_ids():
+    if not hasattr(os, "sched_getaffinity") or not host_cpu.thread_ids():
         pytest.skip("threads cannot be tied to cores here")
     monkeypatch.delenv("POCL_AFFINITY", raising=False)
     monkeypatch.setattr(module, "_spread", [])
@@ -47,7 +48,7 @@ def both():
 
 
 def test_each_thread_begins_with_a_core_of_its_own(sleepers, times):
-    assert sleepers <= module.thread_ids()
+    assert sleepers <= host_cpu.thread_ids()
     assert module.spread_threads(sleepers)
     assert allowed(sleepers) == {1}
     assert {min(os.sched_getaffinity(thread)) for thread in sleepers} == os.sched_getaffinity(0)
@@ -60,17 +61,17 @@ def test_threads_of_python_are_none_of_the_drivers(sleepers):
 def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleepers, times):
     module.spread_threads(sleepers)
     times[:] = 10**9, 10**8  # they waited 9 % of the time
-    module.review()
+    module.rebalance()
     assert allowed(sleepers) == {1}
     times[1] += 10**6  # too little to tell
-    module.review()
+    module.rebalance()
     assert allowed(sleepers) == {1}
     times[:] = 2 * 10**9, 2 * 10**9
-    module.review()
+    module.rebalance()
     assert allowed(sleepers) == {both()}
     assert all(sum(core in os.sched_getaffinity(t) for t in sleepers) == both() for core in os.sched_getaffinity(0))
     times[0] += 10**9
-    module.review()
+    module.rebalance()
     assert allowed(sleepers) == {1}
 
 
@@ -79,7 +80,7 @@ def test_the_longer_others_want_the_cores_the_rarer_are_trials(sleepers, times):
     pauses = []
     for _ in range(16):
         times[1] += 10**9
-        module.review()
+        module.rebalance()
         pauses.append(module._spread[0]._pause)
     assert pauses == sorted(pauses)
     assert pauses[-1] == module._PAUSES[1]
@@ -87,10 +88,10 @@ def test_the_longer_others_want_the_cores_the_rarer_are_trials(sleepers, times):
 
 def test_nothing_is_looked_at_before_its_time(sleepers, monkeypatch):
     module.spread_threads(sleepers)
-    module.review()
+    module.rebalance()
     monkeypatch.setattr(module, "_times", pytest.fail)
     monkeypatch.setattr(module, "monotonic", lambda: module._spread[0]._next - 0.01)
-    module.review()
+    module.rebalance()
 
 
 def test_a_system_that_does_not_tell_how_long_threads_wait(sleepers, monkeypatch):
@@ -99,7 +100,7 @@ def test_a_system_that_does_not_tell_how_long_threads_wait(sleepers, monkeypatch
 
     monkeypatch.setattr(module, "_times", deny)
     module.spread_threads(sleepers)
-    module.review()
+    module.rebalance()
     assert allowed(sleepers) == {both()}
     assert module._spread[0]._next == inf
 
@@ -111,8 +112,8 @@ def test_threads_that_have_ended_are_left_alone(sleepers, monkeypatch):
         raise ProcessLookupError("no such thread")
 
     monkeypatch.setattr(module, "_times", deny)
-    module.review()
-    module.review()
+    module.rebalance()
+    module.rebalance()
     assert module._spread[0]._next == inf
 
 
@@ -129,6 +130,6 @@ def test_threads_are_left_alone_where_the_user_decides_or_their_number_is_not_th
 )
 def test_a_limit_of_time_counts_as_cores(monkeypatch, tmp_path, text, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
-    assert module.granted_cores(tmp_path) == 3
+    assert host_cpu.granted_cores(tmp_path) == 3
     (tmp_path / "cpu.max").write_text(text + "\n")
-    assert module.granted_cores(tmp_path) == cores
+    assert host_cpu.granted_cores(tmp_path) == cores

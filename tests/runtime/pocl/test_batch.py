@@ -45,7 +45,7 @@ PLAN = np.dtype([("n", "i8"), ("unused", "V56"), ("add", "f4", 16), ("sign", "i4
 
 @pytest.fixture
 def opened(context):
-    if context.dispatcher is None:
+    if context.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
     return context
 
@@ -66,8 +66,8 @@ def launched(context, text, size, *arguments):
 
 
 def chained(context, launches, after):
-    dispatcher = context.dispatcher
-    assert dispatcher.can_call(launches)
+    dispatcher = context.batch_launcher
+    assert dispatcher.begin(launches, True) is not None
     stages = [dispatcher.stage(x) for x in launches]
     for stage, launch in zip(stages, launches, strict=True):
         stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
@@ -84,7 +84,7 @@ def test_values_are_passed_as_by_a_launch(opened):
     for value, sign in ((5, 1), (-7, -1)):
         first.set_bytes(1, np.float32(value))
         first.set_bytes(2, plan(n, sign))
-        chain.launch((), ())
+        chain.submit((), ())
         np.testing.assert_array_equal(opened.download(x), np.full(n, 4 * (value * sign + 0.75), "f4"))
 
 
@@ -94,7 +94,7 @@ def test_each_work_item_runs_once_under_its_own_numbers(opened, size):
     launch = launched(opened, PLACES, size, x.buffer, None)
     chain, _ = chained(opened, [launch], [-1])
     for _ in range(3):
-        chain.launch((), ())
+        chain.submit((), ())
     wide = (*size, 1, 1)[:3]
     i = np.arange(prod(size))
     places = 1 + 100 * (i % wide[0]) + 10000 * (i // wide[0] % wide[1]) + 1000000 * (i // wide[0] // wide[1])
@@ -109,7 +109,7 @@ def test_a_stage_waits_for_those_before_it(opened):
     chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
     first.set_bytes(1, np.float32(0.25))
     for _ in range(20):
-        chain.launch((), ())
+        chain.submit((), ())
         found = opened.download(x).view("float32")[:n]
         np.testing.assert_array_equal(found, np.full(n, 2.0**count, "f4"))
 
@@ -124,7 +124,7 @@ def test_calls_that_nobody_waits_for_have_the_arguments_of_their_own(opened):
         first.set_bytes(1, np.float32(k))
         first.set_buffer(0, result.buffer)
         second.set_buffer(0, result.buffer)
-        chain.launch((), (result.buffer,))
+        chain.submit((), (result.buffer,))
     for k, result in enumerate(results):
         np.testing.assert_array_equal(opened.download(result), np.full(n, 2 * (k + 0.75), "f4"))
 
@@ -139,7 +139,7 @@ def test_memory_stays_until_it_has_been_written(opened):
         chain, (stage,) = chained(opened, [double], [-1])
         stage.set_bytes(1, np.int64(n))
         stage.set_buffer(0, x.buffer)
-        chain.launch((), (x.buffer,))
+        chain.submit((), (x.buffer,))
         if k % 20:
             del x, chain, stage
         else:
@@ -151,18 +151,18 @@ def test_kernels_that_cannot_be_called(opened):
     x = opened.from_host(np.ones(64, "float32"))
     local = launched(opened, SHARED, (1,), x.buffer)
     double = launched(opened, DOUBLE, (4,), x.buffer, np.int64(64))
-    dispatcher = opened.dispatcher
-    assert dispatcher.can_call([double])
-    assert not dispatcher.can_call([double, local])
-    assert not dispatcher.can_call([double._replace(local_size=(4,))])
-    assert not dispatcher.can_call([double._replace(local_size=None)])
+    dispatcher = opened.batch_launcher
+    assert dispatcher.begin([double], True) is not None
+    assert dispatcher.begin([double, local], True) is None
+    assert dispatcher.begin([double._replace(local_size=(4,))], True) is None
+    assert dispatcher.begin([double._replace(local_size=None)], True) is None
 
 
 def test_a_setting_switches_it_off(context):
     from pytensor_cl.runtime.context import Settings
 
     off = open_context(f"opencl:{context.name}", "off", Settings(one_launch=False))
-    assert off.dispatcher is None
+    assert off.batch_launcher is None
     x = off.from_host(np.ones(10, "float32"))
     launch = launched(off, DOUBLE, (2,), x.buffer, np.int64(10))
     np.testing.assert_array_equal(off.download(x), np.full(10, 2, "f4"))
@@ -176,13 +176,13 @@ def test_the_host_takes_part_in_what_it_waits_for(opened, monkeypatch, workers):
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
     chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
-    most = min(61, opened.dispatcher.units) - 1
+    most = min(61, opened.batch_launcher.units) - 1
     monkeypatch.setattr(
         chain._team, "choose", lambda *_: worker_pool.LAUNCHED if most and workers is None else worker_pool.ALONE
     )
     for k in range(20):
         first.set_bytes(1, np.float32(k))
-        chain.complete()
+        chain.run_and_wait()
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
         assert not opened.queue.pending
 
@@ -196,9 +196,9 @@ def test_the_host_waits_for_what_was_enqueued_before(opened):
     second, _ = chained(opened, [double], [-1])
     opened.queue.finish()
     for _ in range(20):
-        first.launch((), (x.buffer,))
+        first.submit((), (x.buffer,))
         assert opened.queue.pending
-        second.complete()
+        second.run_and_wait()
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
 
 
@@ -209,7 +209,7 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
     chain, _ = chained(opened, [double, double], [-1, 0])
-    most = min(3, opened.dispatcher.units) - 1
+    most = min(3, opened.batch_launcher.units) - 1
     monkeypatch.setattr(
         chain._team, "choose", lambda *_: worker_pool.LAUNCHED if most and has_help else worker_pool.ALONE
     )
@@ -223,10 +223,10 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
     for _ in range(6):  # each table
         monkeypatch.setattr(chain, "_host", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            chain.complete()
+            chain.run_and_wait()
         monkeypatch.setattr(chain, "_host", host)
         before = opened.download(x)
-        chain.complete()
+        chain.run_and_wait()
         np.testing.assert_array_equal(opened.download(x), 4 * before)
         assert not chain._counts.any()
 
@@ -284,7 +284,7 @@ def test_the_host_computes_as_the_device_does(opened, monkeypatch):
     environment[7] = flushing = before | 0x8040  # to zero, what comes and what goes
     libm.fesetenv(environment)
     try:
-        chain.complete()
+        chain.run_and_wait()
         libm.fegetenv(environment)
         after, environment[7] = environment[7], before
     finally:
@@ -295,19 +295,19 @@ def test_the_host_computes_as_the_device_does(opened, monkeypatch):
 
 def test_without_an_entry_of_its_own_nothing_is_called(opened, monkeypatch):
     """Kernels are launched one by one then."""
-    dispatcher = opened.dispatcher
+    dispatcher = opened.batch_launcher
     double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
-    assert dispatcher.can_call([double])
+    assert dispatcher.begin([double], True) is not None
     monkeypatch.setattr(dispatcher, "_host", None)
     monkeypatch.setattr(dispatcher, "_own", None)
     found, own = dispatcher._entry, dispatcher.kernel().handle.function_name
     monkeypatch.setattr(dispatcher, "_entry", lambda x: None if x.kernel.function_name == own else found(x))
-    assert not dispatcher.can_call([double])
+    assert dispatcher.begin([double], True) is None
 
 
 def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
     """One for each kernel that is called, and PoCL's own handle."""
-    dispatcher = opened.dispatcher
+    dispatcher = opened.batch_launcher
     double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
     entries = dispatcher.entries([double])
     library, name = ref(entries[0]._library), double.kernel.function_name
@@ -316,7 +316,7 @@ def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
     gc.collect()
     assert library() is None
     assert name not in dispatcher._entries
-    assert dispatcher.can_call([double])  # it is found again
+    assert dispatcher.begin([double], True) is not None  # it is found again
 
 
 def test_work_items_that_never_end_are_waited_for_until_nothing_runs(opened, monkeypatch):
@@ -326,7 +326,7 @@ def test_work_items_that_never_end_are_waited_for_until_nothing_runs(opened, mon
     opened.queue.finish()
     chain._counts[:] = 1  # as if some were still there
     before = x.to_host()
-    chain.launch([], [])
-    chain.finish()
+    chain.submit([], [])
+    opened.queue.finish()
     np.testing.assert_array_equal(x.to_host(), 2 * before)
     chain._counts[:] = 0

@@ -34,7 +34,7 @@ _STRUCT = np.dtype(
 
 @pytest.fixture(autouse=True)
 def _only_where_chains_are(context):
-    if context.dispatcher is None:
+    if context.batch_launcher is None:
         pytest.skip("kernels are launched one by one")
 
 
@@ -50,15 +50,15 @@ def test_arguments_of_all_kinds(context):
     k, j, i = np.mgrid[:2, :5, :3]
     expected = (-4 + 3 + 30 + 3 + 5 + 7 + 11 + 9 + 15 + 1000 * i + 10000 * j + 100000 * k).ravel()
     np.testing.assert_array_equal(context.download(out), expected)
-    dispatcher, launch = context.dispatcher, Launch(kernel.handle, shape, (1, 1, 1), arguments)
-    assert dispatcher.can_call([launch])
-    assert context.programs.parameters["all_kinds"] == "wvvvrvv"
+    dispatcher, launch = context.batch_launcher, Launch(kernel.handle, shape, (1, 1, 1), arguments)
+    assert dispatcher.begin([launch], True) is not None
+    assert context._hooks.build_variants.access_modes["all_kinds"] == "wvvvrvv"
     stages, outs = [dispatcher.stage(launch) for _ in range(3)], [context.empty((30,), "float64") for _ in range(3)]
     for stage, array in zip(stages, outs, strict=True):
         stage.fixed.update({0: array.buffer, 4: None})
     chain = KernelBatch(dispatcher, stages, [-1, 0, -1])
     for _ in range(6):
-        chain.launch((), [array.buffer for array in outs])
+        chain.submit((), [array.buffer for array in outs])
     for array in outs:
         np.testing.assert_array_equal(context.download(array), expected)
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import subprocess
+from functools import partial
 from itertools import chain
 from typing import ClassVar
 
@@ -49,8 +50,8 @@ class FakeHelper:
 def fresh(context, monkeypatch):
     """A context that takes every program for new; a machine of four cores, with no processes but fake ones."""
     fresh = open_context(f"opencl:{context.name}", "fresh")
-    monkeypatch.setattr(fresh.programs, "_ways", always_new)
-    monkeypatch.setattr(fresh.programs, "_ahead", True)
+    monkeypatch.setattr(fresh.programs, "_variants", always_new)
+    monkeypatch.setattr(fresh.programs, "_precompile", partial(compile_workers.precompile, fresh.device))
     monkeypatch.setattr(compile_workers, "granted_cores", lambda: 4)
     monkeypatch.setattr(compile_workers, "Thread", lambda target, args, daemon: Now(target, args))
     monkeypatch.setattr(compile_workers.subprocess, "Popen", FakeHelper)
@@ -67,7 +68,7 @@ class Now:
 
 def test_each_helper_gets_a_share_of_the_kernels(fresh):
     fresh.build([add(k) for k in range(12)])
-    jobs = [json.loads(compile_worker.job) for helper in FakeHelper.made]
+    jobs = [json.loads(helper.job) for helper in FakeHelper.made]
     assert len(jobs) == 3 and jobs[0]["text"].count("_body(") == 24
     assert sorted(chain.from_iterable(job["kernels"] for job in jobs)) == sorted(f"k{k}" for k in range(12))
     assert sorted(job["kernels"][0] for job in jobs) == ["k10", "k11", "k9"]
@@ -75,13 +76,13 @@ def test_each_helper_gets_a_share_of_the_kernels(fresh):
 
 
 def test_few_kernels_need_no_helper(fresh):
-    fresh.build([add(k) for k in range(compile_workers.MIN_BATCHED_KERNELS - 1)])
+    fresh.build([add(k) for k in range(compile_workers.MIN_KERNELS - 1)])
     fresh.build([KernelSource(f"g{k}", f"__kernel void g{k}(__global int *x) {{ }}", ()) for k in range(9)])
     assert not FakeHelper.made
 
 
 def test_nor_does_a_program_that_is_known(fresh, monkeypatch):
-    monkeypatch.setattr(fresh.programs, "_ways", lambda text: iter((BuildVariant(outline(text)),)))
+    monkeypatch.setattr(fresh.programs, "_variants", lambda text: iter((BuildVariant(outline(text)),)))
     fresh.build([add(k) for k in range(12)])
     assert not FakeHelper.made
 
@@ -90,7 +91,7 @@ def test_a_failed_build_lets_them_go(fresh):
     bad = KernelSource("bad", "__kernel void bad() { oops }", ())
     with pytest.raises(CompilationError, match="oops"):
         fresh.build([bad, *(add(k) for k in range(12))])
-    assert [compile_worker.job for helper in FakeHelper.made] == [b""] * 3
+    assert [helper.job for helper in FakeHelper.made] == [b""] * 3
 
 
 @pytest.mark.parametrize("missing", ["cores", "processes", "interpreter", "cache"])
@@ -116,11 +117,15 @@ def test_without_what_it_takes_kernels_are_compiled_here(fresh, monkeypatch, mis
     assert out.to_host() == [4]
 
 
-def test_the_setting(context):
+def test_the_setting(context, monkeypatch):
     quiet = open_context(f"opencl:{context.name}", "quiet", Settings(compile_ahead=False))
-    assert not quiet.programs._ahead
     ready = open_context(f"opencl:{context.name}", "ready")
-    assert ready.programs._ahead == ("Portable" in context.info.platform)
+    started = []
+    monkeypatch.setattr(compile_workers, "_start", lambda device, count: started.append(device) or [])
+    for opened in (quiet, ready):
+        monkeypatch.setattr(opened.programs, "_variants", always_new)
+        opened.build([add(k) for k in range(12)])
+    assert started == ([ready.device] if "Portable" in context.info.platform else [])
 
 
 def test_kernels_do_nothing_without_arrays(context):

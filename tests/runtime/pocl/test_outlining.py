@@ -47,7 +47,7 @@ def test_results(context):
     fresh = open_context(f"opencl:{context.name}", "fresh")
     x = np.arange(10, dtype="float32")
     for name, rewrite in (("plain", str), ("moved", outline)):
-        fresh.programs._ways = lambda text, rewrite=rewrite: iter((BuildVariant(rewrite(text)),))
+        fresh.programs._variants = lambda text, rewrite=rewrite: iter((BuildVariant(rewrite(text)),))
         source = KernelSource(name, STRUCT + kernel(name))
         y = fresh.empty((11,), "float32")
         launched = fresh.kernel(source)

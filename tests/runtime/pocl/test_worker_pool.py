@@ -9,12 +9,13 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Settings, open_context, sync
+from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl import affinity as module
 from pytensor_cl.runtime.pocl.affinity import spread_cores
 from pytensor_cl.runtime.pocl.batch import KernelBatch
 from pytensor_cl.runtime.pocl.worker_pool import ALONE, CALLED, LAUNCHED, ParticipationTuner
+from pytensor_cl.runtime.registry import sync
 
 ALONE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
 DOUBLE = f"""{ALONE_ITEMS} stood_double(__global float *x, const long n)
@@ -36,9 +37,9 @@ FOREVER = 1 << 60
 
 @pytest.fixture
 def opened(context):
-    if context.dispatcher is None:
+    if context.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
-    if context.dispatcher.units < 2:
+    if context.batch_launcher.units < 2:
         pytest.skip("nobody can help on one core")
     context.queue.finish()
     yield context
@@ -53,11 +54,11 @@ def launched(context, text, size, *arguments):
 
 
 def chained(context, launches, after):
-    assert context.dispatcher.can_call(launches)
-    stages = [context.dispatcher.stage(x) for x in launches]
+    assert context.batch_launcher.begin(launches, True) is not None
+    stages = [context.batch_launcher.stage(x) for x in launches]
     for stage, launch in zip(stages, launches, strict=True):
         stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
-    return KernelBatch(context.dispatcher, stages, after)
+    return KernelBatch(context.batch_launcher, stages, after)
 
 
 class Always:
@@ -86,11 +87,11 @@ def always(chain):
 @pytest.fixture
 def patient(opened, monkeypatch):
     """Let work-items stand by until they are dismissed."""
-    monkeypatch.setattr(opened.dispatcher.standby, "ticks", FOREVER)
+    monkeypatch.setattr(opened.batch_launcher.standby, "ticks", FOREVER)
 
 
 def states(context):
-    return list(context.dispatcher.standby._states)
+    return list(context.batch_launcher.standby._states)
 
 
 @pytest.mark.usefixtures("patient")
@@ -104,7 +105,7 @@ def test_calls_in_a_row_need_one_launch(opened):
     for _ in range(200):
         view = opened.views.view(x)
         view[...] = 1
-        chain.complete()
+        chain.run_and_wait()
         np.testing.assert_array_equal(view, np.full(n, 2.0**count, "f4"))
         assert not opened.queue.pending
     assert ways.count(CALLED) > ways.count(LAUNCHED)
@@ -118,7 +119,7 @@ def test_those_that_stand_by_do_their_share(opened):
     ways, threads = always(chain), 0
     while threads < 2 or ways[-1] != CALLED:
         assert len(ways) < 20_000
-        chain.complete()
+        chain.run_and_wait()
         threads = len(np.unique(opened.views.view(out)[:400] >> np.uint64(20)))
 
 
@@ -132,13 +133,13 @@ def test_other_commands_send_them_away(opened, command):
     always(chain)
     expected = np.full(5000, 2.0, "f4")
     for _ in range(30):
-        chain.complete()
+        chain.run_and_wait()
         expected = 2 * expected
         if command == "write":
             expected = np.ones(5000, "float32")
             opened.queue.write(x.buffer, expected)
         elif command == "launch":
-            chain.launch((), ())
+            chain.submit((), ())
             expected = 2 * expected
         elif command == "read":
             found = np.empty(5000, "float32")
@@ -160,24 +161,24 @@ def test_who_has_nothing_to_wait_for_leaves_them_there(opened, wait):
     for _ in range(20):
         opened.queue.finish()
         opened.views.view(x)[...] = 1
-        chain.complete()
-        number = opened.dispatcher.standby._launch
+        chain.run_and_wait()
+        number = opened.batch_launcher.standby._launch
         found = wait(x) if wait is not sync else wait()
-        assert opened.dispatcher.standby._launch == number
+        assert opened.batch_launcher.standby._launch == number
         if found is not None:
             np.testing.assert_array_equal(found, np.full(5000, 2, "f4"))
 
 
 def test_a_setting_sends_them_away_at_once(context):
     off = open_context(f"opencl:{context.name}", "off", Settings(stand_by=False))
-    if off.dispatcher is None:
+    if off.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
-    assert off.dispatcher.standby.ticks == 0
+    assert off.batch_launcher.standby.ticks == 0
     x = off.from_host(np.ones(5000, "float32"))
     chain = chained(off, [launched(off, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
     ways = always(chain)
     for _ in range(20):
-        chain.complete()
+        chain.run_and_wait()
     assert set(ways) == {LAUNCHED}
     np.testing.assert_array_equal(off.download(x), np.full(5000, 2.0**21, "f4"))
 
@@ -187,7 +188,7 @@ def test_they_leave_by_themselves(opened):
     chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
     opened.queue.finish()
     always(chain)
-    chain.complete()
+    chain.run_and_wait()
     opened.queue.handle.finish()  # behind the queue's back: nobody sends them away
     assert set(states(opened)) == {AWAY}
 
@@ -195,7 +196,7 @@ def test_they_leave_by_themselves(opened):
 @pytest.fixture
 def placed(opened):
     """Say who stands by, though nobody is there."""
-    standby, count = opened.dispatcher.standby, opened.dispatcher.units - 1
+    standby, count = opened.batch_launcher.standby, opened.batch_launcher.units - 1
     opened.queue.finish()
 
     def place(*there):
@@ -209,7 +210,7 @@ def placed(opened):
 
 def test_who_has_left_is_replaced(opened, placed):
     """With only some of those that could help each call would take longer for good."""
-    standby, count = opened.dispatcher.standby, opened.dispatcher.units - 1
+    standby, count = opened.batch_launcher.standby, opened.batch_launcher.units - 1
     for there in range(count + 1):
         placed(*range(there))
         assert standby.are_ready(count) == (4 * there >= 3 * count)
@@ -245,7 +246,7 @@ def stand_by_freely(opened, cores):
     ways, free = always(chain), 0
     while not free or ways[-1] != CALLED:
         assert len(ways) < 20_000
-        chain.complete()
+        chain.run_and_wait()
         free = sum(now == set(spread_cores()) != before[thread] for thread, now in where(cores).items())
     looks = 0
     while set(states(opened)) != {READY}:  # who comes late may be on its way from one core to another
@@ -276,9 +277,9 @@ def test_who_is_tied_while_it_stands_by_stays_so(opened, tied):
 
 def test_who_is_not_wanted_any_more_leaves(opened, monkeypatch):
     """Calls of a small function, for one helper, do not keep those of a large one."""
-    if opened.dispatcher.units < 4:
+    if opened.batch_launcher.units < 4:
         pytest.skip("too few can help")
-    monkeypatch.setattr(opened.dispatcher.standby, "ticks", 30_000_000)  # 10 ms
+    monkeypatch.setattr(opened.batch_launcher.standby, "ticks", 30_000_000)  # 10 ms
     x = opened.from_host(np.ones(5000, "float32"))
     large = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
     small = chained(opened, [launched(opened, DOUBLE, (2,), x.buffer, np.int64(5000))], [-1])
@@ -287,11 +288,11 @@ def test_who_is_not_wanted_any_more_leaves(opened, monkeypatch):
         always(chain)
     for _ in range(1_000_000):
         if sum(state != AWAY for state in states(opened)) != len(states(opened)):
-            large.complete()
+            large.run_and_wait()
             continue
         break
     for _ in range(10_000_000):
-        small.complete()
+        small.run_and_wait()
         if not any(states(opened)[1:]):
             break
     assert not any(states(opened)[1:])
@@ -302,14 +303,14 @@ def test_who_does_not_come_is_not_waited_for(opened):
     x = opened.from_host(np.ones(5000, "float32"))
     chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 2, [-1, 0])
     opened.queue.finish()
-    ways, standby = always(chain), opened.dispatcher.standby
+    ways, standby = always(chain), opened.batch_launcher.standby
     before = opened.views.view(x).copy()
     standby._may_be, standby._size = True, len(states(opened))
     for k in range(standby_count := len(states(opened))):
         standby._states[k] = READY
     try:
         for _ in range(9):  # each table twice
-            chain.complete()
+            chain.run_and_wait()
             assert states(opened) == [READY] * standby_count
             assert not chain._counts.any()
     finally:
@@ -330,8 +331,8 @@ def test_chains_come_and_go(opened):
         chain = chained(opened, [double] * 3, [-1, 0, 1])
         always(chain)
         opened.views.view(x)[...] = 1
-        chain.complete()
-        chain.complete()
+        chain.run_and_wait()
+        chain.run_and_wait()
         del chain
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 64, "f4"))
 
@@ -352,7 +353,7 @@ def test_two_threads_call_the_same(opened):
         view = opened.views.view(x)
         for _ in range(300):
             view[...] = 1
-            chain.complete()
+            chain.run_and_wait()
             if not (view == 32).all():
                 wrong.append(view.copy())
 
@@ -383,12 +384,12 @@ def test_a_wait_of_another_thread_comes_to_an_end(opened, command):
     thread = threading.Thread(target=wait)
     thread.start()
     while not ended.is_set():
-        chain.complete()
+        chain.run_and_wait()
     thread.join()
 
 
 def test_numbers_of_calls_are_never_the_same(opened):
-    standby = opened.dispatcher.standby
+    standby = opened.batch_launcher.standby
     assert next(standby.numbers) != next(standby.numbers)
 
 

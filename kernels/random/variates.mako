@@ -1,0 +1,360 @@
+## How the distributions of NumPy's Generator use its numbers: each draw takes as many as NumPy takes for it, in the same order.
+## The methods: the ziggurat (Marsaglia and Tsang 2000), gamma by Marsaglia and Tsang (2000), Poisson by Hoermann (1993, PTRS), binomial by
+## Kachitvichyanukul and Schmeiser (1988, BTPE), inverse Gaussian by Michael, Schucany and Haas (1976), von Mises by Best and Fisher (1979).
+<%page args="generator, needed"/>\
+<% G = generator %>\
+typedef struct {
+    random_u128 s, c;          /* the state after the block, the increment */
+    ulong raw[RANDOM_BLOCK];
+    long base;                 /* position of the first number of the block */
+    int at;                    /* of the next one in the block */
+    int is_odd;                /* whether a function whose last digit differs between libraries was used */
+    double u;                  /* the number that it was used with */
+    uint pending;              /* the half of a number that was left before the first position */
+    __global const ulong *tables;
+} ${G}_stream;
+
+static inline long ${G}_position(const ${G}_stream *r) { return r->base + r->at; }
+static ulong ${G}_next(${G}_stream *r)
+{
+    if (r->at == RANDOM_BLOCK) {
+        r->s = ${G}_fill(r->s, r->c, r->raw);
+        r->base += RANDOM_BLOCK;
+        r->at = 0;
+    }
+    return r->raw[r->at++];
+}
+static inline double ${G}_unit(${G}_stream *r) { return (double)(${G}_next(r) >> 11) * (1.0 / 9007199254740992.0); }
+
+% if "normal" in needed:
+static double ${G}_normal_rare(${G}_stream *r, double x, int i, ulong a, int *is_done)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    *is_done = 1;
+    if (i == 0) {
+        double u, v, w;
+        do {
+            w = ${G}_unit(r);
+            u = -0.27366123732975827203338247596 * log1p(-w);
+            v = -log1p(-${G}_unit(r));
+        } while (!(v + v > u * u));
+        r->is_odd = 1;
+        r->u = (a >> 8) & 1 ? -w : w;
+        u += 3.6541528853610087963519472518;
+        return (a >> 8) & 1 ? -u : u;
+    }
+    const double f = as_double(r->tables[512 + i]), d = as_double(r->tables[511 + i]) - f;
+    *is_done = d * ${G}_unit(r) + f < exp(-0.5 * x * x);
+    return x;
+}
+% endif
+% if "normal" in needed:
+static inline double ${G}_normal(${G}_stream *r)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    int is_done;
+    double x;
+    do {
+        const ulong n = ${G}_next(r), a = (n >> 9) & 0x000fffffffffffffUL;
+        const int i = n & 255;
+        x = (double)(long)a * as_double(r->tables[256 + i]);
+        x = as_double(as_ulong(x) ^ ((n << 55) & 0x8000000000000000UL));
+        if (a < r->tables[i]) break;
+        x = ${G}_normal_rare(r, x, i, a, &is_done);
+    } while (!is_done);
+    return x;
+}
+% endif
+% if "exponential" in needed:
+static inline double ${G}_exponential(${G}_stream *r)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    for (;;) {
+        const ulong n = ${G}_next(r) >> 3, a = n >> 8;
+        const int i = n & 255;
+        const double x = (double)(long)a * as_double(r->tables[1024 + i]);
+        if (a < r->tables[768 + i]) return x;
+        if (i == 0) {
+            r->is_odd = 1;
+            r->u = ${G}_unit(r);
+            return 7.69711747013104972 - log1p(-r->u);
+        }
+        const double f = as_double(r->tables[1280 + i]), d = as_double(r->tables[1279 + i]) - f;
+        if (d * ${G}_unit(r) + f < exp(-x)) return x;
+    }
+}
+% endif
+% if "gamma" in needed:
+static double ${G}_gamma(${G}_stream *r, const double shape, const double b, const double c)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (shape == 1.0) return ${G}_exponential(r);
+    if (shape == 0.0) return 0.0;
+    if (shape < 1.0) {
+        r->is_odd = 1;
+        for (;;) {
+            const double u = ${G}_unit(r), v = ${G}_exponential(r);
+            r->is_odd = 1;
+            if (u <= 1.0 - shape) {
+                const double x = pow(u, b);
+                if (x <= v) return x;
+            } else {
+                const double y = -log((1.0 - u) / shape), x = pow(1.0 - shape + shape * y, b);
+                if (x <= v + y) return x;
+            }
+        }
+    }
+    for (;;) {
+        double x, v;
+        do {
+            x = ${G}_normal(r);
+            v = 1.0 + c * x;
+        } while (!(v > 0.0));
+        v = v * v * v;
+        const double u = ${G}_unit(r);
+        if (u < 1.0 - 0.0331 * (x * x) * (x * x)) return b * v;
+        if (log(u) < 0.5 * x * x + b * (1.0 - v + log(v))) return b * v;
+    }
+}
+% endif
+% if "beta" in needed:
+static double ${G}_beta(${G}_stream *r, const double a, const double ab, const double ac, const double b, const double bb, const double bc)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (a <= 1.0 && b <= 1.0) {
+        r->is_odd = 1;
+        for (;;) {
+            const double u = ${G}_unit(r), v = ${G}_unit(r), x = pow(u, 1.0 / a), y = pow(v, 1.0 / b), s = x + y;
+            if (s <= 1.0 && u + v > 0.0) {
+                if (s > 0.0) return x / s;
+                const double lx = log(u) / a, ly = log(v) / b, m = max(lx, ly);
+                return exp(lx - m - log(exp(lx - m) + exp(ly - m)));
+            }
+        }
+    }
+    const double x = ${G}_gamma(r, a, ab, ac), y = ${G}_gamma(r, b, bb, bc);
+    return x / (x + y);
+}
+% endif
+% if "student" in needed:
+static double ${G}_student(${G}_stream *r, const double root, const double shape, const double b, const double c)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double x = ${G}_normal(r), y = ${G}_gamma(r, shape, b, c);
+    return root * x / sqrt(y);
+}
+% endif
+% if "wald" in needed:
+static double ${G}_wald(${G}_stream *r, const double mean, const double scale)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double n = ${G}_normal(r);
+    const double d = 1.0 + sqrt(1.0 + 4.0 * scale / (mean * n * n)), x = mean * (1.0 - 2.0 / d);
+    return ${G}_unit(r) <= mean / (mean + x) ? x : mean * mean / x;
+}
+% endif
+% if "geometric" in needed:
+static long ${G}_geometric(${G}_stream *r, const double p, const double log_q)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (p >= 0.333333333333333333333333) {
+        const double q = 1.0 - p, u = ${G}_unit(r);
+        double total = p, term = p;
+        long x = 1;
+        while (u > total) {
+            term *= q;
+            total += term;
+            ++x;
+        }
+        return x;
+    }
+    const double z = ceil(-${G}_exponential(r) / log_q);
+    return z >= 9.223372036854775807e18 ? LONG_MAX : (long)z;
+}
+% endif
+% if "poisson" in needed:
+/* log(k!) as NumPy computes it, from the series of Zhang and Jin. */
+static double ${G}_log_factorial(const long k)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double x = (double)k + 1.0;
+    if (x == 1.0 || x == 2.0) return 0.0;
+    const int n = x < 7.0 ? (int)(7.0 - x) : 0;
+    double x0 = x + n;
+    const double x2 = 1.0 / x0 * (1.0 / x0);
+    double s = -1.39243221690590e+00;
+% for term in ("1.796443723688307e-01", "-2.955065359477124e-02", "6.410256410256410e-03", "-1.917526917526918e-03", "8.417508417508418e-04", "-5.952380952380952e-04", "7.936507936507937e-04", "-2.777777777777778e-03", "8.333333333333333e-02"):
+    s = s * x2 + ${term};
+% endfor
+    double g = s / x0 + 0.5 * 1.8378770664093453e+00 + (x0 - 0.5) * log(x0) - x0;
+    for (int i = 1; i <= n; ++i) {
+        g -= log(x0 - 1.0);
+        x0 -= 1.0;
+    }
+    return g;
+}
+% endif
+% if "poisson" in needed:
+static long ${G}_poisson(${G}_stream *r, const double lam, const double limit, const double log_lam, const double a, const double b, const double log_inverse,
+                  const double vr)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (lam == 0.0) return 0;
+    if (lam < 10.0) {
+        long x = 0;
+        for (double product = ${G}_unit(r); product > limit; product *= ${G}_unit(r)) ++x;
+        return x;
+    }
+    for (;;) {
+        const double u = ${G}_unit(r) - 0.5, v = ${G}_unit(r), us = 0.5 - fabs(u);
+        const long k = (long)floor((2.0 * a / us + b) * u + lam + 0.43);
+        if (us >= 0.07 && v <= vr) return k;
+        if (k < 0 || (us < 0.013 && v > us)) continue;
+        if (log(v) + log_inverse - log(a / (us * us) + b) <= -lam + k * log_lam - ${G}_log_factorial(k)) return k;
+    }
+}
+% endif
+% if "binomial" in needed:
+/* Inversion; `first` is the probability of zero, computed by the host. */
+static long ${G}_binomial_inversion(${G}_stream *r, const long n, const double p, const double first, const long bound)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double q = 1.0 - p;
+    long x = 0;
+    double px = first, u = ${G}_unit(r);
+    while (u > px) {
+        ++x;
+        if (x > bound) {
+            x = 0;
+            px = first;
+            u = ${G}_unit(r);
+        } else {
+            u -= px;
+            px = ((n - x + 1) * p * px) / (x * q);
+        }
+    }
+    return x;
+}
+% endif
+% if "bounded32" in needed:
+/* A number from 0 to `range`, of 32 bits and of 64: the method of Lemire (2019). */
+static uint ${G}_next32(${G}_stream *r, long *word)
+{
+    const long w = (*word)++;
+    if (w < 0) return r->pending;
+    if (w & 1L) return (uint)(r->raw[r->at - 1] >> 32);
+    return (uint)${G}_next(r);
+}
+% endif
+% if "bounded32" in needed:
+static uint ${G}_bounded32(${G}_stream *r, long *word, const uint range)
+{
+    if (range == 0xFFFFFFFFU) return ${G}_next32(r, word);
+    const uint count = range + 1U;
+    uint n = ${G}_next32(r, word), low = n * count;
+    if (low < count) {
+        const uint threshold = (0xFFFFFFFFU - range) % count;
+        while (low < threshold) {
+            n = ${G}_next32(r, word);
+            low = n * count;
+        }
+    }
+    return mul_hi(n, count);
+}
+% endif
+% if "bounded64" in needed:
+static ulong ${G}_bounded64(${G}_stream *r, const ulong range)
+{
+    if (range == 0xFFFFFFFFFFFFFFFFUL) return ${G}_next(r);
+    const ulong count = range + 1UL;
+    ulong n = ${G}_next(r), low = n * count;
+    if (low < count) {
+        const ulong threshold = (0xFFFFFFFFFFFFFFFFUL - range) % count;
+        while (low < threshold) {
+            n = ${G}_next(r);
+            low = n * count;
+        }
+    }
+    return mul_hi(n, count);
+}
+% endif
+% if "vonmises" in needed:
+static double ${G}_vonmises(${G}_stream *r, const double mu, const double kappa, const double s)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (kappa < 1e-8) return M_PI * (2.0 * ${G}_unit(r) - 1.0);
+    double w, y, v;
+    do {
+        const double z = cos(M_PI * ${G}_unit(r));
+        w = (1.0 + s * z) / (s + z);
+        y = kappa * (s - w);
+        v = ${G}_unit(r);
+    } while (!(y * (2.0 - y) - v >= 0.0 || log(y / v) + 1.0 - y >= 0.0));
+    double x = acos(w);
+    if (${G}_unit(r) < 0.5) x = -x;
+    x += mu;
+    const double folded = fmod(fabs(x) + M_PI, 2.0 * M_PI) - M_PI;
+    return x < 0.0 ? -folded : folded;
+}
+% endif
+% if "binomial" in needed:
+/* Terms of Stirling's series of log(x!). */
+static double ${G}_stirling(const double x)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double x2 = x * x;
+    return (13860.0 - (462.0 - (132.0 - (99.0 - 140.0 / x2) / x2) / x2) / x2) / x / 166320.0;
+}
+static long ${G}_binomial_rejection(${G}_stream *r, const double n, const double p, const double m, const double p1, const double xm, const double xl,
+                                    const double xr, const double c, const double left, const double right, const double p2, const double p3,
+                                    const double p4)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double q = 1.0 - p, variance = n * p * q;
+    for (;;) {
+        const double u = ${G}_unit(r) * p4;
+        double v = ${G}_unit(r), y;
+        if (u <= p1) return (long)floor(xm - p1 * v + u);
+        if (u <= p2) {
+            const double x = xl + (u - p1) / c;
+            v = v * c + 1.0 - fabs(m - x + 0.5) / p1;
+            if (v > 1.0) continue;
+            y = floor(x);
+        } else if (u <= p3) {
+            y = floor(xl + log(v) / left);
+            if (y < 0.0 || v == 0.0) continue;
+            v = v * (u - p2) * left;
+        } else {
+            y = floor(xr - log(v) / right);
+            if (y > n || v == 0.0) continue;
+            v = v * (u - p3) * right;
+        }
+        const double k = fabs(y - m);
+        if (!(k > 20.0 && k < variance / 2.0 - 1.0)) {
+            const double s = p / q, a = s * (n + 1.0);
+            double f = 1.0;
+            for (double i = m + 1.0; i <= y; i += 1.0) f *= a / i - s;
+            for (double i = y + 1.0; i <= m; i += 1.0) f /= a / i - s;
+            if (v > f) continue;
+            return (long)y;
+        }
+        const double rho = k / variance * ((k * (k / 3.0 + 0.625) + 0.16666666666666666) / variance + 0.5);
+        const double t = -k * k / (2.0 * variance), logarithm = log(v);
+        if (logarithm < t - rho) return (long)y;
+        if (logarithm > t + rho) continue;
+        const double x1 = y + 1.0, f1 = m + 1.0, z = n + 1.0 - m, w = n - y + 1.0;
+        if (!(logarithm > xm * log(f1 / x1) + (n - m + 0.5) * log(z / w) + (y - m) * log(w * p / (x1 * q)) + ${G}_stirling(f1) + ${G}_stirling(z)
+              - ${G}_stirling(x1) - ${G}_stirling(w)))
+            return (long)y;
+    }
+}
+static long ${G}_binomial(${G}_stream *r, const double n, const double p, const double first, const double bound, const double flip, const double rejects,
+                          const double m, const double p1, const double xm, const double xl, const double xr, const double c, const double left,
+                          const double right, const double p2, const double p3, const double p4)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const long x = rejects != 0.0 ? ${G}_binomial_rejection(r, n, p, m, p1, xm, xl, xr, c, left, right, p2, p3, p4)
+                                  : ${G}_binomial_inversion(r, (long)n, p, first, (long)bound);
+    return flip != 0.0 ? (long)n - x : x;
+}
+% endif

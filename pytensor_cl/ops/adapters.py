@@ -1,0 +1,189 @@
+"""Routines around the routine of an Op: they cast its arrays, check what the Op forbids, or reorder its arguments."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.ops.base import Routine
+from pytensor_cl.routines.elemwise.routine import Copy, Elemwise
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["CheckedAddend", "CheckedBatch", "IntegerTuple", "Reordered", "WithCasts", "copy_or_none", "with_casts"]
+
+
+def copy_or_none(context: Context, source: str, ndim: int, target: str) -> Copy | None:
+    """Return the routine that casts arrays of a dtype to another; None if the dtypes are equal."""
+    return None if source == target else Copy(context, source, ndim, target)
+
+
+class WithCasts:
+    """A routine whose first inputs are cast before the call, and whose result may be cast after it.
+
+    Parameters
+    ----------
+    routine
+        What computes, with one output.
+    casts
+        Per input the routine that casts it, or None. Further inputs are passed on unchanged.
+    result
+        The routine that casts the result, or None.
+    scalar_type
+        NumPy type to which host scalars among these inputs are cast; None passes them on unchanged.
+    """
+
+    def __init__(
+        self, routine: Any, casts: Sequence[Elemwise | None], result: Copy | None = None, scalar_type: Any = None
+    ) -> None:
+        self._routine = routine
+        self._casts = tuple(casts)
+        self._result = result
+        self._scalar_type = scalar_type
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the routine and of the casts."""
+        routines = (self._routine, *filter(None, (*self._casts, self._result)))
+        return tuple(source for routine in routines for source in routine.sources())
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        values = list(inputs)
+        for i, cast in enumerate(self._casts):
+            if not isinstance(values[i], GpuArray):
+                values[i] = values[i] if self._scalar_type is None else self._scalar_type(values[i])
+            elif cast is not None:
+                (values[i],) = cast(values[i])
+        results: tuple[GpuArray, ...] = self._routine(*values)
+        return results if self._result is None else self._result(*results)
+
+
+def with_casts(
+    routine: Any, inputs: Sequence[Variable], dtype: str, target: Any, context: Context, has_epilogue: bool = False
+) -> Routine:
+    """Return a routine that computes in one dtype, with casts of the inputs and of the result where they are needed.
+
+    Parameters
+    ----------
+    routine
+        What computes; it takes arrays and host scalars of `dtype`.
+    inputs
+        The arrays and scalars that are cast; the routine may take further inputs after them.
+    dtype
+        What the routine computes in.
+    target
+        Type of the result.
+    context
+        Where the arrays are.
+    has_epilogue
+        Whether an epilogue makes the results, which are not cast then.
+    """
+    casts = [copy_or_none(context, v.type.dtype, v.type.ndim, dtype) for v in inputs]
+    result = None if has_epilogue else copy_or_none(context, dtype, target.ndim, target.dtype)
+    return WithCasts(routine, casts, result, np.dtype(dtype).type) if any((*casts, result)) else routine
+
+
+class IntegerTuple:
+    """A routine that takes integers of the host as one tuple, where the Op has an input for each.
+
+    Parameters
+    ----------
+    routine
+        Called with the arrays, the tuple of integers if there are any, and the further inputs.
+    first
+        Number of arrays before the integers.
+    last
+        Number of further inputs after them.
+    """
+
+    def __init__(self, routine: Any, first: int, last: int = 0) -> None:
+        self._routine = routine
+        self._first = first
+        self._last = last
+        self.sources = routine.sources
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        end = len(inputs) - self._last
+        integers = tuple(int(np.asarray(n)) for n in inputs[self._first : end])
+        packed = (integers,) if integers else ()
+        result: tuple[GpuArray, ...] = self._routine(*inputs[: self._first], *packed, *inputs[end:])
+        return result
+
+
+class Reordered:
+    """A routine that takes its first inputs in another order than the Op.
+
+    Parameters
+    ----------
+    routine
+        What computes.
+    order
+        Positions of the Op's inputs, in the order of the routine's.
+    """
+
+    def __init__(self, routine: Any, order: Sequence[int]) -> None:
+        self._routine = routine
+        self._order = tuple(order)
+        self.sources = routine.sources
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        return self._routine(*(inputs[i] for i in self._order), *inputs[len(self._order) :])
+
+
+class CheckedAddend:
+    """A product with an addend, which is broadcast only along dimensions known to be one when the graph is compiled.
+
+    Parameters
+    ----------
+    routine
+        Called with ``(C, alpha, A, B, beta)``.
+    node
+        Has these inputs.
+    """
+
+    def __init__(self, routine: Any, node: Apply) -> None:
+        c, _, a, b, _ = (v.type for v in node.inputs)
+        self._routine = routine
+        product = (a.shape[0] == 1, *b.broadcastable[1:])
+        self._may_broadcast = [m or n for m, n in zip(c.broadcastable, product, strict=True)]
+        self.sources = routine.sources
+
+    def __call__(
+        self, c: GpuArray, alpha: Any, a: GpuArray, b: GpuArray, beta: Any, *further: GpuArray
+    ) -> tuple[GpuArray, ...]:
+        product = (a.shape[0], *b.shape[1:])
+        dims = zip(c.shape, product, self._may_broadcast, strict=True)
+        if c.shape != product and any(n != m and not allowed for n, m, allowed in dims):
+            raise ValueError(
+                f"an addend of shape {c.shape} does not fit a product of shape {product} (no run-time broadcasting)"
+            )
+        return self._routine(c, alpha, a, b, beta, *further)
+
+
+class CheckedBatch:
+    """A batched product, which broadcasts only along batch dimensions known to be one when the graph is compiled.
+
+    Parameters
+    ----------
+    routine
+        Called with the two operands.
+    node
+        Has these inputs.
+    """
+
+    def __init__(self, routine: Any, node: Apply) -> None:
+        a, b = (v.type.broadcastable[-3::-1] for v in node.inputs)  # batch dimensions, from the right
+        self._routine = routine
+        self._may_broadcast = [m or n for m, n in zip(a, b, strict=False)]
+        self.sources = routine.sources
+
+    def __call__(self, a: GpuArray, b: GpuArray, *further: GpuArray) -> tuple[GpuArray, ...]:
+        dims = zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)
+        for (n, m), allowed in zip(dims, self._may_broadcast, strict=True):
+            if n != m and not allowed:
+                raise ValueError(
+                    "the batch dimensions of a product do not match (no run-time broadcasting): "
+                    f"{a.shape} and {b.shape}"
+                )
+        return self._routine(a, b, *further)

@@ -1,1 +1,0 @@
-"""Lifts of indexing Ops."""

@@ -1,0 +1,60 @@
+"""RandomVariable -> its device Op, where the numbers are NumPy's."""
+
+import numpy as np
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.type_other import NoneTypeT
+
+from pytensor_cl.ops.random import FEWEST, GpuRandomVariable
+from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
+from pytensor_cl.runtime.device import DeviceInfo
+
+__all__ = ["draw_in_place"]
+
+ARRAYS = "how many raw numbers a draw takes depends on its parameters, and these are arrays"
+DOUBLE = "NumPy's random numbers are computed in double precision"
+
+
+def _is_one_number(parameter: Variable) -> bool:
+    """Whether all draws have the same value of a parameter."""
+    if isinstance(parameter, Constant):
+        values = np.asarray(parameter.data)
+        return bool(values.size and (values == values.flat[0]).all())
+    return all(n == 1 for n in parameter.type.shape)
+
+
+@register_lift(RandomVariable)
+def lift_random_variable(
+    op: RandomVariable, node: Apply, context_name: str, info: DeviceInfo
+) -> GpuRandomVariable | NoKernel:
+    """RandomVariable(rng, size, p) -> GpuRandomVariable(rng, size, p); the generator and the size stay on the host."""
+    name = type(op).__name__
+    distribution = DISTRIBUTIONS.get(name)
+    if distribution is None:
+        return NoKernel(f"no OpenCL kernel for {name} yet")
+    if not info.has_fp64:
+        return NoKernel(f"{info.name} has no double precision: {DOUBLE}", missing_fp64=True)
+    _, size, *parameters = node.inputs
+    if name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
+        return NoKernel(ARRAYS)
+    # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.
+    has_size = not isinstance(size.type, NoneTypeT)
+    by_value = tuple(has_size or not p.type.ndim for p in parameters)
+    fewest = 0 if config.opencl__placement == "device" else FEWEST
+    return GpuRandomVariable(op, context_name, by_value, fewest)
+
+
+@node_rewriter([GpuRandomVariable], inplace=True)
+def _change_generator(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """GpuRandomVariable(rng) -> the same, which changes the generator, where nobody else needs it as it was."""
+    if node.op.inplace:
+        return None
+    new = node.op.in_place().apply(node.inputs, [node.outputs[0].type, node.outputs[1].type])
+    return list(new.outputs)
+
+
+draw_in_place = dfs_rewriter(_change_generator, ignore_newtrees=True)

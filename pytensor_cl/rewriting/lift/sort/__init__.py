@@ -1,1 +1,0 @@
-"""Lifts of Ops that sort or search."""

@@ -1,0 +1,1 @@
+"""Random numbers that are NumPy's own, made on the device."""

@@ -1,0 +1,387 @@
+"""How each distribution takes its numbers from a generator, and what becomes of them."""
+
+from collections.abc import Callable
+from math import copysign, exp, floor, inf, isfinite, log, log1p, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["DISTRIBUTIONS", "VARIATES", "Distribution", "Variate"]
+
+NORMAL_R, NORMAL_INVERSE_R = 3.6541528853610087963519472518, 0.27366123732975827203338247596
+EXPONENTIAL_R = 7.69711747013104972
+"""Where the tails of the ziggurats begin, and the reciprocal of the first."""
+
+
+def _gamma(shape: float) -> tuple[float, ...]:
+    """Return the constants of a gamma draw: shape, b, c."""
+    if shape < 1:
+        return shape, 1 / shape if shape else 0.0, 0.0
+    b = shape - 1.0 / 3.0
+    return shape, b, 1.0 / sqrt(9 * b)
+
+
+def _poisson(lam: float) -> tuple[float, ...]:
+    if lam < 10:
+        return lam, exp(-lam), 0.0, 0.0, 0.0, 0.0, 0.0
+    b = 0.931 + 2.53 * sqrt(lam)
+    return (
+        lam,
+        0.0,
+        log(lam),
+        -0.059 + 0.02483 * b,
+        b,
+        log(1.1239 + 1.1328 / (b - 3.4)),
+        0.9277 - 3.6224 / (b - 2),
+    )
+
+
+def _binomial(n: float, p: float) -> tuple[float, ...]:
+    """Return the constants of a binomial draw; those of the method BTPE come after those of the inversion."""
+    r = p if p <= 0.5 else 1.0 - p
+    q = 1.0 - r
+    first = exp(n * log(q))
+    bound = floor(min(n, n * r + 10.0 * sqrt(n * r * q + 1)))
+    flip = float(p > 0.5)
+    if r * n <= 30:
+        return n, r, first, bound, flip, *(0.0,) * 12
+    fm = n * r + r
+    m = floor(fm)
+    p1 = floor(2.195 * sqrt(n * r * q) - 4.6 * q) + 0.5
+    xm = m + 0.5
+    xl, xr = xm - p1, xm + p1
+    c = 0.134 + 20.5 / (15.3 + m)
+    a = (fm - xl) / (fm - xl * r)
+    left = a * (1.0 + a / 2.0)
+    a = (xr - fm) / (xr * q)
+    right = a * (1.0 + a / 2.0)
+    p2 = p1 * (1.0 + 2.0 * c)
+    p3 = p2 + c / left
+    return n, r, first, bound, flip, 1.0, m, p1, xm, xl, xr, c, left, right, p2, p3, p3 + c / right
+
+
+def _bits(number: int) -> float:
+    """Return the double that has the bits of an integer."""
+    return float(np.uint64(number % (1 << 64)).view("float64"))
+
+
+def _vonmises(mu: float, kappa: float) -> tuple[float, ...]:
+    if kappa < 1e-8:
+        return mu, kappa, 0.0
+    if kappa < 1e-5:
+        return mu, kappa, 1.0 / kappa + kappa
+    r = 1 + sqrt(1 + 4 * kappa * kappa)
+    rho = (r - sqrt(2 * r)) / (2 * kappa)
+    return mu, kappa, (1 + rho * rho) / (2 * rho)
+
+
+class Variate(NamedTuple):
+    """Draws of which each takes as many numbers as it happens to need.
+
+    Attributes
+    ----------
+    draw
+        C expression; ``{g}`` is the generator's name, ``r`` the stream, ``p0`` and so on the constants.
+    numpy
+        What draws them in NumPy: the Generator, how many, and the parameters.
+    constants
+        From the parameters to those of the kernel.
+    numbers
+        How many constants there are.
+    takes
+        About how many numbers a draw takes.
+    needed
+        Functions of the template `random/variates`.
+    kind
+        C type.
+    least
+        How many numbers a draw takes at least.
+    warm
+        How far before a chunk a chain begins, so that it nearly always meets NumPy's.
+    words
+        Bits of a number: 64 or 32.
+    is_proper
+        Whether the parameters are such as the kernel takes; others are for NumPy.
+    is_exact
+        Whether all but few draws are the same to the last bit, whatever the device's functions.
+    mend
+        From the number that the kernel lists to such a draw; None: NumPy draws it.
+    """
+
+    draw: str
+    numpy: Callable[..., Any]
+    constants: Callable[..., tuple[float, ...]] = lambda: ()
+    numbers: int = 0
+    takes: Callable[..., float] = lambda: 1.0
+    needed: tuple[str, ...] = ()
+    kind: str = "double"
+    least: int = 1
+    warm: int = 64
+    words: int = 64
+    is_proper: Callable[..., bool] = lambda *_: True
+    is_exact: Callable[..., bool] = lambda *_: True
+    mend: Callable[[float], float] | None = None
+
+
+def _tail_of_normal(number: float) -> float:
+    """Return a normal number beyond the layers of the ziggurat; its sign is that of the uniform number."""
+    return copysign(NORMAL_R + -NORMAL_INVERSE_R * log1p(-abs(number)), number)
+
+
+def _tail_of_exponential(number: float) -> float:
+    """Return an exponential number beyond the layers of the ziggurat."""
+    return EXPONENTIAL_R - log1p(-number)
+
+
+def _is_range(low: float, high: float) -> bool:
+    """Return whether these are limits of whole numbers of 64 bits with at least two between them."""
+    return isinstance(low, int) and isinstance(high, int) and -(2**63) <= low < high - 1 < 2**63
+
+
+def _integers(low: float, high: float) -> tuple[float, ...]:
+    return _bits(int(low)), _bits(int(high) - 1 - int(low))
+
+
+def _drawn_integers(rng: np.random.Generator, n: int, low: Any, high: Any) -> np.ndarray:
+    return rng.integers(int(low), int(high), n)
+
+
+_GAMMA = ("normal", "exponential", "gamma")
+_STANDARD_GAMMA = Variate(
+    "{g}_gamma(r, p0, p1, p2)",
+    lambda rng, n, a: rng.standard_gamma(a, n),
+    _gamma,
+    3,
+    lambda a: 2.1 if a >= 1 else 2.8,
+    _GAMMA,
+    warm=1024,
+    is_proper=lambda a: 0 < a < inf,
+    is_exact=lambda a: a >= 1,
+)
+
+VARIATES: dict[str, Variate] = {
+    "normal": Variate(
+        "{g}_normal(r)",
+        lambda rng, n: rng.standard_normal(n),
+        takes=lambda: 1.0223,
+        needed=("normal",),
+        mend=_tail_of_normal,
+    ),
+    "exponential": Variate(
+        "{g}_exponential(r)",
+        lambda rng, n: rng.standard_exponential(n),
+        takes=lambda: 1.0225,
+        needed=("exponential",),
+        mend=_tail_of_exponential,
+    ),
+    "integers32": Variate(
+        "(long)(as_ulong(p0) + {g}_bounded32(r, &word, (uint)as_ulong(p1)))",
+        _drawn_integers,
+        _integers,
+        2,
+        lambda low, high: 2.0**32 / (2**32 - 2**32 % (int(high) - int(low))),
+        ("bounded32",),
+        kind="long",
+        words=32,
+        is_proper=_is_range,
+    ),
+    "integers64": Variate(
+        "(long)(as_ulong(p0) + {g}_bounded64(r, as_ulong(p1)))",
+        _drawn_integers,
+        _integers,
+        2,
+        lambda low, high: 2.0**64 / (2**64 - 2**64 % (int(high) - int(low))),
+        ("bounded64",),
+        kind="long",
+        is_proper=_is_range,
+    ),
+    "gamma": _STANDARD_GAMMA,
+    "ratio_gamma": _STANDARD_GAMMA._replace(
+        numpy=lambda rng, n, a, p: rng.standard_gamma(a / p, n),
+        constants=lambda a, p: _gamma(a / p),
+        takes=lambda a, p: 2.1 if a >= p else 2.8,
+        is_proper=lambda a, p: 0 < a < inf and 0 < p < inf,
+        is_exact=lambda a, p: a >= p,
+    ),
+    "beta": Variate(
+        "{g}_beta(r, p0, p1, p2, p3, p4, p5)",
+        lambda rng, n, a, b: rng.beta(a, b, n),
+        lambda a, b: (*_gamma(a), *_gamma(b)),
+        6,
+        lambda a, b: 4.3 if max(a, b) > 1 else 4.0,
+        (*_GAMMA, "beta"),
+        least=2,
+        warm=2048,
+        is_proper=lambda a, b: 0 < a < inf and 0 < b < inf,
+        is_exact=lambda a, b: a >= 1 and b >= 1 and a + b > 2,
+    ),
+    "student": Variate(
+        "{g}_student(r, p0, p1, p2, p3)",
+        lambda rng, n, df: rng.standard_t(df, n),
+        lambda df: (sqrt(df / 2), *_gamma(df / 2)),
+        4,
+        lambda df: 3.2 if df >= 2 else 3.9,
+        (*_GAMMA, "student"),
+        least=2,
+        warm=2048,
+        is_proper=lambda df: 0 < df < inf,
+        is_exact=lambda df: df >= 2,
+    ),
+    "wald": Variate(
+        "{g}_wald(r, p0, p1)",
+        lambda rng, n, mean, scale: rng.wald(mean, scale, n),
+        lambda mean, scale: (mean, scale),
+        2,
+        lambda mean, scale: 2.03,
+        ("normal", "wald"),
+        least=2,
+        warm=1024,
+        is_proper=lambda mean, scale: 0 < mean < inf and 0 < scale < inf,
+    ),
+    "vonmises": Variate(
+        "{g}_vonmises(r, p0, p1, p2)",
+        lambda rng, n, mu, kappa: rng.vonmises(mu, kappa, n),
+        _vonmises,
+        3,
+        lambda mu, kappa: 1.0 if kappa < 1e-8 else 4.0,
+        ("vonmises",),
+        warm=256,
+        is_proper=lambda mu, kappa: isfinite(mu) and 0 <= kappa < 1e6,
+        is_exact=lambda mu, kappa: False,
+    ),
+    "poisson": Variate(
+        "{g}_poisson(r, p0, p1, p2, p3, p4, p5, p6)",
+        lambda rng, n, lam: rng.poisson(lam, n),
+        _poisson,
+        7,
+        lambda lam: lam + 1.0 if lam < 10 else 2.5,
+        ("poisson",),
+        kind="long",
+        warm=256,
+        is_proper=lambda lam: 0 < lam < 1e15,
+    ),
+    "geometric": Variate(
+        "{g}_geometric(r, p0, p1)",
+        lambda rng, n, p: rng.geometric(p, n),
+        lambda p: (p, log1p(-p) if p < 1 else 0.0),
+        2,
+        lambda p: 1.0 if p >= 1 / 3 else 1.0225,
+        ("exponential", "geometric"),
+        kind="long",
+        is_proper=lambda p: 1e-15 < p <= 1,
+    ),
+    "binomial": Variate(
+        "{g}_binomial(r, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15, p16)",
+        lambda rng, n, count, p: rng.binomial(int(count), p, n),
+        _binomial,
+        17,
+        lambda n, p: 1.0 if n * min(p, 1 - p) <= 30 else 2.6,
+        ("binomial",),
+        kind="long",
+        warm=128,
+        is_proper=lambda n, p: 0 < n < 2**40 and 0 < p <= 1,
+    ),
+}
+
+
+class Distribution(NamedTuple):
+    """A distribution of NumPy or SciPy as PyTensor calls it.
+
+    Attributes
+    ----------
+    finish
+        C expression of the draw ``z`` and parameters ``a``, ``b``, ``c``.
+    variate
+        Of `VARIATES`; empty for a uniform number.
+    fixed
+        Which parameters the variate takes: numbers that are the same for all draws.
+    free
+        Which parameters the expression takes; they may be arrays.
+    proper
+        C expression that is true for parameters that the kernel takes; others are for NumPy, which may refuse them.
+    is_proper
+        The same in Python.
+    is_exact
+        Whether the expression is the same to the last bit on each device.
+    """
+
+    finish: str = "z"
+    variate: str = ""
+    fixed: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
+    proper: str = "1"
+    is_proper: Callable[..., bool] = lambda *_: True
+    is_exact: bool = True
+
+
+def _is_scale(loc: float, scale: float) -> bool:
+    return isfinite(loc) and 0 < scale < inf
+
+
+_SCALE = "isfinite(a) && b > 0.0 && isfinite(b)"
+
+DISTRIBUTIONS: dict[str, Distribution] = {
+    "UniformRV": Distribution(
+        "a + (b - a) * z",
+        free=(0, 1),
+        proper="b >= a && isfinite(b - a)",
+        is_proper=lambda a, b: a <= b and isfinite(b - a),
+    ),
+    "NormalRV": Distribution("a + b * z", "normal", free=(0, 1), proper=_SCALE, is_proper=_is_scale),
+    "HalfNormalRV": Distribution("fabs(z) * b + a", "normal", free=(0, 1), proper=_SCALE, is_proper=_is_scale),
+    "LogNormalRV": Distribution("exp(a + b * z)", "normal", (), (0, 1), _SCALE, _is_scale, False),
+    "ExponentialRV": Distribution("a * z", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf),
+    "WeibullRV": Distribution(
+        "pow(z, 1.0 / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf, False
+    ),
+    "LaplaceRV": Distribution(
+        "z >= 0.5 ? a - b * log(2.0 - z - z) : a + b * log(z + z)", "", (), (0, 1), _SCALE, _is_scale, False
+    ),
+    "LogisticRV": Distribution("a + b * log(z / (1.0 - z))", "", (), (0, 1), _SCALE, _is_scale, False),
+    "GumbelRV": Distribution("-log(-log(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
+    "CauchyRV": Distribution("(-1.0 / tanpi(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
+    "HalfCauchyRV": Distribution("tan(1.5707963267948966 * z) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
+    "ParetoRV": Distribution(
+        "pow(1.0 - z, -1.0 / a) * b",
+        free=(0, 1),
+        proper="a > 0.0 && b > 0.0 && isfinite(a) && isfinite(b)",
+        is_proper=lambda a, b: 0 < a < inf and 0 < b < inf,
+        is_exact=False,
+    ),
+    "TruncExponentialRV": Distribution(
+        "-log1p(z * expm1(-a)) * c + b",
+        free=(0, 1, 2),
+        proper="a > 0.0 && isfinite(a) && isfinite(b) && c > 0.0 && isfinite(c)",
+        is_proper=lambda a, b, c: 0 < a < inf and _is_scale(b, c),
+        is_exact=False,
+    ),
+    "TriangularRV": Distribution(
+        "z <= (b - a) / (c - a) ? a + sqrt(z * ((b - a) * (c - a))) : c - sqrt((1.0 - z) * ((c - b) * (c - a)))",
+        free=(0, 1, 2),
+        proper="a <= b && b <= c && a < c && isfinite(c - a)",
+        is_proper=lambda a, b, c: a <= b <= c and a < c and isfinite(c - a),
+    ),
+    "BernoulliRV": Distribution(
+        "a <= 0.5 ? z > 1.0 - a : !(z > 1.0 - (1.0 - a))",
+        free=(0,),
+        proper="a > 0.0 && a <= 1.0",
+        is_proper=lambda p: 0 < p <= 1,
+    ),
+    "CategoricalRV": Distribution(fixed=(0,)),
+    "IntegersRV": Distribution(variate="integers", fixed=(0, 1)),
+    "GammaRV": Distribution("a * z", "gamma", (0,), (1,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf),
+    "InvGammaRV": Distribution(
+        "1.0 / (1.0 / a * z)", "gamma", (0,), (1,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf
+    ),
+    "GenGammaRV": Distribution(
+        "pow(z, 1.0 / a) * b", "ratio_gamma", (0, 1), (1, 2), "a > 0.0 && b > 0.0", lambda a, b: a > 0 and b > 0, False
+    ),
+    "BetaRV": Distribution(variate="beta", fixed=(0, 1)),
+    "StudentTRV": Distribution("z * b + a", "student", (0,), (1, 2), _SCALE, _is_scale),
+    "WaldRV": Distribution(variate="wald", fixed=(0, 1)),
+    "VonMisesRV": Distribution(variate="vonmises", fixed=(0, 1), is_exact=False),
+    "PoissonRV": Distribution(variate="poisson", fixed=(0,)),
+    "GeometricRV": Distribution(variate="geometric", fixed=(0,)),
+    "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
+}
+"""By the name of PyTensor's Op."""

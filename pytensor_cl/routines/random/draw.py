@@ -1,0 +1,292 @@
+"""Draws from a distribution: NumPy's numbers for NumPy's Generator."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES, Distribution
+from pytensor_cl.routines.random.generator import Sequence128
+from pytensor_cl.routines.random.stream import GROUP, NotNumpy, Stream
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Draw", "HostDraw"]
+
+SHARES, SHORTEST = 8, 256  # chunks of uniform numbers for each compute unit; the least length of one
+NAMES = "abc"
+
+
+class HostDraw(NamedTuple):
+    """What a routine needs of NumPy's side.
+
+    Attributes
+    ----------
+    draw
+        Called with a Generator, the parameters and the size (None or a tuple): draws on the host and changes the
+        Generator.
+    copy
+        From a Generator to one with the same state; None: the Generator itself is changed.
+    fewest
+        Fewer draws than that are made on the host.
+    """
+
+    draw: Callable[..., Any]
+    copy: Callable[[np.random.Generator], np.random.Generator] | None
+    fewest: int = 0
+
+
+class _Request(NamedTuple):
+    """What a call wants: a Generator, which may be changed, a shape, and the parameters."""
+
+    generator: np.random.Generator
+    size: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    parameters: tuple[Any, ...]
+
+
+class Draw:
+    """Draw from a distribution, the same numbers as NumPy does, and leave the Generator as NumPy does.
+
+    Inputs are a Generator, the size (an array of integers or None), and the parameters: those that change how many
+    numbers of the generator a draw takes are the host's, others are arrays or NumPy scalars. What has no kernel, such
+    as a generator that cannot jump ahead, or parameters that NumPy refuses, is left to NumPy on the host.
+
+    Parameters
+    ----------
+    context
+        Where the draws shall be.
+    name
+        Of `DISTRIBUTIONS`.
+    dtype
+        Of the draws.
+    host
+        NumPy's side.
+    schedule
+        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+
+    Attributes
+    ----------
+    on_host
+        Calls that were left to NumPy.
+    """
+
+    def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
+        self.context, self.dtype, self.host = context, np.dtype(dtype), host
+        self.schedule = schedule or context.info.schedule
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
+        self.distribution: Distribution = DISTRIBUTIONS[name]
+        self.on_host = 0
+        self._name = name
+        self._streams: dict[str, Stream] = {}
+        self._kernels: dict[Any, Kernel] = {}
+        self._casts: dict[tuple[str, int], Copy] = {}
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of NumPy's default generator and parameters that are numbers."""
+        varying = (False,) * len(self.distribution.free)
+        if not self.distribution.variate:
+            return (self._uniform_source("pcg64", varying),)
+        kind = VARIATES[self._variate(())].kind
+        return (self._place_source(kind, varying),)
+
+    def _variate(self, values: Sequence[float]) -> str:
+        name = self.distribution.variate
+        if name == "integers":
+            return "integers32" if not values or int(values[1]) - int(values[0]) <= 1 << 32 else "integers64"
+        return name
+
+    def _finish(self) -> dict[str, Any]:
+        finish = self.distribution.finish
+        if self.dtype == "bool":
+            finish = f"({finish}) != 0"
+        return {"result": ctype(self.dtype), "finish": finish, "proper": self.distribution.proper}
+
+    def _uniform_source(self, generator: str, varying: tuple[bool, ...]) -> KernelSource:
+        return kernel_source(
+            "random/uniform",
+            preambles=(render("random/generator", generator=generator),),
+            generator=generator,
+            varying=varying,
+            search=self._name == "CategoricalRV",
+            schedule=self.schedule,
+            **self._finish(),
+        )
+
+    def _place_source(self, kind: str, varying: tuple[bool, ...]) -> KernelSource:
+        return kernel_source("random/place", kind=kind, varying=varying, schedule=self.schedule, **self._finish())
+
+    def __call__(self, generator: np.random.Generator, size: Any, *parameters: Any) -> tuple[Any, GpuArray]:
+        """Return the Generator after the draws, and the draws.
+
+        Raises
+        ------
+        ValueError
+            NumPy refuses the parameters or the size.
+        """
+        generator = generator if self.host.copy is None else self.host.copy(generator)
+        size = None if size is None else tuple(map(int, size))
+        drawn = None
+        if Sequence128.is_known(generator):
+            shape = self._shape(size, parameters)
+            if shape is not None and prod(shape) >= max(self.host.fewest, 1):
+                drawn = self._drawn(_Request(generator, size, shape, parameters))
+        if drawn is None:
+            drawn = self._by_host(generator, size, parameters)
+        return generator, drawn
+
+    def _by_host(self, generator: np.random.Generator, size: tuple[int, ...] | None, parameters: Any) -> GpuArray:
+        self.on_host += 1
+        values = [self.context.download(p) if isinstance(p, GpuArray) else p for p in parameters]
+        drawn = self.host.draw(generator, *map(np.asarray, values), size)
+        return self.context.from_host(np.asarray(drawn, dtype=self.dtype))
+
+    def _shape(self, size: tuple[int, ...] | None, parameters: Sequence[Any]) -> tuple[int, ...] | None:
+        """Return the shape of the result; None if the parameters do not fit."""
+        shapes = [tuple(np.shape(p)) if not isinstance(p, GpuArray) else p.shape for p in parameters]
+        if self._name == "CategoricalRV":
+            shapes = [shapes[0][:-1]]
+        try:
+            common = np.broadcast_shapes(*shapes)
+            if size is None:
+                return common
+            return size if np.broadcast_shapes(size, common) == size else None
+        except ValueError:
+            return None
+
+    def _drawn(self, request: _Request) -> GpuArray | None:
+        """Return the draws; None where they are NumPy's to make."""
+        distribution = self.distribution
+        if self._name == "CategoricalRV":
+            return self._categories(request)
+        fixed = [_number(request.parameters[k]) for k in distribution.fixed]
+        free = [self._free(request.parameters[k], request.shape) for k in distribution.free]
+        if None in fixed:
+            return None
+        varying = tuple(isinstance(p, GpuArray) for p in free)
+        if not any(varying) and not distribution.is_proper(*free):
+            return None
+        bad = self.context.from_host(np.zeros(1, "int32")) if any(varying) else None
+        arguments = [p.buffer if isinstance(p, GpuArray) else np.float64(p) for p in free]
+        if bad is not None:
+            arguments.append(bad.buffer)
+        sequence, out = Sequence128(request.generator), self.context.empty(request.shape, self.dtype)
+        if distribution.variate:
+            if not self._streamed(request.generator, sequence, fixed, (out, varying, arguments)):
+                return None
+        else:
+            self._uniform(sequence, out, varying, arguments)
+            sequence.go(out.size)
+        if bad is not None and self.context.download(bad)[0]:
+            sequence.restore()
+            return None
+        return out
+
+    def _free(self, parameter: Any, shape: tuple[int, ...]) -> Any:
+        """Return a parameter as a number, or as a contiguous array of float64 of the result's shape."""
+        if not isinstance(parameter, GpuArray):
+            return float(parameter)
+        key = str(parameter.dtype), len(shape)
+        if parameter.shape == shape and parameter.dtype == "float64" and parameter.layout.is_contiguous:
+            return parameter if not parameter.layout.offset else self._cast(key, parameter, shape)
+        return self._cast(key, parameter, shape)
+
+    def _cast(self, key: tuple[str, int], parameter: GpuArray, shape: tuple[int, ...]) -> GpuArray:
+        if key not in self._casts:
+            self._casts[key] = Copy(self.context, key[0], key[1], "float64", self.schedule)
+        result = self.context.empty(shape, "float64")
+        self._casts[key].launch((result,), (parameter.view(parameter.layout.broadcast_to(shape)),))
+        return result
+
+    def _streamed(
+        self,
+        generator: np.random.Generator,
+        sequence: Sequence128,
+        fixed: Sequence[Any],
+        into: tuple[GpuArray, tuple[bool, ...], Sequence[Any]],
+    ) -> bool:
+        """Draw a variate and put the draws in place; return whether they are NumPy's."""
+        name = self._variate(fixed)
+        variate = VARIATES[name]
+        if not variate.is_proper(*fixed):
+            return False
+        if name not in self._streams:
+            self._streams[name] = Stream(self.context, variate, self.schedule)
+        out, varying, arguments = into
+        kernel = self._kernel(("place", variate.kind, varying), lambda: self._place_source(variate.kind, varying))
+        group = 1 if self.schedule == "cpu" else GROUP
+        try:
+            for batch in self._streams[name].draw(sequence, generator, out.size, fixed):
+                kernel.launch(
+                    self.context.queue,
+                    (batch.chunks * group,),
+                    (group,),
+                    batch.array.buffer,
+                    np.int64(batch.capacity),
+                    np.int64(batch.chunks),
+                    batch.where.buffer,
+                    np.int64(batch.at),
+                    np.int64(batch.size),
+                    out.buffer,
+                    *arguments,
+                )
+        except NotNumpy:
+            return False
+        return True
+
+    def _kernel(self, key: Any, source: Callable[[], KernelSource]) -> Kernel:
+        if key not in self._kernels:
+            self._kernels[key] = self.context.kernel(source())
+        return self._kernels[key]
+
+    def _uniform(
+        self, sequence: Sequence128, out: GpuArray, varying: tuple[bool, ...], arguments: Sequence[Any]
+    ) -> None:
+        """Draw uniform numbers, and what becomes of each."""
+        units, cpu = self.context.info.compute_units, self.schedule == "cpu"
+        chunk = max(-(-out.size // (SHARES * units * (1 if cpu else 8 * GROUP))), SHORTEST if cpu else 64)
+        group = 1 if cpu else GROUP
+        items = -(-out.size // chunk)
+        kernel = self._kernel(("uniform", sequence.name, varying), lambda: self._uniform_source(sequence.name, varying))
+        numbers = np.int64(chunk), np.int64(out.size)
+        kernel.launch(
+            self.context.queue,
+            (-(-items // group) * group,),
+            (group,),
+            *sequence.arguments,
+            *numbers,
+            out.buffer,
+            *arguments,
+        )
+
+    def _categories(self, request: _Request) -> GpuArray | None:
+        """Draw categories: the first whose sum of probabilities is not below a uniform number."""
+        p = np.asarray(request.parameters[0])
+        batch = p.shape[:-1]
+        fits = zip(request.shape[::-1], batch[::-1], strict=False)
+        if not p.shape[-1] or any(s == 1 and n != 1 for s, n in fits):
+            return None
+        sums = p.cumsum(axis=-1).astype("float64")
+        rows = prod(batch)
+        numbers = np.broadcast_to(np.arange(rows).reshape(batch), request.shape) if rows > 1 else np.zeros(1, "int64")
+        sequence, out = Sequence128(request.generator), self.context.empty(request.shape, self.dtype)
+        place = np.int64(p.shape[-1]), np.int64(rows), self.context.from_host(numbers).buffer
+        self._uniform(sequence, out, (), (self.context.from_host(sums).buffer, *place))
+        sequence.go(out.size)
+        return out
+
+
+def _number(parameter: Any) -> Any:
+    """Return a parameter that is the same for all draws as a number of Python; None if it is not."""
+    array = np.asarray(parameter)
+    if array.size == 1:
+        return array.item()
+    first = array.flat[0].item() if array.size else None
+    return first if first is not None and (array == first).all() else None

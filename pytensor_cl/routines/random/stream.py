@@ -1,0 +1,273 @@
+"""Draws that take as many numbers of a generator as they happen to need, made in parallel chunks."""
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.routine import DeviceTables
+from pytensor_cl.routines.random.distributions import Variate
+from pytensor_cl.routines.random.generator import Sequence128, ziggurat_tables
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Batch", "NotNumpy", "Stream"]
+
+GROUP = 64  # work-items of a work-group on schedule simt
+SHORTEST, LONGEST = 64, 4096  # positions of a chunk
+SHARES = 8  # chunks that each compute unit gets at least
+ROUND = 1 << 20  # positions that are followed at once
+ODD, ODD_RARE = 256, 256  # draws, and one of so many positions, for which there is room in the list of odd ones
+
+
+class NotNumpy(Exception):
+    """The numbers cannot be those that NumPy draws: the host draws them."""
+
+
+class Batch(NamedTuple):
+    """Draws in the places where chunks left them.
+
+    Attributes
+    ----------
+    array
+        The draws of chunk ``j`` begin at ``j * capacity``.
+    capacity
+        Places of a chunk.
+    where
+        On the device, for each chunk how many draws there are, and then the number of the first one in the batch.
+    chunks
+        How many.
+    at, size
+        Number of the first draw among all, and how many draws of the batch are wanted.
+    """
+
+    array: GpuArray
+    capacity: int
+    where: GpuArray
+    chunks: int
+    at: int
+    size: int
+
+
+class _Task(NamedTuple):
+    """What all batches of a call have in common."""
+
+    sequence: Sequence128
+    generator: np.random.Generator
+    values: tuple[float, ...]
+    constants: tuple[np.float64, ...]
+    is_exact: bool
+
+
+class _Chunks(NamedTuple):
+    """What is followed at once: from where on, how long a chunk is, how many there are, and what the kernel writes."""
+
+    origin: int
+    chunk: int
+    chunks: int
+    capacity: int
+    draws: GpuArray
+    report: GpuArray
+
+
+class _Odd(NamedTuple):
+    """Draws whose last digit may differ: chunk, number in it and position of each, and a number that it was made of."""
+
+    places: np.ndarray
+    numbers: np.ndarray
+
+
+class Stream:
+    """Draw a variate as NumPy does.
+
+    Parameters
+    ----------
+    context
+        Where the draws shall be.
+    variate
+        What is drawn.
+    schedule
+        ``"cpu"`` or ``"simt"``.
+    """
+
+    def __init__(self, context: Context, variate: Variate, schedule: str) -> None:
+        self.context, self.variate, self.schedule = context, variate, schedule
+        self._kernels: dict[str, Kernel] = {}
+        self._patch: Kernel | None = None
+
+    def source(self, generator: str) -> KernelSource:
+        """Return the kernel for a generator."""
+        variate = self.variate
+        preambles = (
+            render("random/generator", generator=generator),
+            render("random/variates", generator=generator, needed=variate.needed),
+        )
+        return kernel_source(
+            "random/stream",
+            preambles=preambles,
+            generator=generator,
+            draw=variate.draw.format(g=generator),
+            kind=variate.kind,
+            parameters=variate.numbers,
+            words=variate.words,
+            schedule=self.schedule,
+        )
+
+    def _kernel(self, generator: str) -> Kernel:
+        if generator not in self._kernels:
+            self._kernels[generator] = self.context.kernel(self.source(generator))
+        return self._kernels[generator]
+
+    def draw(self, sequence: Sequence128, generator: np.random.Generator, size: int, values: Any) -> Iterator[Batch]:
+        """Yield the draws, batch by batch, and leave the Generator where NumPy would.
+
+        Parameters
+        ----------
+        sequence
+            Where the Generator is.
+        generator
+            It is changed when the last batch is there.
+        size
+            How many; at least one.
+        values
+            Parameters of the variate.
+
+        Raises
+        ------
+        NotNumpy
+            The numbers differ from NumPy's.
+        """
+        variate = self.variate
+        constants = tuple(map(np.float64, variate.constants(*values)))
+        task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values))
+        origin = -1 if variate.words == 32 and sequence.pending is not None else 0
+        done = 0
+        while done < size:
+            chunks = self._chunks(origin, (size - done) * variate.takes(*values))
+            report, odd = self._followed(task, chunks)
+            self._mend(task, chunks, odd)
+            counts, firsts, ends = report
+            starts = np.cumsum(counts) - counts
+            total = int(counts.sum())
+            if done + total >= size:
+                total = size - done
+                last = int(np.searchsorted(starts, total, "left")) - 1
+                self._finish(task, chunks, last, int(firsts[last]), total - int(starts[last]))
+            where = self.context.from_host(np.concatenate([counts, starts]))
+            yield Batch(chunks.draws, chunks.capacity, where, chunks.chunks, done, total)
+            done += total
+            origin = int(ends[-1])
+
+    def _chunks(self, origin: int, positions: float) -> _Chunks:
+        """Share out the positions; chunks are even, so that draws of two numbers each begin where chunks do."""
+        variate, units = self.variate, self.context.info.compute_units
+        shares = SHARES * units * (1 if self.schedule == "cpu" else 8 * GROUP)
+        longest = max(LONGEST if self.schedule == "cpu" else 512, 4 * variate.warm)
+        chunk = int(min(max(SHORTEST, positions / shares), longest)) & ~1
+        count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND) / chunk))
+        capacity = ceil(chunk / variate.least)
+        draws = self.context.empty((count * capacity,), "float64" if variate.kind == "double" else "int64")
+        return _Chunks(origin, chunk, count, capacity, draws, self.context.empty((3, count), "int64"))
+
+    def _launch(self, task: _Task, chunks: _Chunks, again: np.ndarray, items: int) -> _Odd:
+        """Follow the chains of all chunks, or of some again; return draws whose last digit may differ.
+
+        Raises
+        ------
+        NotNumpy
+            There are too many of those.
+        """
+        context, sequence = self.context, task.sequence
+        lists = task.is_exact and self.variate.kind == "double"
+        most = ODD + chunks.chunks * chunks.chunk // ODD_RARE if lists else 0
+        odd_count = context.from_host(np.zeros(1, "int32"))
+        places, numbers = context.empty((max(most, 1), 3), "int64"), context.empty((max(most, 1),), "float64")
+        group = 1 if self.schedule == "cpu" else GROUP
+        extents = chunks.origin, chunks.chunk, self.variate.warm, items, chunks.chunks
+        self._kernel(sequence.name).launch(
+            context.queue,
+            (-(-items // group) * group,),
+            (group,),
+            *sequence.arguments,
+            np.uint32(sequence.pending or 0),
+            *map(np.int64, extents),
+            context.from_host(again).buffer,
+            np.int64(chunks.capacity),
+            _tables_on(context).buffer,
+            chunks.draws.buffer,
+            chunks.report.buffer,
+            odd_count.buffer,
+            np.int32(most),
+            places.buffer,
+            numbers.buffer,
+            *task.constants,
+        )
+        found = int(context.download(odd_count)[0]) if lists else 0
+        if found > most:
+            raise NotNumpy("more draws than expected use functions whose last digit differs")
+        return _Odd(context.download(places[:found]), context.download(numbers[:found]))
+
+    def _followed(self, task: _Task, chunks: _Chunks) -> tuple[np.ndarray, _Odd]:
+        """Follow the chains until each chunk begins where the one before it ends; return the report.
+
+        Raises
+        ------
+        NotNumpy
+            Chains do not meet.
+        """
+        odd = self._launch(task, chunks, np.array([-1, -1]), chunks.chunks)
+        for _ in range(chunks.chunks):
+            report = self.context.download(chunks.report)
+            _, firsts, ends = report
+            apart = np.flatnonzero(firsts[1:] != ends[:-1]) + 1
+            if not apart.size:
+                return report, odd
+            kept = ~np.isin(odd.places[:, 0], apart)
+            more = self._launch(task, chunks, np.stack([apart, ends[apart - 1]], axis=1), apart.size)
+            odd = _Odd(*(np.concatenate([a[kept], b]) for a, b in zip(odd, more, strict=True)))
+        raise NotNumpy("chains of draws do not meet")
+
+    def _mend(self, task: _Task, chunks: _Chunks, odd: _Odd) -> None:
+        """Replace draws whose last digit may differ by those that the host computes."""
+        count, variate, context = len(odd.numbers), self.variate, self.context
+        if not count:
+            return
+        drawn = []
+        if variate.mend is not None:
+            drawn = list(map(variate.mend, odd.numbers.tolist()))
+        else:
+            for position in odd.places[:, 2].tolist():
+                task.sequence.go(position)
+                drawn.append(variate.numpy(task.generator, 1, *task.values)[0])
+            task.sequence.restore()
+        if self._patch is None:
+            self._patch = context.kernel(kernel_source("random/patch", kind=variate.kind))
+        places, values = context.from_host(odd.places), context.from_host(np.array(drawn, chunks.draws.dtype))
+        numbers = np.int64(chunks.capacity), np.int64(count)
+        self._patch.launch(context.queue, (count,), None, chunks.draws.buffer, *numbers, places.buffer, values.buffer)
+
+    def _finish(self, task: _Task, chunks: _Chunks, number: int, position: int, count: int) -> None:
+        """Let NumPy draw what is wanted of the last chunk: so the Generator is left as NumPy leaves it.
+
+        Raises
+        ------
+        NotNumpy
+            The device has drawn something else.
+        """
+        begin = number * chunks.capacity
+        mine = self.context.download(chunks.draws[begin : begin + count])
+        (task.sequence.go_to_half if self.variate.words == 32 else task.sequence.go)(position)
+        own = self.variate.numpy(task.generator, count, *task.values)
+        is_same = np.array_equal(mine, own) if task.is_exact else np.allclose(mine, own, rtol=1e-9, atol=1e-12)
+        if not is_same:
+            task.sequence.restore()
+            raise NotNumpy("this NumPy draws other numbers")
+
+
+def _tables_on(context: Context) -> GpuArray:
+    """Return the tables of the ziggurats."""
+    kept = context.tables.setdefault("random", DeviceTables(1 << 16))
+    return kept.lookup("ziggurat", lambda: (context.from_host(ziggurat_tables()),))[0]

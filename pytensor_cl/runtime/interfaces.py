@@ -1,0 +1,308 @@
+"""Interfaces of the runtime.
+
+Two kinds are here. `DeviceContext` is what arrays, error flags and kernel launchers need of a context, which is built
+on top of them. `DriverHooks`, `ContextHooks`, `QueueHooks` and `KernelLauncher` are what a driver may replace: see
+`pytensor_cl.runtime.drivers` for the drivers that do.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.build.variants import BuildVariants
+from pytensor_cl.runtime.launch_capture import Launch
+
+__all__ = [
+    "BoundKernel",
+    "ContextHooks",
+    "ContextOptions",
+    "DeviceContext",
+    "DeviceQueue",
+    "DriverHooks",
+    "HostAddresses",
+    "KernelLauncher",
+    "LaunchSequence",
+    "QueueHooks",
+    "SequenceBuilder",
+]
+
+
+class QueueHooks(Protocol):
+    """What a driver does where a queue is used."""
+
+    def on_submit(self) -> None:
+        """A command is about to be enqueued, or has been."""
+
+    def exclusive_wait(self) -> AbstractContextManager[None]:
+        """Return a context manager around a wait for everything that runs on the device."""
+
+    def after_wait(self) -> None:
+        """A wait is over."""
+
+
+class DeviceQueue(Protocol):
+    """The queue of a context, as arrays and kernel launchers see it."""
+
+    handle: "cl.CommandQueue"
+    hooks: QueueHooks
+
+    @property
+    def pending(self) -> bool:
+        """Whether a command may have been enqueued for which nobody has waited."""
+
+    def enqueued(self) -> None:
+        """Note that a command is about to be enqueued, or has been."""
+
+    def share(self) -> "cl.CommandQueue":
+        """Return the OpenCL queue for code that does not call `enqueued`."""
+
+    def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
+        """Enqueue a copy of a host array into a buffer."""
+
+    def hold(self, event: "cl.Event", what: Any) -> None:
+        """Keep an object until the command of an event has run."""
+
+    def finish(self) -> None:
+        """Wait until every command has run."""
+
+    def wait(self) -> None:
+        """Wait until every command has run, if one may be pending."""
+
+    def drain(self) -> None:
+        """Wait until every command has run; release nothing."""
+
+    def settle(self) -> None:
+        """Release what commands have used that have run."""
+
+
+class HostAddresses(Protocol):
+    """Where the host sees the buffers of a device that computes in the host's memory."""
+
+    def address(self, buffer: Any) -> int:
+        """Return the address of a buffer."""
+
+    def memory_of(self, buffer: Any) -> np.ndarray:
+        """Return the bytes of a buffer; the caller keeps the buffer."""
+
+    def keeper(self, buffer: Any) -> Any:
+        """Return an object that keeps the memory of a buffer from reuse."""
+
+    def view(self, array: Any) -> np.ndarray | None:
+        """Return a NumPy array over a device array; None where the host cannot see it."""
+
+
+class DeviceContext(Protocol):
+    """An open device, as arrays, error flags and kernel launchers see it."""
+
+    name: str
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def cl_context(self) -> "cl.Context":
+        """The pyopencl context."""
+
+    @property
+    def queue(self) -> DeviceQueue:
+        """The in-order queue."""
+
+    @property
+    def views(self) -> HostAddresses:
+        """Where the host sees buffers."""
+
+    def kernel(self, source: KernelSource, function: str | None = None) -> Any:
+        """Return a new kernel object of a source."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return a C-contiguous device array with arbitrary values."""
+
+    def download(self, array: Any) -> np.ndarray:
+        """Copy a device array into a new NumPy array; wait for it."""
+
+    def duplicate(self, array: Any) -> Any:
+        """Copy a device array on the device."""
+
+
+# Kernel launches that are repeated
+
+
+class BoundKernel(Protocol):
+    """A kernel of a launch sequence, with arguments of its own."""
+
+    @property
+    def access_modes(self) -> str:
+        """One letter per argument: ``r`` (only read), ``w`` (written) or ``v`` (passed by value)."""
+
+    def bind(self, index: int, buffer: Any) -> None:
+        """Set a pointer argument that stays the same in all runs."""
+
+    @property
+    def set_buffer(self) -> Callable[[int, Any], None]:
+        """Sets a pointer argument."""
+
+    @property
+    def set_bytes(self) -> Callable[[int, Any], None]:
+        """Sets an argument that is passed by value."""
+
+    def argument_word(self, index: int) -> tuple[np.ndarray, int] | None:
+        """Return the array and the index of the word that holds the address of an argument; None if none does."""
+
+
+class LaunchSequence(Protocol):
+    """Kernels with bound arguments that run one after the other.
+
+    Attributes
+    ----------
+    launches
+        Number of OpenCL launches in which they run.
+    """
+
+    launches: int
+
+    def __len__(self) -> int:
+        """Return the number of kernels."""
+
+    def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
+        """Enqueue the kernels with the arguments that are set now.
+
+        Parameters
+        ----------
+        keep
+            Objects that must stay until the kernels have run.
+        buffers
+            Buffers whose memory must stay, although the pool may hand it to commands that are enqueued later.
+        """
+
+    def run_and_wait(self) -> None:
+        """Run the kernels, and whatever was enqueued before them, to the end."""
+
+
+class SequenceBuilder(Protocol):
+    """Makes launch sequences of kernels that were launched before.
+
+    Attributes
+    ----------
+    uses_addresses
+        Whether arguments are addresses in a table of the host. The driver then knows nothing of the buffers, and
+        kernels wait for those that `finish` is told of; elsewhere the queue runs them in their order.
+    """
+
+    uses_addresses: bool
+
+    def add(self, launch: Launch) -> BoundKernel:
+        """Return a new kernel for a launch, with the launch's by-value arguments and no buffers."""
+
+    def finish(self, kernels: Sequence[Any], depends_on: Sequence[int]) -> LaunchSequence:
+        """Return a sequence.
+
+        Parameters
+        ----------
+        kernels
+            Results of `add`, in order.
+        depends_on
+            Per kernel the index of the last one that must have ended when it begins, -1 if there is none. Used only
+            with `uses_addresses`.
+        """
+
+
+class KernelLauncher(Protocol):
+    """Runs launch sequences."""
+
+    def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> SequenceBuilder | None:
+        """Return a builder for sequences of these launches.
+
+        None if one of them is not supported, or if it does not pay. `is_waited_for` tells whether calls wait for the
+        sequences.
+        """
+
+
+# What a driver may replace
+
+
+class ContextOptions(NamedTuple):
+    """How a context is opened, as far as drivers need to know.
+
+    Attributes
+    ----------
+    batch_kernels
+        Let one launch run all kernels of a replayed call.
+    park_workers
+        Let the threads of that launch wait for the next call.
+    parallel_compile
+        Let other processes compile kernels of new programs.
+    structs_by_value
+        Whether kernels can take structs as arguments.
+    """
+
+    batch_kernels: bool = True
+    park_workers: bool = True
+    parallel_compile: bool = True
+    structs_by_value: bool = True
+
+
+class ContextHooks(Protocol):
+    """What a driver does for one context."""
+
+    @property
+    def queue(self) -> QueueHooks:
+        """Its hooks of the queue."""
+
+    @property
+    def build_variants(self) -> BuildVariants:
+        """From a program's text to the ways to build it."""
+
+    def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
+        """Return a context manager around the build of a new program.
+
+        Its value is called with the program and the build options when the build has succeeded.
+        """
+
+    def launcher(self, context: DeviceContext) -> KernelLauncher | None:
+        """Return a launcher that replaces the one which enqueues each kernel; None if there is none."""
+
+
+class DriverHooks(Protocol):
+    """What one driver needs besides the OpenCL standard.
+
+    Attributes
+    ----------
+    name
+        Name of the driver.
+    """
+
+    name: str
+
+    @property
+    def repaired_files(self) -> int:
+        """Number of damaged files that this process has removed from the driver's cache."""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Return a context manager around the call that loads all drivers of the process."""
+
+    def loaded(self, platforms: Sequence[str], new_threads: frozenset[int]) -> None:
+        """Drivers were loaded.
+
+        Parameters
+        ----------
+        platforms
+            Names of their platforms.
+        new_threads
+            Operating-system numbers of the threads that were started meanwhile.
+        """
+
+    def matches(self, device: "cl.Device") -> bool:
+        """Whether a device belongs to the driver."""
+
+    def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:
+        """Return the hooks of a new context."""
+
+    def cache_folder(self) -> tuple[Path, tuple[str, ...]] | None:
+        """Return the folder of the driver's cache on disk, and patterns of the names in it."""
+
+    def damaged_files(self) -> Iterator[Path]:
+        """Yield damaged files of that cache."""

@@ -1,0 +1,74 @@
+"""A bounded comparison of alternatives by the median time of their calls; holds no clock."""
+
+from collections.abc import Mapping
+from math import inf
+from statistics import median
+
+__all__ = ["MIN_TIMED_CALLS", "TimedComparison"]
+
+MIN_TIMED_CALLS = 3
+"""Timed calls of an alternative at least: the median of fewer is the time of one call."""
+
+
+class TimedComparison:
+    """Times alternatives one after another. The caller runs `current` and reports each call to `note`.
+
+    Parameters
+    ----------
+    warmup_calls
+        Alternatives in the order in which they are timed, and how many calls of each are not timed at first. The first
+        alternative is the reference for `abort_ratio`.
+    timed_calls
+        Timed calls of each alternative; their median counts.
+    long_seconds
+        Fewer calls do once the timed calls of an alternative took so many seconds: `MIN_TIMED_CALLS`, or one that
+        `abort_ratio` rules out.
+    abort_ratio
+        A call that takes this many times as long as the reference's median rules an alternative out.
+
+    Attributes
+    ----------
+    current
+        The alternative of the next call; None when the comparison is over.
+    medians
+        Seconds of a call of each alternative that was timed.
+    """
+
+    def __init__(
+        self,
+        warmup_calls: Mapping[str, int],
+        timed_calls: int,
+        long_seconds: float = inf,
+        abort_ratio: float = inf,
+    ) -> None:
+        self.medians: dict[str, float] = {}
+        self._waiting = dict(warmup_calls)
+        self._timed_calls = timed_calls
+        self._long_seconds = long_seconds
+        self._abort_ratio = abort_ratio
+        self._start_next()
+
+    def _start_next(self) -> None:
+        self.current = next(iter(self._waiting), None)
+        self._warmup = self._waiting.pop(self.current) if self.current is not None else 0
+        self._times: list[float] = []
+
+    def note(self, seconds: float) -> None:
+        """Take in the time of a call of the current alternative."""
+        if self.current is None:
+            raise ValueError("the comparison is over")
+        if self._warmup > 0:
+            self._warmup -= 1
+            return
+        self._times.append(seconds)
+        if self._is_enough(seconds):
+            self.medians[self.current] = median(self._times)
+            self._start_next()
+
+    def _is_enough(self, latest: float) -> bool:
+        if len(self._times) >= self._timed_calls:
+            return True
+        if sum(self._times) < self._long_seconds:
+            return False
+        reference = next(iter(self.medians.values()), inf)
+        return len(self._times) >= MIN_TIMED_CALLS or latest > self._abort_ratio * reference

@@ -1,0 +1,104 @@
+"""PoCL's hooks: everything that makes this driver faster, or repairs its cache. It works without them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks, register
+from pytensor_cl.runtime.interfaces import ContextHooks, ContextOptions, DeviceContext, KernelLauncher
+from pytensor_cl.runtime.names import family_of
+from pytensor_cl.runtime.pocl.affinity import rebalance, spread_threads, without_python_threads
+from pytensor_cl.runtime.pocl.batch import BatchLauncher, has_entries
+from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
+from pytensor_cl.runtime.pocl.compile_workers import precompile
+from pytensor_cl.runtime.pocl.variants import PoclVariants
+
+__all__ = ["PoclHooks"]
+
+_CACHE_NAMES = ("[A-P][A-P]", "tempfile_*")
+_WIDEST_FLOATS = 16  # floats in a vector of 64 bytes
+
+
+def _ignore(text: str, options: Sequence[str]) -> None:
+    """Do nothing with a program that was built."""
+
+
+class PoclQueueHooks(DefaultQueueHooks):
+    """Queue hooks of a context without parked workers."""
+
+    def after_wait(self) -> None:
+        """See whether PoCL's threads have the right cores."""
+        rebalance()
+
+
+class PoclContextHooks:
+    """What the runtime does for one context on PoCL.
+
+    Parameters
+    ----------
+    device
+        The pyopencl device.
+    options
+        How the context is opened.
+    """
+
+    def __init__(self, device: "cl.Device", options: ContextOptions) -> None:
+        version = device.driver_version.strip()
+        # Vectors wider than the CPU's are passed in memory, so a call of a short built-in costs more than its work.
+        is_narrow = device.native_vector_width_float < _WIDEST_FLOATS
+        has_batches = options.batch_kernels and options.structs_by_value and has_entries(version)
+        self._device, self._options = device, options
+        self._has_batches = has_batches
+        self._variants = PoclVariants(version, is_narrow, has_batches)
+        self.queue = PoclQueueHooks()
+        self.build_variants = self._variants
+
+    def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
+        """Return a context manager that starts compile workers for a program with many kernels."""
+        return precompile(self._device, text) if self._options.parallel_compile else nullcontext(_ignore)
+
+    def launcher(self, context: DeviceContext) -> KernelLauncher | None:
+        """Return the launcher of kernel batches; None if kernels have no entry points."""
+        if not self._has_batches:
+            return None
+        return BatchLauncher(context, self._variants.access_modes, self._options.park_workers)
+
+
+class PoclHooks:
+    """What the runtime does for PoCL."""
+
+    name = "PoCL"
+
+    @property
+    def repaired_files(self) -> int:
+        """Damaged files that this process has removed from PoCL's cache."""
+        return Repair.removed
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Return a context manager that repairs PoCL's cache in a thread while drivers are loaded."""
+        return Repair()
+
+    def loaded(self, platforms: Sequence[str], new_threads: frozenset[int]) -> None:
+        """Pin PoCL's threads; it starts them when it is loaded. Other threads of this process may start Python's."""
+        if any(family_of(name) == "pocl" for name in platforms):
+            spread_threads(without_python_threads(new_threads))
+
+    def matches(self, device: "cl.Device") -> bool:
+        """Whether a device is a CPU of PoCL's."""
+        return bool(device.type & cl.device_type.CPU) and "Portable Computing" in device.platform.name
+
+    def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:
+        """Return the hooks of a new context."""
+        return PoclContextHooks(device, options)
+
+    def cache_folder(self) -> tuple[Path, tuple[str, ...]]:
+        """Return the folder of PoCL's cache, and patterns of the names in it."""
+        return pocl_folder(), _CACHE_NAMES
+
+    def damaged_files(self) -> Iterator[Path]:
+        """Yield damaged files of that cache."""
+        return damaged_files(pocl_folder())
+
+
+register(PoclHooks())
