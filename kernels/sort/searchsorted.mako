@@ -5,7 +5,8 @@
 ## NDRange     cpu: (work-items), each with a contiguous range of the values; simt: any size, a loop with it as stride.
 ## Invariants  Values are compared by their keys (kernels/sort/keys.mako). A sorter's entry that is out of range is
 ##             reported, and taken for 0.
-<%page args="name, geometry, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule, in_buffer"/>
+<%page args="name, geometry, row_dtype, value_dtype, sorter_dtype, dtype, key, to_key, side, dims, lanes, schedule,
+             in_buffer"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 <%!
