@@ -155,8 +155,8 @@ def measure(name: str, device: str) -> dict[str, float]:
 
     import pytensor_cl
     from pytensor_cl.linker.linker import OpenCLLinker
-    from pytensor_cl.runtime.context import get_context
     from pytensor_cl.runtime.program import ProgramCache
+    from pytensor_cl.runtime.registry import get_context
 
     clock = Clock()
     get_context(pytensor_cl.use(device))

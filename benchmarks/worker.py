@@ -135,12 +135,12 @@ class OpenCL(PyTensor):
         return call
 
     def forget(self) -> None:
-        from pytensor_cl.runtime.context import get_context
+        from pytensor_cl.runtime.registry import get_context
 
         get_context(self.context).memory.trim()
 
     def place(self, arrays: list[np.ndarray]) -> list[Any]:
-        from pytensor_cl.runtime.context import get_context
+        from pytensor_cl.runtime.registry import get_context
 
         return [get_context(self.context).from_host(np.asarray(a)) for a in arrays]
 

@@ -22,7 +22,7 @@ _PUBLIC = {
     "host_from_gpu": "pytensor_cl.ops.transfer",
     "profile": "pytensor_cl.linker.reports.profile",
     "shared": "pytensor_cl.mode",
-    "sync": "pytensor_cl.runtime.context",
+    "sync": "pytensor_cl.runtime.registry",
     "use": "pytensor_cl.mode",
 }
 

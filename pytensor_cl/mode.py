@@ -31,8 +31,9 @@ from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
-from pytensor_cl.runtime.context import (
-    Settings,
+from pytensor_cl.runtime.context import Settings
+from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
+from pytensor_cl.runtime.registry import (
     add_context,
     change_settings,
     define_contexts,
@@ -41,7 +42,6 @@ from pytensor_cl.runtime.context import (
     parse_contexts,
     why_unusable,
 )
-from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
 from pytensor_cl.sharedvar import explain_c_error, shared
 from pytensor_cl.variable import refuse_device_variables
 
@@ -233,7 +233,7 @@ def apply_flags() -> None:
     try:
         specs, default = _contexts_of_flags()
     except ContextNotDefined as error:
-        define_contexts({}, None, _settings_of_flags, trouble=str(error))
+        define_contexts({}, None, _settings_of_flags, flag_error=str(error))
     else:
         define_contexts(specs, default, _settings_of_flags)
 

@@ -17,7 +17,7 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.type import GpuArrayType
 from pytensor_cl.variable import GpuArrayVariable
 

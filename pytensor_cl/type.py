@@ -11,7 +11,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import default_context_name, get_context
+from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["GpuArrayType", "convert_to_device"]
 

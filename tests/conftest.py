@@ -13,11 +13,11 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
 from pytensor_cl.linker.steps import host
 from pytensor_cl.routines.base.routine import Routine
-from pytensor_cl.runtime import context as contexts
+from pytensor_cl.runtime import fork
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.context import change_settings, define_contexts, get_context
 from pytensor_cl.runtime.device import discover
 from pytensor_cl.runtime.program import ProgramCache
+from pytensor_cl.runtime.registry import change_settings, define_contexts, get_context
 
 ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 """Whether to take every case, however long it takes."""
@@ -128,7 +128,7 @@ def pytest_runtest_setup(item):
     """Kernels are what routines are tested for, and scalar functions; Ops launch the same ones."""
     quickly = item.path.parent.name in ("linker", "ops", "rewriting")
     if quickly != _quickly[0]:
-        for context in contexts._opened:  # which shall not hand on what they have built otherwise
+        for context in fork.opened_contexts():  # which shall not hand on what they have built otherwise
             context.programs._recent.clear()
             context.programs._programs.clear()
     _quickly[0] = quickly

@@ -14,7 +14,7 @@ from pytensor_cl import mode
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
-from pytensor_cl.runtime.context import default_context_name, define_contexts, defined_contexts
+from pytensor_cl.runtime.registry import default_context_name, define_contexts, defined_contexts
 from tests.helpers import assert_all_on_device, assert_close, host_sort, opencl, run_script
 
 
@@ -109,7 +109,7 @@ def test_sync_debug_and_check_program_in_a_process_of_its_own(context):
         seen["same"] = bool(numpy.allclose(f(), numpy.exp(x.get_value()), rtol=1e-6))
         seen["cpu"] = any(isinstance(n.op, tensor.elemwise.Elemwise) and "Gpu" not in type(n.op).__name__
                           for n in f.maker.fgraph.toposort())
-        seen["waits"] = pytensor_cl.runtime.context.get_context().queue.synchronous
+        seen["waits"] = pytensor_cl.runtime.registry.get_context().queue.synchronous
         f()
     """
     seen, stderr = run_script(script, "floatX=float32")

@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import pytensor  # noqa: E402
 from pytensor.graph.traversal import ancestors  # noqa: E402
 
-from pytensor_cl.runtime.context import define_contexts  # noqa: E402
+from pytensor_cl.runtime.registry import define_contexts  # noqa: E402
 from tests.probes.census import NUMERIC, group_of  # noqa: E402
 from tests.probes.probe import Probe  # noqa: E402
 from tests.probes.survey import BATCH, DEVICE, PROBES, run_all  # noqa: E402

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import pytensor  # noqa: E402
 
-from pytensor_cl.runtime.context import define_contexts  # noqa: E402
+from pytensor_cl.runtime.registry import define_contexts  # noqa: E402
 from tests.probes.census import GROUPS, HOST, LEFT_OUT, NUMERIC, SEPARATE, group_of, ops, title  # noqa: E402
 from tests.probes.survey import DEVICE, PROBES, Outcome, run_all  # noqa: E402
 

@@ -11,9 +11,10 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
 __all__ = [
@@ -115,8 +116,8 @@ class GpuOp(Op):
     scalars_on_device: bool = False
     """Whether the kernels load scalars that change between calls from device memory. A captured graph stays valid then;
     it is specialised to scalars that are passed by value."""
-    is_recordable: bool = True
-    """Whether launches of its routine can be repeated as they are in later calls."""
+    is_capturable: bool = True
+    """Whether launches of its routine can be replayed in later calls."""
     checks_data: bool = False
     """Whether the kernels check their data; the routine is then a `CheckedRoutine`."""
 

@@ -13,7 +13,7 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl._compat import has_other_transfers
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import default_context_name, defined_contexts, get_context, undefined
+from pytensor_cl.runtime.registry import default_context_name, defined_contexts, get_context, undefined_context
 from pytensor_cl.type import GpuArrayType, convert_to_device
 from pytensor_cl.variable import GpuArrayVariable, constant_of
 
@@ -176,7 +176,7 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
     default = default_context_name()
     name = target or default
     if name not in defined_contexts():
-        raise undefined(name)
+        raise undefined_context(name)
     if isinstance(x, str):
         raise TypeError(f"gpu_from_host takes a tensor and the name of a context, gpu_from_host(x, {x!r})")
     return _moved(x, name)
@@ -195,7 +195,7 @@ def _transfer(variable: Variable, target: str | None) -> Variable | None:
         return _moved(variable, target or default)
     if has_other_transfers():
         return None
-    raise undefined(target)
+    raise undefined_context(target)
 
 
 @convert_to_device.register

@@ -251,9 +251,6 @@ class GpuArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.context.restore, (self.context.name, self.to_host())
-
     def __float__(self) -> float:
         return float(self.to_host())
 

@@ -1,27 +1,24 @@
-"""Contexts: a device under a name, with its queue, memory and programs."""
+"""Contexts: an open device with its queue, memory and programs."""
 
-import os
-import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from threading import Lock
 from typing import Any, NoReturn
 
 import numpy as np
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.errors import ContextNotDefined, ForkedProcessError, OpenCLError, UnsupportedDtype, UnusableDevice
+from pytensor_cl.errors import UnsupportedDtype, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.announcement import announce
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
-from pytensor_cl.runtime.device import DeviceEntry, are_drivers_loaded, resolve
+from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
+from pytensor_cl.runtime.fork import note_opened
 from pytensor_cl.runtime.interfaces import ContextOptions, KernelLauncher
 from pytensor_cl.runtime.launcher import EnqueueLauncher
 from pytensor_cl.runtime.layout import Layout
@@ -31,11 +28,9 @@ from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
 
-__all__ = ["Context", "Settings", "open_context"]
+__all__ = ["Context", "Settings", "open_context", "open_entry"]
 
 
-_DEFAULT = "dev0"
-"""The context of graphs that name none, where nothing else is said."""
 SMALL_UPLOAD = 8192
 """Bytes: smaller host arrays are copied while their buffer is made, if the device is a CPU."""
 
@@ -136,7 +131,7 @@ class Context:
         self.tables: dict[str, Any] = {}  # arrays that routines keep on the device; they go with the context
         self._dtypes: set[np.dtype] = set()  # that were checked already
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        _opened.append(self)
+        note_opened(self)
 
     @cached_property
     def batch_launcher(self) -> KernelLauncher | None:
@@ -145,11 +140,6 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"
-
-    @staticmethod
-    def restore(name: str, host: np.ndarray) -> GpuArray:
-        """Unpickle an array: upload it again, to the context of the same name."""
-        return get_context(name).from_host(host)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a context cannot be pickled: pickle its name")
@@ -307,11 +297,11 @@ def open_context(device: str = "opencl", name: str = "dev0", settings: Settings 
     settings
         How to build and launch.
     """
-    return _context(name, resolve(device), settings)
+    return open_entry(name, resolve(device), settings)
 
 
-def _context(name: str, entry: DeviceEntry, settings: Settings | None) -> Context:
-    """Return a new context.
+def open_entry(name: str, entry: DeviceEntry, settings: Settings | None) -> Context:
+    """Return a new context of a device (`open_context`).
 
     Raises
     ------
@@ -327,240 +317,3 @@ def _context(name: str, entry: DeviceEntry, settings: Settings | None) -> Contex
             f"{entry.stable_spec} {info.name} ({driver}) cannot be opened: {error}. "
             "'python -m pytensor_cl doctor' examines it"
         ) from error
-
-
-@dataclass
-class _Registry:
-    """Which device each context name means; contexts open when they are first used."""
-
-    specs: dict[str, str] = field(default_factory=dict)
-    contexts: dict[str, Context] = field(default_factory=dict)
-    default: str | None = None
-    settings: Callable[[], Settings] = Settings  # asked when a context opens
-    unusable: dict[str, UnusableDevice] = field(default_factory=dict)  # why contexts cannot be opened
-    changes: dict[str, Any] = field(default_factory=dict)  # to the settings
-    trouble: str = ""  # what is wrong with the flags that define contexts
-    opening: Any = field(default_factory=Lock)  # held while a context is opened
-
-
-_registry = _Registry()
-_opened: list[Context] = []
-_abandoned: list[object] = []
-
-
-def parse_contexts(text: str) -> dict[str, str]:
-    """Split the flag ``contexts`` into names and devices.
-
-    Raises
-    ------
-    ContextNotDefined
-        It is not ``name->device[;name->device...]``.
-    """
-    pairs: dict[str, str] = {}
-    for item in filter(None, (part.strip() for part in text.split(";"))):
-        name, arrow, device = (part.strip() for part in item.partition("->"))
-        if not (arrow and name and device) or name in pairs or name == "cpu":
-            raise ContextNotDefined(
-                f"flag contexts={text!r}: {item!r} is not 'name->device' with a name of its own; "
-                "an example: contexts=dev0->opencl0:0;dev1->opencl0:1"
-            )
-        pairs[name] = device
-    return pairs
-
-
-def define_contexts(
-    specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None, trouble: str = ""
-) -> None:
-    """Replace the names of contexts; those that are open already stay as they are.
-
-    Parameters
-    ----------
-    specs
-        Context name to device.
-    default
-        The context of graphs that name none.
-    settings
-        Asked for the settings of each context that is opened from now on.
-    trouble
-        Why there are no contexts: what each use of one raises, as a `ContextNotDefined`.
-    """
-    _registry.specs = {**specs}
-    _registry.trouble = trouble
-    _registry.unusable.clear()
-    _registry.default = default
-    _registry.settings = settings or _registry.settings
-
-
-def change_settings(**options: Any) -> None:
-    """Change some settings, for contexts that are opened from now on; `options` are fields of `Settings`."""
-    replace(Settings(), **options)  # refuses what is no setting
-    _registry.changes.update(options)
-
-
-def _check_flags() -> None:
-    if _registry.trouble:
-        raise ContextNotDefined(_registry.trouble)
-
-
-def undefined(name: Any) -> ContextNotDefined:
-    """Return the error for a name that no context has; its message says what to write instead."""
-    named = ", ".join(f"{n} ({spec})" for n, spec in _registry.specs.items()) or "none"
-    text = f"no context is called {name!r}; defined are: {named}. "
-    if str(name).lower().startswith("opencl"):
-        text += (
-            f"{name!r} is a device: give it a name with pytensor_cl.use({name!r}, 'dev1') or the flag "
-            f"contexts=dev1->{name}, and write 'dev1'"
-        )
-    elif name == "cpu":
-        text += "The host is none: take pytensor.shared for a shared variable, x.transfer('cpu') for a value"
-    else:
-        text += (
-            f"Take one of them, or define it with pytensor_cl.use('opencl:gpu', '{name}') or the flag "
-            f"contexts={name}->opencl:gpu; devices are listed by: pytensor-cl devices"
-        )
-    return ContextNotDefined(text)
-
-
-def add_context(name: str, device: str) -> None:
-    """Define one more context name (or the same again).
-
-    Raises
-    ------
-    ValueError
-        The name means another device already.
-    """
-    _check_flags()
-    if _registry.specs.get(name, device) != device:
-        raise ValueError(
-            f"context {name!r} is {_registry.specs[name]!r} already, it cannot become {device!r}: choose the device "
-            f"before anything uses the context, or another name, pytensor_cl.use({device!r}, '{name}_2')"
-        )
-    _registry.specs[name] = device
-    _registry.default = _registry.default or name
-
-
-def defined_contexts() -> tuple[str, ...]:
-    """Return the names of all contexts."""
-    _check_flags()
-    return tuple(_registry.specs)
-
-
-def default_context_name() -> str:
-    """Return the name of the context of graphs that name none; ``dev0`` on the default device if there is none."""
-    _check_flags()
-    if _registry.default is None:
-        add_context(_DEFAULT, "opencl")
-    assert _registry.default is not None
-    return _registry.default
-
-
-def is_open(name: str) -> bool:
-    """Tell whether the context of a name has been opened."""
-    return name in _registry.contexts
-
-
-def is_forked() -> bool:
-    """Tell whether this process is a fork of one that had loaded the drivers, so that it cannot use any."""
-    return bool(_abandoned)
-
-
-def get_context(name: str | None = None) -> Context:
-    """Return the context of a name, opened if it is not yet.
-
-    Raises
-    ------
-    ContextNotDefined
-        No flag and no call defined the name.
-    DeviceNotFound
-        There is no such device.
-    ForkedProcessError
-        This process is a fork of one that used OpenCL.
-    UnusableDevice
-        The device failed its self-check.
-    """
-    name = name or default_context_name()
-    if _abandoned:
-        raise _forked()
-    context = _registry.contexts.get(name)
-    return _opened_by_now(name) if context is None else context
-
-
-def is_unusable(name: str) -> bool:
-    """Tell whether the device of a context was found to be unusable; opens nothing."""
-    return name in _registry.unusable
-
-
-def why_unusable(name: str | None = None) -> str:
-    """Return why the device of a context cannot be used, opening it; empty if it can, or for any other reason."""
-    try:
-        get_context(name)
-    except UnusableDevice as error:
-        return str(error)
-    except OpenCLError:  # raised again where the context is needed
-        pass
-    return ""
-
-
-def _opened_by_now(name: str) -> Context:
-    """Return a context that this thread opens, or another one that was faster."""
-    with _registry.opening:
-        context = _registry.contexts.get(name)
-        if name in _registry.unusable:
-            raise _registry.unusable[name]
-        if context is None:
-            context = _registry.contexts[name] = _open(name)
-        return context
-
-
-def _open(name: str) -> Context:
-    if name == _DEFAULT and not _registry.specs:
-        default_context_name()  # a process that loads what another one pickled may name it first
-    if name not in _registry.specs:
-        raise undefined(name)
-    settings = replace(_registry.settings(), **_registry.changes)
-    entry, label = resolve(_registry.specs[name]), None if tuple(_registry.specs) == (name,) else name
-    try:
-        context = _context(name, entry, settings)
-    except UnusableDevice as error:
-        _registry.unusable[name] = error
-        sys.stderr.write(f"Mapped name {label} to no device: {error}. With opencl__placement=auto the host computes\n")
-        raise
-    if not settings.quiet:
-        announce(f"Mapped name {label} to device {entry.spec}: {context.info.name} ({context.info.platform})")
-        if context.info.features.warning:
-            announce(f"{entry.spec}: {context.info.features.warning}")
-    return context
-
-
-def sync() -> None:
-    """Wait until every queue of every context has finished."""
-    for context in _opened:
-        context.queue.wait()
-
-
-def _forked() -> ForkedProcessError:
-    return ForkedProcessError(
-        "this process was forked from one that had loaded the OpenCL drivers, and these do not survive a fork "
-        "(PoCL hangs). Start workers with the 'spawn' or 'forkserver' method: "
-        "multiprocessing.set_start_method('spawn'), or in PyMC pm.sample(..., mp_ctx='forkserver') or cores=1"
-    )
-
-
-class _Inherited:
-    """Stands where a forked child inherited a queue or a pool."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _forked()
-
-
-def _after_fork() -> None:
-    _registry.opening = Lock()  # another thread of the parent may have held it
-    if are_drivers_loaded():  # their threads are the parent's
-        _abandoned.append("drivers")
-    for context in _opened:
-        # Keep the parent's objects: releasing them in the child can hang as well.
-        _abandoned.extend((context.queue, context.memory, context.programs, context.views))
-        context.queue = context.memory = context.programs = context.views = _Inherited()  # type: ignore[assignment]
-
-
-os.register_at_fork(after_in_child=_after_fork)

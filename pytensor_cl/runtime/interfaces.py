@@ -127,10 +127,6 @@ class DeviceContext(Protocol):
     def duplicate(self, array: Any) -> Any:
         """Copy a device array on the device."""
 
-    @staticmethod
-    def restore(name: str, host: np.ndarray) -> Any:
-        """Unpickle a device array."""
-
 
 # Kernel launches that are repeated
 

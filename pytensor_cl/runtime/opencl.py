@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from pytensor_cl.runtime.build.cache_dirs import settle_caches
+from pytensor_cl.runtime.cache_dirs import settle_caches
 
 __all__: list[str] = []
 

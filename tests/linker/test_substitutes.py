@@ -9,10 +9,10 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.errors import UnusableDevice
-from pytensor_cl.runtime import context as contexts
+from pytensor_cl.runtime import registry
 from pytensor_cl.runtime.build.struct_arguments import by_reference
-from pytensor_cl.runtime.context import define_contexts, get_context
 from pytensor_cl.runtime.features.features import Features
+from pytensor_cl.runtime.registry import define_contexts, get_context
 from tests.helpers import CHECKOUT
 
 WITHOUT = {
@@ -34,7 +34,7 @@ WITHOUT = {
     },
 }
 CALLS = 6
-"""Calls of a function: step by step first, then recorded ones."""
+"""Calls of a function: step by step first, then replays."""
 
 
 @pytest.fixture(params=WITHOUT)
@@ -42,7 +42,7 @@ def lacking(request, context, monkeypatch):
     """The default context, on a driver without some features."""
     name = f"{context.name}-without-{request.param}"
     features = replace(context.info.features, **WITHOUT[request.param])
-    monkeypatch.setitem(contexts._registry.changes, "features", features)
+    monkeypatch.setitem(registry._registry.overrides, "features", features)
     define_contexts({name: context.entry.stable_spec}, name)
     return get_context(name)
 

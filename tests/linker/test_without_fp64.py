@@ -19,7 +19,7 @@ def texts(context, monkeypatch):
     """Make the default context one that has no fp64; collect the programs that it builds."""
     entry = resolve(f"opencl:{context.name}")
     poor = Context(context.name, dataclasses.replace(entry, info=dataclasses.replace(entry.info, has_fp64=False)))
-    monkeypatch.setattr("pytensor_cl.runtime.context._registry.contexts", {context.name: poor})
+    monkeypatch.setattr("pytensor_cl.runtime.registry._registry.contexts", {context.name: poor})
     collected = []
     compile_text = poor.programs._compile
     monkeypatch.setattr(poor.programs, "_compile", lambda text: collected.append(text) or compile_text(text))

@@ -11,15 +11,15 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError, ContextNotDefined, DeviceNotFound, UnsupportedDtype
-from pytensor_cl.runtime import context as module
-from pytensor_cl.runtime.context import (
-    Settings,
+from pytensor_cl.runtime import fork
+from pytensor_cl.runtime import registry as module
+from pytensor_cl.runtime.context import Settings, open_context
+from pytensor_cl.runtime.registry import (
     add_context,
     default_context_name,
     define_contexts,
     defined_contexts,
     get_context,
-    open_context,
     parse_contexts,
     sync,
 )
@@ -190,7 +190,7 @@ def test_settings(context):
     waiting = open_context(f"opencl:{context.name}", "waiting", Settings(synchronous=True))
     assert waiting.queue.synchronous
     np.testing.assert_array_equal(waiting.from_host(np.arange(5000.0)).to_host(), np.arange(5000.0))
-    assert waiting in module._opened and "waiting" not in defined_contexts()
+    assert waiting in fork.opened_contexts() and "waiting" not in defined_contexts()
     assert repr(waiting).startswith("<Context 'waiting': ")
 
 

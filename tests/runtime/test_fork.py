@@ -6,7 +6,7 @@ from tests.helpers import run_script
 
 FORK = """
     import os, numpy as np
-    from pytensor_cl.runtime.context import define_contexts, get_context
+    from pytensor_cl.runtime.registry import define_contexts, get_context
     define_contexts({{"dev0": "opencl:{driver}"}}, "dev0")
     context = get_context()
     array = context.from_host(np.ones(5000))
@@ -38,7 +38,7 @@ def test_a_forked_child_that_touches_the_device_gets_an_error(context):
 def test_a_fork_before_the_device_is_opened_is_free(context):
     script = f"""
         import os, numpy as np, pytensor_cl
-        from pytensor_cl.runtime.context import define_contexts, get_context
+        from pytensor_cl.runtime.registry import define_contexts, get_context
         define_contexts({{"dev0": "opencl:{context.name}"}}, "dev0")
         reader, writer = os.pipe()
         if os.fork() == 0:
@@ -56,7 +56,7 @@ def test_a_fork_after_the_drivers_were_loaded(context):
     """PoCL starts its threads then: the child waited for them for ever."""
     script = f"""
         import os, signal, numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
-        from pytensor_cl.runtime.context import get_context
+        from pytensor_cl.runtime.registry import get_context
         pytensor_cl.use("opencl:{context.name}")
         assert pytensor_cl.devices()
         reader, writer = os.pipe()

@@ -241,7 +241,7 @@ def _record_workloads(recorder: Recorder, chosen: Iterable[str]) -> None:
 
 def _record_layers(recorder: Recorder) -> None:
     """Convolutions of an image network, pooling, and products of the shapes of benchmarks/gemm.py."""
-    from pytensor_cl.runtime.context import get_context
+    from pytensor_cl.runtime.registry import get_context
 
     context = get_context()
     conv, pool, gemm = (benchmark(name) for name in ("conv", "pool", "gemm"))

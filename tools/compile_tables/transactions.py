@@ -86,7 +86,7 @@ def _layers() -> Iterator[tuple[str, Callable[[], Any]]]:
     from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight
     from pytensor_cl.routines.gemm.routine import Gemm
     from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolScatter, Window
-    from pytensor_cl.runtime.context import get_context
+    from pytensor_cl.runtime.registry import get_context
 
     context = get_context()
     rng = np.random.default_rng(0)

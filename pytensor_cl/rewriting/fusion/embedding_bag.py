@@ -11,7 +11,7 @@ from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.indexing.embedding_bag import GpuEmbeddingBag
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["fuse_embedding_bags"]
 

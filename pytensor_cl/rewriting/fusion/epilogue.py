@@ -13,7 +13,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.epilogue import GpuEpilogue, StoringOp
 from pytensor_cl.rewriting.fusion.gather_fused import apply_scalar_op, scalar_of
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["fuse_epilogues"]
 

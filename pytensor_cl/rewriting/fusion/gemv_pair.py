@@ -22,7 +22,7 @@ from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain
 from pytensor_cl.rewriting.fusion.rowwise.function import fused_node
 from pytensor_cl.routines.gemv.pair import PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise.program import Operand, RowFunction
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["fuse_gemv_pairs", "is_of_vectors", "products_with_one_matrix"]
 

@@ -16,7 +16,7 @@ from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import fuse
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["FIXED_BYTES", "array_bytes", "fuse_table_lookups", "lookups_for", "move_views_to_index"]
 

@@ -9,7 +9,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.rewriting.lift.elemwise import unsupported_scalar
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
-from pytensor_cl.runtime.context import default_context_name, get_context
+from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["FusionBarrier", "insert_fusion_barriers", "remove_fusion_barriers"]
 

@@ -22,7 +22,7 @@ from pytensor_cl.rewriting.placement import families  # noqa: F401 (registers th
 from pytensor_cl.rewriting.placement.fusion_barrier import remove_fusion_barriers
 from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
-from pytensor_cl.runtime.context import default_context_name
+from pytensor_cl.runtime.registry import default_context_name
 
 __all__ = ["Policy", "lift_to_device"]
 

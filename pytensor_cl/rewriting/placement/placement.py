@@ -15,7 +15,7 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.random import FEWEST as FEWEST_DRAWS
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.placement.registry import NoKernel, device_op
-from pytensor_cl.runtime.context import get_context, is_forked, is_unusable, why_unusable
+from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, why_unusable
 
 __all__ = ["Decision", "decide", "reason_of"]
 

@@ -3,7 +3,7 @@
 PoCL starts a kernel after the one before it has ended, and wakes its threads for each of them: 10 to 100 us on virtual
 machines, in which all cores but one idle. `outline` gives kernels an entry, a function that finds its arguments in
 memory. One kernel calls them all: its work-items, one for each core, take the work-items of one kernel after the other,
-and go on with the next one as soon as those are done that it depends on. See docs/design/020-one-launch.md.
+and go on with the next one as soon as those are done that it depends on. See docs/design/020-kernel-batch.md.
 """
 
 import ctypes

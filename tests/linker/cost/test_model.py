@@ -13,7 +13,7 @@ from pytensor.tensor.special import softmax
 from pytensor_cl.linker.cost.model import estimate_call
 from pytensor_cl.linker.cost.workload import workload_of
 from pytensor_cl.linker.selection import vm as selecting_vm
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 pytestmark = pytest.mark.usefixtures("c_compiler")
 

@@ -9,12 +9,13 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Settings, open_context, sync
+from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl import affinity as module
 from pytensor_cl.runtime.pocl.affinity import spread_cores
 from pytensor_cl.runtime.pocl.batch import KernelBatch
 from pytensor_cl.runtime.pocl.worker_pool import ALONE, CALLED, LAUNCHED, ParticipationTuner
+from pytensor_cl.runtime.registry import sync
 
 ALONE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
 DOUBLE = f"""{ALONE_ITEMS} stood_double(__global float *x, const long n)

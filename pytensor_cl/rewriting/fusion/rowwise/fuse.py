@@ -16,7 +16,7 @@ from pytensor_cl.rewriting.fusion.rowwise.hierarchical_reduction import split_fu
 from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import duplicate_producers, fusion_roots
 from pytensor_cl.rewriting.fusion.split_composite import split_composites
 from pytensor_cl.rewriting.fusion.table_lookup import FIXED_BYTES, array_bytes, lookups_for, move_views_to_index
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["fuse_rows"]
 

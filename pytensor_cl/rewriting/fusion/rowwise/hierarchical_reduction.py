@@ -9,7 +9,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
-from pytensor_cl.runtime.context import get_context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["split_full_reductions"]
 

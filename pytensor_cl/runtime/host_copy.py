@@ -3,7 +3,8 @@
 import numpy as np
 
 from pytensor_cl.errors import OpenCLError
-from pytensor_cl.runtime.context import Context, get_context
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["LARGE", "copy_by_device"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pytensor_cl.linker.steps import host
-from pytensor_cl.runtime.memory.host_copy import copy_by_device
+from pytensor_cl.runtime.host_copy import copy_by_device
 from tests.helpers import host_ops, opencl
 
 VIEWS = {

@@ -1,0 +1,279 @@
+"""Context names: which device each one means, and its context, which is opened when it is first used."""
+
+import copyreg
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.errors import ContextNotDefined, OpenCLError, UnusableDevice
+from pytensor_cl.runtime.announcement import announce
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context, Settings, open_entry
+from pytensor_cl.runtime.device import resolve
+from pytensor_cl.runtime.fork import forked_error, is_forked, opened_contexts
+
+__all__ = [
+    "add_context",
+    "change_settings",
+    "default_context_name",
+    "define_contexts",
+    "defined_contexts",
+    "get_context",
+    "is_forked",
+    "is_open",
+    "is_unusable",
+    "parse_contexts",
+    "sync",
+    "undefined_context",
+    "why_unusable",
+]
+
+_DEFAULT = "dev0"
+"""The context of graphs that name none, if no flag and no call defines one."""
+
+
+@dataclass
+class _Registry:
+    """Context names, and the contexts that are open.
+
+    Attributes
+    ----------
+    specs
+        Context name to device.
+    contexts
+        Open contexts by name.
+    default
+        The context of graphs that name none.
+    settings
+        Called for the settings of a context when it is opened.
+    overrides
+        Settings that replace those.
+    unusable
+        Why contexts cannot be opened, by name.
+    flag_error
+        What is wrong with the flags that define contexts.
+    lock
+        Held while a context is opened.
+    """
+
+    specs: dict[str, str] = field(default_factory=dict)
+    contexts: dict[str, Context] = field(default_factory=dict)
+    default: str | None = None
+    settings: Callable[[], Settings] = Settings
+    overrides: dict[str, Any] = field(default_factory=dict)
+    unusable: dict[str, UnusableDevice] = field(default_factory=dict)
+    flag_error: str = ""
+    lock: Any = field(default_factory=Lock)
+
+
+_registry = _Registry()
+
+
+def parse_contexts(text: str) -> dict[str, str]:
+    """Split the flag ``contexts`` into names and devices.
+
+    Raises
+    ------
+    ContextNotDefined
+        It is not ``name->device[;name->device...]``.
+    """
+    pairs: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(";"))):
+        name, arrow, device = (part.strip() for part in item.partition("->"))
+        if not (arrow and name and device) or name in pairs or name == "cpu":
+            raise ContextNotDefined(
+                f"flag contexts={text!r}: {item!r} is not 'name->device' with a name of its own; "
+                "an example: contexts=dev0->opencl0:0;dev1->opencl0:1"
+            )
+        pairs[name] = device
+    return pairs
+
+
+def define_contexts(
+    specs: dict[str, str], default: str | None, settings: Callable[[], Settings] | None = None, flag_error: str = ""
+) -> None:
+    """Replace all context names; contexts that are open stay open.
+
+    Parameters
+    ----------
+    specs
+        Context name to device.
+    default
+        The context of graphs that name none.
+    settings
+        Called for the settings of each context that is opened from now on.
+    flag_error
+        Why there are no contexts: each use of one raises a `ContextNotDefined` with this text.
+    """
+    _registry.specs = {**specs}
+    _registry.flag_error = flag_error
+    _registry.unusable.clear()
+    _registry.default = default
+    _registry.settings = settings or _registry.settings
+
+
+def change_settings(**options: Any) -> None:
+    """Change fields of `Settings` for contexts that are opened from now on."""
+    replace(Settings(), **options)  # raises a TypeError for an unknown field
+    _registry.overrides.update(options)
+
+
+def _check_flags() -> None:
+    if _registry.flag_error:
+        raise ContextNotDefined(_registry.flag_error)
+
+
+def undefined_context(name: Any) -> ContextNotDefined:
+    """Return the error for a name that no context has; its message says what to write instead."""
+    named = ", ".join(f"{n} ({spec})" for n, spec in _registry.specs.items()) or "none"
+    text = f"no context is called {name!r}; defined are: {named}. "
+    if str(name).lower().startswith("opencl"):
+        text += (
+            f"{name!r} is a device: give it a name with pytensor_cl.use({name!r}, 'dev1') or the flag "
+            f"contexts=dev1->{name}, and write 'dev1'"
+        )
+    elif name == "cpu":
+        text += "The host is none: take pytensor.shared for a shared variable, x.transfer('cpu') for a value"
+    else:
+        text += (
+            f"Take one of them, or define it with pytensor_cl.use('opencl:gpu', '{name}') or the flag "
+            f"contexts={name}->opencl:gpu; devices are listed by: pytensor-cl devices"
+        )
+    return ContextNotDefined(text)
+
+
+def add_context(name: str, device: str) -> None:
+    """Define one more context name (or the same again).
+
+    Raises
+    ------
+    ValueError
+        The name means another device already.
+    """
+    _check_flags()
+    if _registry.specs.get(name, device) != device:
+        raise ValueError(
+            f"context {name!r} is {_registry.specs[name]!r} already, it cannot become {device!r}: choose the device "
+            f"before anything uses the context, or another name, pytensor_cl.use({device!r}, '{name}_2')"
+        )
+    _registry.specs[name] = device
+    _registry.default = _registry.default or name
+
+
+def defined_contexts() -> tuple[str, ...]:
+    """Return the names of all contexts."""
+    _check_flags()
+    return tuple(_registry.specs)
+
+
+def default_context_name() -> str:
+    """Return the name of the context of graphs that name none; ``dev0`` on the default device if there is none."""
+    _check_flags()
+    if _registry.default is None:
+        add_context(_DEFAULT, "opencl")
+    assert _registry.default is not None
+    return _registry.default
+
+
+def is_open(name: str) -> bool:
+    """Whether the context of a name has been opened."""
+    return name in _registry.contexts
+
+
+def get_context(name: str | None = None) -> Context:
+    """Return the context of a name, opened if it is not yet.
+
+    Raises
+    ------
+    ContextNotDefined
+        No flag and no call defined the name.
+    DeviceNotFound
+        There is no such device.
+    ForkedProcessError
+        This process is a fork of one that used OpenCL.
+    UnusableDevice
+        The device failed its self-check.
+    """
+    name = name or default_context_name()
+    if is_forked():
+        raise forked_error()
+    context = _registry.contexts.get(name)
+    return _open_locked(name) if context is None else context
+
+
+def is_unusable(name: str) -> bool:
+    """Whether the device of a context was found to be unusable; opens nothing."""
+    return name in _registry.unusable
+
+
+def why_unusable(name: str | None = None) -> str:
+    """Open the context of a name; return why its device cannot be used, "" if it can or if something else is wrong."""
+    try:
+        get_context(name)
+    except UnusableDevice as error:
+        return str(error)
+    except OpenCLError:  # raised again where the context is needed
+        pass
+    return ""
+
+
+def _open_locked(name: str) -> Context:
+    """Return a context that this thread opens, or that another thread has opened meanwhile."""
+    with _registry.lock:
+        context = _registry.contexts.get(name)
+        if name in _registry.unusable:
+            raise _registry.unusable[name]
+        if context is None:
+            context = _registry.contexts[name] = _open(name)
+        return context
+
+
+def _open(name: str) -> Context:
+    if name == _DEFAULT and not _registry.specs:
+        default_context_name()  # a process that loads what another one pickled may name it first
+    if name not in _registry.specs:
+        raise undefined_context(name)
+    settings = replace(_registry.settings(), **_registry.overrides)
+    entry, label = resolve(_registry.specs[name]), None if tuple(_registry.specs) == (name,) else name
+    try:
+        context = open_entry(name, entry, settings)
+    except UnusableDevice as error:
+        _registry.unusable[name] = error
+        sys.stderr.write(f"Mapped name {label} to no device: {error}. With opencl__placement=auto the host computes\n")
+        raise
+    if not settings.quiet:
+        announce(f"Mapped name {label} to device {entry.spec}: {context.info.name} ({context.info.platform})")
+        if context.info.features.warning:
+            announce(f"{entry.spec}: {context.info.features.warning}")
+    return context
+
+
+def sync() -> None:
+    """Wait until every queue of every context has finished."""
+    for context in opened_contexts():
+        context.queue.wait()
+
+
+def _restore(name: str, host: np.ndarray) -> GpuArray:
+    """Unpickle an array: upload it again, to the context of the same name."""
+    return get_context(name).from_host(host)
+
+
+def _reduce(array: GpuArray) -> tuple[Any, ...]:
+    """Pickle an array by its values and the name of its context."""
+    return _restore, (array.context.name, array.to_host())
+
+
+copyreg.pickle(GpuArray, _reduce)
+
+
+def _after_fork() -> None:
+    _registry.lock = Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
