@@ -131,8 +131,8 @@ class SelectingVM(OpenCLVM):
     def _generate_and_call(self) -> list[Any]:
         """Generate the call. The first call does that: by then PyTensor has said which cells it wants back."""
         paths = SlowPaths(self._find_stats, self._run_slowly, self._run_on_device, self._run_without_selection)
-        host_array_cells = [cell for host in self._hosts.values() for cell in host.host_array_cells]
-        call = compile_call(paths, self._source.distinguishing, self._emptied_cells(), host_array_cells)
+        cells = {id(cell): cell for host in self._hosts.values() for cell in host.host_array_cells}
+        call = compile_call(paths, self._source.distinguishing, self._emptied_cells(), list(cells.values()))
         self._set_call(call)
         return call()
 
