@@ -6,7 +6,8 @@ from typing import NamedTuple
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv.plan import Problem, runs_of
-from pytensor_cl.routines.gemm.plan import sizes_of
+from pytensor_cl.routines.gemm.problem import plan_preamble
+from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["EDGE", "Unfolded"]
@@ -70,8 +71,8 @@ class Unfolded:
         """Return what must stand before the kernel: the products of register tiles."""
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         name = self.tile()["tiles"]
-        return render("gemm/plan"), render(
-            "gemm/microkernel", **types, tiles=name, sizes=sizes_of(self.rows, self.vectors)
+        return plan_preamble(), render(
+            "gemm/microkernel", **types, micro=name, shapes=micro_kernel_shapes(self.rows, self.vectors)
         )
 
     def split(self, p: Problem, items: int, parts: int = 1) -> Blocks:

@@ -13,8 +13,9 @@ from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.plan import Axis, Problem, encode
 from pytensor_cl.routines.conv.winograd_transforms import code, transforms
-from pytensor_cl.routines.gemm.plan import sizes_of
+from pytensor_cl.routines.gemm.problem import plan_preamble
 from pytensor_cl.routines.gemm.routine import BatchedGemm
+from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -152,7 +153,9 @@ class Winograd:
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         vectors = self.panel // self.lanes
         tile = {"rows": self._rows, "tiles": f"gemm_{types['ctype']}_{self._rows}x{vectors}x{self.lanes}"}
-        multiply = render("gemm/microkernel", **types, tiles=tile["tiles"], sizes=sizes_of(self._rows, vectors))
+        multiply = render(
+            "gemm/microkernel", **types, micro=tile["tiles"], shapes=micro_kernel_shapes(self._rows, vectors)
+        )
         found = transforms(COUNT, TAPS, _POINTS)
         vector = f"{types['ctype']}{self.lanes}"
         forms: dict[str, object] = {
@@ -161,7 +164,7 @@ class Winograd:
         preambles: tuple[str, ...] = (
             render("conv/plan"),
             render("conv/vector_types", **types),
-            render("gemm/plan"),
+            plan_preamble(),
             multiply,
         )
         if self.epilogue is not None:
