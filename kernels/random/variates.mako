@@ -107,6 +107,7 @@ static double ${G}_gamma(${G}_stream *r, const double shape, const double b, con
     for (;;) {
         double x, v;
         do {
+            r->is_odd = 0;
             x = ${G}_normal(r);
             v = 1.0 + c * x;
         } while (!(v > 0.0));
@@ -132,7 +133,10 @@ static double ${G}_beta(${G}_stream *r, const double a, const double ab, const d
             }
         }
     }
-    const double x = ${G}_gamma(r, a, ab, ac), y = ${G}_gamma(r, b, bb, bc);
+    const double x = ${G}_gamma(r, a, ab, ac);
+    const int was_odd = r->is_odd;
+    const double y = ${G}_gamma(r, b, bb, bc);
+    r->is_odd |= was_odd;
     return x / (x + y);
 }
 % endif
@@ -140,7 +144,10 @@ static double ${G}_beta(${G}_stream *r, const double a, const double ab, const d
 static double ${G}_student(${G}_stream *r, const double root, const double shape, const double b, const double c)
 {
     #pragma OPENCL FP_CONTRACT OFF
-    const double x = ${G}_normal(r), y = ${G}_gamma(r, shape, b, c);
+    const double x = ${G}_normal(r);
+    const int was_odd = r->is_odd;
+    const double y = ${G}_gamma(r, shape, b, c);
+    r->is_odd |= was_odd;
     return root * x / sqrt(y);
 }
 % endif
@@ -212,6 +219,21 @@ static long ${G}_poisson(${G}_stream *r, const double lam, const double limit, c
         if (k < 0 || (us < 0.013 && v > us)) continue;
         if (log(v) + log_inverse - log(a / (us * us) + b) <= -lam + k * log_lam - ${G}_log_factorial(k)) return k;
     }
+}
+% endif
+% if "negative_binomial" in needed:
+/* Poisson with a rate of its own for each draw. */
+static long ${G}_poisson_of(${G}_stream *r, const double lam)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (lam < 10.0) return ${G}_poisson(r, lam, exp(-lam), 0.0, 0.0, 0.0, 0.0, 0.0);
+    const double b = 0.931 + 2.53 * sqrt(lam);
+    return ${G}_poisson(r, lam, 0.0, log(lam), -0.059 + 0.02483 * b, b, log(1.1239 + 1.1328 / (b - 3.4)), 0.9277 - 3.6224 / (b - 2.0));
+}
+static long ${G}_negative_binomial(${G}_stream *r, const double scale, const double shape, const double b, const double c)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    return ${G}_poisson_of(r, scale * ${G}_gamma(r, shape, b, c));
 }
 % endif
 % if "binomial" in needed:

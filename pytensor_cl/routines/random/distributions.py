@@ -105,7 +105,9 @@ class Variate(NamedTuple):
     is_exact
         Whether all but few draws are the same to the last bit, whatever the device's functions.
     mend
-        From the number that the kernel lists to such a draw; None: NumPy draws it.
+        From the number that the kernel lists, and the constants, to such a draw; None: NumPy draws it.
+    fast
+        Code of the template `random/stream` for draws that take one number and no function, many at once.
     """
 
     draw: str
@@ -120,7 +122,8 @@ class Variate(NamedTuple):
     words: int = 64
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: Callable[..., bool] = lambda *_: True
-    mend: Callable[[float], float] | None = None
+    mend: Callable[..., float] | None = None
+    fast: str = ""
 
 
 def _tail_of_normal(number: float) -> float:
@@ -131,6 +134,14 @@ def _tail_of_normal(number: float) -> float:
 def _tail_of_exponential(number: float) -> float:
     """Return an exponential number beyond the layers of the ziggurat."""
     return EXPONENTIAL_R - log1p(-number)
+
+
+def _odd_gamma(number: float, shape: float, b: float, c: float) -> float:
+    """Return a gamma number of a normal, or of an exponential, number in the tail."""
+    if shape == 1:
+        return _tail_of_exponential(number)
+    v = 1.0 + c * _tail_of_normal(number)
+    return b * (v * v * v)
 
 
 def _is_range(low: float, high: float) -> bool:
@@ -157,6 +168,7 @@ _STANDARD_GAMMA = Variate(
     warm=1024,
     is_proper=lambda a: 0 < a < inf,
     is_exact=lambda a: a >= 1,
+    mend=_odd_gamma,
 )
 
 VARIATES: dict[str, Variate] = {
@@ -166,6 +178,7 @@ VARIATES: dict[str, Variate] = {
         takes=lambda: 1.0223,
         needed=("normal",),
         mend=_tail_of_normal,
+        fast="normal",
     ),
     "exponential": Variate(
         "{g}_exponential(r)",
@@ -173,6 +186,7 @@ VARIATES: dict[str, Variate] = {
         takes=lambda: 1.0225,
         needed=("exponential",),
         mend=_tail_of_exponential,
+        fast="exponential",
     ),
     "integers32": Variate(
         "(long)(as_ulong(p0) + {g}_bounded32(r, &word, (uint)as_ulong(p1)))",
@@ -184,6 +198,7 @@ VARIATES: dict[str, Variate] = {
         kind="long",
         words=32,
         is_proper=_is_range,
+        fast="integers",
     ),
     "integers64": Variate(
         "(long)(as_ulong(p0) + {g}_bounded64(r, as_ulong(p1)))",
@@ -260,6 +275,17 @@ VARIATES: dict[str, Variate] = {
         warm=256,
         is_proper=lambda lam: 0 < lam < 1e15,
     ),
+    "negative_binomial": Variate(
+        "{g}_negative_binomial(r, p0, p1, p2, p3)",
+        lambda rng, n, count, p: rng.negative_binomial(count, p, n),
+        lambda n, p: ((1 - p) / p, *_gamma(n)),
+        4,
+        lambda n, p: (2.1 if n >= 1 else 2.8) + min(n * (1 - p) / p + 1, 3.0),
+        (*_GAMMA, "poisson", "negative_binomial"),
+        kind="long",
+        warm=2048,
+        is_proper=lambda n, p: 0 < n < 1e9 and 1e-3 < p < 1,
+    ),
     "geometric": Variate(
         "{g}_geometric(r, p0, p1)",
         lambda rng, n, p: rng.geometric(p, n),
@@ -335,11 +361,13 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         "pow(z, 1.0 / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf, False
     ),
     "LaplaceRV": Distribution(
-        "z >= 0.5 ? a - b * log(2.0 - z - z) : a + b * log(z + z)", "", (), (0, 1), _SCALE, _is_scale, False
+        "a + (z >= 0.5 ? -b : b) * log(z >= 0.5 ? 2.0 - z - z : z + z)", "", (), (0, 1), _SCALE, _is_scale, False
     ),
     "LogisticRV": Distribution("a + b * log(z / (1.0 - z))", "", (), (0, 1), _SCALE, _is_scale, False),
     "GumbelRV": Distribution("-log(-log(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
-    "CauchyRV": Distribution("(-1.0 / tanpi(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
+    "CauchyRV": Distribution(
+        "(-1.0 / tan(3.141592653589793 * (z > 0.5 ? z - 1.0 : z))) * b + a", "", (), (0, 1), _SCALE, _is_scale, False
+    ),
     "HalfCauchyRV": Distribution("tan(1.5707963267948966 * z) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
     "ParetoRV": Distribution(
         "pow(1.0 - z, -1.0 / a) * b",
@@ -362,7 +390,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         is_proper=lambda a, b, c: a <= b <= c and a < c and isfinite(c - a),
     ),
     "BernoulliRV": Distribution(
-        "a <= 0.5 ? z > 1.0 - a : !(z > 1.0 - (1.0 - a))",
+        "(a <= 0.5 ? z > 1.0 - a : z <= 1.0 - (1.0 - a)) ? one : zero",
         free=(0,),
         proper="a > 0.0 && a <= 1.0",
         is_proper=lambda p: 0 < p <= 1,
@@ -381,6 +409,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "WaldRV": Distribution(variate="wald", fixed=(0, 1)),
     "VonMisesRV": Distribution(variate="vonmises", fixed=(0, 1), is_exact=False),
     "PoissonRV": Distribution(variate="poisson", fixed=(0,)),
+    "NegBinomialRV": Distribution(variate="negative_binomial", fixed=(0, 1)),
     "GeometricRV": Distribution(variate="geometric", fixed=(0,)),
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
 }
