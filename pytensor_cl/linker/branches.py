@@ -1,4 +1,4 @@
-"""The branches of conditionals: each a graph that is linked by itself and run when it is wanted."""
+"""The branches of conditionals: each is a graph that is linked by itself and runs when it is selected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +21,8 @@ def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
     """
     copied = graph.clone()
     computed = list(dict.fromkeys(v for v in copied.outputs if v not in copied.inputs))
-    places = {v: i for i, v in enumerate((*copied.inputs, *computed))}
-    returned = [places[v] for v in copied.outputs]
+    positions = {v: i for i, v in enumerate((*copied.inputs, *computed))}
+    returned = [positions[v] for v in copied.outputs]
     inputs: list[list[Any]] = [[None] for _ in copied.inputs]
     outputs: list[list[Any]] = [[None] for _ in computed]
     linker = OpenCLLinker(allow_gc=True).accept(FunctionGraph(copied.inputs, computed, clone=False))
@@ -32,11 +32,11 @@ def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
         for cell, value in zip(inputs, values, strict=True):
             cell[0] = value
         try:
-            everything = (*values, *vm())
+            available = (*values, *vm())
         finally:
             for cell in (*inputs, *outputs):
                 cell[0] = None
-        return [everything[at] for at in returned]
+        return [available[at] for at in returned]
 
     return call
 

@@ -1,4 +1,4 @@
-"""The order of execution: whatever waits for a device comes as late as it can."""
+"""The order of execution: nodes that wait for a device come as late as possible."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,21 +8,21 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.ops.transfer import GpuToGpu, HostFromGpu
 
-__all__ = ["schedule"]
+__all__ = ["order_nodes"]
 
-WAITING = (HostFromGpu, GpuToGpu)
+BLOCKING_OPS = (HostFromGpu, GpuToGpu)
 
 
 def _predecessors(fgraph: FunctionGraph, nodes: Sequence[Apply]) -> dict[Apply, set[Apply]]:
-    """Return what must run before each node: producers of its inputs, and what reads an array that it destroys."""
-    first = {node: {v.owner for v in node.inputs if v.owner is not None} for node in nodes}
+    """Return what must run before each node: producers of its inputs, and readers of an array that it destroys."""
+    predecessors = {node: {v.owner for v in node.inputs if v.owner is not None} for node in nodes}
     for node, others in fgraph.orderings().items():
-        first[node].update(n for n in others if n in first)
-    return first
+        predecessors[node].update(n for n in others if n in predecessors)
+    return predecessors
 
 
-def schedule(fgraph: FunctionGraph) -> list[Apply]:
-    """Return the nodes in an order in which everything is enqueued that can be before the function waits.
+def order_nodes(fgraph: FunctionGraph) -> list[Apply]:
+    """Return the nodes in an order in which all kernels are enqueued that can be before the function waits.
 
     Parameters
     ----------
@@ -30,25 +30,25 @@ def schedule(fgraph: FunctionGraph) -> list[Apply]:
         The rewritten graph.
     """
     nodes = fgraph.toposort()
-    first = _predecessors(fgraph, nodes)
-    then: dict[Apply, list[Apply]] = {node: [] for node in nodes}
+    predecessors = _predecessors(fgraph, nodes)
+    successors: dict[Apply, list[Apply]] = {node: [] for node in nodes}
     for node in nodes:
-        for before in first[node]:
-            then[before].append(node)
-    missing = {node: len(before) for node, before in first.items()}
-    ready, waiting, order = deque[Apply](), deque[Apply](), []
+        for before in predecessors[node]:
+            successors[before].append(node)
+    missing = {node: len(before) for node, before in predecessors.items()}
+    ready, blocking, order = deque[Apply](), deque[Apply](), []
 
     def release(node: Apply) -> None:
-        (waiting if isinstance(node.op, WAITING) else ready).append(node)
+        (blocking if isinstance(node.op, BLOCKING_OPS) else ready).append(node)
 
     for node in nodes:
         if not missing[node]:
             release(node)
-    while ready or waiting:
-        node = (ready or waiting).popleft()
+    while ready or blocking:
+        node = (ready or blocking).popleft()
         order.append(node)
-        for follower in then[node]:
-            missing[follower] -= 1
-            if not missing[follower]:
-                release(follower)
+        for successor in successors[node]:
+            missing[successor] -= 1
+            if not missing[successor]:
+                release(successor)
     return order

@@ -116,8 +116,8 @@ class GpuOp(Op):
     scalars_on_device: bool = False
     """Whether the kernels load scalars that change between calls from device memory. A captured graph stays valid then;
     it is specialised to scalars that are passed by value."""
-    is_recordable: bool = True
-    """Whether launches of its routine can be repeated as they are in later calls."""
+    is_capturable: bool = True
+    """Whether launches of its routine can be replayed in later calls."""
     checks_data: bool = False
     """Whether the kernels check their data; the routine is then a `CheckedRoutine`."""
 

@@ -37,7 +37,7 @@ class GpuRandomVariable(GpuOp):
     """
 
     __props__ = ("host", "context_name", "by_value", "fewest", "inplace")
-    is_recordable = False
+    is_capturable = False
 
     def __init__(
         self,

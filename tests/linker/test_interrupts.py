@@ -88,12 +88,12 @@ def as_it_is(f, value):
 
 
 def again(f, value):
-    """Let the next call be recorded."""
-    get_context().memory.trim()  # forgets recordings
-    assert not f.vm.replays.recordings
+    """Let the next call be captured."""
+    get_context().memory.trim()  # forgets captured graphs
+    assert not f.vm.executor.graphs
 
 
-phases = pytest.mark.parametrize(("prepare", "step"), [(as_it_is, 1), (again, 7)], ids=["repeated", "recorded"])
+phases = pytest.mark.parametrize(("prepare", "step"), [(as_it_is, 1), (again, 7)], ids=["repeated", "captured"])
 
 
 def interrupted(f, value, prepare, step):
@@ -110,7 +110,7 @@ def interrupted(f, value, prepare, step):
         yield interrupts.where
         at += step
     assert at > 20
-    assert not f.vm.replays.refusal
+    assert not f.vm.executor.unsupported_reason
 
 
 @phases
@@ -121,10 +121,10 @@ def test_calls_with_arguments(context, rng, prepare, step):
     value = normal(rng, 6, 5)
     wanted = np.tanh(value @ value.T).sum(0) + 1
     for where in interrupted(f, value, prepare, step):
-        repeated = f.vm.replays.calls
+        repeated = f.vm.executor.replay_count
         for _ in range(CALLS):
             np.testing.assert_allclose(f(value), wanted, 1e-4, 1e-5, err_msg=where)
-        assert f.vm.replays.calls > repeated, where
+        assert f.vm.executor.replay_count > repeated, where
         assert not context.batch_launcher or not context.batch_launcher.standby.inside, where
 
 
@@ -144,12 +144,12 @@ def test_calls_that_update(context, rng, prepare, step):
     for where in interrupted(f, value, starts, step):
         now = w.get_value()  # after this call if it came that far
         assert any(np.allclose(now, kept, 1e-4, 1e-5) for kept in (start, start / 2 + value)), where
-        repeated = f.vm.replays.calls
+        repeated = f.vm.executor.replay_count
         for _ in range(CALLS):
             old = w.get_value()
             np.testing.assert_allclose(f(value), (old * value).sum(), 1e-4, 1e-5, err_msg=where)
             np.testing.assert_allclose(w.get_value(), old / 2 + value, 1e-4, 1e-5, err_msg=where)
-        assert f.vm.replays.calls > repeated, where
+        assert f.vm.executor.replay_count > repeated, where
 
 
 @pytest.mark.parametrize("kind", ["write", "copy"])

@@ -13,7 +13,7 @@ import pytest
 import pytensor_cl
 from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.errors import OutOfDeviceMemory
-from pytensor_cl.linker.capture.capturer import Capturer
+from pytensor_cl.linker.capture.builder import GraphBuilder
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import resolve
@@ -219,7 +219,7 @@ def test_a_repeated_call_that_finds_no_memory(forced, rng, updates):
     value = normal(rng, 5000)
     for _ in range(5):
         assert_close(f(value), np.cumsum(value) + 1, rtol=1e-3)
-    (made,) = f.vm.replays.recordings.values()
+    (made,) = f.vm.executor.graphs.values()
     steps = made.steps[:]
     made.steps[-1] = steps[-1][0], full(1)(steps[-1][1])
     if made.donations:
@@ -232,14 +232,14 @@ def test_a_repeated_call_that_finds_no_memory(forced, rng, updates):
     assert_close(f(value), np.cumsum(value) + 1, rtol=1e-3)
 
 
-def test_a_recording_that_finds_no_memory_is_made_later(forced, rng, monkeypatch):
+def test_a_captured_graph_that_finds_no_memory_is_made_later(forced, rng, monkeypatch):
     f = opencl([x], pt.cumsum(x))
     value = normal(rng, 5000)
-    monkeypatch.setattr(Capturer, "_build", full(1)(Capturer._build))
+    monkeypatch.setattr(GraphBuilder, "build", full(1)(GraphBuilder.build))
     for calls in range(9):
-        assert bool(f.vm.replays.recordings) == (calls >= 6)  # tried in the third call, and three calls later
+        assert bool(f.vm.executor.graphs) == (calls >= 6)  # tried in the third call, and three calls later
         assert_close(f(value), np.cumsum(value), rtol=1e-3)
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_a_small_upload_that_finds_no_memory(limited, monkeypatch):

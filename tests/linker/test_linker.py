@@ -191,7 +191,7 @@ def test_allow_gc(context, x, value, allow_gc):
 def test_memory_goes_back_to_the_pool(context, x, rng):
     f = opencl([x], [pt.exp(x) @ x.T, (x * 2).transfer(context.name)])
     value = rng.normal(size=(64, 64)).astype("float32")
-    for _ in range(4):  # step by step, recorded, repeated
+    for _ in range(4):  # step by step, captured, replayed
         f(value)
     gc.collect()
     before = context.memory.statistics()
@@ -206,7 +206,7 @@ def test_memory_of_large_results_stays_while_they_come_and_goes_back_after_them(
     large, small = opencl([x], pt.exp(x)), opencl([x], x + 1)
     value, number = np.zeros((700, 700), "float32"), np.zeros((2, 2), "float32")
     for f in (small, large):
-        for _ in range(4):  # recorded; which gives back what is idle
+        for _ in range(4):  # captured; which frees idle buffers
             f(value if f is large else number)
     before = context.memory.statistics()
     for _ in range(WINDOW):
@@ -368,7 +368,7 @@ def test_random_generators_are_as_they_were_before_a_call_that_fails(context, x,
     f = opencl([x, y := pt.fmatrix("y")], pt.exp(x + y) * host_sort(draw), updates={generator: following})
     with pytest.raises(ValueError):
         f(value, value[:1])
-    for _ in range(6):  # some of them are recorded
+    for _ in range(6):  # some of them are captured
         assert_close(f(value, value), np.exp(2 * value) * np.sort(numpy.normal(size=value.shape).astype("float32")))
         with pytest.raises(ValueError):
             f(value, value[:1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pytensor_cl.linker.node_order import schedule
+from pytensor_cl.linker.node_order import order_nodes
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.queue import Queue
@@ -32,7 +32,7 @@ def test_nothing_runs_before_its_inputs(context):
     x, y = pt.matrix("x", dtype="float32"), pt.vector("y", dtype="float32")
     total = host_sort(pt.exp(x), axis=0).sum(1)
     f = opencl([x, y], [total + y, pt.set_subtensor(host_sort(x * 2)[0], y), (x @ y) * total], on_unused_input="ignore")
-    order = schedule(f.maker.fgraph)
+    order = order_nodes(f.maker.fgraph)
     assert set(order) == set(f.maker.fgraph.apply_nodes)
     at = {node: i for i, node in enumerate(order)}
     for node in order:
@@ -44,7 +44,7 @@ def test_nothing_runs_before_its_inputs(context):
 def test_what_waits_comes_last(context):
     x = pt.matrix("x", dtype="float32")
     f = opencl([x], [pt.exp(x) @ x.T, host_sort(pt.tanh(x @ x.T)), pt.exp(x).sum(0)])
-    kinds = [type(node.op) for node in schedule(f.maker.fgraph)]
+    kinds = [type(node.op) for node in order_nodes(f.maker.fgraph)]
     first = kinds.index(HostFromGpu)
     assert all("Gpu" not in kind.__name__ or kind is HostFromGpu for kind in kinds[first:])
     assert kinds.index(GpuFromHost) < first

@@ -34,7 +34,7 @@ WITHOUT = {
     },
 }
 CALLS = 6
-"""Calls of a function: step by step first, then recorded ones."""
+"""Calls of a function: step by step first, then replays."""
 
 
 @pytest.fixture(params=WITHOUT)

@@ -92,7 +92,7 @@ def test_numbers_that_change_stay_where_recordings_know_them(context, rng):
     for number in range(8):
         assert_close(f(*values, number), np.tanh(values[0] @ values[1] + np.float32(number)))
     assert kinds(f) == [GpuDot22, GpuElemwise]
-    assert len(pytensor_cl.explain(f).recorded) == 1
+    assert len(pytensor_cl.explain(f).captured_graphs) == 1
 
 
 def test_recorded_calls(context, rng):
@@ -104,7 +104,7 @@ def test_recorded_calls(context, rng):
         weights, bias = w.get_value(), b.get_value()
         wanted = np.tanh(np.tanh(value @ weights + bias) @ weights + bias)
         assert_close(f(value), wanted)
-    assert len(pytensor_cl.explain(f).recorded) == 3
+    assert len(pytensor_cl.explain(f).captured_graphs) == 3
 
 
 def test_what_others_read_is_stored(context, rng):

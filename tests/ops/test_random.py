@@ -95,7 +95,7 @@ def test_draws_feed_kernels_that_are_repeated(context, by_the_device):
     pair = Pair(make)
     for _ in range(5):
         pair.check(400, rtol=1e-12)
-    assert pair.functions[0].vm.replays.calls > 0
+    assert pair.functions[0].vm.executor.replay_count > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

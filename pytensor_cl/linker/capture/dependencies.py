@@ -1,11 +1,11 @@
-"""Which kernels of a recorded call must be over before another one begins, if one launch runs them all."""
+"""Which kernels of a captured graph must have ended before another one begins, if one launch runs them all."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding
 
-__all__ = ["Access", "accesses", "orders"]
+__all__ = ["Access", "accesses", "predecessor_index"]
 
 
 class Access(NamedTuple):
@@ -14,11 +14,11 @@ class Access(NamedTuple):
     Attributes
     ----------
     memory
-        What the bytes are of.
+        Identifies the buffer.
     begin, end
-        Which ones.
+        Range of bytes in it.
     writes
-        Whether they change.
+        Whether the kernel writes them.
     """
 
     memory: Any
@@ -26,38 +26,38 @@ class Access(NamedTuple):
     end: int
     writes: bool
 
-    def collides(self, other: "Access") -> bool:
-        """Whether it matters which one comes first."""
-        is_shared = self.memory == other.memory and self.begin < other.end and other.begin < self.end
-        return is_shared and (self.writes or other.writes)
+    def conflicts(self, other: "Access") -> bool:
+        """Whether the order of the two kernels matters."""
+        overlaps = self.memory == other.memory and self.begin < other.end and other.begin < self.end
+        return overlaps and (self.writes or other.writes)
 
 
-def accesses(parameters: str, memories: Sequence[Any], fresh: Collection[BufferBinding]) -> list[Access]:
-    """Return what a kernel accesses.
+def accesses(access_modes: str, memories: Sequence[Any], fresh: Collection[BufferBinding]) -> list[Access]:
+    """Return the accesses of a kernel.
 
     Parameters
     ----------
-    parameters
-        Access modes of the kernel (`BoundKernel.access_modes`).
+    access_modes
+        Of the kernel's arguments (`BoundKernel.access_modes`).
     memories
-        Per parameter a slot or a buffer; None for values and null pointers.
+        Per argument a binding or a buffer; None for values and null pointers.
     fresh
-        Slots of memory that nothing else in the call is. Other slots may be the same memory, in some calls.
+        Bindings of memory that nothing else in the call uses. Others may be the same memory, in some calls.
     """
     found = []
-    for kind, memory in zip(parameters, memories, strict=True):
+    for mode, memory in zip(access_modes, memories, strict=True):
         if isinstance(memory, ArenaBinding):
-            found.append(Access(("arena", memory.region.number), memory.region.offset, memory.region.end, kind == "w"))
+            found.append(Access(("arena", memory.range.number), memory.range.offset, memory.range.end, mode == "w"))
         elif memory is not None:
-            is_given = isinstance(memory, BufferBinding) and memory not in fresh
-            key = "given" if is_given else memory if isinstance(memory, BufferBinding) else memory.int_ptr
-            found.append(Access(key, 0, 1, kind == "w"))
+            is_external = isinstance(memory, BufferBinding) and memory not in fresh
+            key = "external" if is_external else memory if isinstance(memory, BufferBinding) else memory.int_ptr
+            found.append(Access(key, 0, 1, mode == "w"))
     return found
 
 
-def orders(used: Sequence[Sequence[Access]]) -> list[int]:
-    """Return per kernel the last one before it that must be over when it begins, -1 if none."""
+def predecessor_index(used: Sequence[Sequence[Access]]) -> list[int]:
+    """Return for each kernel the index of the last one before it that must have ended when it begins, -1 if none."""
     return [
-        next((j for j in reversed(range(k)) if any(a.collides(b) for a in mine for b in used[j])), -1)
+        next((j for j in reversed(range(k)) if any(a.conflicts(b) for a in mine for b in used[j])), -1)
         for k, mine in enumerate(used)
     ]

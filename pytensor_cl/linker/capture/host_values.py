@@ -1,4 +1,4 @@
-"""What of a graph's host values a recording may take for granted, and what it must look at in each call."""
+"""What becomes of the values on the host when a call is captured: constants, parts of the signature, or guards."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,140 +12,144 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import discrete_dtypes
 
+from pytensor_cl.linker.aliasing import mutated_inputs
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.launch_capture import Launch
 
-__all__ = ["HostValueClasses", "assign", "changed", "root_of", "takes_values", "trouble_of", "values_of"]
+__all__ = [
+    "HostValueClasses",
+    "capture_blocker",
+    "classify_host_values",
+    "launches_with_scalars",
+    "scalar_arguments",
+]
 
 SHAPES = (Shape, Shape_i)
 ARITHMETIC = (
     *(Elemwise, CAReduce, DimShuffle, MakeVector, ScalarFromTensor, TensorFromScalar, Subtensor, Join, Reshape),
     CheckAndRaise,
 )
-"""Ops whose results are the same whenever their inputs are: what shapes are computed with."""
+"""Ops that compute shapes: equal inputs give equal results."""
 
 
 @dataclass
 class HostValueClasses:
-    """What becomes of host values.
+    """The classes of a graph's host values.
 
     Attributes
     ----------
-    fixed
-        The same in all calls with inputs of the same shapes.
-    numbers
-        Inputs from which alone such values are computed that launches depend on in ways that nobody told: what depends
-        on them is fixed for calls with the same numbers.
-    keyed
-        Other such values: calls with other values are other recordings.
-    early
-        Nodes that compute them, and need no device for it: they run before the recording is chosen.
-    late
-        Those of `keyed` that are known in the course of a call only.
-    trouble
-        Why the graph cannot be recorded, if it cannot.
+    constants
+        The same in all calls with inputs of the same shapes and with the same `index_inputs`.
+    index_inputs
+        0-d integer inputs, such as the index of a minibatch, that are part of the signature. Values that launches
+        depend on are computed from them alone.
+    specialised
+        Other values that launches depend on, which are part of the signature.
+    prologue
+        Nodes that compute `specialised`. They need no device, and run before the signature is known.
+    guarded
+        Values that launches depend on and that the device computes. Each replay checks them.
+    blocker
+        Why the graph cannot be captured; empty if it can.
     """
 
-    fixed: set[Variable] = field(default_factory=set)
-    numbers: list[Variable] = field(default_factory=list)
-    keyed: list[Variable] = field(default_factory=list)
-    early: list[Apply] = field(default_factory=list)
-    late: list[Variable] = field(default_factory=list)
-    trouble: str = ""
+    constants: set[Variable] = field(default_factory=set)
+    index_inputs: list[Variable] = field(default_factory=list)
+    specialised: list[Variable] = field(default_factory=list)
+    prologue: list[Apply] = field(default_factory=list)
+    guarded: list[Variable] = field(default_factory=list)
+    blocker: str = ""
 
 
-def values_of(routine: Routine) -> Mapping[int, ValueArgument]:
-    """Return the inputs that kernels of a routine take by value, as they are."""
+def scalar_arguments(routine: Routine) -> Mapping[int, ValueArgument]:
+    """Return the inputs that kernels of a routine take by value, unchanged."""
     found: Mapping[int, ValueArgument] = getattr(routine, "value_arguments", {})
     return found
 
 
-def takes_values(routine: Routine, launches: Sequence[Launch]) -> list[int]:
-    """Return which launches of a routine take values; the others, such as copies, do not depend on them."""
+def launches_with_scalars(routine: Routine, launches: Sequence[Launch]) -> list[int]:
+    """Return the indices of a routine's launches that take values; others, such as copies, do not depend on values."""
     kernels = {kernel.handle.int_ptr for kernel in getattr(routine, "value_kernels", tuple)()}
     return [i for i, launch in enumerate(launches) if launch.kernel.int_ptr in kernels]
 
 
-def assign(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> HostValueClasses:
-    """Work out the roles of a graph's host values.
+def classify_host_values(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> HostValueClasses:
+    """Classify a graph's host values.
 
     Parameters
     ----------
     nodes
         In the order of execution.
     routines
-        What computes each device node.
+        The routine of each device node.
     """
-    roles = HostValueClasses(trouble=next(filter(None, map(trouble_of, nodes)), ""))
-    _fix(nodes, roles.fixed)
-    roles.numbers = _numbers(_wanted(routines, roles.fixed))
-    roles.fixed.update(roles.numbers)
-    _fix(nodes, roles.fixed)
-    for variable in _wanted(routines, roles.fixed):
-        _sort(variable, roles)
-    early = {*roles.early}
-    roles.early = [n for n in nodes if n in early]
-    if any(isinstance(n.op, Print) for n in early):  # calls that are no repetition would print twice
-        roles.trouble = roles.trouble or "what tells calls apart is printed"
-    return roles
+    classes = HostValueClasses(blocker=next(filter(None, map(capture_blocker, nodes)), ""))
+    _propagate_constants(nodes, classes.constants)
+    classes.index_inputs = _index_inputs(_launch_dependencies(routines, classes.constants))
+    classes.constants.update(classes.index_inputs)
+    _propagate_constants(nodes, classes.constants)
+    prologue: set[Apply] = set()
+    for variable in _launch_dependencies(routines, classes.constants):
+        before = list(_host_ancestors(variable))
+        needs_device = any(isinstance(n.op, HostFromGpu) for n in before)
+        if needs_device or any(v.owner is None for v in mutated_inputs(before)):
+            classes.guarded.append(variable)
+        else:
+            classes.specialised.append(variable)
+            prologue.update(before)
+    classes.prologue = [n for n in nodes if n in prologue]
+    if any(isinstance(n.op, Print) for n in prologue):  # calls that are not replayed would print twice
+        classes.blocker = classes.blocker or "a value that is part of the signature is printed"
+    return classes
 
 
-def _fix(nodes: Sequence[Apply], fixed: set[Variable]) -> None:
-    """Add the results of arithmetic of what is fixed."""
+def _propagate_constants(nodes: Sequence[Apply], constants: set[Variable]) -> None:
+    """Add the results of arithmetic on constants."""
     for node in nodes:
-        if _is_fixed(node, fixed):
-            fixed.update(node.outputs)
+        if _is_constant_node(node, constants):
+            constants.update(node.outputs)
 
 
-def _wanted(routines: Mapping[Apply, Routine], fixed: set[Variable]) -> list[Variable]:
-    """Return the host values that launches depend on."""
+def _is_constant_node(node: Apply, constants: set[Variable]) -> bool:
+    if isinstance(node.op, SHAPES):
+        source = node.inputs[0]
+        return source.owner is None or context_of(source) is not None or source in constants
+    return isinstance(node.op, ARITHMETIC) and all(_is_known(v, constants) for v in node.inputs)
+
+
+def _launch_dependencies(routines: Mapping[Apply, Routine], constants: set[Variable]) -> list[Variable]:
+    """Return the host values that launches depend on, without constants."""
     found: dict[Variable, None] = {}
     for node, routine in routines.items():
-        by_value = values_of(routine)
+        by_value = scalar_arguments(routine)
         for k, variable in enumerate(node.inputs):
-            if context_of(variable) is None and k not in by_value and not _is_known(variable, fixed):
+            if context_of(variable) is None and k not in by_value and not _is_known(variable, constants):
                 found[variable] = None
     return list(found)
 
 
-def _numbers(wanted: Iterable[Variable]) -> list[Variable]:
-    """Return inputs, whole numbers such as that of a minibatch, from which alone such values are computed.
+def _index_inputs(dependencies: Iterable[Variable]) -> list[Variable]:
+    """Return 0-d integer inputs from which alone such values are computed.
 
-    With these in the key what is computed from them need not be computed in each call.
+    With them in the signature, what is computed from them need not be computed in each call.
     """
     found: dict[Variable, None] = {}
-    for variable in wanted:
-        before = list(_before(variable))
+    for variable in dependencies:
+        before = list(_host_ancestors(variable))
         roots = {v: None for v in (variable, *(v for n in before for v in n.inputs)) if v.owner is None}
-        plain = all(isinstance(n.op, (*ARITHMETIC, *SHAPES)) for n in before)
+        is_arithmetic = all(isinstance(n.op, (*ARITHMETIC, *SHAPES)) for n in before)
         numbers = [v for v in roots if not isinstance(v, Constant) and getattr(v.type, "ndim", None) == 0]
-        if plain and all(v.type.dtype in discrete_dtypes for v in numbers):
+        if is_arithmetic and all(v.type.dtype in discrete_dtypes for v in numbers):
             found.update(dict.fromkeys(numbers))
     return list(found)
 
 
-def changed(nodes: Iterable[Apply]) -> set[Variable]:
-    """Return the variables whose memory nodes change in place: inputs of the graph, or of the node that made it."""
-    return {root_of(n.inputs[i]) for n in nodes for many in n.op.destroy_map.values() for i in many}
-
-
-def root_of(variable: Variable) -> Variable:
-    """Return whose memory a variable is."""
-    while variable.owner is not None:
-        op, index = variable.owner.op, variable.owner.outputs.index(variable)
-        sources = op.view_map.get(index) or op.destroy_map.get(index)
-        if not sources:
-            break
-        variable = variable.owner.inputs[sources[0]]
-    return variable
-
-
-def trouble_of(node: Apply) -> str:
-    """Return why a node cannot be recorded; empty if nothing tells so before it runs."""
-    if isinstance(node.op, GpuOp) and not node.op.is_recordable:
-        return f"{node.op} depends on values of the host that differ in each call"
+def capture_blocker(node: Apply) -> str:
+    """Return why a node cannot be captured; empty if that is not known before it runs."""
+    if isinstance(node.op, GpuOp) and not node.op.is_capturable:
+        return f"{node.op} depends on host values that differ in each call"
     if isinstance(node.op, (GpuOp, GpuFromHost, HostFromGpu, *SHAPES)):
         return ""
     if any(context_of(v) for v in (*node.inputs, *node.outputs)):
@@ -153,29 +157,12 @@ def trouble_of(node: Apply) -> str:
     return ""
 
 
-def _is_known(variable: Variable, fixed: set[Variable]) -> bool:
-    return isinstance(variable, Constant) or variable in fixed
+def _is_known(variable: Variable, constants: set[Variable]) -> bool:
+    return isinstance(variable, Constant) or variable in constants
 
 
-def _is_fixed(node: Apply, fixed: set[Variable]) -> bool:
-    if isinstance(node.op, SHAPES):
-        source = node.inputs[0]
-        return source.owner is None or context_of(source) is not None or source in fixed
-    return isinstance(node.op, ARITHMETIC) and all(_is_known(v, fixed) for v in node.inputs)
-
-
-def _sort(variable: Variable, roles: HostValueClasses) -> None:
-    """Note how a value becomes known."""
-    before = list(_before(variable))
-    if any(isinstance(n.op, HostFromGpu) for n in before) or any(v.owner is None for v in changed(before)):
-        roles.late.append(variable)
-    else:
-        roles.keyed.append(variable)
-        roles.early.extend(before)
-
-
-def _before(variable: Variable) -> Iterable[Apply]:
-    """Nodes of the host that compute a variable."""
+def _host_ancestors(variable: Variable) -> Iterable[Apply]:
+    """Yield the host nodes, and the downloads, from which a variable is computed."""
     todo, seen = [variable], set()
     while todo:
         node = todo.pop().owner

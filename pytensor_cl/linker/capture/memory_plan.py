@@ -1,102 +1,27 @@
-"""Where intermediate results of a recorded call lie: several share the same bytes, one after the other.
+"""The memory plan of a captured graph: intermediate results whose lifetimes do not overlap share a range of the arena.
 
-The order of the launches tells from when to when each is alive. What is alive at once must lie side by side, so the
-largest sum of what is alive is a lower bound. Offsets are chosen for the largest arrays first, each in the smallest gap
-that holds it (Pisarchyk and Lee, 2020, "Efficient Memory Management for Deep Neural Net Inference").
+The order of the launches gives the lifetimes. The largest sum of sizes that are live at the same time is a lower bound.
+Ranges are chosen for the largest arrays first, each in the smallest gap that holds it (Pisarchyk and Lee, 2020,
+"Efficient Memory Management for Deep Neural Net Inference", greedy by size).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
+from pytensor_cl.linker.replay.memory import Allocation, ArenaRange, MemoryPlan
 from pytensor_cl.runtime.launch_capture import CapturedAllocation
 
-__all__ = ["Allocation", "ArenaRange", "LifetimeRecorder", "Plan", "lower_bound", "make_plan"]
+__all__ = ["LifetimeRecorder", "lower_bound", "make_plan"]
 
-GOOD = 1.02
-"""Times the lower bound: other orders are tried until the plan is as small."""
-
-
-@dataclass(frozen=True)
-class Allocation:
-    """An intermediate result, or what a kernel needs besides.
-
-    Attributes
-    ----------
-    what
-        The node that computes it; a node's workspace has no shape.
-    shape, dtype
-        Of the array.
-    nbytes
-        How large it is.
-    first, last
-        Times of its first and last use.
-    """
-
-    what: str
-    shape: tuple[int, ...] | None
-    dtype: str
-    nbytes: int
-    first: int
-    last: int
-
-
-class ArenaRange(NamedTuple):
-    """Bytes of an arena.
-
-    Attributes
-    ----------
-    number
-        Of the buffer: there is more than one only if a device allocates no larger ones.
-    offset, nbytes
-        Where, and how many.
-    """
-
-    number: int
-    offset: int
-    nbytes: int
-
-    @property
-    def end(self) -> int:
-        """Past the last byte."""
-        return self.offset + self.nbytes
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which bytes each tenant has.
-
-    Attributes
-    ----------
-    tenants, regions
-        As many of each.
-    bound
-        Bytes that are alive at once: no plan needs less.
-    extents
-        Bytes of each buffer.
-    """
-
-    tenants: tuple[Allocation, ...] = ()
-    regions: tuple[ArenaRange, ...] = ()
-    bound: int = 0
-    extents: tuple[int, ...] = ()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all buffers."""
-        return sum(self.extents)
-
-    @property
-    def largest(self) -> tuple[Allocation, ...]:
-        """The tenants, the largest first."""
-        return tuple(sorted(self.tenants, key=lambda t: -t.nbytes))
+GOOD_ENOUGH = 1.02
+"""A plan of at most so many times the lower bound ends the search."""
 
 
 class LifetimeRecorder:
-    """Collects from when to when allocations are used.
+    """Collects the lifetimes of allocations.
 
     Attributes
     ----------
@@ -106,77 +31,79 @@ class LifetimeRecorder:
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
-        self._used: dict[int, list[int]] = {}
-        self._told: dict[int, tuple[str, tuple[int, ...] | None, str, int]] = {}
+        self._lifetimes: dict[int, list[int]] = {}
+        self._descriptions: dict[int, tuple[str, tuple[int, ...] | None, str, int]] = {}
         self._time = 0
 
     def use(self, node: Apply, memories: Iterable[CapturedAllocation]) -> None:
-        """Note what a node uses at once; then time goes on."""
+        """Note what a launch of a node uses; the next call is about the next launch."""
         for memory in memories:
-            if memory.number not in self._used:
+            if memory.number not in self._lifetimes:
                 self.numbers.append(memory.number)
-                self._used[memory.number] = [self._time, self._time]
-                self._told[memory.number] = f"workspace of {node.op}", None, "", memory.nbytes
-            self._used[memory.number][1] = self._time
+                self._lifetimes[memory.number] = [self._time, self._time]
+                self._descriptions[memory.number] = f"workspace of {node.op}", None, "", memory.nbytes
+            self._lifetimes[memory.number][1] = self._time
         self._time += 1
 
     def name(self, memory: CapturedAllocation, variable: Variable, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Note what an allocation is, the first time that it is told."""
-        told = self._told.get(memory.number)
-        if told is not None and told[1] is None:
-            self._told[memory.number] = variable.name or str(variable.owner.op), shape, str(dtype), memory.nbytes
+        """Note the variable that an allocation is, unless it has one already."""
+        description = self._descriptions.get(memory.number)
+        if description is not None and description[1] is None:
+            name = variable.name or str(variable.owner.op)
+            self._descriptions[memory.number] = name, shape, str(dtype), memory.nbytes
 
-    def tenants(self) -> list[Allocation]:
-        """Return what was collected."""
-        return [Allocation(*self._told[number], *self._used[number]) for number in self.numbers]
+    def allocations(self) -> list[Allocation]:
+        """Return the allocations, in the order of their first use."""
+        return [Allocation(*self._descriptions[number], *self._lifetimes[number]) for number in self.numbers]
 
 
-def lower_bound(tenants: Sequence[Allocation]) -> int:
-    """Return the largest sum of bytes that are alive at the same time."""
-    changes = sorted(change for t in tenants for change in ((t.first, 1, t.nbytes), (t.last + 1, 0, -t.nbytes)))
-    alive = largest = 0
+def lower_bound(allocations: Sequence[Allocation]) -> int:
+    """Return the largest number of bytes that are live at the same time."""
+    changes = sorted(change for a in allocations for change in ((a.first, 1, a.nbytes), (a.last + 1, 0, -a.nbytes)))
+    live = largest = 0
     for _, _, nbytes in changes:
-        alive += nbytes
-        largest = max(largest, alive)
+        live += nbytes
+        largest = max(largest, live)
     return largest
 
 
 _ORDERS: tuple[Callable[[Allocation], Any], ...] = (
-    lambda t: (-t.nbytes, t.first),
-    lambda t: (-t.nbytes * (t.last - t.first + 1), t.first),
-    lambda t: (t.first - t.last, -t.nbytes),
-    lambda t: (t.first, -t.nbytes),
+    lambda a: (-a.nbytes, a.first),
+    lambda a: (-a.nbytes * (a.last - a.first + 1), a.first),
+    lambda a: (a.first - a.last, -a.nbytes),
+    lambda a: (a.first, -a.nbytes),
 )
 
 
-def make_plan(tenants: Sequence[Allocation], alignment: int, limit: int) -> Plan:
-    """Choose the regions.
+def make_plan(allocations: Sequence[Allocation], alignment: int, limit: int) -> MemoryPlan:
+    """Choose the ranges.
 
     Parameters
     ----------
-    tenants
+    allocations
         In any order.
     alignment
-        Bytes at whose multiples regions begin.
+        Bytes; ranges begin at multiples of it.
     limit
-        Bytes that a buffer can have at most, a multiple of `alignment`.
+        Largest size of a buffer in bytes, a multiple of `alignment`.
     """
-    bound = lower_bound(tenants)
-    best: Plan | None = None
+    bound = lower_bound(allocations)
+    best: MemoryPlan | None = None
     for key in _ORDERS:
-        regions = _assign(tenants, sorted(range(len(tenants)), key=lambda k: key(tenants[k])), alignment, limit)
-        plan = Plan(tuple(tenants), tuple(regions), bound, _extents(regions, alignment, limit))
+        order = sorted(range(len(allocations)), key=lambda k: key(allocations[k]))
+        ranges = _assign(allocations, order, alignment, limit)
+        plan = MemoryPlan(tuple(allocations), tuple(ranges), bound, _buffer_sizes(ranges, alignment, limit))
         best = plan if best is None or plan.nbytes < best.nbytes else best
-        if best.nbytes <= GOOD * bound:
+        if best.nbytes <= GOOD_ENOUGH * bound:
             break
     assert best is not None
     return best
 
 
-def _extents(regions: Sequence[ArenaRange], alignment: int, limit: int) -> tuple[int, ...]:
-    ends = [0] * (max((r.number for r in regions), default=-1) + 1)
-    for region in regions:
-        ends[region.number] = max(ends[region.number], region.end)
+def _buffer_sizes(ranges: Sequence[ArenaRange], alignment: int, limit: int) -> tuple[int, ...]:
+    ends = [0] * (max((r.number for r in ranges), default=-1) + 1)
+    for r in ranges:
+        ends[r.number] = max(ends[r.number], r.end)
     # One allocation may be larger than `limit`, by less than `alignment`: then it has a buffer of its own size.
     return tuple(max(end, min(_aligned(end, alignment), limit)) for end in ends)
 
@@ -185,30 +112,30 @@ def _aligned(nbytes: int, alignment: int) -> int:
     return -(-nbytes // alignment) * alignment
 
 
-def _assign(tenants: Sequence[Allocation], order: Sequence[int], alignment: int, limit: int) -> list[ArenaRange]:
-    """Give each tenant, in this order, the smallest gap between those that are alive at the same time."""
-    first, last = (np.array([getattr(tenants[k], name) for k in order], np.int64) for name in ("first", "last"))
+def _assign(allocations: Sequence[Allocation], order: Sequence[int], alignment: int, limit: int) -> list[ArenaRange]:
+    """Give each allocation, in this order, the smallest gap between those that are live at the same time."""
+    first, last = (np.array([getattr(allocations[k], name) for k in order], np.int64) for name in ("first", "last"))
     numbers, offsets, ends = np.zeros((3, len(order)), np.int64)
     found: dict[int, ArenaRange] = {}
     for n, k in enumerate(order):
-        nbytes = max(tenants[k].nbytes, 1)
-        beside = np.flatnonzero((first[:n] <= last[n]) & (first[n] <= last[:n]))
+        nbytes = max(allocations[k].nbytes, 1)
+        concurrent = np.flatnonzero((first[:n] <= last[n]) & (first[n] <= last[:n]))
         number = 0
         while True:
-            taken = beside[numbers[beside] == number]
-            offset = _gap(offsets[taken], ends[taken], nbytes)
+            placed = concurrent[numbers[concurrent] == number]
+            offset = _smallest_gap(offsets[placed], ends[placed], nbytes)
             if offset + nbytes <= limit or not offset:
                 break
             number += 1
         numbers[n], offsets[n], ends[n] = number, offset, _aligned(offset + nbytes, alignment)
         found[k] = ArenaRange(number, offset, nbytes)
-    return [found[k] for k in range(len(tenants))]
+    return [found[k] for k in range(len(allocations))]
 
 
-def _gap(offsets: np.ndarray, ends: np.ndarray, nbytes: int) -> int:
-    """Return where the smallest gap begins that holds so many bytes, between regions in any order."""
+def _smallest_gap(offsets: np.ndarray, ends: np.ndarray, nbytes: int) -> int:
+    """Return the begin of the smallest gap of at least `nbytes` bytes between ranges, which are in any order."""
     order = offsets.argsort()
-    begins = np.zeros(len(order) + 1, np.int64)  # of gaps; of what is free after the last region, at the end
+    begins = np.zeros(len(order) + 1, np.int64)  # of the gaps; the last entry is the end of the last range
     np.maximum.accumulate(ends[order], out=begins[1:])
     free = offsets[order] - begins[:-1]
     fits = np.flatnonzero(free >= nbytes)

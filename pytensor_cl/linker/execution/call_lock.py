@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from pytensor_cl._compat import SerialFunction
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 
 __all__ = ["CallLock", "CallLocks", "give_lock", "in_turn"]
 

@@ -1,32 +1,43 @@
-"""Errors that kernels find in the data: read where a call ends, raised at the node that met them."""
+"""Errors of a call: those that kernels find in the data, and notes that name the node of an error.
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+Kernels write an error record. It is read where a call ends, and raised with the name of the node whose kernel wrote it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.utils import raise_with_op
+from pytensor.tensor.type import TensorType
 
-from pytensor_cl.linker.steps.host import Cell, Thunk
-from pytensor_cl.ops.base import CheckedRoutine, Routine, is_checked
+from pytensor_cl.errors import BroadcastError, OutOfDeviceMemory
+from pytensor_cl.linker.types import Cell, Thunk
+from pytensor_cl.ops.base import CheckedRoutine, Routine, context_of, is_checked
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
+from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["Dropped", "ErrorMonitor", "Noting"]
+__all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
+
+_BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
 
 
-class Dropped(NamedTuple):
-    """What is left of a value that a call has dropped.
+class FreedValue(NamedTuple):
+    """What is known of an intermediate result whose cell was emptied.
 
     Attributes
     ----------
     shape
-        What it was, None for a value without one.
+        Its shape; None for a value without one.
     """
 
     shape: tuple[int, ...] | None
 
 
-class Noting:
-    """The step of a node whose kernel may find something wrong: notes what the node read.
+class ShapeRecorder:
+    """The step of a node whose kernel may report an error. It records the shapes that the node has read.
 
     Parameters
     ----------
@@ -54,52 +65,157 @@ class Noting:
 
 
 class ErrorMonitor:
-    """The alarms of one function, one for each context that needs one.
+    """The device error flags of one function, one for each context that needs one.
 
     Parameters
     ----------
     routines
-        What computes each device node.
+        The routine of each device node.
     """
 
     def __init__(self, routines: Mapping[Apply, Routine]) -> None:
-        self._watched: list[tuple[Apply, CheckedRoutine]] = [
+        self._checked: list[tuple[Apply, CheckedRoutine]] = [
             (node, routine) for node, routine in routines.items() if is_checked(routine, node.op)
         ]
-        self._alarms = {
-            name: DeviceErrorFlag(get_context(name)) for name in {n.op.context_name for n, _ in self._watched}
+        self._flags = {
+            name: DeviceErrorFlag(get_context(name)) for name in {n.op.context_name for n, _ in self._checked}
         }
-        self._notes: dict[Apply, Noting] = {}
-        for number, (node, routine) in enumerate(self._watched, start=1):
-            routine.watch(self._alarms[node.op.context_name], number)
+        self._recorders: dict[Apply, ShapeRecorder] = {}
+        for number, (node, routine) in enumerate(self._checked, start=1):
+            routine.watch(self._flags[node.op.context_name], number)
 
     def __bool__(self) -> bool:
-        return bool(self._watched)
+        return bool(self._checked)
 
-    def failure(self) -> tuple[Apply, Exception] | None:
-        """Wait for the devices; return what a kernel found and the node of that kernel, and forget it."""
-        findings = [alarm.read() for alarm in self._alarms.values()]
-        first = next(filter(None, findings), None)
+    def first_error(self) -> tuple[Apply, Exception] | None:
+        """Wait for the devices; return the first error that a kernel has reported, and its node. Reset the flags."""
+        records = [flag.read() for flag in self._flags.values()]
+        first = next(filter(None, records), None)
         if first is None:
             return None
-        node, routine = self._watched[first.number - 1]
+        node, routine = self._checked[first.number - 1]
         return node, routine.error(first)
 
-    def noting(self, node: Apply, thunk: Thunk, storage: Mapping[Variable, Cell]) -> Thunk:
-        """Return the step of a node that notes, if its kernel may find something, what it read.
+    def record_shapes(self, node: Apply, thunk: Thunk, storage: Mapping[Variable, Cell]) -> Thunk:
+        """Return a step that records what its node has read, if a kernel of the node may report an error.
 
-        The intermediate results are gone when the alarm is read; `dropped` tells what they were.
+        The cells of intermediate results are empty when the flags are read.
         """
-        if not any(node is watched for watched, _ in self._watched):
+        if not any(node is checked for checked, _ in self._checked):
             return thunk
-        noting = self._notes[node] = Noting(thunk, [storage[v] for v in _computed(node)])
-        return noting
+        recorder = self._recorders[node] = ShapeRecorder(thunk, [storage[v] for v in _computed_inputs(node)])
+        return recorder
 
-    def dropped(self, node: Apply) -> dict[Variable, Dropped]:
-        """Return what is known of the intermediate results that a node read when it last ran."""
-        noted = self._notes.get(node)
-        return {} if noted is None else dict(zip(_computed(node), map(Dropped, noted.shapes), strict=False))
+    def freed_shapes(self, node: Apply) -> dict[Variable, FreedValue]:
+        """Return the shapes of the intermediate results that a node read when it ran last."""
+        recorder = self._recorders.get(node)
+        if recorder is None:
+            return {}
+        return dict(zip(_computed_inputs(node), map(FreedValue, recorder.shapes), strict=False))
 
 
-def _computed(node: Apply) -> list[Variable]:
+def _computed_inputs(node: Apply) -> list[Variable]:
     return [v for v in node.inputs if v.owner is not None]
+
+
+class _NodeCells:
+    """A node's storage cells, in the form that `raise_with_op` takes."""
+
+    def __init__(self, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+        self.inputs, self.outputs = inputs, outputs
+
+
+class NodeErrors:
+    """Raises errors with a note that names the node.
+
+    Parameters
+    ----------
+    fgraph, nodes, storage
+        Of the virtual machine.
+    monitor
+        Its device error flags.
+    on_device_error
+        Called before an error is raised that a kernel has reported.
+    """
+
+    def __init__(
+        self,
+        fgraph: FunctionGraph,
+        nodes: Sequence[Apply],
+        storage: dict[Any, Cell],
+        monitor: ErrorMonitor,
+        on_device_error: Callable[[], None],
+    ) -> None:
+        self._fgraph, self._nodes, self._storage = fgraph, nodes, storage
+        self._monitor, self._on_device_error = monitor, on_device_error
+
+    def raise_device_error(self) -> None:
+        """Raise the first error that a kernel has reported, if any has."""
+        found = self._monitor.first_error()
+        if found is None:
+            return
+        self._on_device_error()
+        node, error = found
+        try:
+            raise error
+        except Exception:
+            self._raise_current(self._nodes.index(node))
+
+    def raise_at_node(self, at: int) -> NoReturn:
+        """Re-raise the current exception at node number `at`.
+
+        An error that a kernel has reported before is raised instead, as it may be the cause.
+        """
+        self.raise_device_error()
+        self._raise_current(at)
+
+    def _raise_current(self, at: int) -> NoReturn:
+        """Re-raise the current exception with a note that names the node; empty the cells of what was computed."""
+        error = sys.exception()
+        assert error is not None
+        is_from_branch = isinstance(error, BroadcastError)  # of a conditional, which has added the note
+        if isinstance(error, AssertionError) and not is_from_branch and str(error).startswith(_BROADCAST):
+            error = BroadcastError(*error.args).with_traceback(error.__traceback__)
+        elif isinstance(error, TypeError | AttributeError) and (text := self._untyped_argument(at)):
+            error = AttributeError(text).with_traceback(error.__traceback__)
+        elif is_lack_of_memory(error):
+            error = self._out_of_memory(at, error).with_traceback(error.__traceback__)
+        error.add_note(f"\nRaised by node {self._describe(at)}")
+        node = self._nodes[at]
+        cells = _NodeCells(self._inputs_of(node), [self._storage[v] for v in node.outputs])
+        try:
+            raise_with_op(self._fgraph, node, cells, (type(error), error, error.__traceback__), self._storage)
+        finally:
+            for variable, cell in self._storage.items():
+                if variable.owner is not None:
+                    cell[0] = None
+        raise AssertionError  # `raise_with_op` does not return
+
+    def _out_of_memory(self, at: int, error: BaseException) -> OutOfDeviceMemory:
+        """Return what to raise where a driver had no memory for a command of a node."""
+        node = self._nodes[at]
+        name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)
+        return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.refusal(error))
+
+    def _untyped_argument(self, at: int) -> str:
+        """Return a message if an argument of a node is no array: with trust_input=True it was not converted."""
+        node = self._nodes[at]
+        for variable, cell in zip(node.inputs, self._inputs_of(node), strict=True):
+            is_bare = isinstance(variable.type, TensorType) and cell[0] is not None and not hasattr(cell[0], "dtype")
+            if is_bare and variable in self._fgraph.inputs:
+                given, wanted = type(cell[0]).__name__, variable.type
+                return f"argument {variable} is of class {given}: with trust_input=True it must be an array, {wanted}"
+        return ""
+
+    def _describe(self, at: int) -> str:
+        """Name a node and the shapes of its inputs; PyTensor's own notes do so only at a higher verbosity."""
+        node = self._nodes[at]
+        shapes = (getattr(cell[0], "shape", None) for cell in self._inputs_of(node))
+        shown = ("no shape" if shape is None else str(shape) for shape in shapes)
+        return f"{node.op}({', '.join(map(str, node.inputs))}), input shapes: {', '.join(shown)}"
+
+    def _inputs_of(self, node: Apply) -> list[Cell]:
+        """Return the cells that a node reads; for those that were emptied, the recorded shapes."""
+        freed = self._monitor.freed_shapes(node)
+        cells = [(v, self._storage[v]) for v in node.inputs]
+        return [[freed.get(v)] if cell[0] is None else cell for v, cell in cells]

@@ -1,24 +1,28 @@
-"""Which calls are recorded, and which recording a call repeats."""
+"""The captured graphs of a function: which calls are captured, and which graph a call replays."""
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
-from pytensor_cl.linker.capture.capturer import CaptureFailure, Capturer, StepProgram, StepRunner
-from pytensor_cl.linker.capture.host_values import HostValueClasses, assign, changed
-from pytensor_cl.linker.execution.errors import Noting
+from pytensor_cl.linker.aliasing import mutated_inputs
+from pytensor_cl.linker.capture.capturer import Capturer
+from pytensor_cl.linker.capture.host_values import HostValueClasses, classify_host_values
+from pytensor_cl.linker.capture.slices import DynamicSlices, find_dynamic_slices
+from pytensor_cl.linker.capture.trace import CaptureFailure
+from pytensor_cl.linker.execution.errors import ShapeRecorder
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
-from pytensor_cl.linker.replay.bindings import GuardFailure, TooLarge, frozen
+from pytensor_cl.linker.replay.bindings import ValueTooLarge, freeze_value
 from pytensor_cl.linker.replay.graph import CapturedGraph
-from pytensor_cl.linker.replay.slices import DynamicSlices, ParameterResolver, ReplayParameters, find_dynamic_slices
-from pytensor_cl.linker.steps.device import read_only
-from pytensor_cl.linker.steps.host import Cell, Thunk
+from pytensor_cl.linker.replay.parameters import ParameterResolver, ReplayParameters
+from pytensor_cl.linker.steps.device import peeking
+from pytensor_cl.linker.types import Cell, GuardFailure, HostImporter, StepProgram, StepRunner, Thunk
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import Context
@@ -30,297 +34,335 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["GraphCache"]
 
 WARMUP_CALLS = 2
-"""Calls with the same key that run step by step: they build kernels and tables, and most functions are called once."""
+"""Calls with the same signature that run step by step first. They build kernels and tables, and most functions are
+called once only."""
 MAX_GRAPHS, MAX_SIGNATURES = 64, 1024
-"""How many are kept, and how many keys are counted, of a function: minibatches that are slices differ in their keys."""
+"""Captured graphs that a function keeps, and signatures that it counts. Each minibatch has a signature of its own."""
 MAX_GUARD_FAILURES = 8
-"""Calls that may turn out to differ from a recording before it is forgotten."""
+"""Calls that may differ from the captured one before a graph is dropped."""
 MAX_CAPTURE_ATTEMPTS = 3
-"""Recordings that may fail before the function is left alone."""
+"""Failed captures after which a function is not captured any more."""
 
 _log = logging.getLogger("pytensor_cl")
 
+Lookup = tuple[CapturedGraph, ReplayParameters | None]
+
 
 class GraphCache:
-    """The recordings of a function, or of some of its nodes in a row.
+    """The captured graphs of a function, or of a range of its nodes.
 
     Parameters
     ----------
-    parts
-        What they are.
+    program
+        The nodes and their steps.
+    on_graph_break
+        Called with the index of a node that can never be captured.
 
     Attributes
     ----------
-    refusal
-        Why calls are not recorded, if they are not.
-    break_at
-        The node that is to blame, if it is one.
-    calls
-        How many were repeated.
-    too_large
-        Why the last calls had no key.
+    unsupported_reason
+        Why no call is captured; empty if calls are.
+    replay_count
+        How many calls were replayed.
+    too_large_reason
+        Why the last calls had no signature: a value is too large to be part of one.
     problem
-        What was raised when a key was made, although the call was right: a defect.
+        What failed when a signature was made, although the call was right: a defect.
     """
 
-    def __init__(self, parts: StepProgram) -> None:
-        self._parts = parts
-        self._recordings: dict[Any, CapturedGraph] = {}
-        self._variants: dict[Any, tuple[CapturedGraph, ReplayParameters]] = {}
-        self._moving = DynamicSlices()
-        self._finder: ParameterResolver | None = None
-        self._counts: dict[Any, int] = {}
-        self._roles: HostValueClasses | None = None
-        self._early: list[Thunk] = []
-        self._keyed: list[Cell] = []
-        self._numbers: list[Cell] = []
-        self._alike: Any = None  # what this call has in common with those that one recording serves
-        self._generators: list[Cell] = []  # that calls change in place
-        self._readers: list[Callable[[], Any]] = []
-        self._tries = MAX_CAPTURE_ATTEMPTS
-        self._context: Context | None = None
-        self._last: tuple[Any, tuple[CapturedGraph, ReplayParameters | None]] | None = None
-        self.refusal = "" if len(parts.contexts) < 2 else "it runs on several devices"
-        self.break_at: int | None = None
-        self.calls = 0
-        self.too_large = self.problem = ""
-        self._outcome: CapturedGraph | Exception | None = None  # what this call repeats, or why it has no key
+    def __init__(self, program: StepProgram, on_graph_break: Callable[[int], None] = lambda at: None) -> None:
+        self._program, self._on_graph_break = program, on_graph_break
+        self.unsupported_reason = "" if len(program.contexts) < 2 else "it runs on several devices"
+        self.replay_count = 0
+        self.too_large_reason = self.problem = ""
+        self._context: Context | None = None  # None until the first call
+        self._classes = HostValueClasses()
+        self._slices = DynamicSlices()
+        self._resolver: ParameterResolver | None = None
+        # What a signature is made of
+        self._prologue: list[Thunk] = []
+        self._shape_cells: list[Cell] = []
+        self._shared_cells: list[DeviceCell] = []
+        self._signature_readers: list[Callable[[], Any]] = []
+        self._specialised_cells: list[Cell] = []
+        self._index_cells: list[Cell] = []
+        self._context_name = program.contexts[0] if program.contexts else ""
+        # Captured graphs, in the order of their last use, and what is known of signatures
+        self._graphs: dict[Any, CapturedGraph] = {}
+        self._lookups: dict[Any, Lookup] = {}  # of calls whose slices begin elsewhere
+        self._last: tuple[Any, Lookup] | None = None
+        self._warmup_key: Any = None  # what this call has in common with those that one graph serves
+        self._warmup_counts: dict[Any, int] = {}
+        self._capture_attempts = MAX_CAPTURE_ATTEMPTS
+        self._mutable_rngs: list[Cell] = []  # random generators that calls change in place
+        self._replayed: CapturedGraph | None = None  # by this call
+        self._signature_error: Exception | None = None  # why this call has no signature
 
     @property
-    def recordings(self) -> dict[Any, CapturedGraph]:
-        """What is kept, by key."""
-        return {(*key, *numbers): recording for (key, numbers), recording in self._recordings.items()}
+    def graphs(self) -> dict[Any, CapturedGraph]:
+        """The captured graphs by signature."""
+        return {(*key, *indices): graph for (key, indices), graph in self._graphs.items()}
 
-    def release(self) -> None:
-        """Let go of the arena."""
-        for recording in list(self._recordings.values()):
-            recording.release()
+    def release_arena(self) -> None:
+        """Drop the references to the arena's buffers, which will be replaced."""
+        for graph in list(self._graphs.values()):
+            graph.release_arena()
 
     def clear(self) -> None:
-        """Forget all recordings: their memory goes."""
-        self._recordings.clear()
-        self._variants.clear()
-        self._last = self._outcome = None
+        """Drop all captured graphs and their memory."""
+        self._graphs.clear()
+        self._lookups.clear()
+        self._last = self._replayed = None
 
-    def __call__(self, vm: StepRunner) -> bool:
-        """Run a call by a recording, or make one of it; False if it must run step by step."""
-        if self.refusal or not self._parts.contexts:
-            return False
-        if self._roles is None and not self._prepare():
-            return False
-        self._outcome = None
-        try:
-            key = self._key()
-            found = self._recorded(key)
-        except Exception as error:  # wrong data, as a rule: the steps say what is wrong, and where
-            self._outcome = error
-            return False
-        if found is None and not self._is_due():
+    # A call
+
+    def run(self, vm: StepRunner) -> bool:
+        """Replay a call, or capture it while it runs.
+
+        Returns
+        -------
+        bool
+            Whether the call has run; False if it must run step by step.
+        """
+        if self.unsupported_reason or (self._context is None and not self._prepare()):
             return False
         context = self._context
         assert context is not None
-        mine, waiting = object(), context.replays
+        self._replayed = self._signature_error = None
         try:
-            waiting.append(mine)
-            if waiting[0] is not mine or context.queue.recorder is not None:
-                return False  # another thread repeats a call, or a node of this very call calls a function
-            return self._record(vm, key) if found is None else self._repeat(vm, *found)
-        finally:  # unlike a lock, right wherever a signal interrupts: what is in the list is known, not remembered
-            if mine in waiting:
-                waiting.remove(mine)
+            for thunk in self._prologue:
+                thunk()
+            signature = self._signature()
+            last = self._last
+            found = last[1] if last is not None and last[0] == signature else self._lookup(signature)
+        except Exception as error:  # wrong data, as a rule: the step that fails will say what is wrong
+            self._signature_error = error
+            return False
+        if found is None and not self._is_warm():
+            return False
+        mine, running = object(), context.replays
+        try:
+            running.append(mine)
+            if running[0] is not mine or context.queue.recorder is not None:
+                return False  # another thread replays a call, or a node of this call calls a function
+            return self._capture(vm, signature) if found is None else self._replay(vm, *found)
+        finally:  # unlike a lock this is right wherever a signal interrupts: the list itself is the state
+            if mine in running:
+                running.remove(mine)
+
+    def _replay(self, vm: StepRunner, graph: CapturedGraph, parameters: ReplayParameters | None) -> bool:
+        rng_states = save_rng_states(self._mutable_rngs) if self._mutable_rngs else ()
+        self._replayed = graph
+        try:
+            graph.replay(parameters)
+        except (GuardFailure, OutOfDeviceMemory):
+            restore_rng_states(rng_states)
+            self._replayed = None
+            self._note_guard_failure(graph)
+            return False
+        except Exception as error:
+            # Kernels of this call may have written to the memory of old values: it cannot run again.
+            if not is_lack_of_memory(error) or graph.donations:
+                vm.raise_at_node(graph.current_node)
+            restore_rng_states(rng_states)
+            self._replayed = None
+            return False
+        finally:
+            graph.unbind()
+        self.replay_count += 1
+        return True
 
     def confirm(self) -> None:
-        """Note that the steps of a call have run: if it had no key, its data were not wrong."""
-        error = self._outcome
-        if not isinstance(error, Exception):
-            return
-        self._outcome = None
-        if isinstance(error, TooLarge):
-            self.too_large = str(error)
-        elif not self.problem:
+        """Note that a call has run step by step without an error: wrong data are not why it has no signature."""
+        error, self._signature_error = self._signature_error, None
+        if isinstance(error, ValueTooLarge):
+            self.too_large_reason = str(error)
+        elif error is not None and not self.problem:
             self.problem = f"the comparison of calls failed: {type(error).__name__}: {error}"
             _log.warning("The comparison of calls failed; they run step by step.", exc_info=error)
 
-    def restore(self) -> None:
-        """If this call was a repetition, tell the nodes that check their data what they read in it."""
-        if isinstance(self._outcome, CapturedGraph):
-            for noting, shapes in self._outcome.noted:
-                noting.shapes = shapes
+    def restore_recorded_shapes(self) -> None:
+        """If this call was a replay, restore the shapes that its nodes have read, for an error message."""
+        if self._replayed is not None:
+            for recorder, shapes in self._replayed.recorded_shapes:
+                recorder.shapes = shapes
 
-    # Keys
+    # Signatures
 
     def _prepare(self) -> bool:
-        """Look at the graph, at the first call."""
-        parts = self._parts
-        roles = self._roles = assign(parts.nodes, parts.routines)
-        context = self._context = get_context(parts.contexts[0])
-        self.refusal = roles.trouble or ("each command is waited for" if context.queue.synchronous else "")
-        self._note_changed()
-        self._readers = [self._reader(v) for v in parts.inputs if isinstance(v.type, TensorType) or context_of(v)]
-        position = {node: at for at, node in enumerate(parts.nodes)}
-        self._early = [parts.thunks[position[n]] for n in roles.early]
-        self._keyed = [read_only(parts.storage[v]) for v in roles.keyed]
-        self._numbers = [read_only(parts.storage[v]) for v in roles.numbers]
-        results = {id(cell) for cell in parts.results}
-        kept = {v for v, cell in parts.storage.items() if id(cell) in results}
-        self._moving = find_dynamic_slices(parts.nodes, roles.numbers, roles.fixed, kept)
-        if self._moving.slices:
-            thunks = [parts.thunks[position[n]] for n in self._moving.nodes]
-            self._finder = ParameterResolver(self._moving, thunks, parts.storage, parts.routines)
+        """Analyse the graph in the first call; return whether calls can be captured."""
+        program = self._program
+        if not program.contexts:
+            return False
+        context = get_context(self._context_name)
+        classes = self._classes = classify_host_values(program.nodes, program.routines)
+        self.unsupported_reason = classes.blocker
+        if context.queue.synchronous:
+            self.unsupported_reason = self.unsupported_reason or "each command is waited for"
+        self._note_mutated_inputs()
+        self._find_signature_parts(context)
+        position = {node: at for at, node in enumerate(program.nodes)}
+        self._prologue = [program.thunks[position[n]] for n in classes.prologue]
+        self._specialised_cells = [peeking(program.storage[v]) for v in classes.specialised]
+        self._index_cells = [peeking(program.storage[v]) for v in classes.index_inputs]
+        results = {id(cell) for cell in program.results}
+        kept = {v for v, cell in program.storage.items() if id(cell) in results}
+        slices = self._slices = find_dynamic_slices(program.nodes, classes.index_inputs, classes.constants, kept)
+        if slices.slices:
+            thunks = [program.thunks[position[n]] for n in slices.nodes]
+            self._resolver = ParameterResolver(
+                slices.nodes, slices.variables, thunks, program.storage, program.routines
+            )
         context.memory.serve(self)
-        return not self.refusal
+        self._context = context  # at the end: a signal may interrupt
+        return not self.unsupported_reason
 
-    def _note_changed(self) -> None:
-        """Note what a call that does not match its recording must restore before it runs step by step."""
-        storage = self._parts.storage
-        given = [v for v in changed(self._parts.nodes) if v.owner is None and not isinstance(storage[v], DeviceCell)]
-        generators = [v for v in given if isinstance(v.type, RandomGeneratorType)]
-        self._generators = [storage[v] for v in generators]
-        if len(generators) < len(given):
-            self.refusal = self.refusal or "it changes an argument in place"
+    def _note_mutated_inputs(self) -> None:
+        """Note what must be restored if a replay fails a guard, before the call runs step by step."""
+        storage = self._program.storage
+        inputs = [v for v in mutated_inputs(self._program.nodes) if v.owner is None]
+        inputs = [v for v in inputs if not isinstance(storage[v], DeviceCell)]
+        generators = [v for v in inputs if isinstance(v.type, RandomGeneratorType)]
+        self._mutable_rngs = [storage[v] for v in generators]
+        if len(generators) < len(inputs):
+            self.unsupported_reason = self.unsupported_reason or "it changes an argument in place"
 
-    def _reader(self, variable: Variable) -> Callable[[], Any]:
-        """Return what reads the part of an input that tells recordings apart: its layout or shape."""
-        cell = self._parts.storage[variable]
-        if isinstance(variable, Constant):
-            return tuple
-        if not isinstance(cell, DeviceCell):
-            if context_of(variable):
-                return lambda: cell[0].layout
-            arrival, context = self._parts.arrivals.get(variable), self._context
-            if arrival is None or context is None or context.info.host_alignment < 2:
-                return lambda: cell[0].shape
-            return lambda: (cell[0].shape, arrival.slack(cell[0]))  # where it is read in place, its offset
-        name = self._parts.contexts[0]
-        if any(isinstance(n.op, GpuFromHost) and n.inputs[0] is variable for n in self._parts.nodes):
-            return lambda: _layout_on(cell, name)
-        return lambda: np.shape(cell.anywhere())
+    def _find_signature_parts(self, context: Context) -> None:
+        """Note what of each input is part of the signature: its layout on the device, or its shape."""
+        program = self._program
+        uploaded = {n.inputs[0] for n in program.nodes if isinstance(n.op, GpuFromHost)}
+        shapes: list[Cell] = []
+        shared: list[DeviceCell] = []
+        readers: list[Callable[[], Any]] = []
+        for variable in program.inputs:
+            is_array = isinstance(variable.type, TensorType) or context_of(variable)
+            if isinstance(variable, Constant) or not is_array:
+                continue
+            cell, importer = program.storage[variable], program.importers.get(variable)
+            if isinstance(cell, DeviceCell):
+                if variable in uploaded:
+                    shared.append(cell)
+                else:
+                    readers.append(partial(_shape_of_shared, cell))
+            elif context_of(variable):
+                readers.append(partial(_layout_of_array, cell))
+            elif importer is None or context.info.host_alignment < 2:
+                shapes.append(cell)
+            else:
+                readers.append(partial(_shape_and_misalignment, cell, importer))
+        self._shape_cells, self._shared_cells, self._signature_readers = shapes, shared, readers
 
-    def _key(self) -> tuple[Any, ...]:
-        for thunk in self._early:
-            thunk()
-        key = [read() for read in self._readers]
-        key.extend([frozen(cell[0]) for cell in self._keyed])
-        return tuple(key), tuple([frozen(cell[0]) for cell in self._numbers]) if self._numbers else ()
+    def _signature(self) -> tuple[Any, Any]:
+        """Return what tells apart the calls that need different graphs, and the values of the index inputs."""
+        name = self._context_name
+        parts = [cell[0].shape for cell in self._shape_cells]
+        parts += [a.layout if (a := c.devices.get(name)) is not None else _future_layout(c) for c in self._shared_cells]
+        parts += [read() for read in self._signature_readers]
+        parts += [freeze_value(cell[0]) for cell in self._specialised_cells]
+        return tuple(parts), tuple([freeze_value(cell[0]) for cell in self._index_cells])
 
-    def _recorded(self, key: Any) -> tuple[CapturedGraph, ReplayParameters | None] | None:
-        """Return what repeats a call."""
-        last = self._last
-        if last is not None and last[0] == key:
-            return last[1]
-        found: Any = self._variants.get(key)
+    # Captured graphs
+
+    def _lookup(self, signature: Any) -> Lookup | None:
+        """Return the graph that serves a call, as the one that was used last."""
+        found = self._lookups.get(signature)
         if found is None:
-            found = self._found(key)
+            found = self._find_graph(signature)
         if found is not None:
-            self._last = key, found
-            self._refresh(found[0])
+            self._last = signature, found
+            graph = found[0]
+            self._graphs[graph.signature] = self._graphs.pop(graph.signature, graph)
         return found
 
-    def _refresh(self, recording: CapturedGraph) -> None:
-        """Make a recording the last one that goes: the oldest is the first."""
-        self._recordings[recording.key] = self._recordings.pop(recording.key, recording)
-
-    def _found(self, key: Any) -> tuple[CapturedGraph, ReplayParameters | None] | None:
-        """Look for a recording of the key, or one that serves a call whose slices begin elsewhere."""
-        self._alike = key
-        if self._finder is None:
-            return (self._recordings[key], None) if key in self._recordings else None
-        like = [r for (others, _), r in self._recordings.items() if others == key[0]]
-        if not like:
-            self._alike = key[0]  # the first recording may serve them all
+    def _find_graph(self, signature: Any) -> Lookup | None:
+        """Look for a graph of the signature, or for one that serves a call whose slices begin elsewhere."""
+        self._warmup_key = signature
+        exact: Lookup | None = (self._graphs[signature], None) if signature in self._graphs else None
+        if self._resolver is None:
+            return exact
+        similar = [graph for (key, _), graph in self._graphs.items() if key == signature[0]]
+        if not similar:
+            self._warmup_key = signature[0]  # the first graph may serve all values of the indices
             return None
-        if not like[-1].variation.windows:
-            return (self._recordings[key], None) if key in self._recordings else None
-        signature = self._finder.signature(like[-1].variation)
-        self._alike = key[0], signature
-        for recording in like:
-            if recording.variation.signature == signature:
-                found = recording, self._finder.variant(recording.variation)
-                self._remember(key, found)
+        if not similar[-1].parameters.slices:
+            return exact
+        layout_signature = self._resolver.layout_signature(similar[-1].parameters)
+        self._warmup_key = signature[0], layout_signature
+        for graph in similar:
+            if graph.parameters.layout_signature == layout_signature:
+                if len(self._lookups) >= MAX_SIGNATURES:
+                    self._lookups.clear()
+                found = self._lookups[signature] = graph, self._resolver.resolve(graph.parameters)
                 return found
         return None
 
-    def _remember(self, key: Any, found: tuple[CapturedGraph, ReplayParameters]) -> None:
-        if len(self._variants) >= MAX_SIGNATURES:
-            self._variants.clear()
-        self._variants[key] = found
-
-    def _is_due(self) -> bool:
-        """Count a call; tell whether to record it."""
-        count = self._counts.get(self._alike, 0)
-        if len(self._counts) >= MAX_SIGNATURES:
-            self._counts.clear()
-        self._counts[self._alike] = count + 1
+    def _is_warm(self) -> bool:
+        """Count a call; return whether to capture it."""
+        count = self._warmup_counts.get(self._warmup_key, 0)
+        if len(self._warmup_counts) >= MAX_SIGNATURES:
+            self._warmup_counts.clear()
+        self._warmup_counts[self._warmup_key] = count + 1
         return count >= WARMUP_CALLS
 
-    # Repeating
+    def _note_guard_failure(self, graph: CapturedGraph) -> None:
+        """Drop a graph from which calls differ again and again."""
+        graph.guard_failures += 1
+        if graph.guard_failures >= MAX_GUARD_FAILURES:
+            self._evict(graph.signature)
+            self._warmup_counts.clear()
 
-    def _repeat(self, vm: StepRunner, recording: CapturedGraph, variant: ReplayParameters | None) -> bool:
-        before = save_rng_states(self._generators)
-        self._outcome = recording
-        try:
-            recording(variant)
-        except (GuardFailure, OutOfDeviceMemory):
-            restore_rng_states(before)
-            self._outcome = None
-            self._missed(recording)
-            return False
-        except Exception as error:
-            # What kernels of this call have written to old values must not be computed with again.
-            if not is_lack_of_memory(error) or recording.donations:
-                vm.fail(recording.at)
-            restore_rng_states(before)
-            self._outcome = None
-            return False
-        finally:
-            recording.let_go()
-        self.calls += 1
-        return True
-
-    def _missed(self, recording: CapturedGraph) -> None:
-        """Forget a recording that calls do not match again and again."""
-        recording.misses += 1
-        if recording.misses >= MAX_GUARD_FAILURES:
-            self._drop(recording.key)
-            self._counts.clear()
-
-    def _drop(self, key: Any) -> None:
-        gone = self._recordings.pop(key, None)  # others forget all when memory runs out
-        self._variants = {k: found for k, found in self._variants.items() if found[0] is not gone}
+    def _evict(self, signature: Any) -> None:
+        graph = self._graphs.pop(signature, None)  # `clear` may have dropped it
+        self._lookups = {k: found for k, found in self._lookups.items() if found[0] is not graph}
         self._last = None
 
-    # CapturedGraph
-
-    def _record(self, vm: StepRunner, key: Any) -> bool:
+    def _capture(self, vm: StepRunner, signature: Any) -> bool:
+        """Capture a call while it runs step by step."""
         context = self._context
-        assert context is not None and self._roles is not None
+        assert context is not None
+        made: CapturedGraph | CaptureFailure
         try:
-            made = Capturer(self._parts, self._roles, self._moving, context).record(vm)
+            made = Capturer(self._program, self._classes, self._slices, context).capture(vm)
         except Exception as error:
             if not is_lack_of_memory(error):
                 raise
-            # An OutOfDeviceMemory would be the call's: its results are there, the tables of a launch are not.
+            # The call has run; the memory of the launch sequences is missing. An OutOfDeviceMemory would be the call's.
             made = CaptureFailure("the device ran out of memory", None)
-        if isinstance(made, CaptureFailure):
-            self._tries -= 1
-            if not self._tries or made.is_lasting:
-                self.refusal, self.break_at = made.what, made.at
-            self._counts.clear()
-        else:
-            self._keep(key, made)
+        if isinstance(made, CapturedGraph):
+            self._keep(signature, made)
             context.memory.give_back()
+            return True
+        self._capture_attempts -= 1
+        self._warmup_counts.clear()
+        if not self._capture_attempts or made.is_permanent:
+            self.unsupported_reason = made.reason
+            if made.at is not None:
+                self._on_graph_break(made.at)
         return True
 
-    def _keep(self, key: Any, recording: CapturedGraph) -> None:
-        while len(self._recordings) >= MAX_GRAPHS:
-            self._drop(next(iter(self._recordings)))
-        self._recordings[key] = recording
-        recording.key = key
-        recording.noted = [(t, t.shapes) for t in self._parts.thunks if isinstance(t, Noting)]
+    def _keep(self, signature: Any, graph: CapturedGraph) -> None:
+        while len(self._graphs) >= MAX_GRAPHS:
+            self._evict(next(iter(self._graphs)))
+        self._graphs[signature] = graph
+        graph.signature = signature
+        graph.recorded_shapes = [(t, t.shapes) for t in self._program.thunks if isinstance(t, ShapeRecorder)]
         self._last = None
 
 
-def _layout_on(cell: DeviceCell, name: str) -> Layout:
-    """Return the layout that a shared variable has on a device, or gets by an upload."""
-    array = cell.devices.get(name)
-    return Layout.contiguous(np.shape(cell.anywhere())) if array is None else array.layout
+def _shape_of_shared(cell: DeviceCell) -> tuple[int, ...]:
+    return np.shape(cell.anywhere())
+
+
+def _future_layout(cell: DeviceCell) -> Layout:
+    """Return the layout that a shared variable will get by an upload."""
+    return Layout.contiguous(_shape_of_shared(cell))
+
+
+def _layout_of_array(cell: Cell) -> Layout:
+    layout: Layout = cell[0].layout
+    return layout
+
+
+def _shape_and_misalignment(cell: Cell, importer: HostImporter) -> tuple[tuple[int, ...], int | None]:
+    """Kernels depend on the misalignment of an array that is read in the caller's memory."""
+    return cell[0].shape, importer.misalignment(cell[0])

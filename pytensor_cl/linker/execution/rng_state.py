@@ -1,21 +1,21 @@
-"""Random generators that calls change in place: a call that fails, or that is repeated another way, sets them back."""
+"""Random generators that calls change in place. A call that fails, or that runs again, restores their states."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 
-__all__ = ["States", "restore_rng_states", "save_rng_states"]
+__all__ = ["RngStates", "restore_rng_states", "save_rng_states"]
 
-States = Sequence[tuple[Any, Any]]
+RngStates = Sequence[tuple[Any, Any]]
 
 
-def save_rng_states(generators: Iterable[Cell]) -> States:
-    """Return what `restore_rng_states` needs of the generators in some cells."""
+def save_rng_states(generators: Iterable[Cell]) -> RngStates:
+    """Return the generators in some cells, and their states."""
     return [(cell[0], cell[0].bit_generator.state) for cell in generators]
 
 
-def restore_rng_states(before: States) -> None:
-    """Give generators the states that they had."""
-    for generator, state in before:
+def restore_rng_states(states: RngStates) -> None:
+    """Set generators to the states that `save_rng_states` has returned."""
+    for generator, state in states:
         generator.bit_generator.state = state

@@ -1,178 +1,181 @@
-"""Calls of which parts are repeated: some nodes cannot be recorded, those between them can.
+"""Graph breaks: nodes that cannot be captured, and the segments of nodes between them that can.
 
-How large a result of such a node is depends on values, or it handles device arrays itself. It runs by itself, between
-recordings of what stands before and after it. What these hand on are arrays of their own, so the recordings after such
-a node are told apart by the shapes that it made.
+The shape of such a node's result depends on values, or the node handles device arrays itself. It runs step by step,
+between the captured graphs of the segments before and after it. A segment's results are arrays of their own, so the
+signatures of the segments after such a node hold the shapes that it has computed.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pytensor_cl.linker.capture.capturer import StepProgram
-from pytensor_cl.linker.capture.host_values import trouble_of
+from pytensor_cl.linker.capture.host_values import capture_blocker
 from pytensor_cl.linker.execution.graph_cache import GraphCache
 from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.types import NodeRangeRunner, StepProgram
 from pytensor_cl.ops.base import GpuOp
-
-if TYPE_CHECKING:
-    from pytensor_cl.linker.execution.vm import OpenCLVM
 
 __all__ = ["GraphExecutor"]
 
 
-class _Span(NamedTuple):
-    """Some nodes of a virtual machine, as one of its own."""
+class _SegmentRunner(NamedTuple):
+    """Runs a range of nodes of a virtual machine; their indices begin at 0."""
 
-    vm: "OpenCLVM"
+    vm: NodeRangeRunner
     start: int
     stop: int
 
     def run(self, before: Callable[[int], None] | None = None, after: Callable[[int], None] | None = None) -> None:
-        """Run them step by step."""
-        self.vm.run(self._local(before), self._local(after), self.start, self.stop)
+        """Run the nodes step by step."""
+        self.vm.run(self._shifted(before), self._shifted(after), self.start, self.stop)
 
-    def _local(self, told: Callable[[int], None] | None) -> Callable[[int], None] | None:
+    def _shifted(self, hook: Callable[[int], None] | None) -> Callable[[int], None] | None:
         start = self.start
-        return None if told is None else lambda at: told(at - start)
+        return None if hook is None else lambda at: hook(at - start)
 
-    def fail(self, at: int) -> NoReturn:
-        """Re-raise the current exception at a node."""
-        self.vm.fail(self.start + at)
+    def raise_at_node(self, at: int) -> NoReturn:
+        """Re-raise the current exception with a note that names the node."""
+        self.vm.raise_at_node(self.start + at)
 
 
-class _Piece(NamedTuple):
-    """Nodes that are repeated together, or that run step by step: then there is no stretch."""
+class _Segment(NamedTuple):
+    """Nodes that are replayed together. Without a graph cache they run step by step."""
 
     start: int
     stop: int
-    stretch: GraphCache | None
+    cache: GraphCache | None
 
-    def __call__(self, vm: "OpenCLVM") -> None:
-        span = _Span(vm, self.start, self.stop)
-        if self.stretch is not None and self.stretch(span):
-            vm.drop(self.start, self.stop)
+    def run(self, vm: NodeRangeRunner) -> None:
+        """Run the nodes."""
+        runner = _SegmentRunner(vm, self.start, self.stop)
+        if self.cache is None:
+            runner.run()
+        elif self.cache.run(runner):
+            vm.free(self.start, self.stop)
         else:
-            span.run()
-            if self.stretch is not None:
-                self.stretch.confirm()
+            runner.run()
+            self.cache.confirm()
 
 
 class GraphExecutor:
-    """The recordings of one function.
+    """Replays and captures the calls of a function, as a whole or in segments.
 
     Parameters
     ----------
-    parts
-        Of its virtual machine.
+    program
+        The steps of its virtual machine.
 
     Attributes
     ----------
-    apart
-        Nodes that run by themselves, and why.
+    run
+        Runs a call (`GraphCache.run`); it is that method itself while there are no graph breaks.
+    graph_breaks
+        Nodes that run step by step, and why.
     """
 
-    def __init__(self, parts: StepProgram) -> None:
-        self._parts = parts
-        self.apart: dict[int, str] = {at: why for at, node in enumerate(parts.nodes) if (why := trouble_of(node))}
-        self._calls = 0
-        self._pieces: list[_Piece] = []
-        self._whole: GraphCache | None = GraphCache(parts)
-        if self.apart and not self._whole.refusal:
+    def __init__(self, program: StepProgram) -> None:
+        self._program = program
+        self.graph_breaks: dict[int, str] = {
+            at: why for at, node in enumerate(program.nodes) if (why := capture_blocker(node))
+        }
+        self._segmented_replays = 0
+        self._segments: list[_Segment] = []
+        self._new_breaks: dict[int, str] = {}
+        self._whole: GraphCache | None = GraphCache(program, self._break_whole)
+        self.run: Callable[[NodeRangeRunner], bool] = self._whole.run
+        if self.graph_breaks and not self._whole.unsupported_reason:
             self._split()
-
-    def __call__(self, vm: "OpenCLVM") -> bool:
-        """Run a call by recordings, or make some of it; False if all of it must run step by step."""
-        whole = self._whole
-        if whole is not None:
-            done = whole(vm)
-            if whole.break_at is not None:
-                self.apart[whole.break_at] = whole.refusal
-                self._split()
-            return done
-        before = self._repeated()
-        for piece in self._pieces:
-            piece(vm)
-        self._calls += self._repeated() > before
-        self._look_for_breaks()
-        return True
 
     def confirm(self) -> None:
-        """Note that a call has run step by step, and that its data were right."""
-        for stretch in self._stretches:
-            stretch.confirm()
+        """Note that a call has run step by step without an error."""
+        for cache in self.caches:
+            cache.confirm()
 
-    def restore(self) -> None:
-        """Tell the nodes that check their data what they have read, where a call was a repetition."""
-        for stretch in self._stretches:
-            stretch.restore()
+    def restore_recorded_shapes(self) -> None:
+        """Restore the shapes that nodes have read where a call was a replay, for an error message."""
+        for cache in self.caches:
+            cache.restore_recorded_shapes()
 
-    def _look_for_breaks(self) -> None:
-        found = [p for p in self._pieces if p.stretch is not None and p.stretch.break_at is not None]
-        for piece in found:
-            assert piece.stretch is not None and piece.stretch.break_at is not None
-            self.apart[piece.start + piece.stretch.break_at] = piece.stretch.refusal
-        if found:
-            self._split()
+    def _break_whole(self, at: int) -> None:
+        assert self._whole is not None
+        self.graph_breaks[at] = self._whole.unsupported_reason
+        self._split()
 
     def _split(self) -> None:
-        """Make the pieces between the nodes that run by themselves."""
-        self._whole = None
-        self._pieces = []
-        start, last = 0, len(self._parts.nodes)
-        for at in (*sorted(self.apart), last):
+        """Make the segments between the nodes that run step by step."""
+        self._whole, self.run = None, self._run_segments
+        self._segments = []
+        start, last = 0, len(self._program.nodes)
+        for at in (*sorted(self.graph_breaks), last):
             if start < at:
-                self._pieces.append(_Piece(start, at, self._stretch(start, at)))
+                self._segments.append(_Segment(start, at, self._segment_cache(start, at)))
             if at < last:
-                self._pieces.append(_Piece(at, at + 1, None))
+                self._segments.append(_Segment(at, at + 1, None))
             start = at + 1
 
-    def _stretch(self, start: int, stop: int) -> GraphCache | None:
-        """Return the recordings of some nodes; None if they compute nothing."""
-        nodes = self._parts.nodes[start:stop]
-        computes = any(isinstance(node.op, GpuOp) and node.op.is_compute for node in nodes)
-        return GraphCache(_cut(self._parts, start, stop)) if computes else None
+    def _segment_cache(self, start: int, stop: int) -> GraphCache | None:
+        """Return the graph cache of a range of nodes; None if they compute nothing on the device."""
+        nodes = self._program.nodes[start:stop]
+        if not any(isinstance(node.op, GpuOp) and node.op.is_compute for node in nodes):
+            return None
 
-    # What the report and tests want to know
+        def note_break(at: int) -> None:
+            self._new_breaks[start + at] = cache.unsupported_reason
+
+        cache = GraphCache(_extract_subgraph(self._program, start, stop), note_break)
+        return cache
+
+    def _run_segments(self, vm: NodeRangeRunner) -> bool:
+        before = sum(cache.replay_count for cache in self.caches)
+        for segment in self._segments:
+            segment.run(vm)
+        self._segmented_replays += sum(cache.replay_count for cache in self.caches) > before
+        if self._new_breaks:
+            self.graph_breaks |= self._new_breaks
+            self._new_breaks = {}
+            self._split()
+        return True
+
+    # For reports
 
     @property
-    def _stretches(self) -> Iterable[GraphCache]:
-        return [self._whole] if self._whole is not None else [p.stretch for p in self._pieces if p.stretch is not None]
-
-    def _repeated(self) -> int:
-        return sum(stretch.calls for stretch in self._stretches)
-
-    @property
-    def calls(self) -> int:
-        """How many were repeated, at least in parts."""
-        return self._calls if self._whole is None else self._whole.calls
+    def caches(self) -> Sequence[GraphCache]:
+        """The graph caches: one, or one for each segment."""
+        if self._whole is not None:
+            return [self._whole]
+        return [segment.cache for segment in self._segments if segment.cache is not None]
 
     @property
-    def recordings(self) -> dict[Any, CapturedGraph]:
-        """What is kept, by key."""
-        return {key: found for stretch in self._stretches for key, found in stretch.recordings.items()}
+    def replay_count(self) -> int:
+        """How many calls were replayed, at least in segments."""
+        return self._segmented_replays if self._whole is None else self._whole.replay_count
 
     @property
-    def refusal(self) -> str:
-        """Why no call is recorded, if none is."""
-        reasons = [stretch.refusal or ("" if stretch.calls else stretch.too_large) for stretch in self._stretches]
+    def graphs(self) -> dict[Any, CapturedGraph]:
+        """The captured graphs by signature."""
+        return {signature: graph for cache in self.caches for signature, graph in cache.graphs.items()}
+
+    @property
+    def unsupported_reason(self) -> str:
+        """Why no call is captured; empty if calls are."""
+        reasons = [c.unsupported_reason or ("" if c.replay_count else c.too_large_reason) for c in self.caches]
         if all(reasons):
-            return next(iter(reasons), "") or next(iter(self.apart.values()), "")
+            return next(iter(reasons), "") or next(iter(self.graph_breaks.values()), "")
         return ""
 
     @property
     def problems(self) -> list[str]:
         """Defects that made calls run step by step."""
-        return list(dict.fromkeys(stretch.problem for stretch in self._stretches if stretch.problem))
+        return list(dict.fromkeys(cache.problem for cache in self.caches if cache.problem))
 
 
-def _cut(parts: StepProgram, start: int, stop: int) -> StepProgram:
-    """Return some nodes with fresh variables for what other nodes compute.
+def _extract_subgraph(program: StepProgram, start: int, stop: int) -> StepProgram:
+    """Return a range of nodes, with new variables for what other nodes compute.
 
-    Updates are no updates for them: a node after them may fail, which must change nothing.
+    It has no updates: a node after it may fail, which must change nothing.
     """
-    old = parts.nodes[start:stop]
+    old = program.nodes[start:stop]
     made = {v for node in old for v in node.outputs}
     new: dict[Variable, Variable] = {}
     for variable in (v for node in old for v in node.inputs if v not in made):
@@ -182,19 +185,19 @@ def _cut(parts: StepProgram, start: int, stop: int) -> StepProgram:
     for node in old:
         new.update((v, v.clone()) for v in node.outputs)
         nodes[node] = Apply(node.op, [new[v] for v in node.inputs], [new[v] for v in node.outputs])
-    results = {id(cell) for cell in parts.results}
-    later = {v for node in parts.nodes[stop:] for v in node.inputs}
-    kept = [v for node in old for v in node.outputs if v in later or id(parts.storage[v]) in results]
+    results = {id(cell) for cell in program.results}
+    later = {v for node in program.nodes[stop:] for v in node.inputs}
+    kept = [v for node in old for v in node.outputs if v in later or id(program.storage[v]) in results]
     return StepProgram(
         nodes=list(nodes.values()),
-        thunks=parts.thunks[start:stop],
-        storage={mine: parts.storage[v] for v, mine in new.items()},
-        routines={mine: parts.routines[node] for node, mine in nodes.items() if node in parts.routines},
-        contexts=parts.contexts,
+        thunks=program.thunks[start:stop],
+        storage={mine: program.storage[v] for v, mine in new.items()},
+        routines={mine: program.routines[node] for node, mine in nodes.items() if node in program.routines},
+        contexts=program.contexts,
         inputs=inputs,
         updates={},
-        results=[parts.storage[v] for v in kept],
-        sole=[mine for node, mine in nodes.items() if node in parts.sole],
-        may_fail=True,
-        arrivals={new[v]: arrival for v, arrival in parts.arrivals.items() if v in new},
+        results=[program.storage[v] for v in kept],
+        exclusive_downloads=[mine for node, mine in nodes.items() if node in program.exclusive_downloads],
+        checks_at_end=True,
+        importers={new[v]: importer for v, importer in program.importers.items() if v in new},
     )

@@ -1,4 +1,4 @@
-"""Timed calls: when the host ran each step, and what the devices did for it and when."""
+"""Timed calls: when the host ran each step, and what the devices did and when."""
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.runtime.timed_queue import Command, CommandLog, stamp, timed
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Call", "Step", "Timer", "node_seconds"]
+__all__ = ["TimedCall", "TimedStep", "Timer", "node_seconds"]
 
 Shapes = tuple[tuple[int, ...], ...]
 
 
-class Step(NamedTuple):
+class TimedStep(NamedTuple):
     """A node in one call; times are the host's ``perf_counter_ns``.
 
     Attributes
@@ -38,7 +38,7 @@ class Step(NamedTuple):
     shapes: Shapes
 
 
-class Call:
+class TimedCall:
     """A timed call. The devices' time stamps are read when somebody asks for them.
 
     Attributes
@@ -49,19 +49,19 @@ class Call:
         What the host did.
     """
 
-    def __init__(self, start: int, watches: Sequence[CommandLog]) -> None:
+    def __init__(self, start: int, logs: Sequence[CommandLog]) -> None:
         self.start = start
         self.end = start
-        self.steps: list[Step] = []
-        self._watches = list(watches)
+        self.steps: list[TimedStep] = []
+        self._logs = list(logs)
         self._commands: list[Command] | None = None
 
     @property
     def commands(self) -> list[Command]:
         """What the devices did; `Command.owner` is the number of the node."""
         if self._commands is None:
-            self._commands = [c for watch in self._watches for c in stamp(watch)]
-            self._watches = []
+            self._commands = [c for log in self._logs for c in stamp(log)]
+            self._logs = []
         return self._commands
 
 
@@ -92,7 +92,7 @@ class Timer:
 
     def __call__(
         self, run: Callable[[Callable[[int], None]], None], finish: Callable[[], list[Any]]
-    ) -> tuple[Call, list[Any]]:
+    ) -> tuple[TimedCall, list[Any]]:
         """Run a call and time it, all that it takes to do so included.
 
         Parameters
@@ -103,16 +103,16 @@ class Timer:
             Ends the call; returns the results.
         """
         start = perf_counter_ns()
-        with timed(self._contexts) as watches:
-            call = Call(start, watches)
+        with timed(self._contexts) as logs:
+            call = TimedCall(start, logs)
             begin = perf_counter_ns()
 
             def note(at: int) -> None:
                 nonlocal begin
                 end = perf_counter_ns()
-                call.steps.append(Step(at, begin, end, tuple(map(_shape, self._cells[at]))))
-                for watch in watches:
-                    watch.owner = at + 1
+                call.steps.append(TimedStep(at, begin, end, tuple(map(_shape, self._cells[at]))))
+                for log in logs:
+                    log.owner = at + 1
                 begin = perf_counter_ns()
 
             run(note)
@@ -121,7 +121,7 @@ class Timer:
         return call, results
 
 
-def node_seconds(call: Call) -> dict[int, float]:
+def node_seconds(call: TimedCall) -> dict[int, float]:
     """Return how long each node took: on the device, or on the host where it enqueued nothing."""
     seconds = {step.node: 0.0 for step in call.steps}
     for command in call.commands:

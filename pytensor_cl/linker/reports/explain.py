@@ -7,9 +7,9 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pytensor_cl.linker.capture.memory_plan import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.replay.memory import Allocation
 from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -19,7 +19,7 @@ from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Allocation", "Choice", "DeviceNode", "Explanation", "HostNode", "Recorded", "Transfer", "explain"]
+__all__ = ["Allocation", "Choice", "DeviceNode", "Explanation", "GraphReport", "HostNode", "Transfer", "explain"]
 
 WIDEST = 100  # characters of a cell
 SHOWN = 5  # of the largest intermediate results
@@ -121,36 +121,41 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """Calls that are repeated from a recording.
+class GraphReport:
+    """A captured graph, which later calls replay.
 
     Attributes
     ----------
-    key
-        Shapes of the inputs, in the form that tells recordings apart.
+    signature
+        What tells the calls apart that it serves: shapes of the inputs, and values.
     kernels
-        How many a call runs.
+        Number of kernels of a call.
     launches
-        From how many launches.
-    waits
-        How often it waits for the device.
-    arena_bytes, bound_bytes
-        Memory of intermediate results, which all recordings of a context share, and what is alive at once: the least
-        that any plan needs.
+        Number of OpenCL launches that run them.
+    syncs
+        How often a call waits for the device.
+    arena_bytes, live_bytes
+        Memory of intermediate results, which all captured graphs of a context share, and the most of it that is live at
+        the same time: no memory plan needs less.
     peak_bytes
-        All that a call has in use at once: also arguments, shared variables, constants and results.
-    tenants
+        All memory that a call uses at once: also arguments, shared variables, constants and results.
+    allocations
         Intermediate results, the largest first.
     """
 
-    key: str
+    signature: str
     kernels: int
     launches: int
-    waits: int
+    syncs: int
     arena_bytes: int = 0
-    bound_bytes: int = 0
+    live_bytes: int = 0
     peak_bytes: int = 0
-    tenants: tuple[Allocation, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+
+    @property
+    def nbytes(self) -> tuple[int, int, int]:
+        """Bytes of the arena, those that are live at once, and the peak."""
+        return self.arena_bytes, self.live_bytes, self.peak_bytes
 
 
 @dataclass(frozen=True)
@@ -165,14 +170,14 @@ class Explanation:
         What the calls so far have decided, for each class of sizes.
     fixed
         Why no call has a choice, if none has.
-    recorded
-        Calls that are repeated from a recording.
-    unrecorded
-        Why no call can be recorded, if none can.
-    apart
-        Nodes that run by themselves, between recordings of the others, and why.
+    captured_graphs
+        The captured graphs that calls replay.
+    not_captured
+        Why no call can be captured, if none can.
+    graph_breaks
+        Nodes that run step by step between captured graphs of the others, and why.
     problems
-        What has failed inside and made no call fail: estimates, and the comparison of calls.
+        Internal errors that made no call fail: of estimates, and of the comparison of calls.
     """
 
     device_nodes: tuple[DeviceNode, ...]
@@ -180,9 +185,9 @@ class Explanation:
     transfers: tuple[Transfer, ...]
     choices: tuple[Choice, ...] = ()
     fixed: str = ""
-    recorded: tuple[Recorded, ...] = ()
-    unrecorded: str = ""
-    apart: tuple[tuple[str, str], ...] = ()
+    captured_graphs: tuple[GraphReport, ...] = ()
+    not_captured: str = ""
+    graph_breaks: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -196,10 +201,10 @@ class Explanation:
         )
         tables = (
             *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
-            *(self._recorded_table(), self._tenant_table()),
-            _table(("runs between recordings", "because of"), self.apart if self.recorded else ()),
+            *(self._graph_table(), self._allocation_table()),
+            _table(("graph break", "reason"), self.graph_breaks if self.captured_graphs else ()),
             f"Every call runs where these tables say: {self.fixed}." if self.device_nodes and self.fixed else "",
-            self.unrecorded and f"Calls are not recorded: {self.unrecorded}.",
+            self.not_captured and f"Calls are not captured: {self.not_captured}.",
             *(f"A defect of pytensor-cl: {problem}." for problem in self.problems),
         )
         return "\n\n".join(filter(None, (head, *tables)))
@@ -227,18 +232,19 @@ class Explanation:
         ]
         return _table(("calls with shapes like", "run on", "device", "NUMBA", "C", "why"), rows)
 
-    def _recorded_table(self) -> str:
+    def _graph_table(self) -> str:
         rows = [
-            (r.key, *(f"{n:,}" for n in (r.kernels, r.launches, r.waits, r.arena_bytes, r.bound_bytes, r.peak_bytes)))
-            for r in self.recorded
+            (g.signature, *(f"{n:,}" for n in (g.kernels, g.launches, g.syncs, *g.nbytes)))
+            for g in self.captured_graphs
         ]
-        head = "recorded calls with inputs like", "kernels", "launches", "waits", "arena", "alive at once", "peak bytes"
+        head = "captured graph for inputs like", "kernels", "launches", "syncs", "arena", "live bytes", "peak bytes"
         return _table(head, rows)
 
-    def _tenant_table(self) -> str:
-        """The largest intermediate results of the recording that needs most memory."""
-        tenants = max(self.recorded, key=lambda r: r.arena_bytes).tenants[:SHOWN] if self.recorded else ()
-        rows = [(t.what, "" if t.shape is None else f"{t.dtype}{t.shape}", f"{t.nbytes:,}") for t in tenants]
+    def _allocation_table(self) -> str:
+        """The largest intermediate results of the captured graph that needs most memory."""
+        graphs = self.captured_graphs
+        largest = max(graphs, key=lambda g: g.arena_bytes).allocations[:SHOWN] if graphs else ()
+        rows = [(a.name, "" if a.shape is None else f"{a.dtype}{a.shape}", f"{a.nbytes:,}") for a in largest]
         return _table(("largest in the arena", "result", "bytes"), rows)
 
     __repr__ = __str__
@@ -326,16 +332,24 @@ def _why(stats: SelectedSignature) -> str:
     return "; ".join(parts)
 
 
-def _without_place(part: Any) -> Any:
-    """Return the shape alone of an argument that a device reads where it is."""
+def _without_misalignment(part: Any) -> Any:
+    """Return the shape alone of an argument that the device reads in host memory."""
     return part[0] if isinstance(part, tuple) and part and isinstance(part[0], tuple) and len(part) == 2 else part
 
 
-def _recorded(key: tuple[Any, ...], recording: CapturedGraph) -> Recorded:
-    parts = [str(getattr(part, "shape", part)) for part in map(_without_place, key)]
-    use = recording.memory
-    counts = recording.kernels, recording.launches, recording.waits
-    return Recorded(", ".join(parts), *counts, use.plan.nbytes, use.plan.bound, use.peak, use.plan.largest)
+def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphReport:
+    parts = [str(getattr(part, "shape", part)) for part in map(_without_misalignment, signature)]
+    plan = graph.memory.plan
+    return GraphReport(
+        signature=", ".join(parts),
+        kernels=graph.kernels,
+        launches=graph.launches,
+        syncs=graph.sync_count,
+        arena_bytes=plan.nbytes,
+        live_bytes=plan.lower_bound,
+        peak_bytes=graph.memory.peak,
+        allocations=plan.largest,
+    )
 
 
 def explain(fn: Any) -> Explanation:
@@ -362,10 +376,15 @@ def explain(fn: Any) -> Explanation:
     moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
     host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
-    replays = fn.vm.replays
-    recorded = tuple(_recorded(key, recording) for key, recording in replays.recordings.items())
+    executor = fn.vm.executor
     return Explanation(
-        *(tuple(device), tuple(host), tuple(moved), _choices_of(fn.vm), _fixed(fn), recorded, replays.refusal),
-        tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(replays.apart.items())),
-        tuple(filter(None, (getattr(fn.vm, "problem", ""), *replays.problems))),
+        device_nodes=tuple(device),
+        host_nodes=tuple(host),
+        transfers=tuple(moved),
+        choices=_choices_of(fn.vm),
+        fixed=_fixed(fn),
+        captured_graphs=tuple(_graph_report(signature, graph) for signature, graph in executor.graphs.items()),
+        not_captured=executor.unsupported_reason,
+        graph_breaks=tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(executor.graph_breaks.items())),
+        problems=tuple(filter(None, (getattr(fn.vm, "problem", ""), *executor.problems))),
     )

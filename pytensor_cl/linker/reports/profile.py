@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.cost.flops import bytes_moved, flops
-from pytensor_cl.linker.execution.timed_call import Call, Step
+from pytensor_cl.linker.execution.timed_call import TimedCall, TimedStep
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.tables import Table, html, text
 from pytensor_cl.linker.reports.trace import write_trace
@@ -110,7 +110,7 @@ def _covered(spans: Iterable[Span], low: int, high: int) -> list[Span]:
     return merged
 
 
-def _divided(layers: Sequence[Iterable[Span]], low: int, high: int) -> list[float]:
+def _exclusive_times(layers: Sequence[Iterable[Span]], low: int, high: int) -> list[float]:
     """Return the seconds of each layer in which none before it is, and what all of them leave."""
     covered: list[Span] = []
     seconds, before = [], 0
@@ -150,8 +150,8 @@ class Profile:
     seconds: float = 0.0
     _spent: TimeBreakdown = field(default_factory=TimeBreakdown)
     _nodes: dict[tuple[int, int], NodeTime] = field(default_factory=dict)
-    _traced: list[tuple[int, Call]] = field(default_factory=list)
-    _pending: list[tuple[int, Call]] = field(default_factory=list)
+    _traced: list[tuple[int, TimedCall]] = field(default_factory=list)
+    _pending: list[tuple[int, TimedCall]] = field(default_factory=list)
     _steps: int = 0
     _unread: int = 0
     _undo: list[Callable[[], None]] = field(default_factory=list)
@@ -162,30 +162,33 @@ class Profile:
         for function in self.functions:
             function.vm.build()  # or the first call would, in none of its nodes
         for number, function in enumerate(self.functions):
-            vm, watch = function.vm, partial(self._take, number)
-            self._undo += [partial(vm.watchers.remove, watch), partial(setattr, vm, "time_thunks", vm.time_thunks)]
-            vm.watchers.append(watch)
+            vm, listener = function.vm, partial(self._take, number)
+            self._undo += [
+                partial(vm.call_listeners.remove, listener),
+                partial(setattr, vm, "time_thunks", vm.time_thunks),
+            ]
+            vm.call_listeners.append(listener)
             vm.time_thunks = True
         return self
 
     def __exit__(self, *_: object) -> None:
         while self._undo:
             self._undo.pop()()
-        self._digest()
+        self._flush()
 
-    def _take(self, number: int, call: Call) -> None:
+    def _take(self, number: int, call: TimedCall) -> None:
         self._pending.append((number, call))
         self._steps += len(call.steps)
         self._unread += len(call.steps)
         if self._unread > PENDING:
-            self._digest()
+            self._flush()
 
     def _check_entered(self) -> None:
         """Refuse to report on what was never timed."""
         if not self._was_entered:
             raise RuntimeError(_NOT_ENTERED)
 
-    def _digest(self) -> None:
+    def _flush(self) -> None:
         """Add up what was timed."""
         pending, self._pending, self._unread = self._pending, [], 0
         for number, call in pending:
@@ -193,7 +196,7 @@ class Profile:
         if self._steps <= TRACED:
             self._traced += pending
 
-    def _add(self, number: int, call: Call) -> None:
+    def _add(self, number: int, call: TimedCall) -> None:
         nodes = self.functions[number].vm.nodes
         for step in call.steps:
             self._add_step(self._entry(number, step.node, nodes), step)
@@ -202,7 +205,7 @@ class Profile:
                 self._add_command(self._entry(number, command.owner, nodes), command)
         self.calls += 1
         self.seconds += 1e-9 * (call.end - call.start)
-        shares = _divided(_layers(nodes, call), call.start, call.end)
+        shares = _exclusive_times(_layers(nodes, call), call.start, call.end)
         self._spent = TimeBreakdown(*map(sum, zip(self._spent, shares, strict=True)))
 
     def _entry(self, number: int, at: int, nodes: Sequence[Apply]) -> NodeTime:
@@ -212,7 +215,7 @@ class Profile:
         return self._nodes[key]
 
     @staticmethod
-    def _add_step(entry: NodeTime, step: Step) -> None:
+    def _add_step(entry: NodeTime, step: TimedStep) -> None:
         node = entry.node
         shapes = step.shapes[: len(node.inputs)], step.shapes[len(node.inputs) :]
         entry.calls += 1
@@ -237,14 +240,14 @@ class Profile:
     def shares(self) -> TimeBreakdown:
         """What the time was spent on."""
         self._check_entered()
-        self._digest()
+        self._flush()
         return self._spent
 
     @property
     def nodes(self) -> list[NodeTime]:
         """What each node took."""
         self._check_entered()
-        self._digest()
+        self._flush()
         return sorted(self._nodes.values(), key=lambda n: -max(n.device_seconds, n.transfer_seconds, n.host_seconds))
 
     def peaks(self) -> dict[str, Peak]:
@@ -261,7 +264,7 @@ class Profile:
             A file, ``.json``. Time 0 is when the first call began.
         """
         self._check_entered()
-        self._digest()
+        self._flush()
         if len(self._traced) < self.calls:
             warnings.warn(f"the trace holds {len(self._traced)} of {self.calls} calls", stacklevel=2)
         names = [f.name or f"function {k}" for k, f in enumerate(self.functions)]
@@ -297,7 +300,7 @@ class Profile:
         return html(self.tables())
 
 
-def _layers(nodes: Sequence[Apply], call: Call) -> list[list[Span]]:
+def _layers(nodes: Sequence[Apply], call: TimedCall) -> list[list[Span]]:
     """Return when kernels ran, when values were moved, and when nodes of the host ran."""
     computing = [(c.start, c.end) for c in call.commands if c.kind in (KERNEL, COPY)]
     moving = [(c.start, c.end) for c in call.commands if c.kind in (UPLOAD, DOWNLOAD)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.execution.timed_call import Call
+from pytensor_cl.linker.execution.timed_call import TimedCall
 from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["write_trace"]
@@ -33,7 +33,9 @@ def _names(process: int, name: str, track: str) -> Iterator[Event]:
         yield {"ph": "M", "name": kind, "pid": process, "tid": 1, "args": {"name": value}}
 
 
-def _of_call(name: str, nodes: Sequence[Apply], call: Call, processes: dict[str, int], zero: int) -> Iterator[Event]:
+def _call_events(
+    name: str, nodes: Sequence[Apply], call: TimedCall, processes: dict[str, int], zero: int
+) -> Iterator[Event]:
     yield _slice(HOST, name, "call", call.start, call.end, zero)
     for step in call.steps:
         shapes = [list(shape) for shape in step.shapes]
@@ -46,7 +48,7 @@ def _of_call(name: str, nodes: Sequence[Apply], call: Call, processes: dict[str,
         yield _slice(processes[c.context], shown, c.kind, c.start, c.end, zero, node=node, queued_us=waited, **about)
 
 
-def write_trace(path: str | PathLike[str], calls: Sequence[tuple[str, Sequence[Apply], Call]]) -> None:
+def write_trace(path: str | PathLike[str], calls: Sequence[tuple[str, Sequence[Apply], TimedCall]]) -> None:
     """Write calls to a file.
 
     Parameters
@@ -63,5 +65,5 @@ def write_trace(path: str | PathLike[str], calls: Sequence[tuple[str, Sequence[A
     for name, process in processes.items():
         events += _names(process, f"{name}: {get_context(name).info.name}", "queue")
     for name, nodes, call in calls:
-        events += _of_call(name, nodes, call, processes, zero)
+        events += _call_events(name, nodes, call, processes, zero)
     Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))

@@ -12,7 +12,7 @@ from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusa
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
 from pytensor_cl.runtime.interrupts import insisting
 from pytensor_cl.runtime.progress import compiling

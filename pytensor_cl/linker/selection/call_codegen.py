@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["SlowPaths", "compile_call", "with_host_arrays"]

@@ -18,12 +18,12 @@ from pytensor.link.basic import Container
 
 from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory
 from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, HostFunction, Run
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call
 from pytensor_cl.linker.selection.policy import Candidate, SelectionPolicy, SignatureStats
 from pytensor_cl.linker.selection.signature import SignatureSource, bucket
-from pytensor_cl.linker.steps.host import Cell
+from pytensor_cl.linker.types import Cell
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.sharedvar import DeviceCell
 
@@ -61,8 +61,8 @@ class SelectingVM(OpenCLVM):
 
     Parameters
     ----------
-    machine
-        Arguments of `OpenCLVM`.
+    linked
+        The graph, as `OpenCLVM` takes it.
     hosts
         The backends besides the device.
     source
@@ -82,13 +82,14 @@ class SelectingVM(OpenCLVM):
 
     def __init__(
         self,
-        *machine: Any,
+        linked: LinkedGraph,
+        *,
         hosts: Sequence[HostFunction],
         source: SignatureSource,
         arguments: Sequence[Container],
         results: Sequence[Container],
     ) -> None:
-        super().__init__(*machine)
+        super().__init__(linked)
         # PyTensor empties cells after each call if allow_gc is set. The generated call does it faster. A function with
         # Scan in it keeps the flag: without it, pickling compiles the inner graphs.
         self._empties_cells = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
@@ -184,7 +185,7 @@ class SelectingVM(OpenCLVM):
 
     def _candidates(self) -> dict[str, Candidate]:
         """Return what is known of each backend: the device is the first one, and preferred where nothing is known."""
-        self._device.is_compiled = self._prepare is None
+        self._device.is_compiled = self._build_kernels is None
         cost = self._estimate()
         seconds = {DEVICE: cost.device, NUMBA: cost.numba, C: cost.c}
         return {

@@ -8,7 +8,7 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant
 
 from pytensor_cl.errors import OutOfDeviceMemory
-from pytensor_cl.linker.steps.host import Cell, Thunk
+from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.base import Routine
 from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime.array import GpuArray
@@ -16,34 +16,35 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = [
+    "ArgumentImporter",
     "CopyOnReadCell",
-    "HostImporter",
     "PeekCell",
     "ShapeOnlyCell",
     "device_thunk",
     "download_thunk",
-    "read_only",
+    "peeking",
     "upload_thunk",
 ]
 
 
-def _references(cell: Cell) -> int:
-    """Count the references to what is in a cell; the count includes some of this function's own."""
+def _reference_count(cell: Cell) -> int:
+    """Count the references to the value of a cell; the count includes those of this function."""
     value = cell[0]
     return getrefcount(value)
 
 
-_SOLE = _references([object()])
-"""References to an array that only one cell holds: versions of Python count differently."""
+_ONE_HOLDER = _reference_count([object()])
+"""The count for a value that only one cell refers to. It differs between versions of Python, so it is measured."""
 
 
-BEGINNINGS, LONG_COPY = 3, 1 << 19
-"""Different places at which an argument may begin before it is copied, if it has less than so many bytes: that takes
-10 to 30 us more."""
+MAX_OFFSETS = 3
+"""Different misalignments of one argument that get captured graphs of their own; at others it is copied."""
+ALWAYS_IMPORT_BYTES = 1 << 19
+"""Arguments of at least so many bytes are never copied: a copy of fewer takes 10 to 30 us."""
 
 
 class PeekCell:
-    """Reads a shared variable's host value without giving up its device copies.
+    """Reads the host value of a shared variable; device copies stay valid.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class PeekCell:
 
 
 class CopyOnReadCell(PeekCell):
-    """Gives a copy of a shared variable's value to a node that changes it: a failed call must change nothing."""
+    """Returns a copy of a shared variable's value to a node that changes it: a failed call must change nothing."""
 
     __slots__ = ()
 
@@ -70,7 +71,7 @@ class CopyOnReadCell(PeekCell):
 
 
 class ShapeOnlyCell(PeekCell):
-    """Reads a shared variable where it is: a device array has the shape too."""
+    """Returns the value of a shared variable on the host or on a device, for nodes that read its shape only."""
 
     __slots__ = ()
 
@@ -78,58 +79,59 @@ class ShapeOnlyCell(PeekCell):
         return self._cell.anywhere()
 
 
-class HostImporter:
-    """Brings arguments to the device, where they are if that can be; kernels then depend on where they begin.
+class ArgumentImporter:
+    """Imports arguments into device buffers without a copy, where the device can read host memory.
 
-    Arrays that begin anywhere would each want a recording of its own, so those that are quickly copied then are.
+    Kernels then depend on the misalignment of an array: its distance from the last address at which a buffer may begin.
+    Each misalignment needs a captured graph of its own. So small arrays with many different misalignments are copied.
 
     Parameters
     ----------
     context
-        Where to.
+        The context that reads them.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._seen: set[int] = set()
+        self._misalignments: set[int] = set()
 
-    def slack(self, array: np.ndarray) -> int | None:
-        """Return how many bytes before the array the device begins to read; None if it gets a copy."""
-        slack = self._context.slack(array)
-        if slack is None or array.nbytes >= LONG_COPY:
-            return slack
-        self._seen.add(slack)
-        return slack if len(self._seen) <= BEGINNINGS else None
+    def misalignment(self, array: np.ndarray) -> int | None:
+        """Return the distance in bytes from the last address at which a buffer may begin; None to copy the array."""
+        misalignment = self._context.slack(array)
+        if misalignment is None or array.nbytes >= ALWAYS_IMPORT_BYTES:
+            return misalignment
+        self._misalignments.add(misalignment)
+        return misalignment if len(self._misalignments) <= MAX_OFFSETS else None
 
     def __call__(self, array: np.ndarray) -> GpuArray:
-        """Bring an array, whose `slack` was asked for if it makes a difference."""
-        if len(self._seen) > BEGINNINGS and array.nbytes < LONG_COPY:
+        """Import or upload an array, as `misalignment` has decided."""
+        if len(self._misalignments) > MAX_OFFSETS and array.nbytes < ALWAYS_IMPORT_BYTES:
             return self._context.from_host(array, borrow=True)
         return self._context.wrap(array)
 
 
-def read_only(cell: Cell) -> Cell:
-    """Return what reads a cell and leaves a shared variable where it is."""
+def peeking(cell: Cell) -> Cell:
+    """Return a cell that reads a cell; of a shared variable the host value, and device copies stay valid."""
     return PeekCell(cell) if isinstance(cell, DeviceCell) else cell
 
 
 def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cell], by_value: Sequence[bool]) -> Thunk:
-    """Enqueue a device node.
+    """Return the thunk of a device node: it enqueues the node's kernels.
 
     Parameters
     ----------
     routine
-        What computes it.
+        The routine of the node.
     inputs, outputs
         Its storage cells.
     by_value
         Which inputs are 0-d arrays of the host that the routine takes as NumPy scalars.
     """
     pairs = tuple(zip(inputs, by_value, strict=True))
-    plain = not any(by_value)
+    has_scalars = any(by_value)
 
     def values() -> list[Any]:
-        if plain:
+        if not has_scalars:
             return [c[0] for c in inputs]
         return [c[0][()] if scalar else c[0] for c, scalar in pairs]
 
@@ -144,40 +146,40 @@ def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cel
     return one if len(outputs) == 1 else several
 
 
-def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, bring: Callable[[Any], GpuArray]) -> Thunk:
-    """Bring a host value to the device: a shared variable's where it is, a constant's once, others each time.
+def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, upload: Callable[[Any], GpuArray]) -> Thunk:
+    """Return the thunk of an upload: constants are uploaded once, shared variables when they have changed.
 
     Parameters
     ----------
     context
-        Where to.
+        The destination.
     node
         The upload.
     source, out
         Its storage cells.
-    bring
-        Makes a device array of a value that is not on the device yet.
+    upload
+        Makes a device array of an argument, or of a value that a host node has computed.
     """
     name, dtype = context.name, node.inputs[0].type.numpy_dtype
 
-    def resident() -> None:
+    def shared() -> None:
         out[0] = source.device(name)
 
-    def each_time() -> None:
+    def each_call() -> None:
         value = source[0]
-        if value.dtype != dtype:  # a function that trusts its inputs lets anything in
+        if value.dtype != dtype:  # a function with trust_input=True checks nothing
             raise TypeError(f"expected an array with dtype={dtype} (got {value.dtype})")
-        out[0] = bring(value)
+        out[0] = upload(value)
 
     if isinstance(source, DeviceCell):
-        return resident
+        return shared
     if isinstance(node.inputs[0], Constant):
-        return constant_thunk(context, np.asarray(node.inputs[0].data), out)
-    return each_time
+        return _constant_thunk(context, np.asarray(node.inputs[0].data), out)
+    return each_call
 
 
-def constant_thunk(context: Context, value: np.ndarray, out: Cell) -> Thunk:
-    """Upload a constant now; if the device has no room for it, when it is needed: the error then names the node."""
+def _constant_thunk(context: Context, value: np.ndarray, out: Cell) -> Thunk:
+    """Upload a constant now. If the device has no memory for it, the thunk tries again: the error names the node."""
     try:
         array: GpuArray | None = context.from_host(value)
     except OutOfDeviceMemory:
@@ -194,24 +196,24 @@ def constant_thunk(context: Context, value: np.ndarray, out: Cell) -> Thunk:
     return constant
 
 
-def download_thunk(source: Cell, out: Cell, sole: bool) -> Thunk:
-    """Wait for a device array and bring it to the host.
+def download_thunk(source: Cell, out: Cell, exclusive: bool) -> Thunk:
+    """Return the thunk of a download: it waits for the device.
 
     Parameters
     ----------
     source, out
         Storage cells.
-    sole
-        Nobody reads the device array after the call, so that its memory may become the host's where it can be reached.
+    exclusive
+        Nothing reads the device array after the call. If the host can read its memory, the memory becomes the result.
     """
 
     def copy() -> None:
         out[0] = download(source[0])
 
-    def move() -> None:
-        is_sole = _references(source) <= _SOLE  # before there is one more
+    def export() -> None:
+        is_exclusive = _reference_count(source) <= _ONE_HOLDER  # before `array` is one more
         array = source[0]
-        host = array.context.views.hand_over(array) if is_sole else None
+        host = array.context.views.hand_over(array) if is_exclusive else None
         out[0] = download(array) if host is None else host
 
-    return move if sole else copy
+    return export if exclusive else copy

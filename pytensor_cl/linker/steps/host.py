@@ -1,8 +1,8 @@
 """Thunks of nodes that stay on the host.
 
-Five ways, chosen by a table: arithmetic of 0-d values by the scalar Op itself; Ops whose ``perform`` would loop in
-Python by NUMBA (arithmetic of shapes only after some calls); IfElse, which has no ``perform``, and copies here; all
-others by their own ``perform``, which calls NumPy or SciPy.
+A table chooses one of five implementations. The scalar Op itself computes 0-d values. NUMBA compiles Ops whose
+``perform`` would loop in Python; arithmetic of shapes only after some calls. IfElse, which has no ``perform``, and
+copies are implemented here. All other Ops run their own ``perform``, which calls NumPy or SciPy.
 """
 
 import warnings
@@ -21,25 +21,23 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl._compat import link_with_numba, numba_refusals
+from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 from pytensor_cl.runtime.interrupts import insisting
 
-__all__ = ["Cell", "Thunk", "host_thunk"]
-
-Cell = Any  # a one-element list, or what reads like one
-Thunk = Callable[[], None]
+__all__ = ["host_thunk"]
 
 LOOPS: tuple[type[Op], ...] = (Elemwise, Scan, OpFromGraph, LazyIfElse)
 """Ops whose perform interprets a graph or calls a Python function for each element."""
-FEW, CALLS = 64, 200
-"""Elements of all inputs of arithmetic of shapes, and calls with so few that run in Python before it is compiled: the
-first use of NUMBA costs a second, such a call 20 us."""
-FIRST_COPIES = 3
-"""Copies of large arrays before a device makes them: its kernel takes a tenth of a second to build."""
+INTERPRETED_ELEMENTS, INTERPRETED_CALLS = 64, 200
+"""Arithmetic of shapes with at most so many elements runs in Python for so many calls before NUMBA compiles it. The
+first use of NUMBA takes a second, such a call 20 us."""
+HOST_COPIES = 3
+"""Copies of large arrays that NumPy makes before a kernel does: the kernel takes 0.1 s to build."""
 
 
 def _function_of(node: Apply) -> Callable[..., Any]:
-    """Return what computes a scalar Op: NumPy's function, of floats, since `impl` looks for integers by their names."""
+    """Return NumPy's function for a scalar Op of floats, else its `impl`, which compares dtype names in each call."""
     scalar_op = node.op.scalar_op
     name, *counts = getattr(scalar_op, "nfunc_spec", None) or ("", 0, 0)
     is_float = all(v.type.numpy_dtype.char in "fd" for v in (*node.inputs, *node.outputs))
@@ -66,8 +64,8 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
     return one if len(dtypes) == 1 else several
 
 
-class _Compiled:
-    """A thunk that compiles its node with NUMBA when that pays, or calls ``perform`` where NUMBA cannot."""
+class _LazyNumbaThunk:
+    """Compiles its node with NUMBA when that pays. Calls ``perform`` before, and where NUMBA cannot compile it."""
 
     def __init__(self, node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._node = node
@@ -78,13 +76,16 @@ class _Compiled:
         self._perform = _perform_thunk(node, inputs, outputs) if _is_integer_arithmetic(node) else None
         self._calls = 0
 
-    def _is_worth_it(self) -> bool:
-        """Whether to compile now, instead of a call in Python."""
+    def _should_compile(self) -> bool:
+        """Whether to compile now."""
         self._calls += 1
-        return self._perform is None or self._calls > CALLS or sum(np.size(c[0]) for c in self._inputs) > FEW
+        return self._perform is None or self._calls > INTERPRETED_CALLS or self._element_count() > INTERPRETED_ELEMENTS
+
+    def _element_count(self) -> int:
+        return sum(np.size(c[0]) for c in self._inputs)
 
     def _first_call(self) -> None:
-        if not self._is_worth_it():
+        if not self._should_compile():
             assert self._perform is not None
             self._perform()
             return
@@ -93,7 +94,7 @@ class _Compiled:
                 function = link_with_numba(self._node)
                 self._store(function)
             self._function = function
-        except numba_refusals() as error:  # no implementation, or not for these dtypes: visible, and slower
+        except numba_refusals() as error:  # no implementation, or none for these dtypes
             warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=3)
             self._fallback = _perform_thunk(self._node, self._inputs, self._outputs)
             self._fallback()
@@ -112,8 +113,8 @@ class _Compiled:
             self._first_call()
 
 
-def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Hand on the values of one branch. All are there: where leaving work out pays there is a LazyIfElse instead."""
+def _ifelse_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Return the values of one branch. Both are computed; a LazyIfElse stands where skipping one pays."""
     count, as_view = node.op.n_outs, node.op.as_view
     condition, then, otherwise = inputs[0], inputs[1 : 1 + count], inputs[1 + count :]
 
@@ -127,7 +128,7 @@ def _choice_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 
 
 def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Copy an array as it lies in memory: in C order, as `deepcopy` does, a transposed one takes much longer."""
+    """Copy an array in its own memory order. `deepcopy` copies in C order, which is slow for a transposed array."""
     (cell,), (out,) = inputs, outputs
     large = count()
 
@@ -135,7 +136,7 @@ def _copy_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) ->
         value = cell[0]
         copied = None
         if isinstance(value, np.ndarray):
-            if value.nbytes >= LARGE and next(large) >= FIRST_COPIES:
+            if value.nbytes >= LARGE and next(large) >= HOST_COPIES:
                 copied = copy_by_device(value)
             out[0] = value.copy("K") if copied is None else copied
         else:
@@ -167,17 +168,17 @@ def _is_integer_arithmetic(node: Apply) -> bool:
     return kinds <= set("biu")
 
 
-_KINDS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
+_IMPLEMENTATIONS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
     (_is_scalar_arithmetic, _scalar_thunk),
-    (lambda node: isinstance(node.op, LOOPS), _Compiled),
-    (lambda node: isinstance(node.op, IfElse), _choice_thunk),
+    (lambda node: isinstance(node.op, LOOPS), _LazyNumbaThunk),
+    (lambda node: isinstance(node.op, IfElse), _ifelse_thunk),
     (lambda node: isinstance(node.op, DeepCopyOp), _copy_thunk),
     (lambda node: True, _perform_thunk),
 )
 
 
 def host_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Return what computes a host node.
+    """Return the thunk of a host node.
 
     Parameters
     ----------
@@ -186,4 +187,4 @@ def host_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> 
     inputs, outputs
         Its storage cells.
     """
-    return next(make for fits, make in _KINDS if fits(node))(node, inputs, outputs)
+    return next(make for fits, make in _IMPLEMENTATIONS if fits(node))(node, inputs, outputs)

@@ -137,7 +137,7 @@ class Memory:
     # What recordings compute in.
 
     def serve(self, user: Any) -> None:
-        """Note who uses parts of the arena: ``release`` makes it let go of them, ``clear`` forget its recordings."""
+        """Note who uses parts of the arena: ``release_arena`` makes it drop them, ``clear`` forget its recordings."""
         self._users.add(user)
 
     def reserve(self, extents: Sequence[int]) -> None:
@@ -151,7 +151,7 @@ class Memory:
         if self.arena.fits(extents):
             return
         for user in list(self._users):
-            user.release()
+            user.release_arena()
         self._forget()
         self.arena.grow(extents, lambda nbytes: self._take(self._whole, nbytes))
 

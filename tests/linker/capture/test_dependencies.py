@@ -1,4 +1,4 @@
-"""Recorded calls whose kernels run from one launch."""
+"""Captured calls whose kernels run from one launch."""
 
 import gc
 
@@ -7,11 +7,10 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.capture.dependencies import Access, accesses, orders
-from pytensor_cl.linker.capture.memory_plan import ArenaRange
+from pytensor_cl.linker.capture.dependencies import Access, accesses, predecessor_index
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
-from pytensor_cl.linker.replay.sequence_step import SequenceStep
+from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.memory import ArenaRange
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.runtime.queue import Queue
@@ -28,18 +27,18 @@ def x():
 
 
 def dispatched(context, f):
-    """How many kernels each launch of the only recording runs; nothing where kernels are launched one by one."""
-    (recording,) = f.vm.replays.recordings.values()
-    counts = [len(step) for _, step in recording.steps if isinstance(step, SequenceStep)]
-    assert sum(counts) == (recording.kernels if context.batch_launcher else 0)
+    """How many kernels each launch of the only captured graph runs; nothing where kernels are launched one by one."""
+    (captured,) = f.vm.executor.graphs.values()
+    counts = [len(step.sequence) for step in captured.sequences]
+    assert sum(counts) == (captured.kernels if context.batch_launcher else 0)
     return counts
 
 
 def test_accesses_collide_where_one_of_them_writes():
     read, write = Access("a", 0, 4, False), Access("a", 2, 6, True)
-    assert read.collides(write) and write.collides(read) and write.collides(write)
-    assert not read.collides(read)
-    assert not write.collides(read._replace(end=2)) and not write.collides(read._replace(memory="b"))
+    assert read.conflicts(write) and write.conflicts(read) and write.conflicts(write)
+    assert not read.conflicts(read)
+    assert not write.conflicts(read._replace(end=2)) and not write.conflicts(read._replace(memory="b"))
 
 
 def test_slots_may_be_the_same_memory_unless_it_is_new():
@@ -47,14 +46,14 @@ def test_slots_may_be_the_same_memory_unless_it_is_new():
     block = ArenaBinding(ArenaRange(0, 128, 64))
     found = accesses("rwvwrw", [given, other, None, new, block, None], {new})
     assert [a.writes for a in found] == [False, True, True, False]
-    assert found[0].collides(found[1]) and not found[2].collides(found[1])
+    assert found[0].conflicts(found[1]) and not found[2].conflicts(found[1])
     assert found[3].begin == 128 and found[3].end == 192
 
 
 def test_the_last_collision_counts():
     a, b = Access("a", 0, 1, True), Access("b", 0, 1, True)
     used = [[a], [b], [a._replace(writes=False)], [b._replace(writes=False)], [a, b], []]
-    assert orders(used) == [-1, -1, 0, 1, 3, -1]
+    assert predecessor_index(used) == [-1, -1, 0, 1, 3, -1]
 
 
 def test_a_training_step_is_one_launch(context, rng):
@@ -94,8 +93,8 @@ def test_products_that_do_not_depend_on_each_other_need_not_wait(context, x, rng
     for mine, wanted in zip(got, (value @ value.T, value.T @ value, np.exp(value)), strict=True):
         np.testing.assert_allclose(mine, wanted, 1e-4, 1e-4)
     if context.batch_launcher:
-        (recording,) = f.vm.replays.recordings.values()
-        (chain,) = [step.sequence for _, step in recording.steps if isinstance(step, SequenceStep)]
+        (captured,) = f.vm.executor.graphs.values()
+        (chain,) = [step.sequence for step in captured.sequences]
         after = chain.words[: 8 * len(chain)].reshape(-1, 8)[:, 6].astype("int64")
         assert len(after) > 2 and after.min() == -1 and (after < np.arange(len(after))).all()
         assert (after[1:] < np.arange(len(after) - 1)).any()
@@ -152,11 +151,11 @@ def test_checked_indices_do_not_send_away_those_that_stand_by(context, x, rng, m
     waits = []
     finish = Queue.finish
     monkeypatch.setattr(Queue, "finish", lambda queue: waits.append(queue) or finish(queue))
-    repeated = f.vm.replays.calls
+    repeated = f.vm.executor.replay_count
     for _ in range(5):
         which = rng.integers(-50, 50, 300)
         np.testing.assert_allclose(f(value, which), np.tanh(value[which]).sum(0) * 2, 1e-4, 1e-4)
-    assert f.vm.replays.calls == repeated + 5
+    assert f.vm.executor.replay_count == repeated + 5
     assert not (waits and context.batch_launcher)
     with pytest.raises(IndexError):
         f(value, which + 50)

@@ -9,8 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.replay import sequence_step
-from pytensor_cl.linker.replay.sequence_step import SequenceStep
+from pytensor_cl.linker.replay import graph
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.memory.host_mapping import HostMappings
 from tests.helpers import normal, opencl
@@ -28,14 +27,14 @@ def _only_where_chains_are(context, monkeypatch):
     monkeypatch.setattr(context.batch_launcher, "begin", lambda launches, _: begin(launches, True))  # single ones too
 
 
-def recordings(f):
-    return list(f.vm.replays.recordings.values())
+def captured_graphs(f):
+    return list(f.vm.executor.graphs.values())
 
 
 def assert_joined(f):
-    """Check that a function was recorded, and its kernels joined."""
-    assert recordings(f)
-    assert all(any(isinstance(step, SequenceStep) for _, step in r.steps) for r in recordings(f))
+    """Check that a function was captured, and its kernels joined."""
+    assert captured_graphs(f)
+    assert all(r.sequences for r in captured_graphs(f))
 
 
 def device_buffer(variable):
@@ -60,13 +59,13 @@ def test_updates_that_nobody_waits_for_need_no_memory(context):
     f = opencl([], [], updates={w: w * np.float32(0.5) + np.float32(1)})
     for _ in range(CALLS):
         f()
-    (made,) = recordings(f)
+    (made,) = captured_graphs(f)
     (donation,) = made.donations
-    before, handle = donation.taken, device_buffer(w).int_ptr
+    before, handle = donation.reuse_count, device_buffer(w).int_ptr
     for _ in range(10):
         f()
     assert_joined(f)
-    assert donation.taken == before + 10
+    assert donation.reuse_count == before + 10
     assert device_buffer(w).int_ptr == handle
     np.testing.assert_allclose(w.get_value(), 2 - 0.5 ** (CALLS + 10), rtol=1e-6)
 
@@ -159,16 +158,16 @@ def test_an_update_in_place_comes_before_or_after_what_other_threads_enqueue(con
     f = opencl([], (v * 2).sum(), updates={w: w + np.float32(1)})
     for _ in range(CALLS):
         f()
-    (made,) = recordings(f)
-    (dispatch,) = (step for _, step in made.steps if isinstance(step, SequenceStep))
-    assert made.donations and dispatch.writes_shared and dispatch.is_waited_for
+    (made,) = captured_graphs(f)
+    (dispatch,) = made.sequences
+    assert made.donations and dispatch._writes_shared and dispatch.is_waited_for
     ways = []
     for way in ("run_and_wait", "submit"):
         function = getattr(dispatch.sequence, way)
         monkeypatch.setattr(dispatch.sequence, way, lambda *a, way=way, do=function: (ways.append(way), do(*a)))
-    monkeypatch.setattr(sequence_step, "active_count", lambda: 1)
+    monkeypatch.setattr(graph, "active_count", lambda: 1)
     assert f() == 6
-    monkeypatch.setattr(sequence_step, "active_count", lambda: 2)
+    monkeypatch.setattr(graph, "active_count", lambda: 2)
     assert f() == 6
     assert ways == ["run_and_wait", "submit"]
     np.testing.assert_array_equal(w.get_value(), np.full(1000, CALLS + 3, "f4"))

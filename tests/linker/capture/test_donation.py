@@ -20,7 +20,7 @@ def w(rng):
 
 
 def donations(f):
-    return [d for r in f.vm.replays.recordings.values() for d in r.donations]
+    return [d for r in f.vm.executor.graphs.values() for d in r.donations]
 
 
 def assert_close(got, expected):
@@ -76,7 +76,7 @@ def test_a_training_step_allocates_nothing(context, rng, monkeypatch):
         check()
     for v, wanted in ((w, value), (b, bias), (speed, velocity)):
         assert_close(v.get_value(), wanted)
-    (report,) = pytensor_cl.explain(step).recorded
+    (report,) = pytensor_cl.explain(step).captured_graphs
     assert report.peak_bytes < 2 * sum(v.get_value().nbytes for v in (w, b, speed)) + report.arena_bytes + 1024
 
 
@@ -115,7 +115,7 @@ def test_what_a_user_keeps_stays(context, rng):
         step()
         assert_close(w.get_value(), before * 2 + 1)
     (donation,) = donations(step)
-    assert donation.taken > CALLS
+    assert donation.reuse_count > CALLS
     for array, value in kept:
         assert_close(array.to_host(), value)
 
@@ -130,7 +130,7 @@ def test_arrays_of_the_host_that_a_user_keeps_stay(context, w):
         assert_close(w.get_value(), value * 2 + 1)
     for _ in range(CALLS):
         step()
-    assert donations(step)[0].taken
+    assert donations(step)[0].reuse_count
     for value, copy in kept:
         assert_close(value, copy)
 

@@ -49,14 +49,14 @@ def test_notes_of_a_repeated_call_show_its_own_shapes(context, apart):
     x5, x4 = np.ones((5, 3), "float32"), np.ones((4, 2), "float32")
     for _ in range(9):
         f(x5, [0, 1, 2], [0, 1])
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
     f(x4, [0, 1], [1])
-    before = f.vm.replays.calls
+    before = f.vm.executor.replay_count
     with pytest.raises(IndexError, match="out of bounds") as caught:
         f(x5, [0, 1, 2], [0, 7])
     assert "input shapes: (3,), (2,)" in "".join(caught.value.__notes__)
     f(x5, [0, 1, 2], [0, 1])
-    assert f.vm.replays.calls > before
+    assert f.vm.executor.replay_count > before
     with pytest.raises(IndexError, match="out of bounds") as caught:
         f(x4, [0, 1], [7])
     assert "input shapes: (2,), (1,)" in "".join(caught.value.__notes__)

@@ -1,4 +1,4 @@
-"""Calls that are recorded and repeated."""
+"""Calls that are captured and replayed."""
 
 import gc
 import threading
@@ -38,19 +38,19 @@ def assert_close(got, expected, rtol=1e-4):
     np.testing.assert_allclose(got, expected, rtol, 1e-5 * max(1, np.abs(expected).max(initial=0)))
 
 
-def recordings(f):
-    return list(f.vm.replays.recordings.values())
+def captured_graphs(f):
+    return list(f.vm.executor.graphs.values())
 
 
 def assert_repeats(f, arguments, expected, calls=CALLS):
-    """Call a function with several arguments; all but the first calls must be repeated from one recording."""
-    before = f.vm.replays.calls
+    """Call a function with several arguments; all but the first calls must be repeated from one captured graph."""
+    before = f.vm.executor.replay_count
     kept = [(f(*arguments(k)), expected(*arguments(k))) for k in range(calls)]
     for got, wanted in kept:  # at the end: later calls must not have changed earlier results
         for a, b in zip(got if isinstance(got, list) else [got], wanted, strict=True):
             assert_close(a, b)
-    assert not f.vm.replays.refusal
-    assert f.vm.replays.calls - before == calls - WARMUP_CALLS - 1
+    assert not f.vm.executor.unsupported_reason
+    assert f.vm.executor.replay_count - before == calls - WARMUP_CALLS - 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 300])
@@ -64,9 +64,9 @@ def test_results_are_those_of_each_call(context, x, rng, size):
         return np.tanh(v @ v.T), (v.T @ v).sum(), v[::-1].T
 
     assert_repeats(f, lambda k: (values[k],), expected)
-    (recording,) = recordings(f)
-    assert recording.kernels >= (2 if size else 1)
-    assert recording.waits >= 1
+    (captured,) = captured_graphs(f)
+    assert captured.kernels >= (2 if size else 1)
+    assert captured.sync_count >= 1
 
 
 def test_arguments_may_be_views_and_change_after_the_call(context, x, rng):
@@ -93,7 +93,7 @@ def test_large_results_are_the_callers_own(context, x, rng):
             got[...] = -1  # nobody else may see it
         assert first is None or (first == -1).all()
         first = results[2]
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_a_result_and_a_shared_variable_may_be_one_array(context, x, rng):
@@ -107,11 +107,11 @@ def test_a_result_and_a_shared_variable_may_be_one_array(context, x, rng):
         for result in results:
             result[...] = -1
         assert_close(w.get_value(), np.exp(value).T)
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_random_numbers_of_the_host_are_drawn_once(context, x, rng):
-    """A call that turns out not to match its recording runs again."""
+    """A call that turns out not to match its captured graph runs again."""
     state = pytensor.shared(np.random.default_rng(5), "rng")
     after, count = pt.random.integers(1, 4, rng=state).owner.outputs
     last, draws = pt.random.normal(size=(count,), rng=after).owner.outputs
@@ -125,7 +125,7 @@ def test_random_numbers_of_the_host_are_drawn_once(context, x, rng):
         first, second = f(value)
         assert_close(first, np.float32(np.e * rows))
         assert_close(second, 4 * np.exp(numbers).sum())
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_what_is_printed_is_printed_once(context, x, rng, capfd):
@@ -134,7 +134,7 @@ def test_what_is_printed_is_printed_once(context, x, rng, capfd):
     for _ in range(CALLS):
         f(normal(rng, 4, 2), 3)
     assert capfd.readouterr().out.count("rows") == CALLS
-    assert "printed" in f.vm.replays.refusal
+    assert "printed" in f.vm.executor.unsupported_reason
 
 
 def test_arguments_that_a_call_changes_change_once(context, x, rng):
@@ -160,7 +160,7 @@ def test_shared_variables(context, x, rng):
             w.set_value(total)
     assert_close(w.get_value(), total)
     assert_close(count.get_value(), steps)
-    assert f.vm.replays.calls > CALLS
+    assert f.vm.executor.replay_count > CALLS
 
 
 def test_numbers_that_are_read_by_value_stay_on_the_device(context, x, rng):
@@ -172,7 +172,7 @@ def test_numbers_that_are_read_by_value_stay_on_the_device(context, x, rng):
         where = rate.container.storage.resident
         assert_close(f(value), value * (k + 4))
         assert rate.container.storage.resident == where
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_updates_that_exchange_values(context, rng):
@@ -206,7 +206,7 @@ def test_arrays_of_the_device_go_in_and_out(context, x, rng):
         wanted.append(wanted[-1] * 2 + 1)
     for got, expected in zip(results, wanted, strict=True):
         assert_close(got, expected)
-    assert step.vm.replays.calls
+    assert step.vm.executor.replay_count
 
 
 def test_values_of_the_host_go_to_kernels_by_value(context, x, rng):
@@ -215,7 +215,7 @@ def test_values_of_the_host_go_to_kernels_by_value(context, x, rng):
     value = normal(rng, 6, 5)
     numbers = rng.normal(size=CALLS).astype("float32")
     assert_repeats(f, lambda k: (value, numbers[k]), lambda v, a: (v * (a + 1) - np.exp(v) * a,))
-    assert len(recordings(f)) == 1
+    assert len(captured_graphs(f)) == 1
 
 
 def test_values_of_the_host_go_to_kernels_of_rows(context, x, rng):
@@ -270,7 +270,7 @@ def test_values_that_launches_depend_on_are_told_apart(context, x, rng):
     for k in range(12 * CALLS):
         i, n = k % 3, 5 + k % 2
         assert_close(f(value, i, n), np.tanh(value[i : i + n] * 2))
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
     for k in range(15):  # never the same twice
         assert_close(f(value, k, 2), np.tanh(value[k : k + 2] * 2))
 
@@ -290,10 +290,10 @@ def test_changing_shapes(context, x, rng, monkeypatch):
     for n in sizes:
         value = normal(rng, n, 4)
         assert_close(f(value), np.tanh(value @ value.T).sum(0))
-    assert len(recordings(f)) == 2
+    assert len(captured_graphs(f)) == 2
     for n in list(range(1, 12)) * CALLS:
         f(normal(rng, n, 4))
-    assert len(recordings(f)) <= 4
+    assert len(captured_graphs(f)) <= 4
 
 
 def test_memory_stays_what_it_is(context, x, rng):
@@ -320,25 +320,25 @@ def test_intermediate_results_share_blocks(context, x, rng):
     value = normal(rng, 128, 128)
     for _ in range(CALLS):
         f(value)
-    (recording,) = recordings(f)
-    assert recording.kernels >= 12
-    plan = recording.memory.plan
-    assert plan.nbytes <= 1.01 * plan.bound
-    workspace = max(t.nbytes for t in plan.tenants if t.shape is None)  # what a product packs
-    assert plan.bound <= 2 * value.nbytes + workspace
+    (captured,) = captured_graphs(f)
+    assert captured.kernels >= 12
+    plan = captured.memory.plan
+    assert plan.nbytes <= 1.01 * plan.lower_bound
+    workspace = max(t.nbytes for t in plan.allocations if t.shape is None)  # what a product packs
+    assert plan.lower_bound <= 2 * value.nbytes + workspace
 
 
-def test_trimming_the_pool_drops_recordings(context, x, rng):
+def test_trimming_the_pool_drops_captured_graphs(context, x, rng):
     f = opencl([x], pt.tanh(x @ x.T))
     value = normal(rng, 30, 4)
     for _ in range(CALLS):
         wanted = f(value)
-    assert recordings(f)
+    assert captured_graphs(f)
     context.memory.trim()
-    assert not recordings(f)
+    assert not captured_graphs(f)
     for _ in range(CALLS):
         assert_close(f(value), wanted)
-    assert recordings(f)
+    assert captured_graphs(f)
 
 
 def test_errors_are_raised_and_nothing_is_lost(context, rng):
@@ -352,7 +352,7 @@ def test_errors_are_raised_and_nothing_is_lost(context, rng):
             f(bad)
         assert_close(table.get_value(), value + CALLS)
     assert_close(f(good), (value + CALLS)[good] * 2)
-    assert f.vm.replays.calls > 1
+    assert f.vm.executor.replay_count > 1
 
 
 def test_errors_of_host_nodes_name_the_node(context, x, rng):
@@ -379,14 +379,14 @@ class Refuses(Op):
 
 
 def test_notes_of_errors_are_those_of_other_calls(context, x, rng):
-    """Of a node in the middle of a recorded call, and of one that runs before the recording is chosen."""
+    """Of a node in the middle of a captured call, and of one that runs before the captured graph is chosen."""
     n = pt.lscalar("n")
     inside, before = opencl([x], pt.exp(Refuses()(x * 2))), opencl([x, n], pt.exp(x)[: Refuses()(n)])
     value = np.ones((4, 3), "float32")
     for _ in range(CALLS):
         inside(value)
         before(value, 2)
-    assert inside.vm.replays.calls and before.vm.replays.calls
+    assert inside.vm.executor.replay_count and before.vm.executor.replay_count
     for call, shape in ((lambda: inside(value * 9), "(4, 3)"), (lambda: before(value, 10), "()")):
         with pytest.raises(RuntimeError, match="above 9") as caught:
             call()
@@ -417,7 +417,7 @@ def test_a_function_that_calls_a_function(context, x, rng):
     for _ in range(2 * CALLS):
         assert_close(f(value), wanted)
         inner(value)
-    assert f.vm.replays.calls and inner.vm.replays.calls
+    assert f.vm.executor.replay_count and inner.vm.executor.replay_count
 
 
 def test_threads(context, x, rng):
@@ -470,33 +470,33 @@ def test_a_call_during_which_memory_runs_out(context, x, rng, monkeypatch):
         for got, wanted in zip(f(a, b), ((inner @ inner).sum(0), np.sort(np.exp(b)), inner + 1), strict=True):
             assert_close(got, wanted)
         assert_close(w.get_value(), total)
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
-def test_no_recordings_where_each_step_is_looked_at(context, x, rng):
+def test_no_captured_graphs_where_each_step_is_looked_at(context, x, rng):
     with pytensor.config.change_flags(profile=True):
         f = opencl([x], pt.tanh(x @ x.T))
     for _ in range(CALLS):
         f(normal(rng, 3, 3))
-    assert not recordings(f)
+    assert not captured_graphs(f)
 
 
-def test_explain_shows_recordings(context, x, rng):
+def test_explain_shows_captured_graphs(context, x, rng):
     f = opencl([x], pt.tanh(x @ x.T) @ x)
-    assert not explain(f).recorded
+    assert not explain(f).captured_graphs
     for _ in range(CALLS):
         f(normal(rng, 3, 4))
-    (recorded,) = explain(f).recorded
-    assert recorded.kernels == 2 and recorded.waits == 1 and "(3, 4)" in recorded.key
-    assert recorded.bound_bytes <= recorded.arena_bytes < recorded.peak_bytes
-    results = [t for t in recorded.tenants if t.shape is not None]
-    assert [(t.what, t.shape, t.dtype, t.nbytes) for t in results[:1]] == [("GpuDot22", (3, 4), "float32", 48)]
+    (report,) = explain(f).captured_graphs
+    assert report.kernels == 2 and report.syncs == 1 and "(3, 4)" in report.signature
+    assert report.live_bytes <= report.arena_bytes < report.peak_bytes
+    results = [t for t in report.allocations if t.shape is not None]
+    assert [(t.name, t.shape, t.dtype, t.nbytes) for t in results[:1]] == [("GpuDot22", (3, 4), "float32", 48)]
     text = str(explain(f))
-    assert "recorded calls" in text and "largest in the arena" in text and "float32(3, 3)" in text
+    assert "captured graph" in text and "largest in the arena" in text and "float32(3, 3)" in text
     g = opencl([x], pt.nonzero(x)[0])
     for _ in range(8 * CALLS):
         g(np.eye(3, dtype="float32"))
-    assert "not recorded" in str(explain(g))
+    assert "not captured" in str(explain(g))
 
 
 def test_a_call_that_only_updates_does_not_wait(context, rng):
@@ -504,8 +504,8 @@ def test_a_call_that_only_updates_does_not_wait(context, rng):
     f = opencl([x], [], updates={w: w * 0.5 + x})
     for _ in range(CALLS):
         f(np.ones(50, "float32"))
-    (recording,) = recordings(f)
-    assert recording.waits == 0
+    (captured,) = captured_graphs(f)
+    assert captured.sync_count == 0
 
 
 def test_minibatches_that_are_slices(context, rng):
@@ -521,7 +521,7 @@ def test_minibatches_that_are_slices(context, rng):
         assert_close(f(k % 6), (h**2).mean())
         value -= np.float32(0.1) * part.T @ (2 * h * (1 - h**2) / h.size)
     assert (
-        f.vm.replays.calls == 6 * (CALLS - WARMUP_CALLS - 1) and len(recordings(f)) == 6
+        f.vm.executor.replay_count == 6 * (CALLS - WARMUP_CALLS - 1) and len(captured_graphs(f)) == 6
     )  # none begins at a like address
 
 
@@ -531,7 +531,7 @@ def test_a_shared_number_that_tells_calls_apart(context, rng):
     rows = data.get_value()
     for k in range(5 * CALLS):
         assert_close(f(), np.tanh(rows[: (k + 2) % 5 + 1]).sum(0))
-    assert f.vm.replays.calls == 5 * (CALLS - WARMUP_CALLS - 1)
+    assert f.vm.executor.replay_count == 5 * (CALLS - WARMUP_CALLS - 1)
 
 
 def test_an_array_of_numbers_is_no_counter(context, x, rng):
@@ -554,7 +554,7 @@ def test_a_shared_variable_that_its_owner_may_change_is_uploaded_once_a_call(con
         value += 1
         with counted_traffic() as traffic:
             assert_close(f(), np.exp(value).sum(), rtol=1e-4)
-        assert f.vm.replays.calls and traffic.up == (size == 5000)  # small ones are lent
+        assert f.vm.executor.replay_count and traffic.up == (size == 5000)  # small ones are lent
 
 
 def test_an_error_in_the_comparison_of_calls_is_logged_and_shown(context, rng, monkeypatch, caplog):
@@ -567,14 +567,14 @@ def test_an_error_in_the_comparison_of_calls_is_logged_and_shown(context, rng, m
     def broken():
         raise KeyError("a defect")
 
-    monkeypatch.setattr(f.vm.replays._whole, "_key", broken)
+    monkeypatch.setattr(f.vm.executor.caches[0], "_signature", broken)
     with caplog.at_level("WARNING", "pytensor_cl"):
         for _ in range(4):
             assert_close(f(value), np.exp(value), rtol=1e-5)
     (record,) = caplog.records
     assert record.name == "pytensor_cl" and "a defect" in caplog.text
     assert "the comparison of calls failed: KeyError: 'a defect'" in str(explain(f))
-    assert not f.vm.replays.calls
+    assert not f.vm.executor.replay_count
 
 
 def test_wrong_data_are_no_error_of_the_comparison(context, rng, caplog):
@@ -598,4 +598,4 @@ def test_what_tells_calls_apart_and_is_too_large_is_said(context, rng, monkeypat
     value = rng.normal(size=6).astype("float32")
     for _ in range(4):
         assert_close(f(value, 2), np.exp(value).reshape(2, 3), rtol=1e-5)
-    assert "Calls are not recorded: launches depend on a value of the host of " in str(explain(f))
+    assert "Calls are not captured: launches depend on a value of the host of " in str(explain(f))

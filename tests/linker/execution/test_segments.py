@@ -1,4 +1,4 @@
-"""Functions of which only parts can be recorded."""
+"""Functions of which only parts can be captured."""
 
 import numpy as np
 import pytensor
@@ -27,7 +27,7 @@ def assert_close(got, expected):
 
 
 def kernels(f):
-    return sum(r.kernels for r in f.vm.replays.recordings.values())
+    return sum(r.kernels for r in f.vm.executor.graphs.values())
 
 
 def test_what_stands_before_and_after_is_repeated(context, x, rng):
@@ -42,21 +42,26 @@ def test_what_stands_before_and_after_is_repeated(context, x, rng):
         first, second = f(value)
         assert_close(first, np.exp((2 * h)[h[:, 0] > 0] @ h).sum(0))
         assert_close(second, h.sum())
-    before, after = f.vm.replays._stretches
-    assert before.calls >= 4 * CALLS - 2 * (WARMUP_CALLS + 1) and 2 * CALLS < after.calls < before.calls
-    assert kernels(f) >= 4 and not f.vm.replays.refusal and f.vm.replays.calls == before.calls
+    before, after = f.vm.executor.caches
+    assert (
+        before.replay_count >= 4 * CALLS - 2 * (WARMUP_CALLS + 1)
+        and 2 * CALLS < after.replay_count < before.replay_count
+    )
+    assert (
+        kernels(f) >= 4 and not f.vm.executor.unsupported_reason and f.vm.executor.replay_count == before.replay_count
+    )
     report = explain(f)
-    assert [op for op, _ in report.apart] == [
+    assert [op for op, _ in report.graph_breaks] == [
         str(n.op) for n in report.device_nodes if isinstance(n.op, GpuAdvancedSubtensor)
-    ] and len(report.recorded) >= 2
-    assert "runs between recordings" in str(report)
+    ] and len(report.captured_graphs) >= 2
+    assert "graph break" in str(report)
 
 
 def test_no_part_is_large_enough(context, x):
     f = opencl([x], pt.nonzero(x)[0])
     for _ in range(CALLS):
         np.testing.assert_array_equal(f(np.eye(3, dtype="float32")), [0, 1, 2])
-    assert not explain(f).recorded and "Calls are not recorded: a " in str(explain(f))
+    assert not explain(f).captured_graphs and "Calls are not captured: a " in str(explain(f))
 
 
 def test_several_such_nodes(context, x, rng):
@@ -74,7 +79,7 @@ def test_several_such_nodes(context, x, rng):
         assert_close(second, found.sum() + total.sum())
         total = total + np.tanh(value[:3, :3])
     assert_close(w.get_value(), total)
-    assert f.vm.replays.calls > CALLS and len(f.vm.replays.apart) == 2
+    assert f.vm.executor.replay_count > CALLS and len(f.vm.executor.graph_breaks) == 2
 
 
 def test_views_across_such_a_node(context, x, rng):
@@ -88,7 +93,7 @@ def test_views_across_such_a_node(context, x, rng):
         n, h = (value[0] > 0).sum(), 2 * value
         for got, wanted in zip(f(value), (h.T + n, h[::-1] - n, (h @ h.T).sum(0) * n), strict=True):
             assert_close(got, wanted)
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_errors_name_their_nodes_and_change_nothing(context, x, rng):
@@ -103,7 +108,7 @@ def test_errors_name_their_nodes_and_change_nothing(context, x, rng):
         with pytest.raises(IndexError, match="out of bounds"):
             f(value, [0, 3])
         assert_close(w.get_value(), total)
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_random_numbers_are_drawn_once(context, x):
@@ -119,7 +124,7 @@ def test_random_numbers_are_drawn_once(context, x):
         first, second = f(value)
         np.testing.assert_array_equal(first, np.nonzero(np.tanh(y) > 0.5)[0])
         assert_close(second, np.tanh(y * 2)[:rows].sum())
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_arrays_that_are_copied(context, x, rng):
@@ -133,7 +138,7 @@ def test_arrays_that_are_copied(context, x, rng):
     for (first, second), value in kept:
         assert_close(first.to_host(), value)
         assert_close(second.to_host(), np.tanh(value @ value.T))
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count
 
 
 def test_conditionals(context, x, rng):
@@ -144,4 +149,4 @@ def test_conditionals(context, x, rng):
         value, number = normal(rng, 5, 5), np.float32(k % 3 - 1)
         h = np.tanh(value @ value.T)
         assert_close(f(value, number), np.exp(np.tanh(h @ h) * number if number > 0 else h + value.sum()).sum(0))
-    assert f.vm.replays.calls
+    assert f.vm.executor.replay_count

@@ -76,7 +76,7 @@ def of_one_kernel(rng, trusts):
 @pytest.mark.parametrize("trusts", [False, True], ids=["checked", "trusted"])
 @pytest.mark.parametrize("alike", [False, True], ids=["shapes", "shape"])
 def test_each_thread_gets_its_own_results(placement, rng, trusts, alike):
-    """From the first call on: step by step, recorded, and repeated, where shapes are alike or not."""
+    """From the first call on: step by step, captured, and replayed, where shapes are alike or not."""
     f, wanted = of_one_kernel(rng, trusts)
     values = [(normal(rng, 6 if alike else 5 + k), np.array(k / 4, "float32")) for k in range(THREADS)]
 
@@ -89,7 +89,7 @@ def test_each_thread_gets_its_own_results(placement, rng, trusts, alike):
     if placement == "auto":
         assert all(len(stats.seconds) > 1 for stats in f.vm.signatures)
     else:
-        assert f.vm.replays.calls > 0
+        assert f.vm.executor.replay_count > 0
 
 
 def test_arguments_by_name(placement, rng):

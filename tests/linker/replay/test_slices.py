@@ -1,4 +1,4 @@
-"""Minibatches that are slices: one recording serves them all."""
+"""Minibatches that are slices: one captured graph serves them all."""
 
 import gc
 import weakref
@@ -10,7 +10,7 @@ import pytest
 
 from pytensor_cl import explain
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.replay.slices import split
+from pytensor_cl.linker.replay.slices import split_offset
 from pytensor_cl.runtime.layout import Layout
 from tests.helpers import normal, opencl
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.usefixtures("on_device")
 CALLS = WARMUP_CALLS + 4
 
 
-def recordings(f):
-    return list(f.vm.replays.recordings.values())
+def captured_graphs(f):
+    return list(f.vm.executor.graphs.values())
 
 
 def assert_close(got, expected):
@@ -31,13 +31,13 @@ def assert_close(got, expected):
 @pytest.mark.parametrize("strides", [(5, 1), (-5, 1), (1, 7), (0, -1)])
 def test_parts_begin_where_they_may(start, strides):
     layout = Layout((3, 4), strides, start + 50)
-    begin, inner = split(layout, 4, 128)
+    begin, inner = split_offset(layout, 4, 128)
     assert begin % 128 == 0 and inner.span[0] in range(32)
     assert inner._replace(offset=inner.offset + begin // 4) == layout
-    assert split(layout._replace(shape=(0, 4)), 4, 128) == (0, Layout((0, 4), strides, 0))
+    assert split_offset(layout._replace(shape=(0, 4)), 4, 128) == (0, Layout((0, 4), strides, 0))
 
 
-def test_one_recording_serves_all_minibatches(context, rng):
+def test_one_captured_graph_serves_all_minibatches(context, rng):
     data, targets = pytensor.shared(normal(rng, 64, 32)), pytensor.shared(normal(rng, 64, 4))
     w = pytensor.shared(normal(rng, 32, 4) / 6)
     batch = pt.iscalar("batch")
@@ -53,12 +53,12 @@ def test_one_recording_serves_all_minibatches(context, rng):
         if k == 4 * CALLS:
             x = normal(rng, 64, 32)
             data.set_value(x)
-    assert f.vm.replays.calls == 6 * CALLS - WARMUP_CALLS - 1 and len(recordings(f)) == 1
-    assert len(explain(f).recorded) == 1
+    assert f.vm.executor.replay_count == 6 * CALLS - WARMUP_CALLS - 1 and len(captured_graphs(f)) == 1
+    assert len(explain(f).captured_graphs) == 1
 
 
 def test_slices_that_never_come_again(context, rng):
-    """Beginnings at all addresses; the first kernel call of each kind of address is recorded."""
+    """Beginnings at all addresses; the first kernel call of each kind of address is captured."""
     data, start = pytensor.shared(normal(rng, 5000, 3)), pt.lscalar("start")
     f = opencl(
         [start], [pt.tanh(data[start : start + 7] * 2), data[start : start + 7].sum(0) + start.astype("float32")]
@@ -68,7 +68,7 @@ def test_slices_that_never_come_again(context, rng):
         first, second = f(k * 11)
         assert_close(first, np.tanh(x[k * 11 : k * 11 + 7] * 2))
         assert_close(second, x[k * 11 : k * 11 + 7].sum(0) + np.float32(k * 11))
-    assert len(recordings(f)) == 32 and f.vm.replays.calls >= 400 - 3 * 32
+    assert len(captured_graphs(f)) == 32 and f.vm.executor.replay_count >= 400 - 3 * 32
     for k in (4993, 4999, 5000, 6000, -3, -7, -8):  # shorter ones, and none at all
         for _ in range(2):
             assert_close(f(k)[0], np.tanh(x[k : k + 7] * 2))
@@ -82,7 +82,7 @@ def test_arguments_and_other_indices(context, rng):
         first, second = f(value, row, k % 4)
         assert_close(first, np.exp(value[row]) + value.T[k % 4 : k % 4 + 2, 0].sum())
         assert_close(second, value[row - 1 : row + 1].sum() * (k % 4))
-    assert f.vm.replays.calls > 20
+    assert f.vm.executor.replay_count > 20
 
 
 def test_slices_that_are_results_or_updated(context, rng):
@@ -113,7 +113,7 @@ def test_errors_are_those_of_other_calls(context, rng):
         with pytest.raises(IndexError, match="out of bounds"):
             f(40)
     assert_close(f(39), 2 * np.exp(data.get_value()[39]))
-    assert len(recordings(f)) == 1
+    assert len(captured_graphs(f)) == 1
 
 
 def test_data_that_is_replaced_goes(context, rng):
@@ -126,6 +126,6 @@ def test_data_that_is_replaced_goes(context, rng):
     data.set_value(x)
     gc.collect()
     assert old() is None
-    (recording,) = recordings(f)
-    assert not any(window._parts for _, window in recording.variation.windows)
+    (captured,) = captured_graphs(f)
+    assert not any(binding._sub_buffers for _, binding in captured.parameters.slices)
     assert_close(f(3), np.exp(x[24:32]).sum())

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.reports.profile import _divided
+from pytensor_cl.linker.reports.profile import _exclusive_times
 from tests.helpers import assert_close, host_sort, opencl
 
 x = pt.fmatrix("x")
@@ -128,7 +128,7 @@ def test_it_leaves_nothing_behind(context, value):
         f(value)
         assert state_of(context.queue) == queue
     f(value)
-    assert p.calls == 1 and not f.vm.watchers and not f.vm.time_thunks and state_of(context.queue) == queue
+    assert p.calls == 1 and not f.vm.call_listeners and not f.vm.time_thunks and state_of(context.queue) == queue
 
 
 @pytest.mark.usefixtures("c_compiler")
@@ -136,9 +136,9 @@ def test_kernels_are_built_before_the_calls(context, value):
     """Calls that a host runs need none."""
     with pytensor.config.change_flags(opencl__placement="auto", opencl__adapt=True):
         f = opencl([x], pt.exp(x))
-    assert f.vm._prepare is not None
+    assert f.vm._build_kernels is not None
     with pytensor_cl.profile(f) as p:
-        assert f.vm._prepare is None
+        assert f.vm._build_kernels is None
         assert_close(f(value), np.exp(value))
     assert p.calls == 1 and sum(node.launches for node in p.nodes) == 1
 
@@ -216,5 +216,5 @@ def test_other_modes_are_refused():
 
 
 def test_what_overlaps_counts_once():
-    shares = _divided([[(0, 30), (20, 40)], [(10, 50), (90, 120)], []], 0, 100)
+    shares = _exclusive_times([[(0, 30), (20, 40)], [(10, 50), (90, 120)], []], 0, 100)
     assert shares == pytest.approx([40e-9, 20e-9, 0, 40e-9])

@@ -87,7 +87,7 @@ def test_profiling_can_be_switched_on_and_off(context):
     stats = settle(f, C, np.zeros(3, "float32"))
     left = stats.calls_left
     seen = []
-    f.vm.watchers.append(seen.append)
+    f.vm.call_listeners.append(seen.append)
     for value in (False, True, True, False):
         f.vm.time_thunks = value
         assert_close(f(np.ones(3, "float32")), np.full(3, 2, "float32"))

@@ -16,7 +16,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl import explain
 from pytensor_cl.errors import OutOfDeviceMemory
-from pytensor_cl.linker import linker
+from pytensor_cl.linker import make_vm
 from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
@@ -100,7 +100,7 @@ def estimates(monkeypatch):
     """Set the estimates, in seconds of a call."""
 
     current = CostEstimate(1e-3, 1e-3, 1e-3, 1)
-    monkeypatch.setattr(linker, "estimate_call", lambda *_, **__: current)
+    monkeypatch.setattr(make_vm, "estimate_call", lambda *_, **__: current)
 
     def set_estimates(**seconds):
         nonlocal current
@@ -313,7 +313,7 @@ def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatc
     def broken(*_, **__):
         raise AttributeError("no such tally")
 
-    monkeypatch.setattr(linker, "estimate_call", broken)
+    monkeypatch.setattr(make_vm, "estimate_call", broken)
     f = opencl([x], pt.exp(x))
     with caplog.at_level(logging.WARNING, "pytensor_cl"):
         for size in (3, 10, 1000):

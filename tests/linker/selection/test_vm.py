@@ -14,7 +14,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import SearchsortedOp
 
 from pytensor_cl import GpuArrayType, explain
-from pytensor_cl.linker import linker
+from pytensor_cl.linker import make_vm
 from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
@@ -42,7 +42,7 @@ def impatient(monkeypatch):
 @pytest.fixture
 def numba_first(monkeypatch):
     """Begin with NUMBA, whatever the estimates say."""
-    monkeypatch.setattr(linker, "estimate_call", lambda *_, **__: CostEstimate(1.0, 1e-6, 1.0, 99))
+    monkeypatch.setattr(make_vm, "estimate_call", lambda *_, **__: CostEstimate(1.0, 1e-6, 1.0, 99))
 
 
 def only(f):
@@ -96,7 +96,7 @@ def test_a_tiny_call_runs_on_the_host_and_builds_no_kernel(context, rng, numba_f
         assert_close(total, value.sum())
     assert only(f).side == HOST
     assert only(f).device_seconds is None
-    assert f.vm._prepare is not None
+    assert f.vm._build_kernels is not None
     assert "host (NUMBA)" in str(explain(f))
 
 

@@ -60,7 +60,7 @@ def test_arithmetic_of_shapes_is_compiled_when_it_pays(context, monkeypatch):
     compiled = []
     link = host.link_with_numba
     monkeypatch.setattr(host, "link_with_numba", lambda node: (compiled.append(node), link(node))[1])
-    monkeypatch.setattr(host, "CALLS", 3)
+    monkeypatch.setattr(host, "INTERPRETED_CALLS", 3)
     n, m, y = pt.lvector("n"), pt.lvector("m"), pt.fmatrix("y")
     with pytensor.config.change_flags(opencl__placement="host"):
         f = opencl([n, m, y], [n // m * 2 + m, pt.exp(y)])

@@ -195,7 +195,7 @@ def test_functions_without_checks_read_no_alarm(context):
     x = pt.fvector("x")
     f = opencl([x], x * 2)
     assert isinstance(f.vm, OpenCLVM)
-    assert f.vm._checks is None
+    assert not f.vm._has_checks
 
 
 def test_perform_checks_too(context):
