@@ -106,8 +106,8 @@ void ${name}(__global const uchar *table, const ulong table_begin, const uint co
     const ulong shares = min(participants, ${max_shares}u);
     volatile __global ${name}_control *control = (volatile __global ${name}_control *)control_and_mailboxes;
     volatile __global ${name}_mailbox *mailboxes = (volatile __global ${name}_mailbox *)(control + 1);
-    const ${name}_job job = {(const __global ${name}_kernel *)(table + table_begin), all_counters + first_counter, shares,
-                             get_global_id(0) % shares, count};
+    const __global ${name}_kernel *kernels = (const __global ${name}_kernel *)(table + table_begin);
+    const ${name}_job job = {kernels, all_counters + first_counter, shares, get_global_id(0) % shares, count};
     if (!is_host) {
         ulong own_cores[${max_cores // 64}];
         const bool has_host = participants > get_global_size(0);

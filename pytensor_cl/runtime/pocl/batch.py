@@ -26,8 +26,8 @@ from pytensor_cl.runtime.pocl.worker_pool import CALL_NUMBERS, MAX_CORES, SPIN_C
 __all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "KernelBatch"]
 
 MIN_BATCHED_KERNELS = 2
-"""Smallest batch that pays if no call waits for it: a single kernel takes 2 to 5 us more in a batch. If a call waits, the
-host takes part, which pays for a single kernel too."""
+"""Smallest batch that pays if no call waits for it: a single kernel takes 2 to 5 us more in a batch. If a call waits,
+the host takes part, which pays for a single kernel too."""
 _SPINS_BEFORE_YIELD = 4096  # polls of a counter, about 0.2 ms, after which a thread yields its core
 _POLLS_BEFORE_YIELD = 128  # polls for the next call, after which a parked worker yields its core
 _RING_SLOTS = 4  # copies of a batch's table, so that a call can be prepared while earlier ones run
@@ -61,7 +61,7 @@ def _offset(field: str) -> int:
 
 
 _PARTICIPATION = slice(_offset("participants") // _WORD, _offset("global_id") // _WORD + 1)
-"""The words that differ from call to call: participants, number of the call, workers that are called, host's own index."""
+"""The words that differ from call to call: participants, call number, workers that are called, the host's own index."""
 
 
 class BatchLauncher:
@@ -222,8 +222,8 @@ class BatchedKernel:
 class KernelBatch:
     """Kernels that run in one launch.
 
-    The host changes arguments in a table of its own. Each launch gets a copy of it in one of a few slots, so that a call
-    can be prepared while earlier ones run.
+    The host changes arguments in a table of its own. Each launch gets a copy of it in one of a few slots. So a call can
+    be prepared while earlier ones run.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class ParticipationTuner:
                 self._decide()
 
     def _start_trial(self, is_burst: bool) -> None:
-        """Try parked workers in the next calls for the first time, or all modes again: the load of the cores changes."""
+        """Try parked workers for the first time in the next calls, or all modes again: the cores' load changes."""
         is_retrial = self._has_tried_parked or not is_burst
         self._trial = [*(_TRIAL if is_retrial else ()), *(_BURST_TRIAL if is_burst else ())]
         for mode in set(self._trial):

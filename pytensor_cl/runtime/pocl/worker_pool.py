@@ -1,8 +1,8 @@
 """Parked workers: work-items of a kernel batch that wait for the next call after their own has ended.
 
-A worker is a work-item of the batch kernel, so a thread of PoCL's. After its call it polls its mailbox for a short time.
-The host's thread hands it the next call there, without a launch. Workers leave when nothing comes, and when anything
-else is enqueued: PoCL would wait for them.
+A worker is a work-item of the batch kernel, so a thread of PoCL's. After its call it polls its mailbox for a short
+time. The host's thread hands it the next call there, without a launch. Workers leave when no call comes, and when
+something else is enqueued: PoCL would wait for them.
 """
 
 from collections import deque
@@ -26,8 +26,8 @@ SPIN_CYCLES = 800_000
 BURST_GAP = 2.5e-4
 """Seconds between the end of a call and the next call up to which the two belong to a burst."""
 _GAP_SHARE, _MAX_STRETCH = 0.25, 4.0
-# After long calls the interpreter's data has left the caches, so the gap is longer: a share of the call, at most so many
-# times BURST_GAP. Workers are parked for longer by the same factor.
+# After long calls the interpreter's data has left the caches, so the gap is longer: a share of the call, at most so
+# many times BURST_GAP. Workers are parked for longer by the same factor.
 START_SECONDS = 2e-4
 """Seconds after a launch within which its workers have begun, or will not come."""
 _BURST_CALLS = 3  # calls in quick succession from which there is a burst
@@ -106,7 +106,7 @@ class WorkerPool:
     # Launches
 
     def begin_launch(self, spin_cycles: int, size: int = 0) -> tuple[int, int]:
-        """Release the workers because others are launched; return the launch's number, and for how long to park them."""
+        """Release the workers, as others are launched; return the launch's number, and for how long to park them."""
         if self._exclusive_waits:
             spin_cycles = 0
         self._may_be_parked, self._size, self._launched_at = spin_cycles > 0, size, self._call_began
@@ -114,7 +114,7 @@ class WorkerPool:
         return number, spin_cycles
 
     def end_launch(self, number: int) -> None:
-        """Note that a launch was enqueued. If another thread has begun one since, release its workers: they are behind."""
+        """Note that a launch was enqueued. If another thread has begun one since, release the workers: its own wait."""
         if number != self._launch_number:
             self.on_submit()
 
