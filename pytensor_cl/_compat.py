@@ -1,4 +1,4 @@
-"""The only module that touches what PyTensor does not promise to keep."""
+"""Everything that uses undocumented parts of PyTensor."""
 
 import ast
 import copyreg
@@ -38,19 +38,19 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 __all__ = [
     "SerialFunction",
-    "bake_as_numba",
-    "bake_inner_graphs_as_numba",
     "check_before_jit",
-    "compile_op_with_numba",
+    "compile_node_with_numba",
     "compile_with_c",
     "compile_with_numba",
     "drop_scan_modes",
     "explain_call_errors",
     "has_other_transfers",
     "inline_op_from_graphs",
-    "link_with_numba",
-    "numba_refusals",
+    "numba_unsupported_errors",
+    "prepare_for_numba",
+    "prepare_inner_graphs_for_numba",
     "register",
+    "register_numba_implementation",
     "run_in_object_mode",
     "serialise_calls",
 ]
@@ -64,12 +64,12 @@ def has_other_transfers() -> bool:
 
 
 def check_before_jit(check: Callable[[Any, FunctionGraph], None]) -> None:
-    """Call a function before each graph that a linker such as NUMBA's or JAX's compiles as a whole.
+    """Call a function before a JIT linker, such as NUMBA's or JAX's, compiles a graph.
 
     Parameters
     ----------
     check
-        Takes the linker and the graph; raises what is wrong with it.
+        Takes the linker and the graph; raises an error if the linker cannot compile it.
     """
     original = JITLinker.make_all
 
@@ -82,7 +82,7 @@ def check_before_jit(check: Callable[[Any, FunctionGraph], None]) -> None:
 
 
 def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, Any]]], BaseException]) -> None:
-    """Let a function see, and replace, what a call of a function of PyTensor's C and Python backends raises.
+    """Let a function replace the exceptions of calls by PyTensor's C and Python backends.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, An
     find_task = _CThunk.find_task
 
     @wraps(find_task)
-    def find_failed(self: Any, failure_code: int) -> Any:  # called where the C code of a node, or of a graph, failed
+    def find_failed(self: Any, failure_code: int) -> Any:  # called when the C code of a node or of a graph fails
         kind, error, _ = self.error_storage
         raised = kind(error) if isinstance(kind, type) and isinstance(error, str) else error
         other = explain(raised, []) if isinstance(raised, BaseException) else raised
@@ -124,8 +124,8 @@ def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, An
     _CThunk.find_task = find_failed
 
 
-def bake_inner_graphs_as_numba(linker_type: type) -> None:
-    """Prepare the inner graphs of Scan, OpFromGraph and the optimizers, which run on the host, as NUMBA wants them.
+def prepare_inner_graphs_for_numba(linker_type: type) -> None:
+    """Rewrite the inner graphs of Scan, OpFromGraph and the optimizers, which run on the host, for NUMBA.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def bake_inner_graphs_as_numba(linker_type: type) -> None:
         numba = generic.dispatch(NumbaLinker)
 
         def rewrite(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any, _numba: Any = numba) -> None:
-            if hasattr(inner, "_lazy_ifelse_branch_cache"):  # a branch of an IfElse, which may go to a device
+            if hasattr(inner, "_lazy_ifelse_branch_cache"):  # a branch of an IfElse, which may run on a device
                 return
             host_mode = _numba_mode(mode)
             inner._compile_mode = host_mode
@@ -146,17 +146,17 @@ def bake_inner_graphs_as_numba(linker_type: type) -> None:
 
 
 def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
-    """Make loops that were given a mode of ours (`scan`'s argument ``mode``) like those that were given none.
+    """Remove mode OPENCL from Scan nodes (`scan`'s argument ``mode``).
 
-    The nodes inside a loop run on the host. PyTensor would apply the mode's rewrites to them, the lift to devices
-    among them.
+    The nodes inside a loop run on the host. PyTensor would apply the mode's rewrites to them, including the lift to
+    devices.
 
     Parameters
     ----------
     fgraph
         A graph before any rewrite; changed in place.
     linker_type
-        The linker by which a mode is known to be ours.
+        The linker of the mode.
     """
     for node in fgraph.toposort():
         op = _without_mode(node.op, linker_type) if isinstance(node.op, Scan) else node.op
@@ -166,7 +166,7 @@ def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
 
 
 def _without_mode(op: Scan, linker_type: type) -> Scan:
-    """Return a loop without a mode of ours, or itself if it has none, nor a loop inside."""
+    """Return a Scan without the mode, also in its inner graph; the same Op if it has none."""
     inner = op.fgraph
     if any(isinstance(node.op, Scan) for node in inner.apply_nodes):
         thawed = inner.unfreeze()
@@ -178,13 +178,13 @@ def _without_mode(op: Scan, linker_type: type) -> Scan:
     return op
 
 
-def bake_as_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
-    """Return an OpFromGraph whose inner graph is prepared as NUMBA wants it.
+def prepare_for_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
+    """Return an OpFromGraph whose inner graph is rewritten for NUMBA.
 
     Parameters
     ----------
     op
-        A branch of a conditional; stays as it is.
+        A branch of a conditional; not changed.
     mode
         The mode of the outer graph.
     """
@@ -198,20 +198,20 @@ def bake_as_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
 
 
 def _numba_mode(mode: Any) -> Mode:
-    """Return NUMBA's linker with the rewrites for which the user asked; NUMBA's take the place of ours."""
+    """Return a mode with NUMBA's linker and the rewrites of a mode; NUMBA's replace those for OpenCL."""
     query = mode.provided_optimizer
     if isinstance(query, RewriteDatabaseQuery):
         query = query.including("numba").excluding("opencl")
     return Mode(NumbaLinker(), query)
 
 
-def link_with_numba(node: Apply) -> Callable[..., Any]:
+def compile_node_with_numba(node: Apply) -> Callable[..., Any]:
     """Compile one node with NUMBA.
 
     Parameters
     ----------
     node
-        A node of the host; its inner graphs are rewritten already.
+        A host node with rewritten inner graphs.
 
     Returns
     -------
@@ -232,38 +232,38 @@ def link_with_numba(node: Apply) -> Callable[..., Any]:
 
 
 def compile_with_numba(
-    graph: FunctionGraph, mode: Any, draws: Collection[int] = ()
+    graph: FunctionGraph, mode: Any, mutable_rngs: Collection[int] = ()
 ) -> tuple[Callable[..., Any], FunctionGraph]:
     """Compile a graph as mode NUMBA does.
 
-    Nothing that the function gets is changed by it or part of its results, but for random generators.
+    The function changes none of its inputs and returns none of them, except random generators.
 
     Parameters
     ----------
     graph
-        A graph before any rewrite; stays as it is.
+        A graph before any rewrite; not changed.
     mode
-        The mode for whose rewrites the user asked; NUMBA's take the place of its linker's.
-    draws
-        Positions of the inputs that are random generators and may be changed.
+        The mode of the function; NUMBA's rewrites replace its linker's.
+    mutable_rngs
+        Positions of the random generators among the inputs that may be changed in place.
 
     Returns
     -------
     callable
         Takes the inputs, returns a tuple of the outputs. The first call compiles for the dtypes.
     FunctionGraph
-        What it computes, for error messages.
+        The compiled graph, for error messages.
 
     Raises
     ------
     NotImplementedError
-        It would run Ops in Python.
+        NUMBA would run an Op in Python.
     """
     copied = graph.clone()
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         maker = FunctionMaker(
-            [In(v, mutable=i in draws) for i, v in enumerate(copied.inputs)],
+            [In(v, mutable=i in mutable_rngs) for i, v in enumerate(copied.inputs)],
             [Out(v) for v in copied.outputs],
             mode=_numba_mode(mode),
             on_unused_input="ignore",
@@ -279,31 +279,31 @@ def compile_with_c(
     mode: Any,
     cells: Sequence[list[Any]],
     results: Sequence[list[Any]],
-    draws: Collection[int] = (),
+    mutable_rngs: Collection[int] = (),
 ) -> tuple[Callable[[], Any], list[list[Any]]]:
-    """Compile a graph for PyTensor's C backend, with a compiler where there is one.
+    """Compile a graph for PyTensor's C backend, with a C compiler if there is one.
 
-    Nothing that it gets is changed by it or part of its results, but for random generators.
+    The function changes none of its inputs and returns none of them, except random generators.
 
     Parameters
     ----------
     graph
-        A graph before any rewrite; stays as it is.
+        A graph before any rewrite; not changed.
     mode
-        The mode for whose rewrites the user asked.
+        The mode of the function.
     cells
         Storage of the inputs.
     results
         Storage that the outputs may have.
-    draws
-        Positions of the inputs that are random generators and may be changed.
+    mutable_rngs
+        Positions of the random generators among the inputs that may be changed in place.
 
     Returns
     -------
     callable
-        Computes; returns the outputs.
+        Computes and returns the outputs.
     list
-        Cells that still hold the outputs then, if these are not those that were given.
+        Cells that hold the outputs afterwards, if these are not `results`.
 
     Raises
     ------
@@ -312,13 +312,13 @@ def compile_with_c(
     """
     query = mode.provided_optimizer
     if isinstance(query, RewriteDatabaseQuery):
-        query = query.excluding("opencl", "gemm_optimizer")  # its Gemm adds what may not be broadcast, without an error
+        query = query.excluding("opencl", "gemm_optimizer")  # its Gemm broadcasts an addend without an error
     copied = graph.clone()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as that there is no BLAS: the user did not ask for this backend
+            warnings.simplefilter("ignore")  # such as a missing BLAS: the user did not choose this backend
             maker = FunctionMaker(
-                [In(v, mutable=i in draws) for i, v in enumerate(copied.inputs)],
+                [In(v, mutable=i in mutable_rngs) for i, v in enumerate(copied.inputs)],
                 [Out(v, borrow=isinstance(v.type, RandomGeneratorType)) for v in copied.outputs],
                 mode=Mode(VMLinker(use_cloop=bool(config.cxx)), query),
                 on_unused_input="ignore",
@@ -331,15 +331,15 @@ def compile_with_c(
     return machine, [] if given else [c.storage for c in outputs]
 
 
-def numba_refusals() -> tuple[type[Exception], ...]:
-    """Return the errors with which NUMBA says that it cannot compile something."""
-    from numba.core.errors import NumbaError  # loading NUMBA takes 0.1 s: not where nothing is compiled with it
+def numba_unsupported_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that NUMBA raises if it cannot compile a graph."""
+    from numba.core.errors import NumbaError  # loading NUMBA takes 0.1 s
 
     return NotImplementedError, NumbaError
 
 
 def run_in_object_mode(*op_types: type) -> None:
-    """Make NUMBA call ``perform`` of Ops without a warning: their ``perform`` is NumPy, which NUMBA could not better.
+    """Make NUMBA call ``perform`` of Ops without a warning: it is NumPy code that NUMBA would not make faster.
 
     Parameters
     ----------
@@ -357,16 +357,15 @@ def run_in_object_mode(*op_types: type) -> None:
         numba_funcify.register(op_type)(quietly)
 
 
-def compile_op_with_numba(op_type: type, make: Callable[..., tuple[Any, str]]) -> None:
-    """Tell NUMBA how an Op is computed.
+def register_numba_implementation(op_type: type, make: Callable[..., tuple[Any, str]]) -> None:
+    """Register the NUMBA implementation of an Op.
 
     Parameters
     ----------
     op_type
         The class of the Op.
     make
-        Takes the Op, a node of it, and a decorator; returns a function that was decorated, and what tells it from all
-        others for the same dtypes.
+        Takes the Op, a node of it, and NUMBA's decorator; returns the decorated function and its cache key.
     """
     from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key  # loads NUMBA
 
@@ -376,10 +375,10 @@ def compile_op_with_numba(op_type: type, make: Callable[..., tuple[Any, str]]) -
 
 
 def _unbatched(node: Apply) -> Apply:
-    """Return a node that computes what a Blockwise does by an Op that needs no batches, or the node itself."""
+    """Return a node of the core Op in place of a Blockwise, where that Op can compute all batches; else the node."""
     core = getattr(node.op, "core_op", None)
     batch = node.op.batch_ndim(node) if isinstance(node.op, Blockwise) else 0
-    if isinstance(core, AllocDiag):  # knows of more dimensions
+    if isinstance(core, AllocDiag):  # supports batch dimensions
         shifted = type(core)(axis1=core.axis1 + batch, axis2=core.axis2 + batch, offset=core.offset)
         return shifted(*node.inputs).owner
     return core.make_node(*node.inputs) if isinstance(core, OpFromGraph) and not batch else node
@@ -390,9 +389,9 @@ def _is_inlined(op: Op) -> bool:
 
 
 def _stabilized(node: Apply, known: dict[Op, Op]) -> Apply:
-    """Return a node whose inner graph has gone through the rewrites that the outer graph has gone through already.
+    """Return a node whose inner graph is rewritten as the outer graph has been.
 
-    Symbolic Ops of PyTensor itself, and gradients of them, are written so that they need none.
+    PyTensor's own symbolic Ops and their gradients do not need that.
     """
     op = node.op
     if type(op) is not OpFromGraph:
@@ -405,7 +404,7 @@ def _stabilized(node: Apply, known: dict[Op, Op]) -> Apply:
 
 
 def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
-    """Replace OpFromGraph nodes by the graphs inside them, so that those fuse and move to the device."""
+    """Replace OpFromGraph nodes by their inner graphs, so that these are fused and placed on devices."""
     known: dict[Op, Op] = {}
     while True:
         simple = ((node, _stabilized(_unbatched(node), known)) for node in fgraph.toposort())
@@ -419,7 +418,7 @@ def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
 
 
 def register(name: str, mode: Any) -> None:
-    """Make a mode and its linker known by name.
+    """Register a mode and its linker by name.
 
     Parameters
     ----------
@@ -451,13 +450,13 @@ def __call__(self, *args, **kwargs):
         if call_lock.waiting:
             call_lock.notify()
 """
-"""A call that takes a lock of the function first. Between the last look at `held` and the line that sets it, CPython
-neither lets another thread run nor handles a signal: it does so at the start of functions, after calls and at the end
-of loop bodies. A `threading.Lock` takes four times as long, a tenth of what the smallest function takes."""
+"""A call that takes a lock of the function first. Between the last test of `held` and the line that sets it, CPython
+switches no thread and handles no signal: it does so at the start of functions, after calls and at the end of loop
+bodies. A `threading.Lock` takes four times as long, a tenth of the smallest function's time."""
 
 
 def _body_of(method: Callable[..., Any]) -> tuple[list[ast.stmt], int] | None:
-    """Return the statements of a method of arguments ``self, *args, **kwargs``, and its line; None if not possible."""
+    """Return the statements and the first line of a method ``(self, *args, **kwargs)``; None without source."""
     try:
         lines, first = inspect.getsourcelines(method)
         found = ast.parse(textwrap.dedent("".join(lines))).body[0]
@@ -473,8 +472,8 @@ def _body_of(method: Callable[..., Any]) -> tuple[list[ast.stmt], int] | None:
 def _with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return `Function.__call__` with its statements inside `_SERIAL_CALL`.
 
-    A method that calls the original one needs a second Python frame, which takes a tenth of a call of a small function.
-    Where the source is missing, that is what is returned.
+    A method that calls the original one needs a second Python frame, a tenth of the time of a small function. It is
+    returned only where the source is missing.
     """
     tree, space, file = ast.parse(_SERIAL_CALL), method.__globals__, method.__code__.co_filename
     definition: Any = tree.body[0]
@@ -492,9 +491,9 @@ def _with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class SerialFunction(Function):
-    """A function of which one call runs at a time: PyTensor keeps arguments and results of a call in the function.
+    """A function that runs one call at a time, because PyTensor stores arguments and results in the function.
 
-    Its virtual machine has the lock, as `call_lock`.
+    The lock is the attribute `call_lock` of its virtual machine.
     """
 
     __slots__ = ()
@@ -502,11 +501,11 @@ class SerialFunction(Function):
     __call__ = _with_lock(Function.__call__)
 
     def call_unlocked(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a call in a thread that has the lock already."""
+        """Run a call in a thread that holds the lock."""
         return Function.__call__(self, *args, **kwargs)
 
     def free(self) -> None:
-        """Drop what the function keeps between calls, while no call runs."""
+        """Free intermediate results between calls, while no call runs."""
         call_lock = self.vm.call_lock
         while call_lock.held:
             run = call_lock.wait(self, super().free)
@@ -527,7 +526,7 @@ copyreg.pickle(SerialFunction, copyreg.dispatch_table[Function])
 
 
 def serialise_calls(vm_type: type, prepare: Callable[[SerialFunction], None]) -> None:
-    """Make every function that runs in some virtual machine a `SerialFunction`.
+    """Make every function with a certain virtual machine a `SerialFunction`.
 
     Parameters
     ----------

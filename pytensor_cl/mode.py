@@ -49,7 +49,7 @@ __all__ = ["OPENCL", "apply_flags", "devices", "shared", "use"]
 
 
 def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph], None]:
-    """Keep errors that are the user's to solve for the linker: PyTensor prints those of a rewrite and goes on."""
+    """Pass errors of a rewrite to the linker, which raises them: PyTensor would only log them."""
 
     @wraps(rewrite)
     def run(fgraph: FunctionGraph) -> None:
@@ -62,33 +62,33 @@ def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph
 
 
 def _placement() -> str:
-    """Return where nodes go: the device of a forked process is its parent's, and one may fail its self-check."""
+    """Return the placement: ``host`` instead of ``auto`` in a forked process, or if the device fails its self-check."""
     chosen = config.opencl__placement
     return "host" if chosen == "auto" and (is_forked() or why_unusable()) else chosen
 
 
 @graph_rewriter
 def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
-    """x -> x, and a note whether a backend of the host may run it; Scan of mode OPENCL -> Scan of no mode."""
+    """Note which host backends may run the graph; Scan of mode OPENCL -> Scan without a mode."""
     _compat.drop_scan_modes(fgraph, OpenCLLinker)
     check_host_backends(fgraph, config.opencl__placement, config.opencl__adapt)
 
 
 @graph_rewriter
 def opencl_keep_canonical_copy(fgraph: FunctionGraph) -> None:
-    """x -> x, and a copy of it for backends of the host."""
+    """Keep a copy of the graph for the host backends."""
     keep_canonical_copy(fgraph)
 
 
 @graph_rewriter
 def opencl_inline(fgraph: FunctionGraph) -> None:
-    """OpFromGraph(x) -> the graph inside it."""
+    """OpFromGraph(x) -> its inner graph."""
     _compat.inline_op_from_graphs(fgraph)
 
 
 @graph_rewriter
 def opencl_lower(fgraph: FunctionGraph) -> None:
-    """Ops without a kernel -> others that have one."""
+    """Ops without a kernel -> Ops with a kernel."""
     if _placement() != "host":
         lower_blockwise(fgraph)
         split_convolutions(fgraph)
@@ -97,7 +97,7 @@ def opencl_lower(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 @_report
 def opencl_lift_branches(fgraph: FunctionGraph) -> None:
-    """LazyIfElse(c, x) -> the same, with branches for devices."""
+    """LazyIfElse(c, x) -> the same with device graphs of its branches."""
     if _placement() != "host":
         lift_branches(fgraph)
 
@@ -105,7 +105,7 @@ def opencl_lift_branches(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 @_report
 def opencl_fusion_barrier(fgraph: FunctionGraph) -> None:
-    """Elemwise without a kernel -> hidden from fusion."""
+    """Elemwise without a kernel -> fusion barrier."""
     if _placement() != "host":
         insert_fusion_barriers(fgraph)
 
@@ -113,7 +113,7 @@ def opencl_fusion_barrier(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 @_report
 def opencl_lift(fgraph: FunctionGraph) -> None:
-    """Host Ops -> device Ops, with transfers at the border."""
+    """Host Ops -> device Ops and transfers."""
     policy = Policy(_placement(), config.opencl__on_host, config.opencl__float64)
     lift_to_device(fgraph, policy)
 
@@ -121,49 +121,49 @@ def opencl_lift(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 @_report
 def opencl_fuse_gather(fgraph: FunctionGraph) -> None:
-    """Elements picked from an elementwise result -> one device Op."""
+    """Gather of an elementwise result -> one device Op."""
     fuse_gathers(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_embedding_bag(fgraph: FunctionGraph) -> None:
-    """Reductions of rows that an index picks -> one device Op."""
+    """Reduction of gathered rows -> one device Op."""
     fuse_embedding_bags(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_rowwise(fgraph: FunctionGraph) -> None:
-    """Device Ops over the same rows -> one device Op."""
+    """Elementwise Ops and reductions over the same rows -> one device Op."""
     fuse_rows(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_gemv_pair(fgraph: FunctionGraph) -> None:
-    """Both products with a matrix that a linear model and its gradient need -> one device Op."""
+    """Products with a matrix and with its transpose -> one device Op."""
     fuse_gemv_pairs(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_epilogue(fgraph: FunctionGraph) -> None:
-    """Elementwise functions of products -> part of the product."""
+    """Elementwise functions of a product -> its epilogue."""
     fuse_epilogues(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_table_lookup(fgraph: FunctionGraph) -> None:
-    """Elements of a table that one device Op reads -> looked up by that device Op."""
+    """Gather from a table with a single client -> a lookup in the client's kernel."""
     fuse_table_lookups(fgraph)
 
 
 @graph_rewriter
 @_report
 def opencl_merge_slice_updates(fgraph: FunctionGraph) -> None:
-    """Slices of one array that are written one after the other -> one device Op, which copies the array once."""
+    """Successive slice updates of one array -> one device Op, which copies the array once."""
     merge_slice_updates(fgraph)
 
 
@@ -173,8 +173,8 @@ def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
     draw_in_place.apply(fgraph)
 
 
-# Position in optdb: before all others; after the canonical form (1) and merge1.2; before fusion (49), before the
-# destroy handler (49.5) and the baking of inner graphs (49.6).
+# Positions in optdb: before all others; after canonicalisation (1) and merge1.2; before fusion (49), before the destroy
+# handler (49.5), and before inner graphs are compiled (49.6).
 _PASSES = (
     (opencl_check_host_backends, -0.5),
     (opencl_keep_canonical_copy, 1.25),
@@ -225,10 +225,9 @@ progress.choose(lambda: config.opencl__progress)
 
 
 def apply_flags() -> None:
-    """Define contexts and settings as PyTensor's flags say.
+    """Define contexts and settings from PyTensor's flags.
 
-    If the flag ``contexts`` is malformed, whatever uses a context raises a `ContextNotDefined` that says so: programs
-    that use none are not concerned.
+    If the flag ``contexts`` is malformed, the first use of a context raises a `ContextNotDefined` that says so.
     """
     try:
         specs, default = _contexts_of_flags()
@@ -285,7 +284,7 @@ def _register() -> None:
     for rewrite, position in _PASSES:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
     _compat.register("OPENCL", OPENCL)
-    _compat.bake_inner_graphs_as_numba(OpenCLLinker)
+    _compat.prepare_inner_graphs_for_numba(OpenCLLinker)
     _compat.serialise_calls(OpenCLVM, give_lock)
     _compat.check_before_jit(refuse_device_variables)
     _compat.explain_call_errors(explain_c_error)

@@ -1,7 +1,7 @@
-"""Shared variables: a cell that follows the value to the device and back, and device-resident ones.
+"""Shared variables: storage that transfers the value between host and devices, and device-resident variables.
 
-A plain ``pytensor.shared`` stays a `TensorSharedVariable`. Its storage becomes a `DeviceCell`: to everybody else the
-one-element list that it always was, to functions of mode OPENCL the value on their device, moved only when needed.
+A plain ``pytensor.shared`` stays a `TensorSharedVariable`. Its storage becomes a `DeviceCell`: a list of one element
+for other code, and the value on their device for functions of mode OPENCL. It is transferred when it is read.
 """
 
 import copy
@@ -25,7 +25,7 @@ __all__ = ["DeviceCell", "GpuArraySharedVariable", "adopt", "explain_c_error", "
 
 
 class _OnDevice:
-    """Fills the list's slot while the value is on a device, so that C code that reads it fails loudly."""
+    """The list's element while the value is on a device, so that C code that reads it raises an error."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class _OnDevice:
 
 ON_DEVICE = _OnDevice()
 _state = RLock()
-"""Held while a cell's host copy and its device copies change together; for microseconds, so one serves all cells."""
+"""Held while a cell's host and device copies change. One lock serves all cells: it is held for microseconds."""
 
 
 def _after_fork() -> None:
@@ -49,20 +49,20 @@ os.register_at_fork(after_in_child=_after_fork)
 class DeviceCell(list):
     """Storage of a shared variable: a host copy, device copies, or both.
 
-    While there is no device copy it is an ordinary list of one element, for C code too. Whoever reads element 0 may
-    change the array in place, so reading drops the device copies.
+    Without a device copy it is an ordinary list of one element, for C code too. A reader of element 0 may change the
+    array in place, so reading drops the device copies.
 
     Parameters
     ----------
     value
         The value on the host.
     dtype
-        What device copies are; JAX may leave another one on the host.
+        dtype of the device copies; JAX may store another one on the host.
 
     Attributes
     ----------
     devices
-        The device copies by the names of their contexts. While there are any, C code finds no array here.
+        The device copies by the names of their contexts. While there are any, the list holds no array.
     """
 
     __slots__ = ("_dtype", "_host", "_lent", "_used", "devices")
@@ -73,7 +73,7 @@ class DeviceCell(list):
         self._host: Any = None
         self.devices: dict[str, GpuArray] = {}
         self._used = False  # by a function of mode OPENCL
-        self._lent = True  # whether somebody outside may hold the host array
+        self._lent = True  # whether other code may refer to the host array
 
     def __getitem__(self, index: Any) -> Any:
         value = list.__getitem__(self, index)
@@ -81,18 +81,18 @@ class DeviceCell(list):
             return value
         value, devices = self._host_copy()
         with _state:
-            if self.devices is devices:  # else another thread has stored a value meanwhile
+            if self.devices is devices:  # else another thread has stored a value
                 self._store(value)
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self._used and not isinstance(value, np.ndarray | GpuArray):
-            value = np.array(value, self._dtype)  # JAX leaves arrays of its own, which NUMBA cannot read
+            value = np.array(value, self._dtype)  # JAX stores arrays of its own, which NUMBA cannot read
         with _state:
             self._store(value)
 
     def _store(self, value: Any) -> None:
-        # Values that functions compute are nobody else's; who stores one that he keeps says so with lend().
+        # No other code refers to values that functions compute; code that keeps a stored value calls lend().
         held = list.__getitem__(self, 0)
         self._lent = self._lent and value is (self._host if held is ON_DEVICE else held)
         self._host = None
@@ -127,13 +127,13 @@ class DeviceCell(list):
         return self._host_copy()[0] if value is ON_DEVICE else value
 
     def anywhere(self) -> Any:
-        """Return the value where it is, on the host or on a device: for who wants the shape only."""
+        """Return the value where it is, on the host or on a device: for readers of the shape."""
         with _state:
             value = list.__getitem__(self, 0)
             return next(iter(self.devices.values())) if value is ON_DEVICE else value
 
     def expose(self) -> Any:
-        """Put the host value where C code reads it; return what `conceal` needs, after which device copies count."""
+        """Store the host value in the list, for C code, until `conceal` is called with what this returns."""
         value, devices = self._host_copy()
         with _state:
             held = list.__getitem__(self, 0)
@@ -142,7 +142,7 @@ class DeviceCell(list):
         return held, devices
 
     def conceal(self, held: Any) -> None:
-        """Put back what `expose` found."""
+        """Restore the state before `expose`."""
         value, devices = held
         with _state:
             if self.devices is devices:
@@ -151,7 +151,7 @@ class DeviceCell(list):
     def device(self, context_name: str) -> GpuArray:
         """Return the value on a context's device, uploaded if it is not there.
 
-        An upload is kept unless somebody else holds the host array (``borrow=True``): he may change it unseen.
+        An upload is kept unless other code refers to the host array (``borrow=True``) and may change it.
         """
         array = self.devices.get(context_name)
         if array is not None:
@@ -162,18 +162,18 @@ class DeviceCell(list):
         array = get_context(context_name).from_host(np.asarray(value, self._dtype))
         if keep:
             with _state:
-                if self.devices is devices:  # else another thread has stored a value meanwhile
+                if self.devices is devices:  # else another thread has stored a value
                     self._host = value
                     devices[context_name] = array
                     list.__setitem__(self, 0, ON_DEVICE)
         return array
 
     def use(self) -> None:
-        """Note that a function of mode OPENCL has the variable: it stays a cell when it is pickled."""
+        """Note that a function of mode OPENCL uses the variable: it is pickled as a cell."""
         self._used = True
 
     def lend(self) -> None:
-        """Note that somebody outside may hold the host array, and change it unseen."""
+        """Note that other code may refer to the host array and change it."""
         self._lent = True
 
     @property
@@ -203,7 +203,7 @@ def _restore(value: Any, dtype: str | None) -> DeviceCell:
 
 
 def is_held_elsewhere(cell: DeviceCell) -> bool:
-    """Tell whether anybody but the cell refers to its host array's memory: by the array, a view, or as its owner."""
+    """Return whether other code refers to the memory of the cell's host array: by the array, a view, or its owner."""
     value = list.__getitem__(cell, 0)
     if value is ON_DEVICE or not cell._lent:
         return False
@@ -216,12 +216,12 @@ _SOME_VALUE = "the value of a shared variable w"
 
 
 def explain_c_error(error: BaseException, storages: Sequence[tuple[Any, Any]]) -> BaseException:
-    """Return what a call of PyTensor's C backend raises because a value is on a device, with what to write instead.
+    """Return the error for a value on a device that PyTensor's C backend tried to read, with the remedy.
 
     Parameters
     ----------
     error
-        What the C code raised.
+        The exception of the C code.
     storages
         Variables and their storage, if they are known.
     """
@@ -240,12 +240,12 @@ def explain_c_error(error: BaseException, storages: Sequence[tuple[Any, Any]]) -
 
 
 _example = DeviceCell(np.empty(0))
-# What the reference count is when nobody does; it differs between versions of Python.
+# The reference count without other references; it differs between versions of Python.
 _ALONE = _references(_example)
 
 
 def adopt(variable: TensorSharedVariable) -> None:
-    """Give a shared variable a `DeviceCell`, unless it has one, or is sparse: no device holds that."""
+    """Give a shared variable a `DeviceCell`, unless it has one or is sparse."""
     container = getattr(variable, "container", None)
     is_dense = type(getattr(variable, "type", None)) is TensorType
     if is_dense and container is not None and type(container.storage) is list:
@@ -258,7 +258,7 @@ def _init(self: TensorSharedVariable, *args: Any, **kwargs: Any) -> None:
 
 
 _in_turn: list[Callable[[Any, Callable[[], Any]], Any]] = [lambda _, action: action()]
-"""What runs an action on a cell while no function that updates it runs; `install` sets it."""
+"""Runs an action on a cell while no function that updates it runs; set by `install`."""
 
 
 def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal_type: bool = False) -> Any:
@@ -289,7 +289,7 @@ def install(in_turn: Callable[[Any, Callable[[], Any]], Any]) -> None:
     Parameters
     ----------
     in_turn
-        Takes a cell and a function, and calls the function while no other one that updates the cell runs.
+        Takes a cell and a function, and calls the function while no compiled function that updates the cell runs.
     """
     _in_turn[0] = in_turn
     for name, method in _METHODS.items():
@@ -297,7 +297,7 @@ def install(in_turn: Callable[[Any, Callable[[], Any]], Any]) -> None:
 
 
 class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
-    """A shared variable that lives on a device, whatever functions use it."""
+    """A shared variable whose value is always on a device."""
 
     def get_value(self, borrow: bool = False, return_internal_type: bool = False) -> Any:
         """Return the value.
@@ -305,7 +305,7 @@ class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
         Parameters
         ----------
         borrow
-            With `return_internal_type`: hand out the array itself, not a copy.
+            With `return_internal_type`: return the array itself, not a copy.
         return_internal_type
             Return the `GpuArray` instead of a NumPy array.
         """
@@ -346,14 +346,14 @@ def _construct(
 
 
 def shared(value: Any, name: str | None = None, *, target: str | None = None, **options: Any) -> GpuArraySharedVariable:
-    """Return a shared variable that lives on a device.
+    """Return a shared variable whose value is always on a device.
 
     Unlike those of ``pytensor.shared`` it cannot be used by functions of mode NUMBA or JAX.
 
     Parameters
     ----------
     value
-        A `GpuArray`, or what ``numpy.asarray`` takes.
+        A `GpuArray`, or an argument of ``numpy.asarray``.
     name
         Name of the variable.
     target

@@ -1,4 +1,4 @@
-"""The Type of arrays that live on a device."""
+"""The Type of device arrays."""
 
 from collections.abc import Sequence
 from functools import singledispatch
@@ -20,7 +20,7 @@ __all__ = ["GpuArrayType", "convert_to_device"]
 def convert_to_device(kind: Type, variable: Variable, context_name: str) -> Variable | None:
     """Transfer a variable of another Type to a context; None if the Type has no transfer.
 
-    The transfer Ops register themselves here: they are above this module.
+    The transfer Ops, which are in a layer above, register themselves here.
     """
     return None
 
@@ -28,7 +28,7 @@ def convert_to_device(kind: Type, variable: Variable, context_name: str) -> Vari
 class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     """Arrays on a device.
 
-    It is not a `TensorType`: rewrites and Ops of the host must not take its variables for theirs.
+    It is no `TensorType`: rewrites and Ops of the host must not accept its variables.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
         context_name: str | None = None,
         **_: Any,
     ) -> "GpuArrayType":
-        """Return a Type that differs in what is given."""
+        """Return a copy of the Type with the given attributes."""
         shape = self.shape if shape is None else shape
         return type(self)(dtype or self.dtype, shape, context_name or self.context_name)
 
@@ -120,7 +120,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
             raise TypeError(f"The type's shape ({self.shape}) is not compatible with the data's ({data.shape})")
 
     def in_same_class(self, otype: Type) -> bool:
-        """Whether arrays of the other Type can stand in any place where this one does."""
+        """Whether arrays of the other Type can replace those of this one everywhere."""
         return (
             isinstance(otype, GpuArrayType)
             and (otype.dtype, otype.context_name) == (self.dtype, self.context_name)
@@ -128,7 +128,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
         )
 
     def is_super(self, otype: Type) -> bool:
-        """Whether every array of the other Type is one of this."""
+        """Whether every array of the other Type is one of this Type."""
         return (
             isinstance(otype, GpuArrayType)
             and (otype.dtype, otype.context_name, otype.ndim) == (self.dtype, self.context_name, self.ndim)

@@ -97,8 +97,12 @@ def _as_array(value: Any) -> np.ndarray:
     return value.toarray() if scipy.sparse.issparse(value) else np.asarray(value)
 
 
-def _difference(probe: Probe, got: Any, wanted: Any) -> str:
+def _difference(probe: Probe, variable: Any, got: Any, wanted: Any) -> str:
     got, wanted = _as_array(got), _as_array(wanted)
+    if str(got.dtype) == getattr(
+        variable.type, "dtype", ""
+    ):  # some Ops of PyTensor return another one than they declare
+        wanted = wanted.astype(got.dtype)
     if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
         return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
     if probe.compare != VALUES:
@@ -137,8 +141,8 @@ def _run_together(probes: tuple[Probe, ...]) -> list[Outcome]:
     outcomes = []
     for probe, start, end in zip(probes, [0, *ends], ends, strict=False):
         place, reason = _place(probe.op, _nodes_of(f.maker.fgraph.outputs[start:end]), report)
-        pairs = zip(got[start:end], wanted[start:end], strict=True)
-        faults = [found for pair in pairs if (found := _difference(probe, *pair))]
+        results = zip(f.maker.fgraph.outputs[start:end], got[start:end], wanted[start:end], strict=True)
+        faults = [found for result in results if (found := _difference(probe, *result))]
         outcomes.append(Outcome(probe, place, reason, "; ".join(faults)))
     return outcomes
 

@@ -8,7 +8,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_refusals
+from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_unsupported_errors
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
@@ -162,7 +162,7 @@ class NumbaFunction(HostFunction):
             try:
                 results = run()
             except Exception as error:
-                self.compile_failed = isinstance(error, (*numba_refusals(), MemoryError, OSError))
+                self.compile_failed = isinstance(error, (*numba_unsupported_errors(), MemoryError, OSError))
                 _raise_at_first_result(graph)
                 raise
             self.run = run

@@ -20,7 +20,7 @@ from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl._compat import link_with_numba, numba_refusals
+from pytensor_cl._compat import compile_node_with_numba, numba_unsupported_errors
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 from pytensor_cl.runtime.interrupts import insisting
@@ -91,10 +91,10 @@ class _LazyNumbaThunk:
             return
         try:
             with insisting():
-                function = link_with_numba(self._node)
+                function = compile_node_with_numba(self._node)
                 self._store(function)
             self._function = function
-        except numba_refusals() as error:  # no implementation, or none for these dtypes
+        except numba_unsupported_errors() as error:  # no implementation, or none for these dtypes
             warnings.warn(f"{self._node.op} runs in Python, NUMBA cannot compile it: {error}", stacklevel=3)
             self._fallback = _perform_thunk(self._node, self._inputs, self._outputs)
             self._fallback()

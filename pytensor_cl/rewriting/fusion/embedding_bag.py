@@ -1,6 +1,6 @@
-"""Reductions of rows that an index picks from a table -> GpuEmbeddingBag: the rows are not stored first.
+"""Reductions of gathered rows -> GpuEmbeddingBag: the rows are read in place and not stored.
 
-A mean of word vectors, ``table[words].mean(axis=1)``, is one.
+A mean of word vectors, ``table[words].mean(axis=1)``, is an example.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ from pytensor_cl.runtime.registry import get_context
 __all__ = ["fuse_embedding_bags"]
 
 
-def _is_of_rows(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node picks rows of a table by an array of integers, and one other node reads them."""
+def _is_row_gather(node: Apply, fgraph: FunctionGraph) -> bool:
+    """Whether a node gathers rows of a table by an array of integers, for a single client."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
         return False
     table, index = node.inputs
@@ -26,22 +26,23 @@ def _is_of_rows(node: Apply, fgraph: FunctionGraph) -> bool:
 
 
 def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node reduces rows that another one picks, each with all of its elements."""
+    """Whether a node reduces gathered rows along axes of their index, on a device of schedule cpu."""
     if not isinstance(node.op, GpuCAReduce) or get_context(node.op.context_name).info.schedule != "cpu":
         return False
     (rows,), host = node.inputs, node.op.host
-    if rows.owner is None or not _is_of_rows(rows.owner, fgraph) or rows.owner.op.context_name != node.op.context_name:
+    gather = rows.owner
+    if gather is None or not _is_row_gather(gather, fgraph) or gather.op.context_name != node.op.context_name:
         return False
     dtypes = {rows.type.dtype, node.outputs[0].type.dtype, host.acc_dtype or rows.type.dtype}
     has_code = type(host.scalar_op).__name__ in OPERATIONS and all(
         np.dtype(d).kind in "fiub" and d != "float16" for d in dtypes
     )
-    ndim = rows.owner.inputs[1].type.ndim
+    ndim = gather.inputs[1].type.ndim
     return has_code and bool(host.axis) and all(0 <= axis < ndim for axis in host.axis)
 
 
 def fuse_embedding_bags(fgraph: FunctionGraph) -> None:
-    """Join reductions with the gathers of the rows that only they read.
+    """Fuse reductions with the gathers that compute their input.
 
     Parameters
     ----------

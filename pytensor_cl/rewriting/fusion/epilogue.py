@@ -1,7 +1,7 @@
-"""Elementwise functions of what one node computes -> GpuEpilogue: applied while it is stored.
+"""Elementwise functions of the output of another kernel -> GpuEpilogue: applied while the output is stored.
 
-The bias and the activation of a layer are one. Here is decided which elementwise node can be part of the node before
-it; `StoringOp.applies` says which Ops have kernels for it.
+The bias and the activation of a layer are an example. This module decides which elementwise node is absorbed;
+`StoringOp.applies` says what the kernels of an Op support.
 """
 
 from pytensor import scalar as ps
@@ -18,78 +18,63 @@ from pytensor_cl.runtime.registry import get_context
 __all__ = ["fuse_epilogues"]
 
 FIXED_BYTES, ARRAY_BYTES, RESULT_BYTES = 480, 72, 16
-"""What a kernel's own arguments take at most, those of each further array, and of each result: devices may take no more
-than 1024."""
+"""Upper bounds of a kernel's own arguments, those of each operand of the epilogue, and those of each result. Devices
+may limit arguments to 1024 bytes."""
 
 
-def _varies(variable: Variable) -> bool:
-    """Whether it is a number of the host that may be another one in each call: recordings know them of GpuElemwise."""
-    return is_by_value(variable) and not isinstance(variable, Constant)
-
-
-def _is_real(node: Apply) -> bool:
-    return not any(is_complex(v.type.dtype) for v in (*node.inputs, *node.outputs))
-
-
-def _is_read_once(variable: Variable, fgraph: FunctionGraph) -> bool:
-    return len(fgraph.clients[variable]) == 1
-
-
-def _has_its_shape(variable: Variable, node: Apply) -> bool:
-    """Whether the results of an elementwise node have the shape of an input, whatever the data."""
-    return variable.type.broadcastable == node.outputs[0].type.broadcastable
-
-
-def _further(node: Apply, product: Variable) -> list[Variable]:
-    """Return the arrays that an elementwise node reads besides."""
+def _operands(node: Apply, product: Variable) -> list[Variable]:
+    """Return the arrays that an elementwise node reads besides the output of the other kernel."""
     return list(dict.fromkeys(v for v in node.inputs if v is not product and not isinstance(v, Constant)))
 
 
-def _has_room(node: Apply, further: list[Variable]) -> bool:
-    """Whether a kernel may have so many arguments."""
-    room = get_context(node.op.context_name).info.max_parameter_size - FIXED_BYTES
-    return len(further) * ARRAY_BYTES + len(node.outputs) * RESULT_BYTES <= room
+def _may_be_epilogue(node: Apply) -> bool:
+    """Whether a node is a real elementwise function without host scalars that vary between calls.
+
+    An elementwise kernel takes such scalars by value, and a captured graph can set them.
+    """
+    if not isinstance(node.op, GpuElemwise) or any(is_complex(v.type.dtype) for v in (*node.inputs, *node.outputs)):
+        return False
+    return not any(is_by_value(v) and not isinstance(v, Constant) for v in node.inputs)
 
 
-def _is_absorbed(product: Variable, node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether the node that computes an input of an elementwise node can do the work of both."""
+def _can_absorb(product: Variable, node: Apply, fgraph: FunctionGraph) -> bool:
+    """Whether the kernel that computes `product` can apply the function of an elementwise node to it."""
     owner = product.owner
     if owner is None or not isinstance(owner.op, StoringOp) or owner.op.context_name != node.op.context_name:
         return False
-    further = _further(node, product)
-    fits = _is_read_once(product, fgraph) and _has_its_shape(product, node) and _has_room(node, further)
-    return fits and owner.op.applies(owner, further)
+    if len(fgraph.clients[product]) > 1:  # the output itself is needed, too
+        return False
+    if product.type.broadcastable != node.outputs[0].type.broadcastable:  # the result may be larger
+        return False
+    operands = _operands(node, product)
+    room = get_context(node.op.context_name).info.max_parameter_size - FIXED_BYTES
+    if len(operands) * ARRAY_BYTES + len(node.outputs) * RESULT_BYTES > room:
+        return False
+    return owner.op.applies(owner, operands)
 
 
 def _function(node: Apply, inputs: list[Variable]) -> ps.Composite:
-    """Return the function of an element of each input; numbers that are known are part of it."""
-    known = {v: scalar_of(v) for v in node.inputs}
-    outputs = apply_scalar_op(node.op.host.scalar_op, [known[v] for v in node.inputs])
-    return ps.Composite([known[v] for v in inputs], outputs)
-
-
-def _absorbed(node: Apply, fgraph: FunctionGraph) -> Apply | None:
-    """Return the node that does the work of an elementwise node and of one before it."""
-    if not isinstance(node.op, GpuElemwise) or any(map(_varies, node.inputs)) or not _is_real(node):
-        return None
-    product = next((v for v in node.inputs if _is_absorbed(v, node, fgraph)), None)
-    if product is None:
-        return None
-    producer, further = product.owner, _further(node, product)
-    op = GpuEpilogue(producer.op, _function(node, [product, *further]), node.op.context_name)
-    return op.make_node(*producer.inputs, *further)
+    """Return the function of one element of each input; constants become a part of it."""
+    scalars = {v: scalar_of(v) for v in node.inputs}
+    outputs = apply_scalar_op(node.op.host.scalar_op, [scalars[v] for v in node.inputs])
+    return ps.Composite([scalars[v] for v in inputs], outputs)
 
 
 def fuse_epilogues(fgraph: FunctionGraph) -> None:
-    """Apply elementwise functions where their input is stored.
+    """Make elementwise functions epilogues of the kernels that compute their input.
 
     Parameters
     ----------
     fgraph
-        A graph after lifting, in which what shares rows is one node; changed in place.
+        A graph after row fusion; changed in place.
     """
     for node in fgraph.toposort():
-        fused = _absorbed(node, fgraph)
-        if fused is None:
+        if not _may_be_epilogue(node):
             continue
+        product = next((v for v in node.inputs if _can_absorb(v, node, fgraph)), None)
+        if product is None:
+            continue
+        producer, operands = product.owner, _operands(node, product)
+        op = GpuEpilogue(producer.op, _function(node, [product, *operands]), node.op.context_name)
+        fused = op.make_node(*producer.inputs, *operands)
         replace_outputs(fgraph, node.outputs, fused.outputs, "opencl_epilogue")

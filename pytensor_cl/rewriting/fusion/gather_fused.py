@@ -1,6 +1,6 @@
-"""Elements picked from an elementwise result -> GpuFusedGather: the rest of the result is not computed.
+"""A gather of an elementwise result -> GpuFusedGather: the other elements are not computed.
 
-The loss of a classifier, ``log_softmax(z)[arange(n), y]``, is one.
+The loss of a classifier, ``log_softmax(z)[arange(n), y]``, is an example.
 """
 
 from pytensor import scalar as ps
@@ -15,12 +15,12 @@ from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_out
 
 __all__ = ["apply_scalar_op", "fuse_gathers", "scalar_of"]
 
-MOST_ARRAYS = 8
-"""Arrays that a kernel reads at each place: more of them cost more than the one that is not stored."""
+MAX_ARRAYS = 8
+"""Arrays that a kernel reads at each position: reading more costs more than storing the elementwise result."""
 
 
 def apply_scalar_op(op: ps.ScalarOp, inputs: list[ps.ScalarVariable]) -> list[ps.ScalarVariable]:
-    """Return the outputs of a scalar Op; a Composite is taken apart, so that each can be had without the others."""
+    """Return the outputs of a scalar Op. A Composite is inlined, so that unused outputs can be left out."""
     if not isinstance(op, ps.Composite):
         return op.make_node(*inputs).outputs
     known: dict[Variable, ps.ScalarVariable] = dict(zip(op.fgraph.inputs, inputs, strict=True))
@@ -30,15 +30,15 @@ def apply_scalar_op(op: ps.ScalarOp, inputs: list[ps.ScalarVariable]) -> list[ps
 
 
 def scalar_of(variable: Variable) -> ps.ScalarVariable:
-    """Return what stands for an array or a value in a scalar function."""
+    """Return the scalar variable for an element of an array or a host value; a constant for a 0-d constant."""
     kind = ps.get_scalar_type(variable.type.dtype)
     if isinstance(variable, Constant) and is_by_value(variable):
         return ps.ScalarConstant(kind, variable.data[()])
     return kind()
 
 
-def _cone(variable: Variable, context_name: str) -> set[Apply]:
-    """Return the elementwise nodes that lead to a variable without anything else between them."""
+def _elemwise_producers(variable: Variable, context_name: str) -> set[Apply]:
+    """Return the elementwise nodes from which a variable is computed, up to the first other nodes."""
     found: set[Apply] = set()
     pending = [variable.owner]
     while pending:
@@ -50,59 +50,59 @@ def _cone(variable: Variable, context_name: str) -> set[Apply]:
     return found
 
 
-def _function(variable: Variable, cone: list[Apply]) -> tuple[list[Variable], ps.Composite]:
-    """Return what a variable is computed from, and the function of an element of each.
+def _function(variable: Variable, nodes: list[Apply]) -> tuple[list[Variable], ps.Composite]:
+    """Return the inputs of elementwise nodes on which a variable depends, and the function of an element of each.
 
     Parameters
     ----------
     variable
         An output of the last node.
-    cone
-        The nodes, in topological order.
+    nodes
+        In topological order.
     """
     known: dict[Variable, ps.ScalarVariable] = {}
-    for node in cone:
+    for node in nodes:
         for v in node.inputs:
             known.setdefault(v, scalar_of(v))
-        known.update(
-            zip(node.outputs, apply_scalar_op(node.op.host.scalar_op, [known[v] for v in node.inputs]), strict=True)
-        )
+        scalars = apply_scalar_op(node.op.host.scalar_op, [known[v] for v in node.inputs])
+        known.update(zip(node.outputs, scalars, strict=True))
     needed = set(explicit_graph_inputs([known[variable]]))
     inputs = {v: scalar for v, scalar in known.items() if scalar in needed}
     return list(inputs), ps.Composite(list(inputs.values()), [known[variable]])
 
 
-def _is_pick(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node reads few elements of an elementwise result that nobody else reads."""
+def _is_sparse_gather(node: Apply, fgraph: FunctionGraph) -> bool:
+    """Whether a node gathers few elements of an elementwise result that has no other client.
+
+    The index has an array for each dimension, and fewer dimensions of its own than the source.
+    """
     if not isinstance(node.op, GpuAdvancedSubtensor):
         return False
     source, *index = node.inputs
-    owner, entries = source.owner, node.op.host.idx_list
+    owner = source.owner
     if owner is None or not isinstance(owner.op, GpuElemwise) or owner.op.context_name != node.op.context_name:
         return False
-    whole = tuple(entries) == tuple(range(source.type.ndim))
-    numbers = all(v.type.dtype != "bool" for v in index)
-    return whole and numbers and len(fgraph.clients[source]) == 1 and _extent(node.outputs[0]) < _extent(source)
+    indexes_all = tuple(node.op.host.idx_list) == tuple(range(source.type.ndim))
+    has_masks = any(v.type.dtype == "bool" for v in index)
+    if not indexes_all or has_masks or len(fgraph.clients[source]) > 1:
+        return False
+    extents = [sum(not one for one in v.type.broadcastable) for v in (node.outputs[0], source)]
+    return extents[0] < extents[1]
 
 
-def _extent(variable: Variable) -> int:
-    """Return along how many dimensions there is more than one element."""
-    return sum(not one for one in variable.type.broadcastable)
-
-
-def _picked(node: Apply, fgraph: FunctionGraph) -> Variable | None:
-    """Return the same elements, computed from those of what the elementwise result is computed from."""
+def _fused(node: Apply, fgraph: FunctionGraph) -> Variable | None:
+    """Return the gathered elements, computed from those of the producers' inputs; None if these are too many."""
     source, *index = node.inputs
-    cone = _cone(source, node.op.context_name)
-    inputs, function = _function(source, [n for n in fgraph.toposort() if n in cone])
+    producers = _elemwise_producers(source, node.op.context_name)
+    inputs, function = _function(source, [n for n in fgraph.toposort() if n in producers])
     arrays = sum(not is_by_value(v) for v in inputs)
-    if not 0 < arrays <= MOST_ARRAYS or function.outputs[0].type.dtype != source.type.dtype:
+    if not 0 < arrays <= MAX_ARRAYS or function.outputs[0].type.dtype != source.type.dtype:
         return None
     return GpuFusedGather(node.op.host, function, node.op.context_name).make_node(*inputs, *index).outputs[0]
 
 
-def _drop_unread(node: Apply, fgraph: FunctionGraph) -> None:
-    """Make an elementwise node of several outputs compute only those that are read."""
+def _drop_unused_outputs(node: Apply, fgraph: FunctionGraph) -> None:
+    """Replace an elementwise node of several outputs by one that computes only those that have clients."""
     needed = [i for i, v in enumerate(node.outputs) if fgraph.clients[v]]
     if needed and len(needed) < len(node.outputs):
         made = select_outputs(node, needed, node.inputs)
@@ -110,7 +110,7 @@ def _drop_unread(node: Apply, fgraph: FunctionGraph) -> None:
 
 
 def fuse_gathers(fgraph: FunctionGraph) -> None:
-    """Compute elementwise results only where they are picked.
+    """Compute elementwise results only where they are gathered.
 
     Parameters
     ----------
@@ -118,9 +118,9 @@ def fuse_gathers(fgraph: FunctionGraph) -> None:
         A graph after lifting; changed in place.
     """
     for node in fgraph.toposort():
-        picked = _picked(node, fgraph) if _is_pick(node, fgraph) else None
-        if picked is not None:
+        fused = _fused(node, fgraph) if _is_sparse_gather(node, fgraph) else None
+        if fused is not None:
             source, (old,) = node.inputs[0].owner, node.outputs
-            fgraph.replace_all_validate([(old, old.type.filter_variable(picked))], reason="opencl_fuse_gather")
+            fgraph.replace_all_validate([(old, old.type.filter_variable(fused))], reason="opencl_fuse_gather")
             if source in fgraph.apply_nodes:
-                _drop_unread(source, fgraph)
+                _drop_unused_outputs(source, fgraph)

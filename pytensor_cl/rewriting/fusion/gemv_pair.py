@@ -1,6 +1,6 @@
-"""Matrix times vector, a function of it, the transposed matrix times that -> one node that reads the matrix once.
+"""``A @ x``, an elementwise function of it, and ``A.T @ r`` with a result ``r`` -> GpuGemvPair, which reads A once.
 
-A linear model and its gradient are such a pair: ``f(X @ b)`` and ``X.T @ df``.
+A linear model and its gradient are an example: ``f(X @ b)`` and ``X.T @ df``.
 """
 
 from collections.abc import Iterator
@@ -24,21 +24,21 @@ from pytensor_cl.routines.gemv.pair import PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise.program import Operand, RowFunction
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["fuse_gemv_pairs", "is_of_vectors", "products_with_one_matrix"]
+__all__ = ["fuse_gemv_pairs", "is_vector_elemwise", "products_with_one_matrix"]
 
 FIXED_BYTES, ARRAY_BYTES, SUM_BYTES = 320, 24, 8
-"""What the kernels' own arguments take at most, those of each array, and of each reduction."""
+"""Upper bounds of the kernels' own arguments, those of each array, and those of each reduction."""
 
 
-class _Middle(NamedTuple):
-    """What is computed between the products.
+class _Intermediate(NamedTuple):
+    """The function between the two products.
 
     Attributes
     ----------
     function
         Of rows along the only axis.
     forms
-        Of its operands and outputs.
+        Forms of its operands and outputs.
     operands, outputs
         The variables.
     """
@@ -49,15 +49,8 @@ class _Middle(NamedTuple):
     outputs: list[Variable]
 
 
-def _is_transposed(a: Variable, b: Variable) -> bool:
-    """Whether a matrix is a view of another one with its dimensions swapped."""
-    owner = a.owner
-    is_view = owner is not None and isinstance(owner.op, GpuDimShuffle) and owner.inputs[0] is b
-    return is_view and tuple(owner.op.host.new_order) == (1, 0)
-
-
-def _data(variable: Variable) -> tuple[int, ...] | None:
-    """Return where the data of a constant lies that is moved to the device."""
+def _constant_layout(variable: Variable) -> tuple[int, ...] | None:
+    """Return address, shape and strides of a constant that is uploaded; None for other variables."""
     owner = variable.owner
     if owner is None or not isinstance(owner.op, GpuFromHost) or not isinstance(owner.inputs[0], Constant):
         return None
@@ -65,109 +58,116 @@ def _data(variable: Variable) -> tuple[int, ...] | None:
     return data.ctypes.data, *data.shape, *data.strides
 
 
-def _is_same_constant(a: Variable, b: Variable) -> bool:
-    """Whether two matrices are constants of which one was folded into a transposed view of the other."""
-    first, second = _data(a), _data(b)
+def _are_transposed(a: Variable, b: Variable) -> bool:
+    """Whether one matrix is the transpose of the other.
+
+    It is a view of it, or both are constants with the same data: PyTensor folds the transpose of a constant.
+    """
+    for view, source in ((a, b), (b, a)):
+        owner = view.owner
+        is_view = owner is not None and isinstance(owner.op, GpuDimShuffle) and owner.inputs[0] is source
+        if is_view and tuple(owner.op.host.new_order) == (1, 0):
+            return True
+    first, second = _constant_layout(a), _constant_layout(b)
     if first is None or second is None:
         return False
-    at, n, k, row, col = second
-    return first == (at, k, n, col, row)
+    address, n, k, row_stride, column_stride = second
+    return first == (address, k, n, column_stride, row_stride)
 
 
-def _are_transposed(a: Variable, b: Variable) -> bool:
-    return _is_transposed(a, b) or _is_transposed(b, a) or _is_same_constant(a, b)
-
-
-def _is_product(node: Apply | None, context_name: str) -> bool:
-    """Whether a node is a product that the kernels know."""
+def _is_supported_product(node: Apply | None, context_name: str) -> bool:
+    """Whether a node is a GEMV in the context, with all operands of float32 or all of float64."""
     if node is None or not isinstance(node.op, GpuGemv) or node.op.context_name != context_name:
         return False
     dtypes = {v.type.dtype for v in (*node.inputs, *node.outputs)}
     return len(dtypes) == 1 and dtypes <= {"float32", "float64"}
 
 
-def _middle(factor: Variable, context_name: str, fgraph: FunctionGraph) -> _Middle | None:
-    """Return what computes the factor of the second product; None if it is not elementwise along its rows."""
+def _has_kernel(node: Apply) -> bool:
+    """Whether a node is a supported product on a device with kernels for pairs, those of schedule cpu."""
+    is_product = isinstance(node.op, GpuGemv) and _is_supported_product(node, node.op.context_name)
+    return is_product and get_context(node.op.context_name).info.schedule == "cpu"
+
+
+def _intermediate(factor: Variable, context_name: str, fgraph: FunctionGraph) -> _Intermediate | None:
+    """Return the function that computes the factor of the second product; None if it is not elementwise along rows."""
     node = factor.owner
     if node is None or factor.type.broadcastable != (False,):
         return None
     if isinstance(node.op, GpuGemv):
-        function = RowFunction((Operand("full", factor.type.dtype),), (), (0,))
-        return _Middle(function, (FULL, FULL), [factor], [factor])
+        identity = RowFunction((Operand("full", factor.type.dtype),), (), (0,))
+        return _Intermediate(identity, (FULL, FULL), [factor], [factor])
     fused, outputs = node, list(node.outputs)
     domain = FusionDomain(context_name, (0,), (False,))
-    if isinstance(node.op, GpuElemwise) and domain.takes(node):
+    if isinstance(node.op, GpuElemwise) and domain.accepts(node):
         outputs = [v for v in outputs if fgraph.clients[v]]
         fused = fused_node([node], outputs, domain)
     if not isinstance(fused.op, GpuRowwise) or (fused.op.ndim, fused.op.axes) != (1, (0,)):
         return None
-    return _Middle(fused.op.function, fused.op.forms, list(fused.inputs), outputs)
+    return _Intermediate(fused.op.function, fused.op.forms, list(fused.inputs), outputs)
 
 
-def _first(middle: _Middle, last: Apply) -> int | None:
-    """Return which of the operands is a product with the transposed matrix."""
+def _index_of_first_product(function: _Intermediate, last: Apply) -> int | None:
+    """Return which operand of the function is a product with the transposed matrix of the last product."""
     name, dtype = last.op.context_name, last.outputs[0].type.dtype
-    for k, (variable, form) in enumerate(zip(middle.operands, middle.forms, strict=False)):
+    for k, (variable, form) in enumerate(zip(function.operands, function.forms, strict=False)):
         fits = form == FULL and variable.type.dtype == dtype and variable.type.broadcastable == (False,)
-        if fits and _is_product(variable.owner, name) and _are_transposed(variable.owner.inputs[2], last.inputs[2]):
+        if not fits or not _is_supported_product(variable.owner, name):
+            continue
+        if _are_transposed(variable.owner.inputs[2], last.inputs[2]):
             return k
     return None
 
 
-def _needed_by_others(variable: Variable, nodes: tuple[Apply | None, ...], fgraph: FunctionGraph) -> bool:
-    return any(client not in nodes for client, _ in fgraph.clients[variable])
-
-
 def _has_room(pair: PairFunction, context_name: str) -> bool:
-    """Whether the kernels may have so many arguments."""
+    """Whether the arguments of the kernels fit."""
     function = pair.function
     arrays = len(function.operands) + sum(pair.is_stored)
     used = FIXED_BYTES + arrays * ARRAY_BYTES + len(function.steps) * SUM_BYTES
     return used <= get_context(context_name).info.max_parameter_size
 
 
-def _fused(last: Apply, fgraph: FunctionGraph) -> tuple[list[Variable], list[Variable]] | None:
-    """Return what a product and the nodes before it compute, and the outputs of one node that does the same."""
+def _match(last: Apply, fgraph: FunctionGraph) -> tuple[list[Variable], list[Variable]] | None:
+    """Return the outputs of a second product and of the nodes before it, and those of the fused node; None if there is
+    no pair."""
     name = last.op.context_name
     yt, alpha_t, _, factor, beta_t = last.inputs
-    middle = _middle(factor, name, fgraph)
-    number = None if middle is None else _first(middle, last)
-    if middle is None or number is None:
+    found = _intermediate(factor, name, fgraph)
+    number = None if found is None else _index_of_first_product(found, last)
+    if found is None or number is None:
         return None
-    product = middle.operands[number]
+    product = found.operands[number]
     first = product.owner
     nodes = (first, factor.owner, last)
-    value = middle.function.outputs[middle.outputs.index(factor)]
-    stored = [_needed_by_others(v, nodes, fgraph) for v in middle.outputs]
-    function, forms, outputs = middle.function, middle.forms, list(middle.outputs)
-    if product is not factor and _needed_by_others(product, nodes, fgraph):
+
+    def is_needed_elsewhere(variable: Variable) -> bool:
+        return any(client not in nodes for client, _ in fgraph.clients[variable])
+
+    function, forms, outputs = found.function, found.forms, list(found.outputs)
+    value = function.outputs[outputs.index(factor)]
+    stored = [is_needed_elsewhere(v) for v in outputs]
+    if product is not factor and is_needed_elsewhere(product):
         function = replace(function, outputs=(*function.outputs, number))
         forms, outputs, stored = (*forms, FULL), [*outputs, product], [*stored, True]
     pair = PairFunction(function, number, value, tuple(stored))
     if not is_one_pass(function, value) or not _has_room(pair, name):
         return None
-    operands = [v for k, v in enumerate(middle.operands) if k != number]
+    operands = [v for k, v in enumerate(found.operands) if k != number]
     inputs = [*first.inputs, *operands, yt, alpha_t, beta_t]
-    if any(v.owner in nodes for v in ancestors(inputs)):  # something else leads from the first product to the last
+    if any(v.owner in nodes for v in ancestors(inputs)):  # another path leads from the first product to the last
         return None
-    made = GpuGemvPair(pair, forms, name).make_node(*inputs).outputs
-    old = [last.outputs[0], *(v for v, keep in zip(outputs, stored, strict=True) if keep)]
-    return old, list(made)
+    new = GpuGemvPair(pair, forms, name).make_node(*inputs).outputs
+    old = [last.outputs[0], *(v for v, is_stored in zip(outputs, stored, strict=True) if is_stored)]
+    return old, list(new)
 
 
-def _has_kernel(node: Apply) -> bool:
-    """Whether a node is a product, on a device with kernels for pairs of them."""
-    is_product = isinstance(node.op, GpuGemv) and _is_product(node, node.op.context_name)
-    return is_product and get_context(node.op.context_name).info.schedule == "cpu"
-
-
-def is_of_vectors(node: Apply) -> bool:
+def is_vector_elemwise(node: Apply) -> bool:
     """Whether a node is elementwise, with a vector as result."""
     return isinstance(node.op, GpuElemwise) and node.outputs[0].type.ndim == 1
 
 
 def _products_before(last: Apply) -> Iterator[Apply]:
-    """Yield the products from which only elementwise nodes of vectors lead to the vector of another one."""
+    """Yield the products from which only elementwise nodes of vectors lead to the vector of another product."""
     pending, seen = [last.inputs[3]], set()
     while pending:
         node = pending.pop().owner
@@ -176,7 +176,7 @@ def _products_before(last: Apply) -> Iterator[Apply]:
         seen.add(node)
         if isinstance(node.op, GpuGemv):
             yield node
-        elif is_of_vectors(node):
+        elif is_vector_elemwise(node):
             pending.extend(node.inputs)
 
 
@@ -194,10 +194,9 @@ def fuse_gemv_pairs(fgraph: FunctionGraph) -> None:
     Parameters
     ----------
     fgraph
-        A graph after lifting, in which what shares rows is one node; changed in place.
+        A graph after row fusion; changed in place.
     """
     for node in fgraph.toposort():
-        found = _fused(node, fgraph) if _has_kernel(node) else None
-        if found is None:
-            continue
-        replace_outputs(fgraph, *found, "opencl_gemv_pair")
+        found = _match(node, fgraph) if _has_kernel(node) else None
+        if found is not None:
+            replace_outputs(fgraph, *found, "opencl_gemv_pair")

@@ -1,4 +1,4 @@
-"""One node in the place of several."""
+"""Replacement of several nodes by one."""
 
 from collections.abc import Sequence
 
@@ -9,20 +9,20 @@ __all__ = ["replace_outputs"]
 
 
 def replace_outputs(fgraph: FunctionGraph, old: Sequence[Variable], new: Sequence[Variable], reason: str) -> None:
-    """Put the outputs of a fused node where those of the nodes were that it replaces, with their names and traces.
+    """Replace variables by the outputs of a fused node, which get their names and traces.
 
     Parameters
     ----------
     fgraph
         Changed in place.
     old, new
-        Variables that belong together.
+        Variables, in the same order.
     reason
         Name of the rewrite.
     """
     pairs = list(zip(old, new, strict=True))
     for before, after in pairs:
-        if not before.type.is_super(after.type):  # a node said more of the shape than its inputs tell: an inner FFT's 2
+        if not before.type.is_super(after.type):  # an inner Op may know more of the static shape, such as an FFT's 2
             after.type = before.type
         after.name = before.name
         after.tag.trace = getattr(before.tag, "trace", [])

@@ -1,6 +1,6 @@
-"""Scalars that PyTensor's fusion computes together, though they wait for different things -> each by itself.
+"""Composites of 0-d values whose outputs depend on different kernels -> one node for each output.
 
-The mean of a loss and the factor ``1 / n`` of a gradient are two results of one Composite: it would wait for the mean.
+PyTensor may fuse the mean of a loss and the factor ``1 / n`` of its gradient. The factor would then wait for the mean.
 """
 
 from pytensor import scalar as ps
@@ -16,23 +16,20 @@ from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_out
 __all__ = ["split_composites"]
 
 
-def _awaited(node: Apply) -> list[frozenset[int]]:
-    """Return, for each output of a Composite, which of the inputs it needs are results of other kernels."""
+def _dependencies(node: Apply) -> set[frozenset[int]]:
+    """Return the sets of inputs, computed by kernels, on which the outputs of a Composite depend."""
+    computed = {
+        i
+        for i, v in enumerate(node.inputs)
+        if v.owner is not None and isinstance(v.owner.op, GpuOp) and not isinstance(v.owner.op, GpuFromHost)
+    }
     graph = node.op.host.scalar_op.fgraph
-    found = []
-    for output in graph.outputs:
-        read = set(explicit_graph_inputs([output]))
-        found.append(frozenset(i for i, v in enumerate(graph.inputs) if v in read and _is_made(node, i)))
-    return found
+    read = (set(explicit_graph_inputs([output])) for output in graph.outputs)
+    return {frozenset(i for i, v in enumerate(graph.inputs) if v in inputs and i in computed) for inputs in read}
 
 
-def _is_made(node: Apply, number: int) -> bool:
-    owner = node.inputs[number].owner
-    return owner is not None and isinstance(owner.op, GpuOp) and not isinstance(owner.op, GpuFromHost)
-
-
-def _is_of_scalars(node: Apply) -> bool:
-    """Whether a node computes several single numbers."""
+def _is_composite_of_scalars(node: Apply) -> bool:
+    """Whether a node is a Composite with several outputs of one element each."""
     return (
         isinstance(node.op, GpuElemwise)
         and isinstance(node.op.host.scalar_op, ps.Composite)
@@ -42,7 +39,7 @@ def _is_of_scalars(node: Apply) -> bool:
 
 
 def split_composites(fgraph: FunctionGraph) -> None:
-    """Compute single numbers apart where one waits for a kernel that the other does not need.
+    """Split Composites of single elements where one output depends on a kernel that another does not need.
 
     Parameters
     ----------
@@ -50,7 +47,7 @@ def split_composites(fgraph: FunctionGraph) -> None:
         A graph after lifting; changed in place.
     """
     for node in fgraph.toposort():
-        if not _is_of_scalars(node) or len(set(_awaited(node))) == 1:
+        if not _is_composite_of_scalars(node) or len(_dependencies(node)) == 1:
             continue
         made = [select_outputs(node, [i], list(node.inputs))[i] for i in range(len(node.outputs))]
         pairs = [(old, old.type.filter_variable(new)) for old, new in zip(node.outputs, made, strict=True)]

@@ -1,6 +1,6 @@
-"""Elements of a table that only one node reads -> looked up by the kernel of that node.
+"""A gather from a table with a single client -> a lookup in the client's kernel.
 
-The linear predictor of a hierarchical model, ``alpha[group] + beta[group] * x``, is one.
+The linear predictor of a hierarchical model, ``alpha[group] + beta[group] * x``, is an example.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,19 @@ from pytensor_cl.runtime.registry import get_context
 __all__ = ["FIXED_BYTES", "array_bytes", "fuse_table_lookups", "lookups_for", "move_views_to_index"]
 
 FIXED_BYTES = 320
-"""Of the arguments of a kernel of rows, besides those for each array; an estimate from above."""
+"""Upper bound of a row kernel's arguments, without those for each array."""
 
 TABLE_BYTES = 32
-"""Of the arguments for each table."""
+"""Arguments for each table."""
 
 
 def array_bytes(ndim: int) -> int:
-    """Return the bytes of the arguments of a kernel for each array: a pointer, an offset and its steps."""
+    """Return the bytes of a kernel's arguments for each array: a pointer, an offset and its strides."""
     return 8 * (ndim + 4)
 
 
-def _is_of_vector(node: Apply) -> bool:
-    """Whether a node reads elements of a vector, where an array of integers says."""
+def _is_vector_lookup(node: Apply) -> bool:
+    """Whether a node gathers elements of a vector by an array of integers."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or node.op.host.idx_list != (0,):
         return False
     table, index = node.inputs
@@ -41,57 +41,52 @@ def _is_of_vector(node: Apply) -> bool:
 
 
 def _fits(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a kernel over the rows has code for what is looked up, and does so no more often than a gather."""
+    """Whether a row kernel has code for a lookup, and makes as many of them as the gather."""
     (found,), (_, index) = node.outputs, node.inputs
-    form = domain.made(found)
+    form = domain.output_form(found)
     return form not in (None, VALUE) and domain.form(index) == form
 
 
-def _is_picked(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a node picks rows of a matrix, one for each row of the domain."""
+def _is_row_gather(node: Apply, domain: FusionDomain) -> bool:
+    """Whether a node gathers a row of a matrix for each row of the domain, on a device of schedule cpu."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
         return False
     (found,), (table, index) = node.outputs, node.inputs
     is_index = index.type.dtype != "bool" and index.type.ndim == 1 and domain.form(index) == DROPPED
-    is_plain = domain.pattern == (False, False) and domain.axes == (1,) and domain.made(found) == FULL
+    is_matrix = domain.pattern == (False, False) and domain.axes == (1,) and domain.output_form(found) == FULL
     is_cpu = get_context(domain.context_name).info.schedule == "cpu"
-    return is_cpu and is_index and is_plain and table.type.ndim == 2 and not table.type.broadcastable[1]
-
-
-def _is_read_elsewhere(variable: Variable, nodes: Sequence[Apply], fgraph: FunctionGraph) -> bool:
-    return any(client not in nodes for client, _ in fgraph.clients[variable])
+    return is_cpu and is_index and is_matrix and table.type.ndim == 2 and not table.type.broadcastable[1]
 
 
 def lookups_for(
     nodes: Sequence[Apply], outputs: Sequence[Variable], domain: FusionDomain, fgraph: FunctionGraph
 ) -> list[Apply]:
-    """Return the nodes that look up what only `nodes` read, as many as one kernel may have tables for.
+    """Return the gathers that have no other clients than `nodes`, as many as the arguments of a kernel have room for.
 
     Parameters
     ----------
     nodes, outputs
-        What becomes one kernel, and what others need of it.
+        Nodes that become one kernel, and their outputs that others need.
     domain
-        What they work on.
+        Their fusion domain.
     fgraph
-        Where they are.
+        Their graph.
     """
     made = {v for node in nodes for v in node.outputs}
     read = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)
     owners = dict.fromkeys(v.owner for v in read if v.owner is not None)
-    found = [n for n in owners if (_is_of_vector(n) and _fits(n, domain)) or _is_picked(n, domain)]
-    alone = [n for n in found if not _is_read_elsewhere(n.outputs[0], nodes, fgraph)]
-    arrays = len(read) + len(outputs)
-    used = FIXED_BYTES + arrays * array_bytes(domain.ndim)
+    gathers = [n for n in owners if (_is_vector_lookup(n) and _fits(n, domain)) or _is_row_gather(n, domain)]
+    single = [n for n in gathers if all(client in nodes for client, _ in fgraph.clients[n.outputs[0]])]
+    used = FIXED_BYTES + (len(read) + len(outputs)) * array_bytes(domain.ndim)
     room = (get_context(domain.context_name).info.max_parameter_size - used) // TABLE_BYTES
-    return alone[: max(0, room)]
+    return single[: max(0, room)]
 
 
 def move_views_to_index(fgraph: FunctionGraph) -> None:
-    """View of table[i] -> table[view of i], so that the node that reads the view can look up."""
+    """View of table[i] -> table[view of i], so that the client of the view can look up."""
     for node in fgraph.toposort():
         source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
-        if source is None or not _is_of_vector(source) or len(fgraph.clients[source.outputs[0]]) > 1:
+        if source is None or not _is_vector_lookup(source) or len(fgraph.clients[source.outputs[0]]) > 1:
             continue
         table, index = source.inputs
         if context_of(index) == node.op.context_name:
@@ -100,30 +95,30 @@ def move_views_to_index(fgraph: FunctionGraph) -> None:
             fgraph.replace_all_validate([(old, old.type.filter_variable(found))], reason="opencl_table_lookup")
 
 
-def _is_single(op: ps.ScalarOp) -> bool:
-    """Whether each scalar Op of a function has one result, as the steps of a row function have."""
+def _has_single_outputs(op: ps.ScalarOp) -> bool:
+    """Whether each scalar Op of a function has one output, as the steps of a row function have."""
     if isinstance(op, ps.Composite):
-        return all(_is_single(node.op) and len(node.outputs) == 1 for node in op.fgraph.apply_nodes)
+        return all(_has_single_outputs(node.op) and len(node.outputs) == 1 for node in op.fgraph.apply_nodes)
     return op.nout == 1
 
 
 def _domain(node: Apply) -> FusionDomain | None:
-    """Return what a lonely node works on: an elementwise function is one of a single row."""
+    """Return the fusion domain of a single node; an elementwise function is one of a single row."""
     if not isinstance(node.op, GpuElemwise):
         return reduction_domain(node)
     pattern = tuple(node.outputs[0].type.broadcastable)
     domain = FusionDomain(node.op.context_name, tuple(range(len(pattern))), pattern)
-    is_row_function = domain.takes(node) and domain.made(node.outputs[0]) == FULL
-    return domain if is_row_function and _is_single(node.op.host.scalar_op) else None
+    is_row_function = domain.accepts(node) and domain.output_form(node.outputs[0]) == FULL
+    return domain if is_row_function and _has_single_outputs(node.op.host.scalar_op) else None
 
 
 def fuse_table_lookups(fgraph: FunctionGraph) -> None:
-    """Let elementwise nodes and reductions look up what only they read.
+    """Fuse gathers into elementwise nodes and reductions that are their only clients.
 
     Parameters
     ----------
     fgraph
-        A graph after lifting and `rewriting.rowwise`, which does so for the nodes that it joins; changed in place.
+        A graph after row fusion, which does so for the nodes that it fuses; changed in place.
     """
     move_views_to_index(fgraph)
     for node in fgraph.toposort():

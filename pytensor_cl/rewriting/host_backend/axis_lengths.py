@@ -1,10 +1,10 @@
-"""How long the axes of a graph's arrays are, said by what they are computed from.
+"""Lengths of axes, expressed by the lengths of the arrays from which an array is computed.
 
-Shape inference proves that operands fit by comparing their lengths in the graph. Who only looks whether something is
-within all of them, or all are the same, needs no proof.
+Shape inference compares the lengths of operands in the graph. The guards need no such proof: they check that an index
+is within all of them, or that all are equal.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytensor.tensor as pt
@@ -19,53 +19,44 @@ __all__ = ["axis_lengths", "length_conditions", "length_sources"]
 Axis = tuple[Variable, int]
 
 
-def _of_operands(node: Apply, axis: int) -> list[Axis]:
-    return [(v, axis) for v in node.inputs if not v.type.broadcastable[axis]]
-
-
-def _of_shuffled(node: Apply, axis: int) -> list[Axis]:
-    order: Any = node.op.new_order
-    return [] if order[axis] == "x" else [(node.inputs[0], order[axis])]
-
-
-def _of_rows(node: Apply, axis: int) -> list[Axis]:
+def _length_inputs(node: Apply, axis: int) -> list[Axis]:
+    """Return the axes of a node's inputs that have the length of an axis of its output; none if that is unknown."""
     op: Any = node.op
-    if op.idx_list != (0,) or node.inputs[1].type.dtype == "bool":
+    first = node.inputs[0]
+    match op:
+        case Elemwise():
+            return [(v, axis) for v in node.inputs if not v.type.broadcastable[axis]]
+        case DimShuffle():
+            source = op.new_order[axis]
+            return [] if source == "x" else [(first, source)]
+        case AdvancedSubtensor():
+            index = node.inputs[1]
+            if op.idx_list != (0,) or index.type.dtype == "bool":
+                return []
+            return [(index, axis)] if axis < index.type.ndim else [(first, axis - index.type.ndim + 1)]
+        case IncSubtensor() | AdvancedIncSubtensor():
+            return [(first, axis)]
+        case Alloc():
+            return _source_of_length(node.inputs[1 + axis])
+    return []
+
+
+def _source_of_length(length: Variable) -> list[Axis]:
+    """Return the axis whose length a variable is, if its graph is Shape_i(x) or Shape(x)[i]."""
+    node = length.owner
+    if node is None:
         return []
-    index = node.inputs[1]
-    return [(index, axis)] if axis < index.type.ndim else [(node.inputs[0], axis - index.type.ndim + 1)]
-
-
-def _of_first(node: Apply, axis: int) -> list[Axis]:
-    return [(node.inputs[0], axis)]
-
-
-def _of_filled(node: Apply, axis: int) -> list[Axis]:
-    length = node.inputs[1 + axis].owner
-    if length is None:
+    if isinstance(node.op, Shape_i):
+        return [(node.inputs[0], node.op.i)]
+    if not isinstance(node.op, Subtensor) or len(node.op.idx_list) != 1 or len(node.inputs) != 2:
         return []
-    if isinstance(length.op, Shape_i):
-        return [(length.inputs[0], length.op.i)]
-    shape = length.inputs[0].owner
-    at = length.op.idx_list if isinstance(length.op, Subtensor) else ()
-    if shape is None or not isinstance(shape.op, Shape) or len(at) != 1 or len(length.inputs) != 2:
-        return []
-    position = length.inputs[1]
-    return [(shape.inputs[0], int(position.data))] if isinstance(position, Constant) else []
-
-
-_STEPS: dict[type, Callable[[Apply, int], list[Axis]]] = {
-    Elemwise: _of_operands,
-    DimShuffle: _of_shuffled,
-    AdvancedSubtensor: _of_rows,
-    IncSubtensor: _of_first,
-    AdvancedIncSubtensor: _of_first,
-    Alloc: _of_filled,
-}
+    shape, position = node.inputs[0].owner, node.inputs[1]
+    is_known = shape is not None and isinstance(shape.op, Shape) and isinstance(position, Constant)
+    return [(shape.inputs[0], int(position.data))] if is_known else []
 
 
 def length_sources(variable: Variable, axis: int) -> dict[Axis, None]:
-    """Return axes that have the length of an axis wherever that is computed without an error.
+    """Return axes whose length is that of an axis in every call without an error.
 
     Parameters
     ----------
@@ -75,7 +66,7 @@ def length_sources(variable: Variable, axis: int) -> dict[Axis, None]:
     Returns
     -------
     dict
-        Arrays that come from elsewhere, with positions among their dimensions; in the same order each time.
+        Arrays with positions among their dimensions, in a fixed order.
     """
     found: dict[Axis, None] = {}
     seen: set[Axis] = set()
@@ -84,24 +75,19 @@ def length_sources(variable: Variable, axis: int) -> dict[Axis, None]:
         this = pending.pop()
         if this not in seen:
             seen.add(this)
-            steps = list(_before(*this))
-            pending += steps
-            if not steps:
+            node = this[0].owner
+            inputs = [] if node is None else _length_inputs(node, this[1])
+            pending += inputs
+            if not inputs:
                 found[this] = None
     return found
 
 
-def _before(variable: Variable, axis: int) -> Iterator[Axis]:
-    node = variable.owner
-    if node is not None and type(node.op) in _STEPS:
-        yield from _STEPS[type(node.op)](node, axis)
-
-
 def axis_lengths(variable: Variable, axis: int) -> list[Variable]:
-    """Return 0-d integers, each the length of an axis if all that the array is computed from fits.
+    """Return 0-d integers, each of which is the length of an axis if the operands of all nodes fit.
 
-    The least of them is no more than the axis has, even where a rewrite leaves out an operand that does not fit: zero
-    times ``a``, plus ``b``, has the length of ``b``.
+    Their minimum is a lower bound, even if a rewrite removes an operand that does not fit: ``0 * a + b`` has the length
+    of ``b``.
 
     Parameters
     ----------
@@ -112,7 +98,7 @@ def axis_lengths(variable: Variable, axis: int) -> list[Variable]:
 
 
 def length_conditions(variable: Variable, axis: int, other: Variable, at: int) -> list[Variable]:
-    """Return conditions that hold if two axes have the same length, whatever rewrites leave out; often none.
+    """Return conditions under which two axes have the same length; none if that is known.
 
     Parameters
     ----------

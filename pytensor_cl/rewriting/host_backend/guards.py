@@ -1,4 +1,4 @@
-"""Checks that NUMBA leaves out, as nodes of the graph that it gets: what is wrong must not become a wrong result."""
+"""Adds checks to the graph for NUMBA that NUMBA leaves out, so that invalid data raises an error."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -37,14 +37,14 @@ from pytensor_cl.rewriting.host_backend.in_bounds import MESSAGE, in_bounds
 __all__ = ["add_guards", "has_same_draws", "is_mask_selection", "may_need_guard"]
 
 Check = tuple[int, Variable]
-"""Which input is checked, and what takes its place."""
+"""The position of an input, and the checked variable that takes its place."""
 
 DIVISOR = CheckAndRaise(ZeroDivisionError, "a divisor of whole numbers is 0 or -1")
 ELEMENTS = CheckAndRaise(ValueError, "no elements")
 INDEX = CheckAndRaise(IndexError, MESSAGE)
 PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution may not have")
 SHAPES = CheckAndRaise(ValueError, "lengths differ")
-"""What a user reads comes from the device, which repeats a call that fails on the host."""
+"""Users do not see these messages: a call that fails on the host is repeated on the device."""
 
 
 def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
@@ -60,12 +60,12 @@ def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
 
 
 def is_mask_selection(node: Apply) -> bool:
-    """Return whether a node takes the elements of an array where a mask is true, and does nothing else."""
+    """Return whether a node selects the elements of an array where a mask is true, and does nothing else."""
     return isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,) and node.inputs[1].type.dtype == "bool"
 
 
 def _masks(node: Apply) -> Iterator[Check]:
-    """Guard the mask of an array."""
+    """Check the shape of a mask."""
     x, mask = node.inputs
     pairs = zip(mask.type.shape, x.type.shape, tuple(mask.shape), tuple(x.shape), strict=False)
     same = [pt.eq(a, b) for known, other, a, b in pairs if known is None or known != other]
@@ -74,25 +74,25 @@ def _masks(node: Apply) -> Iterator[Check]:
 
 
 def _indices(node: Apply) -> Iterator[Check]:
-    """Guard the indices of an array by arrays, or its mask."""
+    """Check index arrays, or a mask."""
     if is_mask_selection(node):
         yield from _masks(node)
         return
     for position, extents in _uses(node):
-        yield position, _within(node.inputs[position], extents)
+        yield position, _checked_index(node.inputs[position], extents)
 
 
 def _uses(node: Apply) -> Iterator[tuple[int, list[Variable]]]:
-    """Yield the positions of integers that may be out of bounds, and the lengths of the axes that they index."""
+    """Yield the positions of index inputs that may be out of bounds, and the lengths of the axes that they index."""
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
     x = node.inputs[0]
     for position, axis in _index_axes(node, first):
-        if not _is_within(node.inputs[position], x.type.shape[axis]):
+        if not _is_in_bounds(node.inputs[position], x.type.shape[axis]):
             yield position, axis_lengths(x, axis)
 
 
-def _within(index: Variable, extents: Sequence[Variable]) -> Variable:
-    """Return integers, checked."""
+def _checked_index(index: Variable, extents: Sequence[Variable]) -> Variable:
+    """Return an index that is checked against the lengths of axes."""
     if isinstance(index, Constant):
         values = index.data.ravel()
         needed = max(int(values.max()) + 1, -int(values.min())) if values.size else 0
@@ -103,9 +103,9 @@ def _within(index: Variable, extents: Sequence[Variable]) -> Variable:
 
 
 def _increments(node: Apply) -> Iterator[Check]:
-    """Guard the indices, and the rows that a vector of indices writes: others refuse to broadcast them unasked.
+    """Check the indices, and the shape of the values for a vector of indices: other backends do not broadcast them.
 
-    What is written is not what has the check, so that it may be computed by the loop that writes it.
+    The check is on the array, not on the values, so that NUMBA can compute the values in the loop that writes them.
     """
     yield from _indices(node)
     op: Any = node.op
@@ -119,15 +119,15 @@ def _increments(node: Apply) -> Iterator[Check]:
         yield 0, SHAPES(x, *same)
 
 
-def _is_within(index: Variable, extent: int | None) -> bool:
-    """Whether no index can be out of bounds."""
+def _is_in_bounds(index: Variable, extent: int | None) -> bool:
+    """Whether a constant index is within a static length."""
     if extent is None or not isinstance(index, Constant):
         return False
     return bool(((index.data >= -extent) & (index.data < extent)).all())
 
 
 def _batches(node: Apply) -> Iterator[Check]:
-    """Guard the lengths of batch dimensions, which must be the same where none is known to be one."""
+    """Check that the lengths of batch dimensions agree, where none is known to be one."""
     op: Any = node.op
     same: list[Variable] = []
     for axis in range(op.batch_ndim(node)):
@@ -140,7 +140,10 @@ def _batches(node: Apply) -> Iterator[Check]:
 
 
 def _extreme(node: Apply) -> Variable | None:
-    """Guard a maximum of nothing, for which NUMBA returns infinity; not what it is of, which its loop may compute."""
+    """Check a maximum or minimum for an empty input, for which NUMBA returns infinity.
+
+    The check is on the result, so that NUMBA can compute the input in the loop of the reduction.
+    """
     op: Any = node.op
     if not isinstance(op, CAReduce) or not isinstance(op.scalar_op, Maximum | Minimum):
         return None
@@ -151,7 +154,7 @@ def _extreme(node: Apply) -> Variable | None:
 
 
 def _divisors(node: Apply) -> Iterator[Check]:
-    """Guard the division of whole numbers: the least one divided by minus one ends the process."""
+    """Check divisors of integers: INT_MIN / -1 ends the process."""
     op: Any = node.op
     if isinstance(op.scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iu":
         divisor = node.inputs[1]
@@ -193,17 +196,17 @@ _PARAMETERS: dict[type, dict[int, Callable[[Any], Any]]] = {
     UniformRV: {0: _limit, 1: _limit},
     WeibullRV: {0: _positive},
 }
-"""Distributions of which NUMBA draws the same numbers as NumPy, and leaves a generator in the same state; and what it
-does not check of which parameters. Zero, where NumPy takes it but not minus zero, is for NumPy."""
+"""Distributions for which NUMBA draws NumPy's numbers and leaves the generator in the same state, with the conditions
+on parameters that NUMBA does not check. Where NumPy accepts zero but not minus zero, NumPy draws."""
 
 
 def has_same_draws(node: Apply) -> bool:
-    """Return whether NUMBA draws the numbers that NumPy draws."""
+    """Return whether NUMBA draws NumPy's numbers."""
     return type(node.op) in _PARAMETERS
 
 
 def _parameters(node: Apply) -> Iterator[Check]:
-    """Guard the parameters of a distribution."""
+    """Check the parameters of a distribution."""
     first = len(node.inputs) - len(node.op.ndims_params)
     for k, holds in _PARAMETERS[type(node.op)].items():
         value = node.inputs[first + k]
@@ -225,7 +228,7 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
 
 
 def may_need_guard(node: Apply) -> bool:
-    """Return whether `guard` may add a check for a node."""
+    """Return whether `add_guards` may add a check for a node."""
     scalar_op = getattr(node.op, "scalar_op", None)
     if isinstance(node.op, CAReduce):
         return isinstance(scalar_op, Maximum | Minimum)
@@ -234,30 +237,30 @@ def may_need_guard(node: Apply) -> bool:
     return any(t in _GUARDS for t in type(node.op).__mro__)
 
 
-def _shared(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
-    """Return checks of indices that several nodes use: one for all of them, so that NUMBA makes one loop of them.
+def _shared_index_checks(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
+    """Return the checks of index inputs, one for all nodes that share an index, so that NUMBA compiles one loop.
 
-    Only what depends on no index may say how long an axis is: else a check could depend on itself.
+    Lengths are taken only from arrays that depend on no gather; otherwise a check could depend on itself.
     """
-    late: set[Variable] = set()
+    dependent: set[Variable] = set()  # on a gather or scatter
     uses: dict[Variable, list[tuple[Apply, int, list[Variable]]]] = {}
     for node in fgraph.toposort():
         looks_up = isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
-        if looks_up and node.inputs[0] not in late and not is_mask_selection(node):
+        if looks_up and node.inputs[0] not in dependent and not is_mask_selection(node):
             for position, extents in _uses(node):
                 uses.setdefault(node.inputs[position], []).append((node, position, extents))
-        if looks_up or not late.isdisjoint(node.inputs):
-            late.update(node.outputs)
+        if looks_up or not dependent.isdisjoint(node.inputs):
+            dependent.update(node.outputs)
     return {
         (node, position): checked
         for index, found in uses.items()
-        for checked in [_within(index, [n for *_, extents in found for n in extents])]
+        for checked in [_checked_index(index, [n for *_, extents in found for n in extents])]
         for node, position, _ in found
     }
 
 
 def add_guards(fgraph: FunctionGraph) -> None:
-    """Add the checks.
+    """Add the checks to a graph.
 
     Parameters
     ----------
@@ -265,11 +268,11 @@ def add_guards(fgraph: FunctionGraph) -> None:
         A graph before any rewrite; changed in place.
     """
     order = fgraph.toposort()
-    for node in order:  # results first: one may be an index, which has a check of its own
+    for node in order:  # results first: one of them may be an index that is checked too
         extreme = _extreme(node)
         for client, at in list(fgraph.clients[node.outputs[0]]) if extreme is not None else ():
             fgraph.change_node_input(client, at, extreme, import_missing=True)
-    shared = _shared(fgraph)
+    shared = _shared_index_checks(fgraph)
     for node in order:
         make = next((_GUARDS[t] for t in type(node.op).__mro__ if t in _GUARDS), None)
         for position, checked in list(make(node)) if make else ():

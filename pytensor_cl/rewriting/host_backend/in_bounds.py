@@ -1,4 +1,4 @@
-"""Indices that are looked at in one pass before NUMBA's code uses them: it reads and writes wherever they point."""
+"""A bounds check of indices in one pass, before NUMBA's code uses them without checking."""
 
 from typing import Any, ClassVar
 
@@ -10,27 +10,27 @@ from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.tensor.basic import as_tensor_variable
 
-from pytensor_cl._compat import compile_op_with_numba
+from pytensor_cl._compat import register_numba_implementation
 
 __all__ = ["InBounds", "in_bounds"]
 
 MESSAGE = "index out of bounds"
 VERSION = 1
-"""Of what NUMBA compiles, which it keeps between processes."""
+"""Of the compiled code, which NUMBA caches between processes."""
 
 
 class InBounds(Op):
-    """An array of integers, if each of them is an index of all the axes whose lengths are given.
+    """Returns an array of integers if each of them is a valid index of all axes whose lengths are given.
 
-    A condition made of comparisons would write an array of its own, and one for each table keeps NUMBA from looking
-    several tables up in one loop.
+    Comparisons in the graph would write an array, and one check for each table would keep NUMBA from fusing the loops
+    of several lookups.
     """
 
     __props__ = ()
     view_map: ClassVar = {0: [0]}
 
     def make_node(self, index: Any, *extents: Any) -> Apply:
-        """Take the indices and lengths of axes, which are 0-d integers."""
+        """Make a node of the indices and the lengths of axes, which are 0-d integers."""
         index = as_tensor_variable(index)
         return Apply(self, [index, *map(as_tensor_variable, extents)], [index.type()])
 
@@ -39,7 +39,7 @@ class InBounds(Op):
         return [shapes[0]]
 
     def perform(self, node: Apply, inputs: list[Any], output_storage: list[Any]) -> None:
-        """Look at all indices; raise IndexError."""
+        """Check all indices; raise IndexError."""
         index, *extents = inputs
         least = min(map(int, extents))
         if index.size and (int(index.min()) < -least or int(index.max()) >= least):
@@ -51,12 +51,12 @@ in_bounds = InBounds()
 
 
 def _for_numba(op: Op, node: Apply, njit: Any) -> tuple[Any, str]:
-    """Return what NUMBA compiles: a loop that LLVM turns into vector instructions, which others are not."""
+    """Return the function for NUMBA, with a loop that LLVM vectorises, and its key."""
     lowest = 0 if node.inputs[0].type.numpy_dtype.kind == "u" else -1
     wide = np.int64 if lowest else np.uint64
 
     @njit
-    def look(index: Any, *extents: Any) -> Any:
+    def check(index: Any, *extents: Any) -> Any:
         least = extents[0].item()
         for extent in extents:
             least = min(least, extent.item())
@@ -70,19 +70,19 @@ def _for_numba(op: Op, node: Apply, njit: Any) -> tuple[Any, str]:
             raise IndexError(MESSAGE)
         return index
 
-    return look, f"pytensor_cl_in_bounds_{VERSION}_{lowest}"
+    return check, f"pytensor_cl_in_bounds_{VERSION}_{lowest}"
 
 
-class _TellNumba(GraphRewriter):
-    """Changes no graph: tells NUMBA about the Op when it first occurs, so that importing it does not load NUMBA."""
+class _RegisterWithNumba(GraphRewriter):
+    """Registers the Op with NUMBA when it first occurs, so that importing this module does not load NUMBA."""
 
     _is_done = False
 
     def apply(self, fgraph: FunctionGraph) -> Any:
-        """Look whether the Op is there."""
+        """Register the Op if the graph has it; the graph is not changed."""
         if not self._is_done and any(isinstance(node.op, InBounds) for node in fgraph.apply_nodes):
-            compile_op_with_numba(InBounds, _for_numba)
+            register_numba_implementation(InBounds, _for_numba)
             self._is_done = True
 
 
-optdb.register("pytensor_cl_in_bounds_numba", _TellNumba(), "numba", position=0)
+optdb.register("pytensor_cl_in_bounds_numba", _RegisterWithNumba(), "numba", position=0)

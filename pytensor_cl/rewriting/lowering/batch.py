@@ -1,4 +1,4 @@
-"""Batches: what a Blockwise node repeats, and how often."""
+"""The batch dimensions of a Blockwise node."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -44,7 +44,7 @@ class Batch:
         self._fgraph = fgraph
 
     def extent(self, variable: Variable, axis: int) -> Variable:
-        """Return the length of a dimension, without computing the variable where that is possible."""
+        """Return the length of a dimension, from shape inference where possible."""
         return shape_i(variable, axis, self._fgraph)
 
     def is_same(self, variable: Variable) -> bool:
@@ -56,12 +56,12 @@ class Batch:
         return variable.dimshuffle(*range(self.ndim, variable.type.ndim))
 
     def length(self, axis: int) -> Variable:
-        """Return the length of a batch dimension; a check that all inputs agree goes with it."""
+        """Return the length of a batch dimension, with a check that all inputs agree."""
         first, *others = self._lengths(axis)
         return _LENGTHS(first, *(pt.eq(first, other) for other in others)) if others else first
 
     def _lengths(self, axis: int) -> list[Variable]:
-        """Return what different inputs say of the length of a batch dimension."""
+        """Return the different expressions for the length of a batch dimension."""
         known = self.node.outputs[0].type.shape[axis]
         free = [v for v in self.node.inputs if not v.type.broadcastable[axis]]
         if known is not None and all(v.type.shape[axis] == known for v in free):
@@ -78,26 +78,26 @@ class Batch:
         """Return the lengths of the batch dimensions."""
         return [self.length(axis) for axis in range(self.ndim)]
 
-    def whole(self, variable: Variable) -> Variable:
-        """Return an input that is repeated along the batch dimensions."""
+    def broadcast(self, variable: Variable) -> Variable:
+        """Return an input, broadcast along the batch dimensions."""
         if variable.type.broadcastable[: self.ndim] == self.node.outputs[0].type.broadcastable[: self.ndim]:
             return variable
         core = [self.extent(variable, axis) for axis in range(self.ndim, variable.type.ndim)]
         return pt.alloc(variable, *self.shape(), *core)
 
-    def one(self, variable: Variable) -> Variable:
-        """Return what must be the same for the whole batch, though only its values tell."""
+    def uniform(self, variable: Variable) -> Variable:
+        """Return the value that all batches must share, with a check of the values."""
         same = repeated(variable, self.ndim)
         if same is not None:
             return same
         axes = tuple(range(self.ndim))
-        largest = variable.max(axes)  # no comparison with each element, which would keep PyTensor from fusing these
+        largest = variable.max(axes)  # a comparison with each element would prevent fusion
         equal = pt.eq(largest, variable.min(axes))
         return _RAGGED(largest, equal.all() if equal.type.ndim else equal)
 
 
 def repeated(variable: Variable, ndim: int) -> Variable | None:
-    """Return what a variable repeats along its first dimensions, if its graph says that it does."""
+    """Return the value that a variable repeats along its first dimensions; None if its graph does not show that."""
     if all(variable.type.broadcastable[:ndim]):
         return variable.dimshuffle(*range(ndim, variable.type.ndim))
     form = _FORMS.get(type(variable.owner.op)) if variable.owner is not None else None
@@ -145,7 +145,7 @@ _FORMS: dict[type, Callable[[Apply, int], Variable | None]] = {
 
 
 def known_integer(variable: Variable) -> int | None:
-    """Return the one value that all elements of a variable are known to have."""
+    """Return the constant integer that all elements of a variable equal; None if there is none."""
     try:
         value = get_underlying_scalar_constant_value(variable)
     except NotScalarConstantError:

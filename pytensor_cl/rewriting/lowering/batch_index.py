@@ -1,4 +1,4 @@
-"""The index of a batch: one more array for each batch dimension, so that all batches are indexed at once."""
+"""Indexing of all batches at once, with an index array for each batch dimension."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from pytensor_cl.rewriting.lowering.batch import Batch, known_integer
 __all__ = ["BatchIndex", "Ragged", "count"]
 
 Label = tuple[str, int]
-"""What a dimension is: a batch dimension, one of the index arrays' own, or an axis that is sliced."""
+"""Role of a dimension: a batch dimension, a dimension of the index arrays, or a sliced axis."""
 
 
 class Ragged(ValueError):
@@ -21,7 +21,7 @@ class Ragged(ValueError):
 
 
 def count(start: Variable, stop: Variable, step: Variable | int) -> Variable:
-    """Return how many steps lead from one integer to before another."""
+    """Return the number of steps from one integer to another, which is excluded."""
     distance = stop if known_integer(start) == 0 else stop - start
     return pt.maximum(distance if known_integer(step) == 1 else -(-distance // step), 0)
 
@@ -34,7 +34,7 @@ class BatchIndex:
     batch
         The node; its first input is indexed.
     inputs
-        The inputs that the index is made of.
+        The inputs of the index.
     axes
         The batch dimensions that the indexed array has.
 
@@ -60,7 +60,7 @@ class BatchIndex:
         self._want = [("batch", b) for b in range(batch.ndim)] + self._core_labels()
 
     def _count_dims(self) -> int:
-        """Return how many dimensions the index arrays have besides those of the batch."""
+        """Return the number of dimensions of the index arrays, without those of the batch."""
         own = max((e.type.ndim - self._batch.ndim for e in self._entries if not isinstance(e, slice)), default=0)
         if own and self._moving:
             raise Ragged("slices of a batch beside arrays")
@@ -75,7 +75,7 @@ class BatchIndex:
         return [not isinstance(e, slice) or i in self._moving for i, e in enumerate(self._entries)] + [False] * rest
 
     def _labels(self, is_array: Sequence[bool], batch: list[Label]) -> list[Label]:
-        """Return the dimensions of the result, in NumPy's order: those of arrays side by side stay where these are."""
+        """Return the roles of the result's dimensions in NumPy's order: adjacent index arrays stay in place."""
         skipped = len(is_array) - self._ndim
         places = [i for i, yes in enumerate(is_array) if yes]
         sliced: list[Label] = [("axis", i - skipped) for i, yes in enumerate(is_array) if not yes]
@@ -115,7 +115,7 @@ class BatchIndex:
         return entry.dimshuffle(*range(batch), *["x"] * missing, *range(batch, entry.type.ndim))
 
     def _steps(self, axis: int, entry: slice) -> Variable:
-        """Return the places that a slice of each batch takes; all slices must take as many."""
+        """Return the positions of the slice of each batch; all slices must have the same length."""
         batch = self._batch
         step = 1 if entry.step is None else known_integer(entry.step)
         if not step:
@@ -131,12 +131,12 @@ class BatchIndex:
             return pt.switch(wide < 0, pt.maximum(wide + length, low), pt.minimum(wide, high))
 
         start, stop = bound(entry.start, first), bound(entry.stop, last)
-        number = batch.one(count(start, stop, step))
+        number = batch.uniform(count(start, stop, step))
         steps = pt.arange(number)
         return pt.expand_dims(start, batch.ndim) + (steps if step == 1 else steps * step)
 
     def take(self, array: Variable) -> Variable:
-        """Return the elements of an array without the batch dimensions that are one."""
+        """Return the indexed elements of an array without the batch dimensions of length one."""
         found = self._batch.checked(array, self._free)[self._index]
         return found.dimshuffle([self._have.index(d) if d in self._have else "x" for d in self._want])
 

@@ -1,8 +1,7 @@
-"""Blockwise of an Op for which PyTensor has no batched form -> Ops that know of more dimensions, and have kernels.
+"""Blockwise of an Op for which PyTensor has no batched form -> Ops with more dimensions, which have kernels.
 
-PyTensor's own rewrites have removed those that need no more than another axis. Of the others, indexing with batches of
-indices becomes indexing with one more array for each batch dimension, and what has a batch of lengths gets the one
-length that all of them must be.
+PyTensor's rewrites have replaced those that only need another axis. Of the others, indexing with batches of indices
+gets an index array for each batch dimension, and an Op with a batch of lengths gets the one length that all must equal.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ def _alloc(batch: Batch) -> list[Variable]:
     value, *lengths = batch.node.inputs
     missing = len(lengths) + batch.ndim - value.type.ndim
     aligned = pt.expand_dims(value, tuple(range(batch.ndim, batch.ndim + missing)))
-    return [pt.alloc(aligned, *batch.shape(), *map(batch.one, lengths))]
+    return [pt.alloc(aligned, *batch.shape(), *map(batch.uniform, lengths))]
 
 
 def _reshape(batch: Batch) -> list[Variable]:
@@ -40,13 +39,13 @@ def _reshape(batch: Batch) -> list[Variable]:
     x, shape = batch.node.inputs
     if repeated(shape, batch.ndim) is None:
         shape = _without_unknown(shape, [batch.extent(x, axis) for axis in range(batch.ndim, x.type.ndim)])
-    lengths = batch.one(shape)
+    lengths = batch.uniform(shape)
     core = [lengths[i] for i in range(batch.core.ndim)]
-    return [batch.whole(x).reshape((*batch.shape(), *core))]
+    return [batch.broadcast(x).reshape((*batch.shape(), *core))]
 
 
 def _without_unknown(shapes: Variable, extents: list[Variable]) -> Variable:
-    """Replace the -1 of each shape by the length that it means; one that means none stays, for Reshape to complain."""
+    """Replace the -1 of each shape by its length; an ambiguous one stays, so that Reshape raises."""
     unknown = pt.eq(shapes, -1)
     known = pt.switch(unknown, 1, shapes).prod(axis=-1, keepdims=True)
     has_meaning = pt.neq(known, 0) & pt.eq(unknown.sum(axis=-1, keepdims=True), 1)
@@ -56,7 +55,7 @@ def _without_unknown(shapes: Variable, extents: list[Variable]) -> Variable:
 
 
 def _count(start: Variable, stop: Variable, step: Variable) -> Variable:
-    """Return how many steps lead from one float64 to before another."""
+    """Return the number of steps from one float64 to another, which is excluded."""
     return pt.cast(pt.maximum(pt.ceil((stop - start) / step), 0), "int64")
 
 
@@ -66,11 +65,11 @@ def _arange(batch: Batch) -> list[Variable]:
     inputs = batch.node.inputs
     is_integer = all(v.type.dtype in integer_dtypes for v in inputs)
     start, stop, step = (pt.cast(v, "int64" if is_integer else "float64") for v in inputs)
-    length = batch.one((count if is_integer else _count)(start, stop, step))
+    length = batch.uniform((count if is_integer else _count)(start, stop, step))
     if known_integer(inputs[0]) == 0 and known_integer(inputs[2]) == 1:
         return [pt.alloc(pt.arange(length, dtype=dtype), *batch.shape(), length)]
     first, second = pt.cast(start, dtype), pt.cast(start + step, dtype)
-    origin, delta = (pt.expand_dims(v, batch.ndim) for v in (batch.whole(first), second - first))
+    origin, delta = (pt.expand_dims(v, batch.ndim) for v in (batch.broadcast(first), second - first))
     return [pt.cast(origin + pt.cast(pt.arange(length), dtype) * delta, dtype)]
 
 
@@ -81,7 +80,7 @@ def _flat_index(batch: Batch) -> list[Variable]:
         raise Ragged("extents that differ from batch to batch")
     ndim = max(v.type.ndim for v in indices)
     aligned = (pt.expand_dims(v, tuple(range(batch.ndim, batch.ndim + ndim - v.type.ndim))) for v in indices)
-    first, *others = map(batch.whole, aligned)
+    first, *others = map(batch.broadcast, aligned)
     return batch.core.make_node(batch.checked(first, range(batch.ndim)), *others, batch.squeezed(dims)).outputs
 
 
@@ -97,7 +96,7 @@ def _inc_subtensor(batch: Batch) -> list[Variable]:
     """x[j:k] += y, the same."""
     source, value, *inputs = batch.node.inputs
     index = BatchIndex(batch, inputs, range(batch.ndim))
-    return [index.put(batch.whole(source), value, batch.core.set_instead_of_inc)]
+    return [index.put(batch.broadcast(source), value, batch.core.set_instead_of_inc)]
 
 
 _FORMS: dict[type[Op], Callable[[Batch], list[Variable]]] = {
@@ -113,13 +112,13 @@ _FORMS: dict[type[Op], Callable[[Batch], list[Variable]]] = {
 
 
 @register_batched_lift(*_FORMS, AdvancedIncSubtensor, every_dtype=True)
-def lift_nothing(op: Blockwise, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
-    """Say why a node is still there."""
+def refuse_blockwise(op: Blockwise, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
+    """Return the reason why a node was not replaced."""
     return NoKernel("what each batch takes may differ in shape, as far as is known when the function is compiled")
 
 
 def _form(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Variable]]:
-    """Return what replaces the outputs of a node, if anything does."""
+    """Return the outputs of a node with their replacements; none if there is no batched form."""
     batch = Batch(fgraph, node)
     try:
         new = _FORMS[type(batch.core)](batch) if batch.ndim else []
@@ -129,7 +128,7 @@ def _form(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Variable]]
 
 
 def lower_blockwise(fgraph: FunctionGraph) -> None:
-    """Replace Blockwise nodes of Ops that have another form.
+    """Replace Blockwise nodes of Ops that have a batched form.
 
     Parameters
     ----------

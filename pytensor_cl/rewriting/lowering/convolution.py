@@ -1,4 +1,4 @@
-"""Convolutions of dtypes that have no kernel -> those of float32 or float64, of parts where numbers are complex."""
+"""Convolutions of dtypes without a kernel -> convolutions of float32 or float64; complex ones by parts."""
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable

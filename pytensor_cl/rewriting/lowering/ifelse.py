@@ -35,29 +35,31 @@ def lift_ifelse(op: IfElse, node: Apply, context_name: str, info: DeviceInfo) ->
 @register_lift(IfElseWithDeviceGraphs, every_dtype=True)
 def lift_branched(op: IfElseWithDeviceGraphs, node: Apply, context_name: str, info: DeviceInfo) -> GpuLazyIfElse:
     """IfElseWithDeviceGraphs(c, xs) -> GpuLazyIfElse(c, xs)."""
-    operand_placements = [_demand([g.inputs[i] for g in op.graphs], op.graphs) for i in range(len(node.inputs) - 1)]
+    operand_placements = [
+        _branch_placement([g.inputs[i] for g in op.graphs], op.graphs) for i in range(len(node.inputs) - 1)
+    ]
     graphs = [_on_device(graph, operand_placements, context_name) for graph in op.graphs]
     return GpuLazyIfElse(op, context_name, (HOST, *operand_placements), graphs)
 
 
 @register_lift(LazyIfElse, every_dtype=True)
-def lift_nothing(op: LazyIfElse, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
-    """Say why a node stays."""
+def refuse_lazy_ifelse(op: LazyIfElse, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
+    """Return the reason: branches that could run on a device were replaced before."""
     return NoKernel("no node of its branches has an OpenCL kernel, or is worth one")
 
 
-def _demand(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
-    """Return where both branches want an input: on the device, unless the host computes with it."""
+def _branch_placement(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
+    """Return where the branches need an input: on the device, unless a host node reads it."""
     readers = [c.op for v, graph in zip(inputs, graphs, strict=True) for c, _ in graph.clients[v]]
     readers = [op for op in readers if not isinstance(op, Shape | Shape_i)]
     returned = any(v in graph.outputs for v, graph in zip(inputs, graphs, strict=True))
     wanted = [op for op in readers if isinstance(op, GpuFromHost)]
-    of_the_host = [op for op in readers if not isinstance(op, GpuFromHost) and type(op).__name__ != "Output"]
-    return DEVICE if (wanted or returned) and not of_the_host else HOST
+    on_host = [op for op in readers if not isinstance(op, GpuFromHost) and type(op).__name__ != "Output"]
+    return DEVICE if (wanted or returned) and not on_host else HOST
 
 
 def _on_device(graph: FunctionGraph, operand_placements: Sequence[str], context_name: str) -> FunctionGraph:
-    """Return a copy of a branch with inputs where they are demanded, and outputs on the device."""
+    """Return a copy of a branch with its inputs at their placements and its outputs on the device."""
 
     def new_input(variable: Variable, placement: str) -> Variable:
         kind = variable.type
@@ -81,7 +83,7 @@ def _device_graph(branch: OpFromGraph, fgraph: FunctionGraph) -> FunctionGraph:
     specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
     add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
     mode.optimizer.rewrite(inner)
-    inner.__dict__.pop("opencl_canonical_copy", None)  # a whole function may run on the host instead, no part of one
+    inner.__dict__.pop("opencl_canonical_copy", None)  # only whole functions have a host backend
     error = getattr(inner, "opencl_error", None)
     if error is not None:
         raise error
@@ -98,7 +100,7 @@ def _has_device_nodes(graphs: Sequence[FunctionGraph]) -> bool:
 
 def _replace(fgraph: FunctionGraph, node: Apply, op: LazyIfElse) -> None:
     new = op.make_node(*node.inputs)
-    new.tag = copy(node.tag)  # the reason for its place
+    new.tag = copy(node.tag)  # holds the reason of its placement
     pairs = list(zip(node.outputs, new.outputs, strict=True))
     fgraph.replace_all(pairs, reason="opencl_lift_branches", import_missing=True)
 
@@ -115,7 +117,7 @@ def lift_branches(fgraph: FunctionGraph) -> None:
         if type(node.op) is not LazyIfElse:
             continue
         graphs = _device_graphs(node.op, fgraph)
-        if not _has_device_nodes(graphs):  # alone, they are not worth a device; between device nodes they may be
+        if not _has_device_nodes(graphs):  # unprofitable alone, but perhaps not between device nodes
             with config.change_flags(opencl__placement="device"):
                 graphs = _device_graphs(node.op, fgraph)
         if _has_device_nodes(graphs):
@@ -123,7 +125,7 @@ def lift_branches(fgraph: FunctionGraph) -> None:
 
 
 def prepare_host_branches(fgraph: FunctionGraph) -> None:
-    """Compile the branches that stayed on the host for NUMBA.
+    """Prepare the branches that stay on the host for NUMBA.
 
     Parameters
     ----------
@@ -134,5 +136,5 @@ def prepare_host_branches(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if not isinstance(node.op, LazyIfElse):
             continue
-        branches = [_compat.bake_as_numba(b, mode) for b in (node.op.true_branch, node.op.false_branch)]
+        branches = [_compat.prepare_for_numba(b, mode) for b in (node.op.true_branch, node.op.false_branch)]
         _replace(fgraph, node, LazyIfElse(*branches, node.op.output_types))

@@ -1,4 +1,4 @@
-"""Products of sparse and dense matrices -> products of their parts, which devices hold."""
+"""Products of sparse and dense matrices -> products of the vectors of a CSR matrix, which devices can hold."""
 
 import sys
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class _Parts(NamedTuple):
 
 
 def _sparse() -> ModuleType | None:
-    """PyTensor's sparse package, which is loaded only where a graph has sparse matrices."""
+    """Return PyTensor's sparse package if it is loaded: else the graph has no sparse matrices."""
     return sys.modules.get("pytensor.sparse")
 
 
@@ -40,7 +40,7 @@ def _is_dense(variable: Variable) -> bool:
 
 
 def _folded(node: Apply) -> list[Variable]:
-    """Return the outputs of a node; computed now if all its inputs are constants."""
+    """Return the outputs of a node, as constants if all its inputs are constants."""
     if not all(isinstance(v, Constant) for v in node.inputs):
         return list(node.outputs)
     storage: list[list[Any]] = [[None] for _ in node.outputs]
@@ -55,7 +55,7 @@ def _lengths(shape: Variable) -> tuple[Variable, Variable]:
 
 
 def _properties(matrix: Variable, package: ModuleType) -> tuple[_Parts, str]:
-    """Return the parts of a sparse matrix, and its format; look through what only rearranges.
+    """Return the parts of a sparse matrix, and its format; a Transpose or CSM is not computed.
 
     The parts of compressed columns have the rows of the entries and the pointers to the columns.
     """

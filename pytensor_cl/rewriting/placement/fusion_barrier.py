@@ -1,4 +1,4 @@
-"""Keep nodes out of PyTensor's fusion that it would drag to the host, for want of a kernel, or to another device."""
+"""Keeps nodes out of PyTensor's fusion that have no kernel, or whose result another context reads."""
 
 from typing import Any
 
@@ -34,11 +34,11 @@ class FusionBarrier(Op):
         return Apply(self, node.inputs, [o.type() for o in node.outputs])
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Compute as the Elemwise does, should the fence ever outlive its purpose."""
+        """Compute as the Elemwise does."""
         self.host.perform(self.host.make_node(*node.inputs), inputs, output_storage)
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Ask the Elemwise."""
+        """Return what the Elemwise infers."""
         return self.host.infer_shape(self.host.make_node(*node.inputs), shapes)
 
 
@@ -51,21 +51,21 @@ def _replace(fgraph: FunctionGraph, nodes: list[Apply], op_of: Any, reason: str)
 def insert_fusion_barriers(fgraph: FunctionGraph) -> None:
     """Elemwise{erfcinv}(x) -> FusionBarrier(Elemwise{erfcinv})(x), where the device has no erfcinv.
 
-    So does a node whose result another context reads: fusion would move it there.
+    A node whose result another context reads gets a barrier too: fusion would move it there.
     """
     order = fgraph.toposort()
     contexts = contexts_of_nodes(order, fgraph, default_context_name())
 
-    def is_apart(node: Apply) -> bool:
+    def needs_barrier(node: Apply) -> bool:
         clients = (client for v in node.outputs for client, _ in fgraph.clients[v])
         elsewhere = any(contexts.get(client, contexts[node]) != contexts[node] for client in clients)
         return elsewhere or unsupported_scalar(node, get_context(contexts[node]).info) is not None
 
-    apart = [n for n in order if isinstance(n.op, Elemwise) and is_apart(n)]
-    _replace(fgraph, apart, lambda n: FusionBarrier(n.op), "opencl_fusion_barrier")
+    nodes = [n for n in order if isinstance(n.op, Elemwise) and needs_barrier(n)]
+    _replace(fgraph, nodes, lambda n: FusionBarrier(n.op), "opencl_fusion_barrier")
 
 
 def remove_fusion_barriers(fgraph: FunctionGraph) -> None:
     """FusionBarrier(op)(x) -> op(x)."""
-    fenced = [n for n in fgraph.toposort() if isinstance(n.op, FusionBarrier)]
-    _replace(fgraph, fenced, lambda n: n.op.host, "opencl_remove_fusion_barrier")
+    barriers = [n for n in fgraph.toposort() if isinstance(n.op, FusionBarrier)]
+    _replace(fgraph, barriers, lambda n: n.op.host, "opencl_remove_fusion_barrier")

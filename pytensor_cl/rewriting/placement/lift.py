@@ -1,4 +1,4 @@
-"""The device pass: replace the nodes that `placement` chose by their device Ops, and insert the transfers."""
+"""The device pass: replaces the nodes that `placement` chose by device Ops, and inserts transfers."""
 
 import os
 import warnings
@@ -27,18 +27,18 @@ from pytensor_cl.runtime.registry import default_context_name
 __all__ = ["Policy", "lift_to_device"]
 
 _OURS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pytensor, pytensor_cl))
-"""Files that no warning should point at: it is the line that compiles the function that can be changed."""
+"""Folders that warnings skip, so that they show the user's line that compiles the function."""
 
 
 class Policy:
-    """What the user's flags say about placement.
+    """The flags of placement.
 
     Parameters
     ----------
     placement
         ``auto``, ``device`` or ``host``.
     on_host
-        ``allow``, ``warn`` or ``raise``: what happens for want of a kernel.
+        ``allow``, ``warn`` or ``raise``: what happens if there is no kernel.
     float64
         ``auto`` or ``raise``: what happens where a device lacks double precision.
     """
@@ -49,10 +49,10 @@ class Policy:
         self.float64 = float64
 
 
-def _scalar_behind(
+def _scalar_source(
     variable: Variable, lifted: dict[Variable, Variable], resident: frozenset[Variable]
 ) -> Variable | None:
-    """Return the 0-d host value that a variable repeats: one that a kernel takes by value."""
+    """Return the 0-d host value that a variable broadcasts, which a kernel takes by value; None if there is none."""
     if isinstance(variable, Constant):
         data = np.asarray(variable.data)
         return constant(data.reshape(())) if data.size == 1 else None
@@ -73,28 +73,28 @@ def _scalar_behind(
 
 
 class _Lifter:
-    """Builds the device graph beside the host graph."""
+    """Builds the device nodes beside the host graph."""
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
         self.lifted: dict[Variable, Variable] = {}  # host variable -> its device counterpart
 
     def input(self, variable: Variable, op: GpuOp, placement: str) -> Variable:
-        """Return what a device node gets for an input of its host node."""
+        """Return the input of a device node for an input of its host node."""
         if placement is ANY:
-            value = _scalar_behind(variable, self.lifted, self._decision.resident)
+            value = _scalar_source(variable, self.lifted, self._decision.resident)
             if value is not None and (isinstance(value, Constant) or not op.scalars_on_device):
                 return value
         return self._device(variable, op) if placement in (DEVICE, ANY) else self._host(variable)
 
     def _host(self, variable: Variable) -> Variable:
-        """Download what a device computes: left as it is, the host would compute it once more."""
+        """Return a download of a value that a device computes, so that the host does not compute it again."""
         found = self.lifted.get(variable)
         return variable if found is None else self._downloaded(variable, found)
 
     @staticmethod
     def _downloaded(old: Variable, new: Variable) -> Variable:
-        """Return what takes the place of a host variable that a device Op computes; some results are the host's."""
+        """Return the host variable of an output of a device Op, which may be a host value already."""
         return new if context_of(new) is None else old.type.filter_variable(host_from_gpu(new))
 
     def _device(self, variable: Variable, op: GpuOp) -> Variable:
@@ -115,7 +115,7 @@ class _Lifter:
             self.lifted[old] = new
 
     def replacements(self, fgraph: FunctionGraph) -> list[tuple[Variable, Variable]]:
-        """Return the host variables that somebody on the host still reads, and what replaces them."""
+        """Return the host variables that host nodes still read, with their replacements."""
         return [
             (old, self._downloaded(old, new))
             for old, new in self.lifted.items()
@@ -123,8 +123,8 @@ class _Lifter:
         ]
 
 
-def _complain(decision: Decision, policy: Policy) -> None:
-    """Act on nodes that have no kernel, as the flags say."""
+def _report_unsupported(decision: Decision, policy: Policy) -> None:
+    """Warn or raise for nodes without a kernel, as the flags say."""
     for node, missing in decision.unsupported.items():
         text = f"{node.op} on {', '.join(str(v.type) for v in node.inputs)} stays on the host: {missing.reason}"
         if missing.missing_fp64 and policy.float64 == "raise":
@@ -136,20 +136,20 @@ def _complain(decision: Decision, policy: Policy) -> None:
 
 
 def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
-    """Move what should run on devices there.
+    """Replace the nodes that run on devices, and insert transfers.
 
     Parameters
     ----------
     fgraph
-        A graph of host Ops and of the user's transfers; changed in place.
+        A graph of host Ops and of transfers; changed in place.
     policy
-        What the flags say.
+        The flags.
     """
     remove_fusion_barriers(fgraph)
     if policy.placement != "host":
         lower_sparse(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
-    _complain(decision, policy)
+    _report_unsupported(decision, policy)
     lifter = _Lifter(decision)
     for node in fgraph.toposort():
         if node in decision.ops:

@@ -1,4 +1,4 @@
-"""Decide, for each node of a graph, whether it runs on a device, on which, and why not if not."""
+"""Decides for each node of a graph whether it runs on a device, on which, and why not otherwise."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,18 +20,18 @@ from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, wh
 __all__ = ["Decision", "decide", "reason_of"]
 
 SMALL = 16
-"""Elements: results that are statically this small, of host inputs, are not worth a transfer."""
+"""Elements of a result. Smaller results of host values are computed on the host."""
 
-FEW = 8
-"""Nodes: longer chains of elementwise work repay the transfers."""
+MAX_TRANSFER_BOUND_NODES = 8
+"""Nodes of a memory-bound region. Computing more of them on a device is worth the transfers."""
 
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 _SHAPES = (Shape_i, Shape)
 
 SCALAR = "host arithmetic on values that no device has: shapes, indices, settings"
-VIEWS = "only views on the way: moving the data would cost more than it saves"
-CONE = "next to a node without a kernel: moving the data there and back would cost more than it saves"
-SLICE = "cuts a value of the host: only the slice is moved"
+VIEWS = "only views: transferring the data would cost more than it saves"
+UNPROFITABLE = "next to a node without a kernel: transferring the data would cost more than it saves"
+SLICE = "slices a host value: only the slice is transferred"
 FEW_DRAWS = "NumPy makes so few draws faster than a device"
 FORCED = "opencl__placement=host"
 FORKED = "the process was forked: the device is its parent's"
@@ -49,9 +49,9 @@ class Decision:
     reasons
         Why a node stays on the host.
     unsupported
-        Nodes that stay for want of a kernel.
+        Nodes that stay because there is no kernel.
     resident
-        Inputs of the graph that live on a device: shared variables that a device node updates.
+        Inputs of the graph that are on a device: shared variables that a device node updates.
     """
 
     ops: dict[Apply, GpuOp] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Decision:
 
 
 def contexts_of_nodes(order: Iterable[Apply], fgraph: FunctionGraph, default: str) -> dict[Apply, str]:
-    """Choose the context of each node: where an input lives, else where the result is wanted, else the default."""
+    """Choose the context of each node: that of an input, else that of a client, else the default."""
     order = list(order)
     chosen: dict[Apply, str] = {}
 
@@ -95,17 +95,13 @@ def contexts_of_nodes(order: Iterable[Apply], fgraph: FunctionGraph, default: st
 
 
 def _elements(variable: Variable) -> int | None:
+    """Return the static number of elements; None if it is unknown."""
     shape = () if isinstance(variable.type, ScalarType) else getattr(variable.type, "shape", None)
     return None if shape is None or None in shape else prod(shape)
 
 
-def _is_small(node: Apply) -> bool:
-    sizes = [_elements(v) for v in node.outputs]
-    return all(n is not None and n <= SMALL for n in sizes)
-
-
-def _of_the_host(variable: Variable, decision: Decision) -> bool:
-    """Whether a value is a small one that the host computes, from nothing that a device has."""
+def _is_small_host_value(variable: Variable, decision: Decision) -> bool:
+    """Whether the host has or computes a value of few elements."""
     if isinstance(variable, Constant):
         return True
     owner = variable.owner
@@ -115,12 +111,14 @@ def _of_the_host(variable: Variable, decision: Decision) -> bool:
 
 
 def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
-    """Whether a node makes a small result of host values: 0-d settings, shape vectors, indices."""
-    return _is_small(node) and all(_of_the_host(v, decision) for v in node.inputs)
+    """Whether a node computes small results from small host values: settings, shape vectors, indices."""
+    sizes = [_elements(v) for v in node.outputs]
+    is_small = all(n is not None and n <= SMALL for n in sizes)
+    return is_small and all(_is_small_host_value(v, decision) for v in node.inputs)
 
 
 def _makes_few_draws(node: Apply) -> bool:
-    """Whether a node makes random numbers that are statically few."""
+    """Whether a node draws a number of random numbers that is statically small."""
     count = _elements(node.outputs[-1]) if isinstance(node.op, RandomVariable) else None
     return count is not None and count < FEWEST_DRAWS
 
@@ -135,7 +133,7 @@ def _keep_without_kernel(node: Apply, missing: NoKernel, decision: Decision) -> 
 
 
 def _slice_before_upload(order: list[Apply], fgraph: FunctionGraph, decision: Decision) -> None:
-    """A value of the host of which only slices are used: the host cuts them, so that no more than they are moved."""
+    """Keep slices on the host if a host value is used only in slices, so that only these are transferred."""
     for node in order:
         source = node.inputs[0].owner if isinstance(node.op, Subtensor) and node in decision.ops else None
         if source is None or source in decision.ops or isinstance(source.op, TRANSFERS):
@@ -145,7 +143,7 @@ def _slice_before_upload(order: list[Apply], fgraph: FunctionGraph, decision: De
 
 
 class _Regions:
-    """Device nodes joined by values that pass between them (union-find)."""
+    """Sets of device nodes that are connected by values (union-find)."""
 
     def __init__(self, decision: Decision) -> None:
         self._parent = {node: node for node in decision.ops}
@@ -170,33 +168,34 @@ def _clients(node: Apply, fgraph: FunctionGraph) -> Iterable[Apply]:
     return (client for v in node.outputs for client, _ in fgraph.clients[v])
 
 
-def _touches_device(region: list[Apply], fgraph: FunctionGraph) -> bool:
-    """Whether the user's own transfers say that data is, or shall be, on a device."""
+def _borders_transfer(region: list[Apply], fgraph: FunctionGraph) -> bool:
+    """Whether a transfer of the user's graph is next to a region."""
     sources = (v.owner for n in region for v in n.inputs if v.owner is not None)
     clients = (c for n in region for c in _clients(n, fgraph))
     return any(isinstance(n.op, TRANSFERS) for n in (*sources, *clients))
 
 
 def _borders_unsupported(region: list[Apply], fgraph: FunctionGraph, decision: Decision) -> bool:
+    """Whether a node without a kernel is next to a region."""
     neighbours = {v.owner for n in region for v in n.inputs} | {c for n in region for c in _clients(n, fgraph)}
     return not neighbours.isdisjoint(decision.unsupported)
 
 
-def _is_light(region: list[Apply], decision: Decision) -> bool:
-    """Whether a region only streams through its data, a few times: a host does that as fast as a transfer."""
+def _is_transfer_bound(region: list[Apply], decision: Decision) -> bool:
+    """Whether a region is memory-bound and has few nodes: the host computes it as fast as it transfers the data."""
     working = [decision.ops[n] for n in region if decision.ops[n].is_compute]
-    return len(working) <= FEW and all(op.is_memory_bound for op in working)
+    return len(working) <= MAX_TRANSFER_BOUND_NODES and all(op.is_memory_bound for op in working)
 
 
 def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
-    """Regions that only make views stay; so do elementwise ones squeezed between the host's own nodes."""
+    """Keep regions on the host that only make views, and transfer-bound ones next to nodes without a kernel."""
     for region in _Regions(decision).groups():
-        if _touches_device(region, fgraph):
+        if _borders_transfer(region, fgraph):
             continue
         if not any(decision.ops[n].is_compute for n in region):
             reason = VIEWS
-        elif _is_light(region, decision) and _borders_unsupported(region, fgraph, decision):
-            reason = CONE
+        elif _is_transfer_bound(region, decision) and _borders_unsupported(region, fgraph, decision):
+            reason = UNPROFITABLE
         else:
             continue
         for node in region:
@@ -204,14 +203,14 @@ def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
 
 
 def reason_of(node: Apply, context_name: str) -> str:
-    """Say why a node of a finished graph is on the host, if the node that was placed has been replaced since.
+    """Return why a node of a compiled graph is on the host, for nodes that replaced the placed ones.
 
     Parameters
     ----------
     node
         A host node.
     context_name
-        Where it would have run.
+        The context on which it would have run.
     """
     if isinstance(node.op, _SHAPES) or _is_host_arithmetic(node, Decision()):
         return SCALAR
@@ -224,7 +223,7 @@ def reason_of(node: Apply, context_name: str) -> str:
         return found.reason
     if _makes_few_draws(node):
         return FEW_DRAWS
-    return CONE if found.is_compute else VIEWS
+    return UNPROFITABLE if found.is_compute else VIEWS
 
 
 def _updated_on_device(fgraph: FunctionGraph, decision: Decision) -> frozenset[Variable]:
@@ -235,9 +234,8 @@ def _updated_on_device(fgraph: FunctionGraph, decision: Decision) -> frozenset[V
 def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: frozenset[Variable]) -> Decision:
     decision = Decision(resident=resident)
     order = fgraph.toposort()
-    ours = (*TRANSFERS, GpuOp)
     contexts = contexts_of_nodes(order, fgraph, default)
-    order = [n for n in order if not isinstance(n.op, ours)]
+    order = [n for n in order if not isinstance(n.op, (*TRANSFERS, GpuOp))]
     if policy == "host":
         reason = FORKED if is_forked() else UNUSABLE if is_unusable(default) else FORCED
         for node in order:
@@ -268,14 +266,14 @@ def decide(fgraph: FunctionGraph, default: str, policy: str) -> Decision:
     Parameters
     ----------
     fgraph
-        A graph of host Ops, and of the user's transfers.
+        A graph of host Ops and of transfers.
     default
-        Context of nodes that no input or client draws elsewhere.
+        The context of nodes for which neither inputs nor clients name one.
     policy
         ``"auto"``, ``"device"`` (wherever there is a kernel) or ``"host"``.
     """
     decision = _decide_once(fgraph, default, policy, frozenset())
-    # A shared variable that the device updates is read from there, which may draw more nodes to the device.
+    # A shared variable that the device updates is read from the device, so more nodes may run there.
     while not (updated := _updated_on_device(fgraph, decision)) <= decision.resident:
         decision = _decide_once(fgraph, default, policy, decision.resident | updated)
     return decision

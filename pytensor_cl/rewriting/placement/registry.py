@@ -82,7 +82,7 @@ def register_batched_lift(*core_types: type[Op], every_dtype: bool = False) -> C
 
 
 def batched_lift(core_op: Op, node: Apply) -> Lift | None:
-    """Return what lifts a Blockwise node of a core Op, if anything does."""
+    """Return the lift of a Blockwise node of a core Op; None if there is none."""
     is_refused = type(core_op) not in _batched_of_every_dtype and _special_dtype(node) is not None
     return None if is_refused else _batched_lifts.get(type(core_op))
 
@@ -97,7 +97,7 @@ def _names_dimensions(op: Op) -> bool:
 
 
 def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
-    """Say why a device cannot hold values of a Type."""
+    """Return why a device cannot hold values of a Type; None if it can."""
     if isinstance(kind, _HOST_ONLY):
         return None
     if type(kind) is not TensorType:

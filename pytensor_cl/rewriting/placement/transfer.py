@@ -1,4 +1,4 @@
-"""Take out transfers that lead back to where the value came from."""
+"""Removes transfers to where a value came from."""
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -12,55 +12,48 @@ __all__ = ["cut_transfers"]
 
 
 def _source(variable: Variable, op_type: type) -> Variable | None:
+    """Return the input of the transfer of a class that makes a variable; None for other variables."""
     owner = variable.owner
     return owner.inputs[0] if owner is not None and isinstance(owner.op, op_type) else None
 
 
-def _cut_upload(node: Apply) -> Variable | None:
-    """GpuFromHost(HostFromGpu(g)) -> g, or GpuToGpu(g) where the contexts differ."""
-    device = _source(node.inputs[0], HostFromGpu)
-    if device is None:
-        return None
-    target = node.op.context_name
-    return device if context_of(device) == target else GpuToGpu(target)(device)
+def _cut(node: Apply) -> Variable | None:
+    """Return what takes the place of a node's output; None if nothing does.
 
-
-def _cut_download(node: Apply) -> Variable | None:
-    """HostFromGpu(GpuFromHost(x)) -> x."""
-    return _source(node.inputs[0], GpuFromHost)
-
-
-def _cut_copy(node: Apply) -> Variable | None:
-    """GpuToGpu<a>(x in a) -> x."""
-    return node.inputs[0] if context_of(node.inputs[0]) == node.op.context_name else None
-
-
-def _cut_shape(node: Apply) -> Variable | None:
-    """Shape_i(HostFromGpu(g)) -> Shape_i(g): the shape is known without the values."""
-    device = _source(node.inputs[0], HostFromGpu)
-    return None if device is None else node.op(device)
-
-
-def _cut_shapes(node: Apply) -> Variable | None:
-    """Shape(HostFromGpu(g)) -> [Shape_i(g) for each dimension]."""
-    device = _source(node.inputs[0], HostFromGpu)
-    return None if device is None else MakeVector("int64")(*(Shape_i(i)(device) for i in range(device.type.ndim)))
-
-
-_CUTS = {
-    GpuFromHost: _cut_upload,
-    HostFromGpu: _cut_download,
-    GpuToGpu: _cut_copy,
-    Shape_i: _cut_shape,
-    Shape: _cut_shapes,
-}
+    GpuFromHost(HostFromGpu(g)) -> g, or GpuToGpu(g) between contexts; HostFromGpu(GpuFromHost(x)) -> x;
+    GpuToGpu<a>(x in a) -> x. Shapes of HostFromGpu(g) are those of g, without the values.
+    """
+    (x, *_), op = node.inputs or (None,), node.op
+    match op:
+        case GpuFromHost():
+            device = _source(x, HostFromGpu)
+            if device is None or context_of(device) == op.context_name:
+                return device
+            return GpuToGpu(op.context_name)(device)
+        case HostFromGpu():
+            return _source(x, GpuFromHost)
+        case GpuToGpu():
+            return x if context_of(x) == op.context_name else None
+        case Shape_i():
+            device = _source(x, HostFromGpu)
+            return None if device is None else op(device)
+        case Shape():
+            device = _source(x, HostFromGpu)
+            dims = range(device.type.ndim) if device is not None else ()
+            return None if device is None else MakeVector("int64")(*(Shape_i(i)(device) for i in dims))
+    return None
 
 
 def cut_transfers(fgraph: FunctionGraph) -> None:
-    """Apply the cuts until none is left."""
+    """Remove transfers to where a value came from.
+
+    Parameters
+    ----------
+    fgraph
+        Changed in place.
+    """
     for node in fgraph.toposort():
-        cut = _CUTS.get(type(node.op))
-        new = cut(node) if cut is not None and node in fgraph.apply_nodes else None
+        new = _cut(node) if node in fgraph.apply_nodes else None
         if new is not None and new is not node.outputs[0]:
             new = node.outputs[0].type.filter_variable(new)
             fgraph.replace(node.outputs[0], new, reason="opencl_cut_transfers", import_missing=True)

@@ -58,8 +58,8 @@ def test_inner_graphs_in_a_mode_with_rewrites_of_its_own(context):
 
 def test_arithmetic_of_shapes_is_compiled_when_it_pays(context, monkeypatch):
     compiled = []
-    link = host.link_with_numba
-    monkeypatch.setattr(host, "link_with_numba", lambda node: (compiled.append(node), link(node))[1])
+    link = host.compile_node_with_numba
+    monkeypatch.setattr(host, "compile_node_with_numba", lambda node: (compiled.append(node), link(node))[1])
     monkeypatch.setattr(host, "INTERPRETED_CALLS", 3)
     n, m, y = pt.lvector("n"), pt.lvector("m"), pt.fmatrix("y")
     with pytensor.config.change_flags(opencl__placement="host"):

@@ -1,4 +1,4 @@
-"""Device nodes that work on rows -> the row function that computes the same."""
+"""Nodes of a row fusion -> the row function that computes the same."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from pytensor_cl.scalar.base import element_function
 
 __all__ = ["cost_of", "fuse", "fused_node"]
 
-# Scalar Ops that are a few instructions; the cost of those that are not here is DEAR.
+# Scalar Ops of few instructions. Those that are in no list cost _HIGH_COST.
 _CHEAP = (
     ps.Abs,
     ps.Add,
@@ -45,19 +45,19 @@ _CHEAP = (
     ps.Sub,
     ps.Switch,
 )
-_MIDDLING = (ps.TrueDiv, ps.Reciprocal, ps.Sqrt, ps.Sign, ps.Clip, ps.Floor, ps.Ceil)
-_MIDDLING_COST, _DEAR_COST = 4, 10
-_TAKE_COST = _DEAR_COST  # an element may be anywhere in memory
+_MEDIUM = (ps.TrueDiv, ps.Reciprocal, ps.Sqrt, ps.Sign, ps.Clip, ps.Floor, ps.Ceil)
+_MEDIUM_COST, _HIGH_COST = 4, 10
+_LOOKUP_COST = _HIGH_COST  # the element may be anywhere in memory
 _POSITIVE = (ps.Abs, ps.Exp, ps.Sqr)
 
 
 def cost_of(op: ps.ScalarOp) -> int:
-    """Return about how long a scalar Op takes, in additions."""
+    """Return the approximate time of a scalar Op, in additions."""
     if isinstance(op, ps.Composite):
         return sum(cost_of(node.op) for node in op.fgraph.apply_nodes)
     if isinstance(op, _CHEAP):
         return 1
-    return _MIDDLING_COST if isinstance(op, _MIDDLING) else _DEAR_COST
+    return _MEDIUM_COST if isinstance(op, _MEDIUM) else _HIGH_COST
 
 
 class _Known(NamedTuple):
@@ -66,20 +66,20 @@ class _Known(NamedTuple):
     constant: ps.ScalarConstant
 
 
-class _Builder:
-    """Collects operands and steps."""
+class _RowFunctionBuilder:
+    """Collects the operands and steps of a row function."""
 
     def __init__(self, domain: FusionDomain) -> None:
         self._domain = domain
         self._kinds: list[str] = []
         self.operands: dict[Variable, Operand] = {}
         self.tables: dict[Variable, int] = {}
-        self.picked: dict[Variable, Apply] = {}
+        self.gathered: dict[Variable, Apply] = {}
         self.steps: list[Map | Reduce] = []
         self.values: dict[Any, int | _Known] = {}
 
     def read(self, variable: Variable, kind: str) -> None:
-        """Add an operand; all of them come before the first step."""
+        """Add an operand; operands are numbered before the steps."""
         if variable not in self.operands:
             self.values[variable] = len(self.operands)
             self.operands[variable] = Operand(kind, variable.type.dtype)
@@ -96,12 +96,15 @@ class _Builder:
         inputs = [self.values[v] for v in node.inputs]
         dtypes = [v.type.dtype for v in node.inputs]
         results = self._scalar(node.op.host.scalar_op, inputs, dtypes, [v.type.dtype for v in node.outputs])
-        is_full = self._domain.made(node.outputs[0]) == FULL
+        is_full = self._domain.output_form(node.outputs[0]) == FULL
         for variable, result in zip(node.outputs, results, strict=True):
             self.values[variable] = self._as_array(result, variable.type.dtype, is_full=is_full)
 
     def _as_array(self, value: int | _Known, dtype: str, *, is_full: bool) -> int:
-        """Return a result of an elementwise node as an array; one of a Composite may depend on row values only."""
+        """Return a result of an elementwise node as a full or a row value.
+
+        A result of a Composite may depend on row values only.
+        """
         kind = None if isinstance(value, _Known) else self._kinds[value]
         if isinstance(value, int) and kind == ("full" if is_full else "row"):
             return value
@@ -134,15 +137,15 @@ class _Builder:
 
     def _map(self, op: ps.ScalarOp, inputs: list[int | _Known], dtypes: list[str], out_dtypes: list[str]) -> int:
         free = [(v, t) for v, t in zip(inputs, dtypes, strict=True) if not isinstance(v, _Known)]
-        whole = op
+        partial = op
         if len(free) < len(inputs):  # a constant inside a Composite is known where the code is written
             arguments = [
                 v.constant if isinstance(v, _Known) else ps.get_scalar_type(t)()
                 for v, t in zip(inputs, dtypes, strict=True)
             ]
             open_inputs = [a for a, v in zip(arguments, inputs, strict=True) if not isinstance(v, _Known)]
-            whole = ps.Composite(open_inputs, op.make_node(*arguments).outputs)
-        function = element_function(whole, [t for _, t in free], out_dtypes)
+            partial = ps.Composite(open_inputs, op.make_node(*arguments).outputs)
+        function = element_function(partial, [t for _, t in free], out_dtypes)
         is_positive = isinstance(op, _POSITIVE)
         return self._add(Map(function, tuple(v for v, _ in free), cost_of(op), str(op), is_positive=is_positive))
 
@@ -160,20 +163,21 @@ class _Builder:
         self.values[node.outputs[0]] = self._add(Reduce(operation, source, host.acc_dtype or dtype, dtype, initial))
 
     def lookup(self, node: Apply) -> None:
-        """Add the step that looks something up in a table; rows that are picked were read as an operand."""
-        if node.outputs[0] in self.picked:
+        """Add a table lookup; gathered rows are an operand already."""
+        if node.outputs[0] in self.gathered:
             return
         table, index = node.inputs
         ((bounds,), at) = index_arguments([index])[1], self.values[index]
         assert isinstance(at, int)
         number = self.tables.setdefault(table, len(self.tables))
         function = Take(number, table.type.dtype, index.type.dtype, bounds)
-        self.values[node.outputs[0]] = self._add(Map(function, (at,), _TAKE_COST, "take"))
+        self.values[node.outputs[0]] = self._add(Map(function, (at,), _LOOKUP_COST, "take"))
 
     def _shift_of_maximum(self, operation: str, source: int) -> int | None:
-        """Return the value ``m`` where the maximum of ``x - m`` is asked for and ``m`` is that of ``x``: ``m - m``.
+        """Return ``m`` for the maximum of ``x - m`` where ``m`` is the maximum of ``x``: the result is ``m - m``.
 
-        A softmax that subtracts the maximum itself becomes one that does so twice. Infinities and NaN come out alike.
+        PyTensor's softmax subtracts the maximum; a user who does so too makes such a reduction. Infinities and NaN give
+        the same result.
         """
         first = len(self.operands)
         step = self.steps[source - first] if source >= first else None
@@ -190,24 +194,26 @@ class _Builder:
         operands = tuple(self.operands.values())
         tables = tuple(v.type.dtype for v in self.tables)
         order = list(self.operands)
-        picks = tuple((order.index(v), order.index(node.inputs[1])) for v, node in self.picked.items())
-        return RowFunction(operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables, picks)
+        gathers = tuple((order.index(v), order.index(node.inputs[1])) for v, node in self.gathered.items())
+        return RowFunction(
+            operands, tuple(self.steps), tuple(n for n in numbers if isinstance(n, int)), tables, gathers
+        )
 
-    def same(self, node: Apply) -> None:
-        """A view of a row value is the same value."""
+    def view(self, node: Apply) -> None:
+        """Use the source's value: a view of a row value has the same elements."""
         self.values[node.outputs[0]] = self.values[node.inputs[0]]
 
 
 _ADD = {
-    GpuAdvancedSubtensor: _Builder.lookup,
-    GpuCAReduce: _Builder.reduction,
-    GpuDimShuffle: _Builder.same,
-    GpuElemwise: _Builder.elemwise,
+    GpuAdvancedSubtensor: _RowFunctionBuilder.lookup,
+    GpuCAReduce: _RowFunctionBuilder.reduction,
+    GpuDimShuffle: _RowFunctionBuilder.view,
+    GpuElemwise: _RowFunctionBuilder.elemwise,
 }
 
 
-def _read(node: Apply) -> list[Variable]:
-    """Return the inputs of a node that are operands; the first one of a gather is a table."""
+def _operands_of(node: Apply) -> list[Variable]:
+    """Return the inputs of a node that are operands; the first input of a gather is a table."""
     return node.inputs[1:] if isinstance(node.op, GpuAdvancedSubtensor) else node.inputs
 
 
@@ -219,16 +225,16 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: FusionDomain
     nodes
         In topological order.
     outputs
-        Variables of theirs that are needed elsewhere.
+        Their outputs that other nodes need.
     domain
-        What they work on.
+        Their fusion domain.
     """
-    builder, made = _Builder(domain), {v for node in nodes for v in node.outputs}
+    builder, made = _RowFunctionBuilder(domain), {v for node in nodes for v in node.outputs}
     for node in nodes:
         if isinstance(node.op, GpuAdvancedSubtensor) and node.inputs[0].type.ndim > 1:
-            builder.picked[node.outputs[0]] = node
+            builder.gathered[node.outputs[0]] = node
             builder.read(node.outputs[0], FULL)
-        for variable in _read(node):
+        for variable in _operands_of(node):
             if isinstance(variable, Constant) and is_by_value(variable):
                 builder.values[variable] = _Known(
                     ps.ScalarConstant(ps.get_scalar_type(variable.type.dtype), variable.data[()])
@@ -238,11 +244,11 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: FusionDomain
                 builder.read(variable, form if form in (FULL, VALUE) else "row")
     for node in nodes:
         _ADD[type(node.op)](builder, node)
-    picked = builder.picked
-    operands = [GATHERED if v in picked else str(domain.form(v)) for v in builder.operands]
+    gathered = builder.gathered
+    operands = [GATHERED if v in gathered else str(domain.form(v)) for v in builder.operands]
     forms = (*operands, *(TABLE for _ in builder.tables), *(str(domain.form(v)) for v in outputs))
     op = GpuRowwise(builder.function(outputs), domain.ndim, domain.axes, forms, domain.context_name)
-    return op.make_node(*(picked[v].inputs[0] if v in picked else v for v in builder.operands), *builder.tables)
+    return op.make_node(*(gathered[v].inputs[0] if v in gathered else v for v in builder.operands), *builder.tables)
 
 
 def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], domain: FusionDomain, reason: str) -> None:
@@ -253,7 +259,7 @@ def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], dom
     fgraph
         Changed in place.
     nodes, outputs, domain
-        The nodes in topological order, what others need of them, and what they work on.
+        The nodes in topological order, their outputs that other nodes need, and their fusion domain.
     reason
         Name of the rewrite.
     """

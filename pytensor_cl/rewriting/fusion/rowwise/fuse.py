@@ -1,4 +1,4 @@
-"""Elementwise nodes and reductions along the same axes -> GpuRowwise: fewer walks through memory."""
+"""Elementwise nodes and reductions along the same axes -> GpuRowwise, which reads and writes each array once."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.reduction import GpuCAReduce
 from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.ops.shape import GpuDimShuffle
-from pytensor_cl.rewriting.fusion.gemv_pair import is_of_vectors, products_with_one_matrix
+from pytensor_cl.rewriting.fusion.gemv_pair import is_vector_elemwise, products_with_one_matrix
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import cost_of, fuse
 from pytensor_cl.rewriting.fusion.rowwise.hierarchical_reduction import split_full_reductions
@@ -20,215 +20,225 @@ from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["fuse_rows"]
 
-MOST = 12
-"""Arrays of a kernel: more of them hardly share their rows, and its arguments must fit where the device keeps them."""
+MAX_ARRAYS = 12
+"""Arrays of a kernel. More of them hardly share their rows, and the arguments must fit into constant memory."""
 
-DEAR_ROW = 10
-"""Cost of a row value from which it is better computed with vectors across rows, by a kernel of its own."""
+ROW_VALUE_COST = 10
+"""Cost from which a value per row is computed faster by a kernel of its own, with vectors across rows."""
 
 
-class _Order:
-    """Which nodes come before which, and after which, as sets of bits; a group counts as one node."""
+class _Reachability:
+    """Which nodes depend on which, as sets of bits. A merged group counts as one node.
+
+    Parameters
+    ----------
+    order
+        All nodes, in topological order.
+    """
 
     def __init__(self, order: list[Apply]) -> None:
         self.order = order
         self.number = {node: i for i, node in enumerate(order)}
-        self._before = [0] * len(order)
-        self._after = [0] * len(order)
-        self._kept: list[int] = []
+        self._ancestors = [0] * len(order)
+        self._descendants = [0] * len(order)
+        self._required: list[int] = []  # groups that must stay mergeable
         for i, node in enumerate(order):
             for owner in {v.owner for v in node.inputs if v.owner is not None}:
                 j = self.number[owner]
-                self._before[i] |= self._before[j] | 1 << j
+                self._ancestors[i] |= self._ancestors[j] | 1 << j
         for i in reversed(range(len(order))):
             for owner in {v.owner for v in order[i].inputs if v.owner is not None}:
-                self._after[self.number[owner]] |= self._after[i] | 1 << i
+                self._descendants[self.number[owner]] |= self._descendants[i] | 1 << i
 
-    def join(self, nodes: Iterable[Apply]) -> None:
-        """Make one node of several."""
+    def merge(self, nodes: Iterable[Apply]) -> None:
+        """Treat several nodes as one."""
         numbers = [self.number[node] for node in nodes]
         own = sum(1 << i for i in numbers)
-        for reached in (self._before, self._after):
-            whole = own
+        for related in (self._ancestors, self._descendants):
+            union = own
             for i in numbers:
-                whole |= reached[i]
-            for i, bits in enumerate(reached):
+                union |= related[i]
+            for i, bits in enumerate(related):
                 if bits & own or own >> i & 1:
-                    reached[i] = bits | whole
+                    related[i] = bits | union
 
-    def keep_together(self, first: Apply, last: Apply) -> None:
-        """Let two nodes and all between them become one later, if these are elementwise on vectors."""
+    def require_together(self, first: Apply, last: Apply) -> None:
+        """Keep two nodes and all between them mergeable, if those between are elementwise on vectors."""
         ends = 1 << self.number[first] | 1 << self.number[last]
-        whole = self._after[self.number[first]] & self._before[self.number[last]] | ends
-        nodes = [node for i, node in enumerate(self.order) if whole >> i & 1]
-        if all(node in (first, last) or is_of_vectors(node) for node in nodes):
-            self.join(nodes)
-            self._kept.append(whole)
+        group = self._descendants[self.number[first]] & self._ancestors[self.number[last]] | ends
+        nodes = [node for i, node in enumerate(self.order) if group >> i & 1]
+        if all(node in (first, last) or is_vector_elemwise(node) for node in nodes):
+            self.merge(nodes)
+            self._required.append(group)
 
     def is_convex(self, nodes: Iterable[Apply]) -> bool:
-        """Whether no path leaves the nodes, and those that are kept together with them, and comes back."""
-        own = before = after = 0
+        """Whether no path leaves and re-enters the nodes and the groups that are required to stay with them."""
+        own = ancestors = descendants = 0
         for i in map(self.number.__getitem__, nodes):
             own |= 1 << i
-            before |= self._before[i]
-            after |= self._after[i]
-        for whole in self._kept:
-            own |= whole if whole & own else 0
-        return not before & after & ~own
+            ancestors |= self._ancestors[i]
+            descendants |= self._descendants[i]
+        for group in self._required:
+            own |= group if group & own else 0
+        return not ancestors & descendants & ~own
 
-    def is_kept(self, node: Apply) -> bool:
-        """Whether a node is kept together with others."""
-        return any(whole >> self.number[node] & 1 for whole in self._kept)
+    def is_required(self, node: Apply) -> bool:
+        """Whether a node belongs to a group that must stay mergeable."""
+        return any(group >> self.number[node] & 1 for group in self._required)
 
-    def has_all_between(self, nodes: Iterable[Apply]) -> bool:
-        """Whether all is among the nodes that lies between two that are kept together."""
+    def completes_required(self, nodes: Iterable[Apply]) -> bool:
+        """Whether the nodes are all of a required group but its two ends."""
         own = sum(1 << self.number[node] for node in nodes)
-        return any(whole & own and (whole & ~own).bit_count() == 2 for whole in self._kept)
+        return any(group & own and (group & ~own).bit_count() == 2 for group in self._required)
 
 
-class _Fusion:
-    """Finds the groups of a graph."""
+class _RowFusion:
+    """Finds the groups of a graph that become one kernel each.
+
+    Parameters
+    ----------
+    fgraph
+        The graph.
+    """
 
     def __init__(self, fgraph: FunctionGraph) -> None:
         self._fgraph = fgraph
-        self._order = _Order(fgraph.toposort())
+        self._graph = _Reachability(fgraph.toposort())
         for first, last in products_with_one_matrix(fgraph):
-            self._order.keep_together(first, last)
-        self._taken: set[Apply] = set()
-        self._for_others: dict[tuple[Apply, FusionDomain], bool] = {}
+            self._graph.require_together(first, last)
+        self._grouped: set[Apply] = set()
+        self._only_elsewhere: dict[tuple[Apply, FusionDomain], bool] = {}
         self._leading: dict[tuple[Apply, FusionDomain], bool] = {}
+
+    def groups(self) -> Iterator[tuple[list[Apply], list[Variable], FusionDomain]]:
+        """Yield the nodes of each group in topological order, their outputs that others need, and the domain."""
+        for root, domain in fusion_roots(self._graph.order):
+            if root in self._grouped:
+                continue
+            group = self._grow_group(root, domain)
+            self._prune(group, domain)
+            if _is_profitable(group, domain) and self._graph.is_convex(group):
+                self._grouped.update(group)
+                self._graph.merge(group)
+                yield self._sorted(group), self._outputs(group), domain
+
+    def is_for_gemv_pair(self, nodes: list[Apply]) -> bool:
+        """Whether a group becomes one node with two products later."""
+        return self._graph.completes_required(nodes)
+
+    def _sorted(self, group: Iterable[Apply]) -> list[Apply]:
+        return sorted(group, key=self._graph.number.__getitem__)
 
     def _clients(self, node: Apply) -> Iterator[Apply]:
         for variable in node.outputs:
             for client, _ in self._fgraph.clients[variable]:
-                if client in self._order.number:
+                if client in self._graph.number:
                     yield client
 
-    def _neighbours(self, group: dict[Apply, None], domain: FusionDomain) -> Iterator[Apply]:
-        """Yield nodes that read or make what the group does: those before it, those beside it, those after it."""
-        read = {v: None for node in group for v in node.inputs}
-        for variable in read:
-            owner = variable.owner
-            if owner in self._order.number and (domain.is_full(owner) or _restores(owner, domain)):
-                yield owner
-        for variable in read:
-            yield from (c for c, _ in self._fgraph.clients[variable] if self._leads_to_a_row(c, domain))
-        for node in group:
-            yield from self._clients(node)
-
-    def _leads_to_a_row(self, node: Apply, domain: FusionDomain) -> bool:
-        """Whether a node is a reduction over the rows, or elementwise and on the way to one."""
-        if node not in self._order.number or not isinstance(node.op, GpuElemwise):
-            return reduction_domain(node) == domain
-        if (node, domain) not in self._leading:
-            self._leading[node, domain] = any(self._leads_to_a_row(c, domain) for c in self._clients(node))
-        return self._leading[node, domain]
-
-    def _grow(self, seed: Apply, domain: FusionDomain) -> dict[Apply, None]:
-        group, unfit = {seed: None}, set(self._taken)
+    def _grow_group(self, root: Apply, domain: FusionDomain) -> dict[Apply, None]:
+        """Return the group of a root: neighbours join one by one until none fits."""
+        group, rejected = {root: None}, set(self._grouped)
         while True:
             candidates = dict.fromkeys(self._neighbours(group, domain))
-            unfit.update(n for n in candidates if n not in unfit and not domain.takes(n))
-            found = next((n for n in candidates if n not in unfit and self._joins(n, group, domain)), None)
+            rejected.update(n for n in candidates if n not in rejected and not domain.accepts(n))
+            found = next((n for n in candidates if n not in rejected and self._can_join(n, group, domain)), None)
             if found is None:
                 return group
             group[found] = None
 
-    def _joins(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
-        if node in group or not self._has_the_shape(node, group, domain) or self._is_for_others(node, domain):
+    def _neighbours(self, group: dict[Apply, None], domain: FusionDomain) -> Iterator[Apply]:
+        """Yield the producers of the group's inputs, their other consumers, and the group's consumers."""
+        read = {v: None for node in group for v in node.inputs}
+        for variable in read:
+            owner = variable.owner
+            if owner in self._graph.number and (domain.is_full(owner) or _restores_axes(owner, domain)):
+                yield owner
+        for variable in read:
+            yield from (c for c, _ in self._fgraph.clients[variable] if self._leads_to_reduction(c, domain))
+        for node in group:
+            yield from self._clients(node)
+
+    def _leads_to_reduction(self, node: Apply, domain: FusionDomain) -> bool:
+        """Whether a node is a reduction of the domain, or elementwise with such a reduction among its consumers."""
+        if node not in self._graph.number or not isinstance(node.op, GpuElemwise):
+            return reduction_domain(node) == domain
+        if (node, domain) not in self._leading:
+            self._leading[node, domain] = any(self._leads_to_reduction(c, domain) for c in self._clients(node))
+        return self._leading[node, domain]
+
+    def _can_join(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
+        if node in group or not self._has_equal_shape(node, group, domain) or self._is_only_elsewhere(node, domain):
             return False
         larger = {**group, node: None}
-        has_room = len(self._border(larger)) <= _most_arrays(domain)
-        return has_room and self._order.is_convex(larger) and self._is_one_pass(larger, domain)
+        room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
+        has_room = len(self._group_io(larger)) <= min(MAX_ARRAYS, room // array_bytes(domain.ndim))
+        return has_room and self._graph.is_convex(larger) and self._is_one_pass(larger, domain)
 
     def _is_one_pass(self, group: dict[Apply, None], domain: FusionDomain) -> bool:
-        """Whether no full value of a group waits for a reduction in it, if it shall become one with two products."""
-        if not any(map(self._order.is_kept, group)):
+        """Whether no full value depends on a reduction of the group, in a group that becomes part of a gemv pair."""
+        if not any(map(self._graph.is_required, group)):
             return True
-        waiting: set[Variable] = set()
-        for node in sorted(group, key=self._order.number.__getitem__):
-            waits = not waiting.isdisjoint(node.inputs)
-            if waits and domain.is_full(node):
+        dependent: set[Variable] = set()
+        for node in self._sorted(group):
+            depends = not dependent.isdisjoint(node.inputs)
+            if depends and domain.is_full(node):
                 return False
-            if waits or reduction_domain(node) is not None:
-                waiting.update(node.outputs)
+            if depends or reduction_domain(node) is not None:
+                dependent.update(node.outputs)
         return True
 
-    def _is_for_others(self, node: Apply, domain: FusionDomain) -> bool:
-        """Whether a node only computes what reductions along other axes read: a kernel of theirs takes it in."""
+    def _is_only_elsewhere(self, node: Apply, domain: FusionDomain) -> bool:
+        """Whether only reductions of other domains depend on a node: it belongs to their kernels."""
         if not isinstance(node.op, GpuElemwise):
             return reduction_domain(node) not in (None, domain)
-        if (node, domain) not in self._for_others:
+        if (node, domain) not in self._only_elsewhere:
             clients = {client for v in node.outputs for client, _ in self._fgraph.clients[v]}
-            self._for_others[node, domain] = all(self._is_for_others(client, domain) for client in clients)
-        return self._for_others[node, domain]
+            self._only_elsewhere[node, domain] = all(self._is_only_elsewhere(client, domain) for client in clients)
+        return self._only_elsewhere[node, domain]
 
-    def _has_the_shape(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
-        """Whether the full values of a node must have the shape of those of the group, whatever the data."""
+    def _has_equal_shape(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
+        """Whether the full arrays of a node have the shape of the group's for all data: they share one."""
         if not domain.is_full(node):
             return True
-        full = {v for n in group for v in (*n.inputs, *n.outputs) if domain.made(v) == FULL}
+        full = {v for n in group for v in (*n.inputs, *n.outputs) if domain.output_form(v) == FULL}
         return any(v in full for v in (*node.inputs, *node.outputs))
 
-    def _border(self, group: dict[Apply, None]) -> set[Variable]:
-        """Return the arrays that a kernel of the group would read and write."""
+    def _group_io(self, group: dict[Apply, None]) -> set[Variable]:
+        """Return the arrays that a kernel of the group reads and writes."""
         made = {v for node in group for v in node.outputs}
         read = {v for node in group for v in node.inputs if v not in made and v.type.ndim}
         return read | set(self._outputs(group))
 
     def _outputs(self, group: dict[Apply, None]) -> list[Variable]:
-        """Return what others need of the group."""
+        """Return the outputs of the group that other nodes need."""
         return [
             v
-            for node in sorted(group, key=self._order.number.__getitem__)
+            for node in self._sorted(group)
             for v in node.outputs
             if any(client not in group for client, _ in self._fgraph.clients[v])
         ]
 
     def _prune(self, group: dict[Apply, None], domain: FusionDomain) -> None:
-        """Leave out row values at the end that a kernel with vectors across rows computes faster."""
-        is_single = len(domain.axes) == domain.ndim
-        if is_single or get_context(domain.context_name).info.schedule != "cpu":
+        """Remove final row values that a kernel with vectors across rows computes faster (schedule cpu)."""
+        is_single_row = len(domain.axes) == domain.ndim
+        if is_single_row or get_context(domain.context_name).info.schedule != "cpu":
             return
-        for node in sorted(group, key=self._order.number.__getitem__, reverse=True):
-            is_end = all(client not in group for client in self._clients(node))
-            is_dear = isinstance(node.op, GpuElemwise) and cost_of(node.op.host.scalar_op) >= DEAR_ROW
-            is_row = isinstance(node.op, GpuDimShuffle) or (is_dear and not domain.is_full(node))
-            if is_end and is_row:
+        for node in reversed(self._sorted(group)):
+            is_last = all(client not in group for client in self._clients(node))
+            is_costly = isinstance(node.op, GpuElemwise) and cost_of(node.op.host.scalar_op) >= ROW_VALUE_COST
+            is_row_value = isinstance(node.op, GpuDimShuffle) or (is_costly and not domain.is_full(node))
+            if is_last and is_row_value:
                 del group[node]
 
-    def is_for_products(self, nodes: list[Apply]) -> bool:
-        """Whether the nodes become one with two products later."""
-        return self._order.has_all_between(nodes)
 
-    def groups(self) -> Iterator[tuple[list[Apply], list[Variable], FusionDomain]]:
-        """Yield the nodes of each group in order, what others need of it, and its rows."""
-        seeds = fusion_roots(self._order.order)
-        for seed, domain in seeds:
-            if seed in self._taken:
-                continue
-            group = self._grow(seed, domain)
-            self._prune(group, domain)
-            if _is_worthwhile(group, domain) and self._order.is_convex(group):
-                self._taken.update(group)
-                self._order.join(group)
-                yield sorted(group, key=self._order.number.__getitem__), self._outputs(group), domain
-
-
-def _restores(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a node gives the result of a reduction over the rows its dimensions back."""
+def _restores_axes(node: Apply, domain: FusionDomain) -> bool:
+    """Whether a node gives the result of a reduction of the domain its reduced axes back, with length 1."""
     source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
     return source is not None and reduction_domain(source) == domain
 
 
-def _most_arrays(domain: FusionDomain) -> int:
-    """Return how many arrays a kernel may have."""
-    room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
-    return min(MOST, room // array_bytes(domain.ndim))
-
-
-def _is_worthwhile(group: dict[Apply, None], domain: FusionDomain) -> bool:
-    """Whether fusing saves a walk through memory."""
+def _is_profitable(group: dict[Apply, None], domain: FusionDomain) -> bool:
+    """Whether fusing saves a pass over memory: another reduction, or a full array, shares it."""
     reductions = sum(isinstance(node.op, GpuCAReduce) for node in group)
     return reductions > 0 and (reductions > 1 or any(domain.is_full(node) for node in group))
 
@@ -247,8 +257,8 @@ def fuse_rows(fgraph: FunctionGraph) -> None:
     split_composites(fgraph)
     split_full_reductions(fgraph)
     duplicate_producers(fgraph)
-    fusion = _Fusion(fgraph)
+    fusion = _RowFusion(fgraph)
     for nodes, outputs, domain in list(fusion.groups()):
-        # The kernel that reads a matrix once saves more than one that looks things up.
-        lookups = [] if fusion.is_for_products(nodes) else lookups_for(nodes, outputs, domain, fgraph)
+        # A kernel that reads a matrix once for two products saves more than one that looks up elements.
+        lookups = [] if fusion.is_for_gemv_pair(nodes) else lookups_for(nodes, outputs, domain, fgraph)
         fuse(fgraph, [*lookups, *nodes], outputs, domain, "opencl_rowwise")

@@ -1,6 +1,6 @@
-"""Reductions of whole arrays that are made row by row -> a reduction of each row, then one of what that gives.
+"""Full reductions of arrays that are computed row by row -> a reduction of each row, then a reduction of the results.
 
-The first joins the kernel that makes the array, which then need not be stored: the loss of a softmax is one.
+The first reduction joins the row kernel, so the array is not stored. The loss of a softmax is an example.
 """
 
 from pytensor.graph.basic import Apply, Variable
@@ -13,15 +13,15 @@ from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["split_full_reductions"]
 
-MOST_READ = 4
-"""Arrays that are read in full to compute what is reduced; with more the kernel might have no room for them."""
+MAX_ARRAYS = 4
+"""Full arrays from which the reduced value may be computed; the arguments of the row kernel must have room for them."""
 
-DIVISIBLE = ("Add", "Maximum", "Minimum", "AND", "OR")
-"""Operations whose result can be put together of the rows'; products of rows may overflow where the whole does not."""
+ASSOCIATIVE = ("Add", "Maximum", "Minimum", "AND", "OR")
+"""Operations that may be split. Products are not among them: those of rows may overflow where the full one does not."""
 
 
-def _rows_behind(variable: Variable, whole: FusionDomain) -> list[FusionDomain]:
-    """Return the rows of the reductions that elementwise nodes read to compute a variable; none, if they read much."""
+def _row_domains(variable: Variable, full: FusionDomain) -> list[FusionDomain]:
+    """Return the domains of row reductions from which elementwise nodes compute a variable; none for many arrays."""
     found: dict[FusionDomain, None] = {}
     read: set[Variable] = set()
     seen: set[Variable] = {variable}
@@ -36,40 +36,40 @@ def _rows_behind(variable: Variable, whole: FusionDomain) -> list[FusionDomain]:
         elif node is not None and isinstance(node.op, GpuElemwise):
             pending.extend(v for v in node.inputs if v not in seen)
             seen.update(node.inputs)
-        elif all(not known or one for known, one in zip(current.type.broadcastable, whole.pattern, strict=False)):
+        elif all(not known or one for known, one in zip(current.type.broadcastable, full.pattern, strict=False)):
             read.add(current)
-    return [d for d in found if _is_part(d, whole)] if len(read) <= MOST_READ else []
+    return [d for d in found if _is_subset(d, full)] if len(read) <= MAX_ARRAYS else []
 
 
-def _is_part(rows: FusionDomain, whole: FusionDomain) -> bool:
-    """Whether a reduction of the rows is a part of one of the whole; down columns it would cost as much as it saves."""
+def _is_subset(rows: FusionDomain, full: FusionDomain) -> bool:
+    """Whether a row reduction reduces some of the axes, the last one among them: columns would gain nothing."""
     if rows.ndim - 1 not in rows.axes:
         return False
-    same = (rows.context_name, rows.pattern) == (whole.context_name, whole.pattern)
-    return same and set(rows.axes) < set(whole.axes)
+    same = (rows.context_name, rows.pattern) == (full.context_name, full.pattern)
+    return same and set(rows.axes) < set(full.axes)
 
 
 def _split(node: Apply, rows: FusionDomain) -> Variable:
-    """Return what a reduction gives, by way of one along rows that keeps the digits of its accumulator."""
+    """Return the result of a reduction, computed from row results of the accumulator's dtype."""
     host, op = node.op.host, type(node.op)
-    dtype = node.outputs[0].type.dtype
-    acc = host.acc_dtype or dtype
-    axes = range(node.inputs[0].type.ndim) if host.axis is None else host.axis
-    left = [d for d in range(node.inputs[0].type.ndim) if d not in rows.axes]
+    acc = host.acc_dtype or node.outputs[0].type.dtype
+    ndim = node.inputs[0].type.ndim
+    axes = range(ndim) if host.axis is None else host.axis
+    left = [d for d in range(ndim) if d not in rows.axes]
     options = {"dtype": acc, "acc_dtype": acc} if host.dtype is not None or host.acc_dtype is not None else {}
     first = op(host.clone(axis=rows.axes, **options), node.op.context_name)(node.inputs[0])
     rest = tuple(left.index(d) for d in axes if d not in rows.axes)
     return op(host.clone(axis=rest), node.op.context_name)(first)
 
 
-def _keeps_digits(node: Apply) -> bool:
-    """Whether the device has the accumulator's dtype."""
+def _can_store_accumulator(node: Apply) -> bool:
+    """Whether device arrays can have the accumulator's dtype."""
     has_fp64 = get_context(node.op.context_name).info.has_fp64
     return has_fp64 or (node.op.host.acc_dtype or node.outputs[0].type.dtype) != "float64"
 
 
 def split_full_reductions(fgraph: FunctionGraph) -> None:
-    """Let reductions of whole arrays join the rows that these are made of.
+    """Split full reductions, so that a part of them joins the row kernel that computes their input.
 
     Parameters
     ----------
@@ -77,13 +77,12 @@ def split_full_reductions(fgraph: FunctionGraph) -> None:
         A graph after lifting; changed in place.
     """
     for node in fgraph.toposort():
-        whole = reduction_domain(node)
-        source = node.inputs[0] if whole is not None else None
-        if whole is None or source is None or not isinstance(getattr(source.owner, "op", None), GpuElemwise):
+        full = reduction_domain(node)
+        if full is None or not isinstance(getattr(node.inputs[0].owner, "op", None), GpuElemwise):
             continue
-        if type(node.op.host.scalar_op).__name__ not in DIVISIBLE or not _keeps_digits(node):
+        if type(node.op.host.scalar_op).__name__ not in ASSOCIATIVE or not _can_store_accumulator(node):
             continue
-        rows = _rows_behind(source, whole)
+        rows = _row_domains(node.inputs[0], full)
         if len(rows) == 1:
             (old,) = node.outputs
             new = old.type.filter_variable(_split(node, rows[0]))

@@ -1,4 +1,7 @@
-"""Elementwise nodes that reductions along different axes read -> a copy for each: rather computed twice than stored."""
+"""Elementwise nodes that reductions along different axes read -> one copy for each domain.
+
+Computing a cheap value twice is faster than storing it.
+"""
 
 from collections.abc import Iterable
 
@@ -16,22 +19,22 @@ from pytensor_cl.rewriting.fusion.rowwise.function import cost_of
 
 __all__ = ["duplicate_producers", "fusion_roots", "select_outputs"]
 
-MOST_COST = 40
+MAX_COST = 40
 """Additions for each element above which storing a value is no slower than computing it twice."""
 
-MOST_READ = 2
-"""Arrays from which a value may be computed again: storing and reading it is as much."""
+MAX_ARRAYS = 2
+"""Arrays from which a value may be recomputed: storing and loading it costs as much."""
 
 
 def fusion_roots(order: Iterable[Apply]) -> list[tuple[Apply, FusionDomain]]:
-    """Return the reductions with their rows, those of the rows that most of them share first."""
-    seeds = [(node, domain) for node in order if (domain := reduction_domain(node)) is not None]
-    shared = {domain: sum(other == domain for _, other in seeds) for _, domain in seeds}
-    return sorted(seeds, key=lambda seed: -shared[seed[1]])
+    """Return the reductions with their domains; those of the most frequent domain come first."""
+    roots = [(node, domain) for node in order if (domain := reduction_domain(node)) is not None]
+    frequency = {domain: sum(other == domain for _, other in roots) for _, domain in roots}
+    return sorted(roots, key=lambda root: -frequency[root[1]])
 
 
-def _cone(variable: Variable, domain: FusionDomain) -> dict[Apply, None]:
-    """Return the elementwise nodes of full values that a variable is computed by; none, if it is better stored."""
+def _producers(variable: Variable, domain: FusionDomain) -> dict[Apply, None]:
+    """Return the elementwise nodes of full arrays that compute a variable; none if it should be stored."""
     found: dict[Apply, None] = {}
     read: set[Variable] = set()
     cost, pending = 0, [variable]
@@ -39,19 +42,19 @@ def _cone(variable: Variable, domain: FusionDomain) -> dict[Apply, None]:
         current = pending.pop()
         node = current.owner
         if node is None or not domain.is_full(node):
-            read.update((current,) if domain.made(current) == FULL else ())
+            read.update((current,) if domain.output_form(current) == FULL else ())
         elif node not in found:
             found[node] = None
             cost += cost_of(node.op.host.scalar_op)
             pending.extend(node.inputs)
-        if cost > MOST_COST or len(read) > MOST_READ:
+        if cost > MAX_COST or len(read) > MAX_ARRAYS:
             return {}
     return found
 
 
-def _reached(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[FusionDomain]:
-    """Return the rows of the reductions that nodes lead to by way of elementwise nodes."""
-    reached: set[FusionDomain] = set()
+def _consumer_domains(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[FusionDomain]:
+    """Return the domains of the reductions that depend on nodes through elementwise nodes only."""
+    found: set[FusionDomain] = set()
     seen: set[Apply] = set()
     pending = list(nodes)
     while pending:
@@ -59,17 +62,26 @@ def _reached(nodes: Iterable[Apply], fgraph: FunctionGraph) -> set[FusionDomain]
         for client in {c for v in node.outputs for c, _ in fgraph.clients[v]} - seen:
             seen.add(client)
             if (domain := reduction_domain(client)) is not None:
-                reached.add(domain)
+                found.add(domain)
             elif isinstance(client.op, GpuElemwise):
                 pending.append(client)
-    return reached
+    return found
 
 
 def select_outputs(node: Apply, needed: list[int], inputs: list[Variable]) -> dict[int, Variable]:
-    """Return, by their numbers, those outputs of an elementwise node that are needed, computed by a new node.
+    """Return some outputs of an elementwise node, by index, computed by a new node.
 
-    They have the Types of the node's own: the inputs that are left may say less about the shape than all of them, and
-    values of the host say nothing about the number of dimensions.
+    The outputs keep the Types of the node's own. Fewer inputs may imply a less specific static shape, and host scalars
+    imply no number of dimensions.
+
+    Parameters
+    ----------
+    node
+        An elementwise node.
+    needed
+        Indices of the outputs.
+    inputs
+        What takes the place of the node's inputs.
     """
     scalar_op = node.op.host.scalar_op
     if not isinstance(scalar_op, ps.Composite):
@@ -85,15 +97,15 @@ def select_outputs(node: Apply, needed: list[int], inputs: list[Variable]) -> di
 
 
 def _copy(
-    variable: Variable, cone: dict[Apply, None], order: dict[Apply, int], copies: dict[Variable, Variable]
+    variable: Variable, producers: dict[Apply, None], order: dict[Apply, int], copies: dict[Variable, Variable]
 ) -> Variable:
-    """Compute a variable again, unless it is among the copies."""
+    """Return a copy of a variable, and add the copies of its producers to `copies`."""
     needed: dict[Apply, set[int]] = {variable.owner: {variable.index}}
-    for node in cone:
+    for node in producers:
         for v in node.inputs:
-            if v.owner in cone:
+            if v.owner in producers:
                 needed.setdefault(v.owner, set()).add(v.index)
-    for node in sorted(cone, key=order.__getitem__):
+    for node in sorted(producers, key=order.__getitem__):
         missing = sorted(i for i in needed[node] if node.outputs[i] not in copies)
         made = select_outputs(node, missing, [copies.get(v, v) for v in node.inputs]) if missing else {}
         copies.update((node.outputs[i], v) for i, v in made.items())
@@ -101,7 +113,7 @@ def _copy(
 
 
 def duplicate_producers(fgraph: FunctionGraph) -> None:
-    """Give reductions copies of what they reduce, if it would else be stored only for them.
+    """Give reductions their own copies of the nodes that compute their input, if it would be stored only for them.
 
     Parameters
     ----------
@@ -109,15 +121,15 @@ def duplicate_producers(fgraph: FunctionGraph) -> None:
         A graph after lifting; changed in place.
     """
     order = {node: i for i, node in enumerate(fgraph.toposort())}
-    seeds = fusion_roots(order)
-    copies: dict[FusionDomain, dict[Variable, Variable]] = {}  # kernels of the same rows share them, others do not
-    rank = {domain: i for i, domain in enumerate(dict.fromkeys(domain for _, domain in seeds))}
-    for node, domain in seeds if len(rank) > 1 else ():
+    roots = fusion_roots(order)
+    copies: dict[FusionDomain, dict[Variable, Variable]] = {}  # kernels of one domain share their copies
+    rank = {domain: i for i, domain in enumerate(dict.fromkeys(domain for _, domain in roots))}
+    for node, domain in roots if len(rank) > 1 else ():
         source = node.inputs[0]
         clients = [client for client, _ in fgraph.clients[source]]
         if not all(isinstance(c.op, (GpuElemwise, GpuCAReduce)) for c in clients):  # it is stored anyway
             continue
-        cone = _cone(source, domain)
-        if cone and any(rank[other] < rank[domain] for other in _reached(cone, fgraph)):
-            copy = _copy(source, cone, order, copies.setdefault(domain, {}))
+        producers = _producers(source, domain)
+        if producers and any(rank[other] < rank[domain] for other in _consumer_domains(producers, fgraph)):
+            copy = _copy(source, producers, order, copies.setdefault(domain, {}))
             fgraph.change_node_input(node, 0, copy, reason="opencl_rowwise")
