@@ -143,7 +143,7 @@ class GraphCache:
         mine, running = object(), context.replays
         try:
             running.append(mine)
-            if running[0] is not mine or context.queue.recorder is not None:
+            if running[0] is not mine or context.queue.capture is not None:
                 return False  # another thread replays a call, or a node of this call calls a function
             return self._capture(vm, signature) if found is None else self._replay(vm, *found)
         finally:  # unlike a lock this is right wherever a signal interrupts: the list itself is the state

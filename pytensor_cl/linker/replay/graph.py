@@ -249,4 +249,4 @@ class CapturedGraph:
             donation.array = None
         for cell in self._clear:
             cell[0] = None
-        self.context.queue.drop_used()  # host arrays whose buffers are gone now
+        self.context.queue.release_done()  # host arrays whose buffers are gone now
