@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Routine tests of each family under Oclgrind, a simulator of a device that reports data races and accesses out of
-# bounds. By hand: it is a hundred times slower than a driver. 'ci/oclgrind.sh sort conv' runs those families only.
+# bounds. By hand: it is a hundred times slower than a driver. 'ci/oclgrind.sh sort/sort conv/conv' runs those only.
 # Debian has the program (apt install oclgrind). With the compiler's optimisation on, version 21.10 computes nonsense.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -9,32 +9,33 @@ export PYOPENCL_NO_CACHE=1   # binaries of a simulator of another version
 
 # Which tests: small arrays, both schedules, every variant of the kernels.
 declare -A chosen=(
-    [advanced_subtensor]="sorted_positions and 2 and float32 or gather_and_scatter or minus_zero and float32 or values_are_repeated or strides or bad_indices"
-    [argmax]="axes_and_layouts or broadcast"
-    [bag]="axes or strides"
-    [choose]="modes_and_broadcasting or strides or out_of_range"
-    # conv_unfolded has private memory written to by way of a global pointer: CPUs have one memory, the simulator has not.
-    [conv]="(zero_strides or empty) and not (zero_strides and cpu)"
+    [indexing/gather_scatter]="sorted_positions and 2 and float32 or gather_and_scatter or minus_zero and float32 or values_are_repeated or strides or bad_indices"
+    [reduction/argmax]="axes_and_layouts or broadcast"
+    [indexing/embedding_bag]="axes or strides"
+    [indexing/take_along_axis]="modes_and_broadcasting or strides or out_of_range"
+    # conv/im2col_gemm has private memory written to by way of a global pointer: CPUs have one memory, the simulator has not.
+    [conv/conv]="(zero_strides or empty) and not (zero_strides and cpu)"
     [creation]="eye or bartlett or arange_is_numpys"
     [cumop]="broadcast or infinities or output_with_strides and shape0"
-    [diagonal]="fill or offsets or dimensions"
-    [elemwise]="tails or strided_views or permuted or broadcast or copy or fill"
+    [indexing/diagonal]="fill or offsets or dimensions"
+    [elemwise/elemwise]="tails or strided_views or permuted or broadcast or copy or fill"
     [fft]="any_stride or minus_one or of_ones"
-    [gemm]="zero_strides or beta_zero or output_may_be or itself"
-    [gemv]="zero_strides or output_strides or output_may_be or writes"
-    [gemv_pair]="memory_ends"
+    [gemm/gemm]="zero_strides or beta_zero or output_may_be or itself"
+    [gemv/gemv]="zero_strides or output_strides or output_may_be or writes"
+    [gemv/pair]="memory_ends"
     [nonzero]="strides or repeated or select"
-    [permute_row_elements]="both_ways or strides or range"
-    [pick]="strides or shapes or errors or more_picks"
+    [indexing/permute_row_elements]="both_ways or strides or range"
+    [indexing/gather_fused]="strides or shapes or errors or more_picks"
     [pool]="infinities or strides"
-    [ravel_multi_index]="ravel or strides or range"
-    [reduction]="broadcast or output_of_any or alternating or nothing"
+    [indexing/ravel_multi_index]="ravel or strides or range"
+    [reduction/reduction]="broadcast or output_of_any or alternating or nothing"
     [repeat]="uneven or strides"
-    [rowwise]="several or operands or shapes_and_layouts and 0"
-    [searchsorted]="sorter or layouts or batches"
-    [sort]="broadcast or many_dimensions or negative_zero"
+    [rowwise/rowwise]="several or operands or shapes_and_layouts and 0"
+    [sort/searchsorted]="sorter or layouts or batches"
+    [linalg/linalg]="zero_on or views_of or singular"
+    [sort/sort]="broadcast or many_dimensions or negative_zero"
     [sparse]="views or wrong"
-    [unique]="outputs or layouts"
+    [sort/unique]="outputs or layouts"
 )
 families=("$@")
 [ $# -gt 0 ] || mapfile -t families < <(printf '%s\n' "${!chosen[@]}" | sort)
@@ -44,12 +45,12 @@ mkdir -p "$work"
 oclgrind --log /dev/null "${PYTHON:-python}" -m pytensor_cl devices > /dev/null
 failed=()
 for family in "${families[@]}"; do
-    log=$work/oclgrind-$family.log
+    log=$work/oclgrind-${family//\//-}.log
     rm -f "$log"
     echo "== $family"
     # It adds up the local memory of all kernels of a program, which 32 KiB do not hold.
     oclgrind --data-races --local-mem-size 65536 --build-options '-cl-opt-disable' --max-errors 20 --log "$log" \
-        "${PYTHON:-python}" -m pytest -q -n 0 "tests/routines/test_$family.py" -k "${chosen[$family]}" || failed+=("$family (tests)")
+        "${PYTHON:-python}" -m pytest -q -n 0 "tests/routines/$(dirname "$family")/test_$(basename "$family").py" -k "${chosen[$family]}" || failed+=("$family (tests)")
     if [ -s "$log" ]; then
         cat "$log"
         failed+=("$family (report: $log)")
