@@ -14,7 +14,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Batch", "NotNumpy", "Stream"]
+__all__ = ["Batch", "NotNumpy", "Stream", "tables_on"]
 
 GROUP = 64  # work-items of a work-group on schedule simt
 SHORTEST, LONGEST = 64, 4096  # positions of a chunk
@@ -198,7 +198,7 @@ class Stream:
             *map(np.int64, extents),
             context.from_host(again).buffer,
             np.int64(chunks.capacity),
-            _tables_on(context).buffer,
+            tables_on(context).buffer,
             chunks.draws.buffer,
             chunks.report.buffer,
             odd_count.buffer,
@@ -270,7 +270,7 @@ class Stream:
             raise NotNumpy("this NumPy draws other numbers")
 
 
-def _tables_on(context: Context) -> GpuArray:
+def tables_on(context: Context) -> GpuArray:
     """Return the tables of the ziggurats."""
     kept = context.tables.setdefault("random", DeviceTables(1 << 16))
     return kept.lookup("ziggurat", lambda: (context.from_host(ziggurat_tables()),))[0]
