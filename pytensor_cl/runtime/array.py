@@ -311,7 +311,7 @@ class GpuArray:
 
         offset = self.layout.offset * self.dtype.itemsize
         return Array(
-            self.context.queue.share(),
+            self.context.queue.expose_handle(),
             self.shape,
             self.dtype,
             strides=self.strides,

@@ -221,7 +221,7 @@ class Context:
         except cl.Error as error:
             make = partial(wrapped, self.cl_context, memory, address)
             buffer = self.memory.insist(make, error, memory.nbytes)
-        self.queue.keep(buffer, array)  # the caller may let go of both as soon as kernels are enqueued
+        self.queue.keep_until_wait(buffer, array)  # the caller may let go of both as soon as kernels are enqueued
         layout = _contiguous(array.shape)
         return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
 

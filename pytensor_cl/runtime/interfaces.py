@@ -52,19 +52,19 @@ class DeviceQueue(Protocol):
     hooks: QueueHooks
 
     @property
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether a command may have been enqueued for which nobody has waited."""
 
-    def enqueued(self) -> None:
+    def mark_submitted(self) -> None:
         """Note that a command is about to be enqueued, or has been."""
 
-    def share(self) -> "cl.CommandQueue":
-        """Return the OpenCL queue for code that does not call `enqueued`."""
+    def expose_handle(self) -> "cl.CommandQueue":
+        """Return the OpenCL queue for code that does not call `mark_submitted`."""
 
     def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
         """Enqueue a copy of a host array into a buffer."""
 
-    def hold(self, event: "cl.Event", what: Any) -> None:
+    def keep_until_event(self, event: "cl.Event", what: Any) -> None:
         """Keep an object until the command of an event has run."""
 
     def finish(self) -> None:
@@ -73,10 +73,10 @@ class DeviceQueue(Protocol):
     def wait(self) -> None:
         """Wait until every command has run, if one may be pending."""
 
-    def drain(self) -> None:
+    def finish_raw(self) -> None:
         """Wait until every command has run; release nothing."""
 
-    def settle(self) -> None:
+    def end_wait(self) -> None:
         """Release what commands have used that have run."""
 
 

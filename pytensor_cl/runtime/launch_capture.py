@@ -1,4 +1,4 @@
-"""Notes what a thread allocates and enqueues, so that the same can be enqueued again without working it out."""
+"""Capture of launches: which kernels a thread enqueues and which buffers it allocates, so that both can be repeated."""
 
 from threading import get_ident
 from typing import Any, NamedTuple
@@ -9,14 +9,14 @@ __all__ = ["CapturedAllocation", "Launch", "LaunchCapture"]
 
 
 class CapturedAllocation(NamedTuple):
-    """Memory that was allocated while the recorder listened; the same block may serve several, one after the other.
+    """A buffer that was allocated during a capture. One buffer of the pool may be several of them, one after the other.
 
     Attributes
     ----------
     number
-        Counts the allocations.
+        Counts the allocations, from 1.
     nbytes
-        What was asked for.
+        Bytes that were asked for.
     """
 
     number: int
@@ -33,7 +33,7 @@ class Launch(NamedTuple):
     global_size, local_size
         The NDRange.
     arguments
-        BufferPool, by-value arguments, and a `CapturedAllocation` in place of each buffer that was allocated meanwhile.
+        Buffers, by-value arguments, and a `CapturedAllocation` in place of each buffer that was allocated meanwhile.
     """
 
     kernel: "cl.Kernel"
@@ -43,48 +43,48 @@ class Launch(NamedTuple):
 
 
 class LaunchCapture:
-    """Listens to a context while ``listens`` is true, to the thread that made it only.
+    """What the thread that made this object enqueues on a queue, and allocates, while ``is_on`` is true.
 
     Attributes
     ----------
-    listens
-        Whether what happens now belongs to the recording.
+    is_on
+        Whether commands are captured now.
     launches
-        What was enqueued since the list was emptied.
-    trouble
-        What happened that cannot be repeated by launches alone.
+        Kernels that were enqueued since the list was replaced.
+    unsupported
+        The first command that cannot be repeated by launches alone; empty if there was none.
     """
 
     def __init__(self) -> None:
-        self.listens = False
+        self.is_on = False
         self.launches: list[Launch] = []
-        self.trouble = ""
-        self.blocks: dict[int, CapturedAllocation] = {}
+        self.unsupported = ""
+        self._allocations: dict[int, CapturedAllocation] = {}  # by handle of the buffer
         self._thread = get_ident()
         self._count = 0
 
-    def hears(self) -> bool:
-        """Whether the caller's doings are recorded."""
-        return self.listens and get_ident() == self._thread
+    def is_active(self) -> bool:
+        """Whether commands of the calling thread are captured."""
+        return self.is_on and get_ident() == self._thread
 
-    def allocated(self, handle: int, nbytes: int) -> None:
-        """Note an allocation; an earlier one of the same block is over, whoever has it now."""
-        self.blocks.pop(handle, None)
-        if self.hears():
+    def note_allocation(self, handle: int, nbytes: int) -> None:
+        """Note an allocation. An earlier one of the same buffer is over, whichever thread has the buffer now."""
+        self._allocations.pop(handle, None)
+        if self.is_active():
             self._count += 1
-            self.blocks[handle] = CapturedAllocation(self._count, nbytes)
+            self._allocations[handle] = CapturedAllocation(self._count, nbytes)
 
-    def launched(self, kernel: "cl.Kernel", global_size: Any, local_size: Any, arguments: tuple[Any, ...]) -> None:
+    def note_launch(self, kernel: "cl.Kernel", global_size: Any, local_size: Any, arguments: tuple[Any, ...]) -> None:
         """Note a launch."""
-        if self.hears():
-            self.launches.append(Launch(kernel, global_size, local_size, tuple(map(self.place, arguments))))
+        if self.is_active():
+            self.launches.append(Launch(kernel, global_size, local_size, tuple(map(self.resolve, arguments))))
 
-    def other(self, what: str) -> None:
-        """Note something that is no launch."""
-        if self.hears():
-            self.trouble = self.trouble or what
+    def note_unsupported(self, command: str) -> None:
+        """Note a command that is no launch, such as "a download"."""
+        if self.is_active():
+            self.unsupported = self.unsupported or command
 
-    def place(self, argument: Any) -> Any:
-        """Return the `CapturedAllocation` that a buffer is; anything else comes back."""
+    def resolve(self, argument: Any) -> Any:
+        """Return the `CapturedAllocation` that a buffer is; any other argument unchanged."""
         handle = getattr(argument, "int_ptr", None)
-        return argument if handle is None else self.blocks.get(handle, argument)
+        return argument if handle is None else self._allocations.get(handle, argument)

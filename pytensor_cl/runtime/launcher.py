@@ -27,7 +27,7 @@ class _EnqueuedKernel:
     def __init__(self, launch: Launch, kernel: Kernel) -> None:
         self.launch = launch._replace(kernel=kernel.handle)
         self._kernel = kernel
-        kernel.complete(len(launch.arguments))
+        kernel.null_trailing_arguments(len(launch.arguments))
         for index, argument in enumerate(launch.arguments):
             if isinstance(argument, bytes | np.generic):
                 kernel.set_bytes(index, argument)
@@ -77,12 +77,12 @@ class EnqueueSequence:
     def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
         """Enqueue the kernels; the driver keeps their buffers."""
         enqueue, queue = cl.enqueue_nd_range_kernel, self._queue
-        queue.enqueued()
+        queue.mark_submitted()
         try:
             for kernel, global_size, local_size in self._enqueues:
                 enqueue(queue.handle, kernel, global_size, local_size)
         finally:
-            queue.enqueued()
+            queue.mark_submitted()
 
     def run_and_wait(self) -> None:
         """Enqueue the kernels, and wait for all that was enqueued."""
@@ -110,7 +110,7 @@ class EnqueueLauncher:
 
     def add(self, launch: Launch) -> _EnqueuedKernel:
         """Return a new kernel for a launch, with the launch's by-value arguments and no buffers."""
-        return _EnqueuedKernel(launch, self._programs.twin(launch.kernel))
+        return _EnqueuedKernel(launch, self._programs.clone(launch.kernel))
 
     def finish(self, kernels: Sequence[_EnqueuedKernel], depends_on: Sequence[int]) -> EnqueueSequence:
         """Return a sequence; the queue is in order, so dependencies do not matter."""

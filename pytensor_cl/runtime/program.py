@@ -67,7 +67,7 @@ class Kernel:
         Sets an argument that is passed by value; None asks the driver to.
     """
 
-    __slots__ = ("_is_complete", "_program", "handle", "set_buffer", "set_bytes")
+    __slots__ = ("_has_null_arguments", "_program", "handle", "set_buffer", "set_bytes")
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Kernel:
     ) -> None:
         self.handle = handle
         self._program = program
-        self._is_complete = False
+        self._has_null_arguments = False
         # pyopencl's public set_arg tries buffers first and pays 5 us for every by-value argument.
         self.set_buffer = handle.set_arg
         self.set_bytes = set_bytes or _set_bytes_of(handle)
@@ -96,10 +96,10 @@ class Kernel:
         args
             Buffers (None is a null pointer), NumPy scalars of the exact type, or ``bytes`` for structs passed by value.
         """
-        if queue.recorder is not None:
-            queue.recorder.launched(self.handle, global_size, local_size, args)
-        if not self._is_complete:
-            self.complete(len(args))
+        if queue.capture is not None:
+            queue.capture.note_launch(self.handle, global_size, local_size, args)
+        if not self._has_null_arguments:
+            self.null_trailing_arguments(len(args))
             queue.expect_compilation()
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
@@ -109,14 +109,14 @@ class Kernel:
                 set_buffer(i, arg)
         queue.launch(self.handle, global_size, local_size)
 
-    def complete(self, count: int) -> None:
-        """Make the parameter null that `outline` may have added to the `count` others."""
+    def null_trailing_arguments(self, count: int) -> None:
+        """Set the pointer arguments after the first `count` to null: drivers' build variants may have added some."""
         for index in range(count, self.handle.num_args):
             self.set_buffer(index, None)
-        self._is_complete = True
+        self._has_null_arguments = True
 
     @staticmethod
-    def twin(handle: "cl.Kernel") -> "Kernel":
+    def clone(handle: "cl.Kernel") -> "Kernel":
         """Return a kernel of the same function that shares no arguments with `handle`."""
         program = handle.get_info(cl.kernel_info.PROGRAM)
         return Kernel(cl.Kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
@@ -246,7 +246,7 @@ class ProgramCache:
         kernel_is_new(self._driver)
         return self._kernel_of(program, _handle(program, function or source.name, source))
 
-    def twin(self, handle: "cl.Kernel") -> Kernel:
+    def clone(self, handle: "cl.Kernel") -> Kernel:
         """Return a kernel of the same function that shares no arguments with `handle`, which a `kernel` has."""
         program = handle.get_info(cl.kernel_info.PROGRAM)
         return self._kernel_of(program, cl.Kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))

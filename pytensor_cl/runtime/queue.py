@@ -14,7 +14,7 @@ from pytensor_cl.runtime.launch_capture import LaunchCapture
 
 __all__ = ["Queue"]
 
-_MANY = 64  # pending uploads after which those that have finished are forgotten
+_MAX_KEPT = 64  # objects that are kept for commands, after which those of commands that have run are released
 
 
 class Queue:
@@ -33,8 +33,10 @@ class Queue:
 
     Attributes
     ----------
-    recorder
-        Who listens to what is enqueued, if anybody does.
+    handle
+        The pyopencl queue.
+    capture
+        The capture of launches that is under way; None if there is none.
     hooks
         What the driver does where the queue is used.
     """
@@ -44,36 +46,39 @@ class Queue:
     ) -> None:
         self.handle = cl.CommandQueue(context, device)
         self.synchronous = synchronous
-        self.recorder: LaunchCapture | None = None
+        self.capture: LaunchCapture | None = None
         self.hooks: QueueHooks = hooks or DefaultQueueHooks()
-        self._latest: object = None  # stands for what was enqueued last; and for the last that somebody has waited for
-        self._over: object = None
-        self._is_shared = False
+        # An object for the last submission, and for the last one that a thread has waited for. Two threads could get
+        # the same number.
+        self._submitted: object = None
+        self._completed: object = None
+        self._is_exposed = False
         self._may_compile = False
         self._enqueue = cl.enqueue_nd_range_kernel
-        # By numbers, so that several threads can add and remove entries, and a signal comes between two of these steps.
+        # By number, so that several threads can add and remove entries, and a signal may arrive in between.
         self._numbers = count()
-        # pyopencl's event of a host copy waits when it is destroyed: keep it until the copy is over.
+        # pyopencl's event of a host copy waits when it is destroyed: it is kept until the copy has ended.
         self._uploads: dict[int, cl.Event] = {}
-        self._borrowed: dict[int, tuple[ref[cl.Buffer], np.ndarray]] = {}
-        self._held: dict[int, tuple[cl.Event, Any]] = {}
+        self._host_arrays: dict[int, tuple[ref[cl.Buffer], np.ndarray]] = {}
+        self._used: dict[int, tuple[cl.Event, Any]] = {}
 
     @property
-    def pending(self) -> bool:
-        """Whether something may have been enqueued that nobody has waited for."""
-        return self._is_shared or self._latest is not self._over
+    def has_pending(self) -> bool:
+        """Whether a command may have been enqueued for which no thread has waited."""
+        return self._is_exposed or self._submitted is not self._completed
 
-    def enqueued(self) -> None:
-        """Note that something was enqueued; whoever does so himself says it.
+    def mark_submitted(self) -> None:
+        """Note that a command was enqueued. Code that enqueues without this class calls it, twice.
 
-        Before, as a signal may come between the command and the note, and after, as another thread may have waited.
+        Before the command, as a signal may arrive between the command and the note. After it, as another thread may
+        have waited meanwhile.
         """
-        self._latest = object()
+        self._submitted = object()
         self.hooks.on_submit()
 
-    def share(self) -> "cl.CommandQueue":
-        """Return the driver's queue for others, who do not tell when they enqueue something."""
-        self._is_shared = True
+    def expose_handle(self) -> "cl.CommandQueue":
+        """Return the pyopencl queue for code that does not call `mark_submitted`."""
+        self._is_exposed = True
         return self.handle
 
     def expect_compilation(self) -> None:
@@ -82,113 +87,124 @@ class Queue:
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
-        self.enqueued()
+        self.mark_submitted()
         try:
             self._enqueue(self.handle, kernel, global_size, local_size)
         finally:
-            self.enqueued()
+            self.mark_submitted()
         if self.synchronous:
             self.finish()
 
     def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
-        """Enqueue a copy of a contiguous host array into a buffer; keeps the array alive until it is over.
+        """Enqueue a copy of a contiguous host array into a buffer; keeps the array until the copy has ended.
 
         Parameters
         ----------
         buffer
             Destination.
         array
-            Must not change until the copy is over.
+            Must not change until the copy has ended.
         offset
             First byte of the destination.
         """
-        self._tell("an upload")
-        self.enqueued()
+        self._note_unsupported("an upload")
+        self.mark_submitted()
         try:
             event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
         finally:
-            self.enqueued()
+            self.mark_submitted()
         self._uploads[next(self._numbers)] = event
-        if len(self._uploads) > _MANY:
+        if len(self._uploads) > _MAX_KEPT:
             for number, upload in list(self._uploads.items()):
                 if upload.command_execution_status == cl.command_execution_status.COMPLETE:
                     self._uploads.pop(number, None)
 
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
-        """Copy bytes of a buffer into a contiguous host array; returns when it is there."""
-        self._tell("a download")
-        over = self._used_before()
+        """Copy bytes of a buffer into a contiguous host array; wait for it."""
+        self._note_unsupported("a download")
+        used = self._used_by_now()
         with self.hooks.exclusive_wait():
             if self._may_compile:
                 self._finish_new_kernels()
             cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
-        self._drop(over)  # in order: everything before the read has run
+        self._release(used)  # the queue is in order: everything before the read has run
         self.hooks.after_wait()
-
-    def keep(self, buffer: "cl.Buffer", array: np.ndarray) -> None:
-        """Keep a host array that is the memory of a buffer until the kernels that read it have run.
-
-        They may be enqueued as long as there is the buffer, so a wait drops the array if it began after the end of
-        the buffer: others, of this thread or another one, tell nothing about kernels that are enqueued later.
-        """
-        self._borrowed[next(self._numbers)] = ref(buffer), array
-
-    def hold(self, event: "cl.Event", what: Any) -> None:
-        """Keep what a command uses and the driver does not know of until the command has run."""
-        self.enqueued()
-        self._held[next(self._numbers)] = event, what
-        if len(self._held) > _MANY:
-            for number, (other, _) in list(self._held.items()):
-                if other.command_execution_status == cl.command_execution_status.COMPLETE:
-                    self._held.pop(number, None)
-
-    def _used_before(self) -> list[tuple[dict[int, Any], list[int]]]:
-        """Return what only those commands use that have been enqueued by now."""
-        ended = [number for number, (buffer, _) in list(self._borrowed.items()) if buffer() is None]
-        return [(self._borrowed, ended), (self._held, list(self._held)), (self._uploads, list(self._uploads))]
-
-    @staticmethod
-    def _drop(used: "list[tuple[dict[int, Any], list[int]]]") -> None:
-        """Let go of what commands have used; another thread may have done so already."""
-        for kept, numbers in used:
-            for number in numbers:
-                kept.pop(number, None)
 
     def copy(
         self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
     ) -> None:
         """Enqueue a copy of `count` bytes between two buffers of the context."""
-        self._tell("a copy of a buffer")
+        self._note_unsupported("a copy of a buffer")
         offsets = {"dst_offset": target_offset, "src_offset": source_offset}
-        self.enqueued()
+        self.mark_submitted()
         try:
             cl.enqueue_copy(self.handle, target, source, byte_count=count, **offsets)
         finally:
-            self.enqueued()
+            self.mark_submitted()
+
+    # What commands use
+
+    def keep_until_wait(self, buffer: "cl.Buffer", array: np.ndarray) -> None:
+        """Keep a host array that is the memory of a buffer until the kernels that read it have run.
+
+        They may be enqueued as long as the buffer exists. So the array is released by a wait that begins after the end
+        of the buffer. An earlier wait tells nothing about kernels that are enqueued later.
+        """
+        self._host_arrays[next(self._numbers)] = ref(buffer), array
+
+    def keep_until_event(self, event: "cl.Event", what: Any) -> None:
+        """Keep what a command uses, and the driver does not know of, until the command has run."""
+        self.mark_submitted()
+        self._used[next(self._numbers)] = event, what
+        if len(self._used) > _MAX_KEPT:
+            for number, (other, _) in list(self._used.items()):
+                if other.command_execution_status == cl.command_execution_status.COMPLETE:
+                    self._used.pop(number, None)
+
+    def _used_by_now(self) -> list[tuple[dict[int, Any], list[int]]]:
+        """Return what only commands use that have been enqueued by now."""
+        ended = [number for number, (buffer, _) in list(self._host_arrays.items()) if buffer() is None]
+        return [(self._host_arrays, ended), (self._used, list(self._used)), (self._uploads, list(self._uploads))]
+
+    @staticmethod
+    def _release(used: "list[tuple[dict[int, Any], list[int]]]") -> None:
+        """Release what commands have used; another thread may have done so already."""
+        for kept, numbers in used:
+            for number in numbers:
+                kept.pop(number, None)
+
+    def release_done(self) -> None:
+        """Release what commands have used, if none is pending."""
+        if self._host_arrays or self._uploads:
+            arrays, _, uploads = self._used_by_now()
+            if not self.has_pending:
+                self._release([arrays, uploads])
+
+    # Waits
 
     def flush(self) -> None:
-        """Hand what was enqueued to the device; returns at once."""
+        """Hand enqueued commands to the device; do not wait."""
         self.handle.flush()
 
     def finish(self) -> None:
         """Wait until every command has run."""
-        self._tell("a wait")
-        over = self._used_before()
-        latest = self._latest  # what is enqueued meanwhile is pending; this is, too, until the wait is over
-        self.drain()
-        self._over = latest
-        self._drop(over)
+        self._note_unsupported("a wait")
+        used = self._used_by_now()
+        submitted = self._submitted  # what other threads enqueue meanwhile stays pending
+        self.finish_raw()
+        self._completed = submitted
+        self._release(used)
         self.hooks.after_wait()
 
     def wait(self) -> None:
-        """Wait until every command has run; where all have by now, those that stand by for the next call may stay."""
-        if self.pending:
+        """Wait until every command has run, if one may be pending."""
+        if self.has_pending:
             self.finish()
         else:
-            self._tell("a wait")
+            self._note_unsupported("a wait")
 
-    def drain(self) -> None:
-        """Wait until nothing runs, and leave it open what anybody may forget now."""
+    def finish_raw(self) -> None:
+        """Wait until every command has run; release nothing, and note nothing."""
         with self.hooks.exclusive_wait():
             if self._may_compile:
                 self._finish_new_kernels()
@@ -203,18 +219,12 @@ class Queue:
         in_another_thread(self._finish)
         self._may_compile = False
 
-    def settle(self) -> None:
-        """End a wait of another kind: let go of what commands needed that have run."""
-        self.drop_used()
+    def end_wait(self) -> None:
+        """The caller has waited by other means: release what commands have used."""
+        if self._host_arrays or self._uploads:
+            self.release_done()
         self.hooks.after_wait()
 
-    def drop_used(self) -> None:
-        """Let go of what commands needed if nothing is pending."""
-        if self._borrowed or self._uploads:
-            borrowed, _, uploads = self._used_before()
-            if not self.pending:
-                self._drop([borrowed, uploads])
-
-    def _tell(self, what: str) -> None:
-        if self.recorder is not None:
-            self.recorder.other(what)
+    def _note_unsupported(self, command: str) -> None:
+        if self.capture is not None:
+            self.capture.note_unsupported(command)

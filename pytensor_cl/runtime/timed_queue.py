@@ -106,7 +106,7 @@ class _ProfilingQueue(Queue):
 
     def _note(self, kind: str, kernel: Any, nbytes: int, before: int, event: Any) -> None:
         watch = self.watch
-        watch.context.queue.enqueued()
+        watch.context.queue.mark_submitted()
         if not watch.context.info.features.profiling:
             event.wait()  # the host's clock tells when it had run
         if get_ident() == watch.thread:

@@ -125,7 +125,7 @@ def test_calls_with_arguments(context, rng, prepare, step):
         for _ in range(CALLS):
             np.testing.assert_allclose(f(value), wanted, 1e-4, 1e-5, err_msg=where)
         assert f.vm.executor.replay_count > repeated, where
-        assert not context.batch_launcher or not context.batch_launcher.standby.inside, where
+        assert not context.batch_launcher or not context.batch_launcher.workers.active_callers, where
 
 
 @phases
@@ -156,7 +156,7 @@ def test_calls_that_update(context, rng, prepare, step):
 def test_a_command_is_noted_wherever_a_signal_comes(context, kind, monkeypatch):
     first, second = (context.from_host(np.full(50, k, "float32")) for k in (1, 2))
     context.queue.finish()
-    noted, calls = Queue.enqueued, []
+    noted, calls = Queue.mark_submitted, []
 
     def interrupted(queue):
         calls.append(queue)
@@ -169,7 +169,7 @@ def test_a_command_is_noted_wherever_a_signal_comes(context, kind, monkeypatch):
         "copy": lambda: context.queue.copy(first.buffer, second.buffer, 200),
     }[kind]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Queue, "enqueued", interrupted)
+        patch.setattr(Queue, "mark_submitted", interrupted)
         command()
-    assert context.queue.pending
+    assert context.queue.has_pending
     np.testing.assert_array_equal(first.to_host(), 2)

@@ -219,7 +219,7 @@ def test_memory_of_the_host_stays_for_a_kernel_after_a_wait(context, rng):
     context.queue.finish()
     second = context.duplicate(array)
     del array
-    context.queue.settle()
+    context.queue.end_wait()
     assert host() is not None
     np.testing.assert_array_equal(first.to_host(), expected)
     np.testing.assert_array_equal(second.to_host(), expected)

@@ -41,11 +41,11 @@ class Capturer:
         """Run a call; return its captured graph, or why there is none."""
         queue = self._context.queue
         recorder, trace = LaunchCapture(), CaptureTrace(self._context)
-        queue.recorder = recorder
+        queue.capture = recorder
         try:
             self._run_and_trace(vm, recorder, trace)
         finally:
-            queue.recorder = None
+            queue.capture = None
         builder = GraphBuilder(self._program, self._classes, self._slices, trace)
         self._free_intermediates(builder)
         return trace.failure or builder.build()
@@ -58,17 +58,17 @@ class Capturer:
                 trace.bind_external(variable, program.storage[variable][0])
 
         def before(at: int) -> None:
-            recorder.listens = isinstance(program.nodes[at].op, GpuOp)
+            recorder.is_on = isinstance(program.nodes[at].op, GpuOp)
             recorder.launches = []
 
         def after(at: int) -> None:
-            recorder.listens = False
+            recorder.is_on = False
             trace.launches.append(recorder.launches)
             self._trace_node(at, program.nodes[at], trace)
-            trace.fail(recorder.trouble, at)
+            trace.fail(recorder.unsupported, at)
 
         vm.run(before, after)
-        trace.fail(recorder.trouble, None)
+        trace.fail(recorder.unsupported, None)
 
     def _trace_node(self, at: int, node: Apply, trace: CaptureTrace) -> None:
         """Note the locations and the host values of a node's results."""

@@ -82,8 +82,8 @@ class CaptureTrace:
 
     def locate(self, variable: Variable, array: GpuArray) -> None:
         """Note where a variable is."""
-        recorder = self.context.queue.recorder
-        memory = array.buffer if recorder is None else recorder.place(array.buffer)
+        recorder = self.context.queue.capture
+        memory = array.buffer if recorder is None else recorder.resolve(array.buffer)
         self.locations[variable] = ArrayLocation(memory, array.dtype, array.layout)
 
     def bind_external(self, variable: Variable, array: GpuArray) -> None:

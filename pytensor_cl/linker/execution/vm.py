@@ -81,9 +81,9 @@ class OpenCLVM:
     call_listeners
         Called with each timed call.
     call_lock
-        What a call of the function takes; `call_lock.give_lock` sets it.
-    uses
-        What `call_lock` knows of its shared variables.
+        What a call of the function takes; `call_lock.assign_lock` sets it.
+    cell_locks
+        The locks of its shared variables; `call_lock.assign_lock` sets them.
     copy_for_nested_calls
         Copy of the function for calls within a call, once there has been one.
     """
@@ -101,10 +101,10 @@ class OpenCLVM:
         self.is_timed = False
         self.call_listeners: list[Callable[[TimedCall], None]] = []
         self.call_lock: Any = None
-        self.uses: list[Any] = []
+        self.cell_locks: list[Any] = []
         self.copy_for_nested_calls: Any = None
         self.executor = linked.executor
-        self.generators = list(linked.mutable_rngs)
+        self.mutable_rngs = list(linked.mutable_rngs)
         self._last_timed_call: TimedCall | None = None
         self._timer: Timer | None = None
         self._finish = linked.finish
@@ -114,7 +114,7 @@ class OpenCLVM:
             linked.fgraph, self.nodes, linked.storage_map, linked.monitor, linked.executor.restore_recorded_shapes
         )
         outputs = [linked.storage_map[v] for v in linked.fgraph.outputs]
-        # Cells that PyTensor does not know as outputs, or does not empty: their values are the caller's.
+        # Cells that PyTensor does not empty, or that are no outputs: their values are the caller's.
         self._emptied = [c for c in self.output_storage if not self.allow_gc or not any(c is o for o in outputs)]
         self._steps = list(zip(self.thunks, linked.free_after, strict=True))
 
@@ -128,7 +128,7 @@ class OpenCLVM:
         self.is_timed = value
 
     def __call__(self) -> list[Any]:
-        rng_states = save_rng_states(self.generators) if self.generators else ()
+        rng_states = save_rng_states(self.mutable_rngs) if self.mutable_rngs else ()
         runs_steps = False
         try:
             if self.is_timed:
@@ -214,7 +214,7 @@ class OpenCLVM:
                 cell[0] = None
 
     def _run_timed(self) -> None:
-        """Run a call step by step and time it; the device's times come from its own clock."""
+        """Run a call step by step and time it; times of kernels come from the device's clock."""
         self.build()
         if self._timer is None:
             self._timer = Timer(self.nodes, self.storage_map)

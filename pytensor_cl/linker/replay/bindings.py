@@ -309,7 +309,7 @@ class SharedBinding:
     def to_device(self) -> None:
         """Put the value into the cell of the device array.
 
-        A host array that somebody else may change is read in each call. If it is small, a staged copy takes 10 us less
+        A host array that other code may change is read in each call. If it is small, a staged copy takes 10 us less
         than an upload.
         """
         source, upload = self._source, self._upload

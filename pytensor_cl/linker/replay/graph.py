@@ -25,7 +25,7 @@ from pytensor_cl.runtime.queue import Queue
 __all__ = ["ArenaDownload", "CapturedGraph", "GraphBindings", "SequenceStep"]
 
 REPLAYS_PER_NOTE = 15
-"""Replays after which the buffer pool is told of them. It frees buffers that were idle for many calls."""
+"""Replays between two notes to the buffer pool, which frees buffers that were idle for many calls."""
 
 
 class SequenceStep:
@@ -38,7 +38,7 @@ class SequenceStep:
     sequence
         Kernels whose arguments are set.
     bindings
-        Of the buffers that the kernels use, where the driver does not know of them.
+        Of the buffers that the kernels use, where the driver does not keep them.
     keep
         Objects that must stay until the kernels have run.
     writes_shared
@@ -249,4 +249,4 @@ class CapturedGraph:
             donation.array = None
         for cell in self._clear:
             cell[0] = None
-        self.context.queue.drop_used()  # host arrays whose buffers are gone now
+        self.context.queue.release_done()  # host arrays whose buffers are gone now

@@ -188,8 +188,8 @@ def _constant_thunk(context: Context, value: np.ndarray, out: Cell) -> Thunk:
     def constant() -> None:
         nonlocal array
         if array is None:
-            if context.queue.recorder is not None:
-                context.queue.recorder.trouble = "a constant was uploaded late"
+            if context.queue.capture is not None:
+                context.queue.capture.unsupported = "a constant was uploaded late"
             array = context.from_host(value)
         out[0] = array
 

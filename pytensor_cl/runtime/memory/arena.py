@@ -61,7 +61,7 @@ class Arena:
     def free(self) -> None:
         """Give the buffers back to the device."""
         if self.buffers:
-            self._queue.drain()
+            self._queue.finish_raw()
         self.buffers = []
         self.version += 1
 

@@ -94,8 +94,8 @@ class Memory:
         """
         self.refuse(nbytes)
         buffer = self._take(self._allocate, nbytes)
-        if self._queue.recorder is not None:
-            self._queue.recorder.allocated(buffer.int_ptr, nbytes)
+        if self._queue.capture is not None:
+            self._queue.capture.note_allocation(buffer.int_ptr, nbytes)
         return buffer
 
     def _take(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
@@ -163,14 +163,14 @@ class Memory:
 
     def give_back(self) -> None:
         """Give back to the device what is held for reuse: recordings need none of it."""
-        self._queue.drain()
+        self._queue.finish_raw()
         self._forget()
         self.buffers.free_idle()
 
     def _stop_recording(self) -> None:
         """Recorders know buffers by handles, which the driver uses again for others."""
-        if self._queue.recorder is not None:
-            self._queue.recorder.trouble = "the device ran out of memory"
+        if self._queue.capture is not None:
+            self._queue.capture.unsupported = "the device ran out of memory"
 
     def _drop_arena(self) -> None:
         self._stop_recording()

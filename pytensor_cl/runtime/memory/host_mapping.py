@@ -142,7 +142,7 @@ class HostMappings:
 
         None if somebody else may see that it changes, or if it is a small part of its buffer.
         """
-        if self._queue.recorder is not None or _references(array) > _SOLE:
+        if self._queue.capture is not None or _references(array) > _SOLE:
             return None
         if not pays(array.layout, array.dtype, array.buffer.size) or self._memory(array.buffer) is None:
             return None

@@ -157,7 +157,7 @@ class BufferPool:
 
     def _give_back(self, counts: dict[_SizeBin, int]) -> None:
         """Give idle buffers back to the device."""
-        if self._queue.recorder is not None or not any(counts.values()):
+        if self._queue.capture is not None or not any(counts.values()):
             return  # recorders know buffers by their handles, which the driver uses again
         self._forget()
         for shelf, count in counts.items():

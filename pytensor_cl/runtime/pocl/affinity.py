@@ -1,9 +1,9 @@
-"""Which cores each of PoCL's threads may use: one while they are ours, two while others want them too.
+"""Pins PoCL's threads: each may use one core while the cores are idle otherwise, and two while they are not.
 
 PoCL wakes all its threads for each kernel, from one core. On virtual machines Linux does not see that other cores are
-idle (a halted virtual CPU counts as preempted), and leaves several of them on one core for milliseconds. With a core
-for each that cannot happen, but where other programs run, a kernel then waits for the thread whose core is taken, twice
-as long as with two. Linux tells for each thread how long it has run, and how long it waited for a core.
+idle, because a halted virtual CPU counts as preempted. So it leaves several threads on one core for milliseconds. That
+cannot happen to pinned threads. But where other programs run, a kernel waits for the thread whose core is taken: twice
+as long as with two cores for each thread. Linux tells how long each thread has run, and how long it waited for a core.
 """
 
 import os
@@ -12,18 +12,13 @@ from collections.abc import Sequence
 from math import inf
 from time import monotonic
 
-__all__ = [
-    "ThreadAffinity",
-    "rebalance",
-    "spread_cores",
-    "spread_threads",
-    "without_python_threads",
-]
+__all__ = ["REBALANCE_SECONDS", "ThreadAffinity", "pin_threads", "pinned_cores", "rebalance", "without_python_threads"]
 
-_INTERVAL = 0.3  # seconds between two looks
-_ENOUGH = 10_000_000  # nanoseconds that threads ran or waited, from which their ratio tells something
-_CROWDED = 0.2  # share of it that they wait, with a core for each, where others want the cores too
-_PAUSES = (1.0, 32.0)  # seconds until one core for each is tried again: at first, and at most
+REBALANCE_SECONDS = 0.3
+"""Between two measurements."""
+_MIN_NANOSECONDS = 10_000_000  # that threads ran or waited, from which the ratio of the two is used
+_MAX_WAIT_SHARE = 0.2  # of this time, with a core for each thread, above which each gets two
+_RETRY_SECONDS = (1.0, 32.0)  # until one core for each thread is tried again: at first, and at most
 
 
 def without_python_threads(threads: frozenset[int]) -> frozenset[int]:
@@ -31,8 +26,8 @@ def without_python_threads(threads: frozenset[int]) -> frozenset[int]:
     return threads - {thread.native_id for thread in threading.enumerate()}
 
 
-def _times(files: Sequence[int]) -> tuple[int, int]:
-    """Return the nanoseconds that threads have run, and those that they waited for a core, altogether."""
+def _thread_times(files: Sequence[int]) -> tuple[int, int]:
+    """Return the nanoseconds that threads have run, and those that they waited for a core, in total."""
     each = [os.pread(file, 100, 0).split() for file in files]
     return sum(int(run) for run, *_ in each), sum(int(wait) for _, wait, *_ in each)
 
@@ -43,95 +38,95 @@ class ThreadAffinity:
     Parameters
     ----------
     threads
-        As the system numbers them.
+        Their operating-system numbers.
     cores
-        As many, of this process.
+        As many cores of this process.
 
     Attributes
     ----------
     cores
-        Those of this process.
-    count
-        How many each may use now: its own, and the next ones.
+        These cores.
+    cores_per_thread
+        How many each thread may use now: its own, and the next ones.
     """
 
     def __init__(self, threads: Sequence[int], cores: Sequence[int]) -> None:
         self._threads, self.cores = threads, tuple(cores)
-        self._next, self._retry, self._pause = 0.0, 0.0, _PAUSES[0]
-        self.count = 0
+        self._next_time, self._retry_time, self._retry_seconds = 0.0, 0.0, _RETRY_SECONDS[0]
+        self.cores_per_thread = 0
         try:
             self._files = [os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY) for thread in threads]
-            self._last = _times(self._files)
-            self._tie(1)
-        except (OSError, ValueError):  # a system that does not tell
-            self._last, self._next = (0, 0), inf
-            self._tie(2)
+            self._last_times = _thread_times(self._files)
+            self._pin(1)
+        except (OSError, ValueError):  # the system does not tell
+            self._last_times, self._next_time = (0, 0), inf
+            self._pin(2)
 
-    def _tie(self, count: int) -> None:
+    def _pin(self, count: int) -> None:
         cores = self.cores
         for i, thread in enumerate(self._threads):
             os.sched_setaffinity(thread, {cores[(i + k) % len(cores)] for k in range(count)})
-        self.count = count
+        self.cores_per_thread = count
 
     def rebalance(self) -> None:
-        """Look how the threads fared since the last time, if that is a while ago."""
+        """Measure how long the threads waited for cores, if the last time is a while ago; pin them accordingly."""
         now = monotonic()
-        if now < self._next:
+        if now < self._next_time:
             return
-        self._next = now + _INTERVAL
+        self._next_time = now + REBALANCE_SECONDS
         try:
-            self._weigh(now)
+            self._adjust(now)
         except (OSError, ValueError):  # the threads have ended
-            self._next = inf
+            self._next_time = inf
 
-    def _weigh(self, now: float) -> None:
-        times = _times(self._files)
-        run, wait = (new - old for new, old in zip(times, self._last, strict=True))
-        if run + wait < _ENOUGH:
+    def _adjust(self, now: float) -> None:
+        times = _thread_times(self._files)
+        run, wait = (new - old for new, old in zip(times, self._last_times, strict=True))
+        if run + wait < _MIN_NANOSECONDS:
             return
-        self._last = times
-        if self.count == 1 and wait > _CROWDED * (run + wait):
-            self._retry = now + self._pause
-            self._pause = min(2 * self._pause, _PAUSES[1])
-            self._tie(2)
-        elif self.count == 1:
-            self._pause = _PAUSES[0]
-        elif now >= self._retry:
-            self._tie(1)
+        self._last_times = times
+        if self.cores_per_thread == 1 and wait > _MAX_WAIT_SHARE * (run + wait):
+            self._retry_time = now + self._retry_seconds
+            self._retry_seconds = min(2 * self._retry_seconds, _RETRY_SECONDS[1])
+            self._pin(2)
+        elif self.cores_per_thread == 1:
+            self._retry_seconds = _RETRY_SECONDS[0]
+        elif now >= self._retry_time:
+            self._pin(1)
 
 
-_spread: list[ThreadAffinity] = []  # PoCL's, if they were spread
+_pinned: list[ThreadAffinity] = []  # one object if PoCL's threads were pinned
 
 
-def spread_threads(threads: frozenset[int]) -> bool:
-    """Let each of PoCL's threads use few cores, so that they cannot all meet on one.
+def pin_threads(threads: frozenset[int]) -> bool:
+    """Pin PoCL's threads to cores.
 
     Parameters
     ----------
     threads
-        Those that came when the driver was loaded. Where they are fewer or more than the cores of this process (as
-        with POCL_MAX_PTHREAD_COUNT), or the user set POCL_AFFINITY, nothing is done.
+        Those that were started while the driver was loaded. Nothing is done if their number is not that of this
+        process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
 
     Returns
     -------
     bool
-        Whether it was done.
+        Whether they were pinned.
     """
     if not threads or "POCL_AFFINITY" in os.environ:
         return False
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) != len(threads):
         return False
-    _spread[:] = [ThreadAffinity(sorted(threads), cores)]
+    _pinned[:] = [ThreadAffinity(sorted(threads), cores)]
     return True
 
 
-def spread_cores() -> tuple[int, ...]:
-    """Return the cores over which PoCL's threads are spread; none if they are not."""
-    return tuple(core for cores in _spread for core in cores.cores)
+def pinned_cores() -> tuple[int, ...]:
+    """Return the cores to which PoCL's threads are pinned; none if they are not."""
+    return tuple(core for affinity in _pinned for core in affinity.cores)
 
 
 def rebalance() -> None:
-    """See whether PoCL's threads have the right cores, if they were spread; called after waits."""
-    for cores in _spread:
-        cores.rebalance()
+    """See whether PoCL's threads have the right cores, if they were pinned; called after waits."""
+    for affinity in _pinned:
+        affinity.rebalance()

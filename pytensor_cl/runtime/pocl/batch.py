@@ -1,20 +1,16 @@
-"""All kernels of a repeated call in one launch, for PoCL.
+"""Kernel batches: all kernels of a replayed call in one launch.
 
-PoCL starts a kernel after the one before it has ended, and wakes its threads for each of them: 10 to 100 us on virtual
-machines, in which all cores but one idle. `outline` gives kernels an entry, a function that finds its arguments in
-memory. One kernel calls them all: its work-items, one for each core, take the work-items of one kernel after the other,
-and go on with the next one as soon as those are done that it depends on. See docs/design/020-kernel-batch.md.
+PoCL starts a kernel when the one before it has ended, and wakes its threads for each. This takes 10 to 100 us on
+virtual machines, during which all cores but one idle. In a batch one kernel calls the entry points of the others
+(`entry_points`). Its work-items, one per core, share the work-items of one kernel after the other. They go on to the
+next kernel when those kernels have ended that it depends on. See docs/design/020-one-launch.md.
 """
 
 import ctypes
-import os
-import platform
-import sys
 from collections.abc import Mapping, Sequence
 from math import prod
 from time import monotonic, perf_counter, sleep
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -23,92 +19,54 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.launch_capture import Launch
-from pytensor_cl.runtime.pocl.builtin_headers import header
-from pytensor_cl.runtime.pocl.worker_pool import (
-    ALONE,
-    CALLED,
-    CORES,
-    LAUNCHED,
-    NUMBERS,
-    TICKS,
-    ParticipationTuner,
-    WorkerPool,
-)
-from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.runtime.pocl.entry_points import EntryPoint, EntryPoints, value_sizes
+from pytensor_cl.runtime.pocl.participation import HOST_ONLY, NEW_WORKERS, PARKED_WORKERS, ParticipationTuner
+from pytensor_cl.runtime.pocl.worker_pool import CALL_NUMBERS, MAX_CORES, SPIN_CYCLES, WorkerPool
 
-__all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "Entry", "KernelBatch", "has_entries"]
+__all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "KernelBatch"]
 
 MIN_BATCHED_KERNELS = 2
-"""Smallest batch that pays if no call waits for it: a single kernel takes 2 to 5 us more from a table. If a call waits,
+"""Smallest batch that pays if no call waits for it: a single kernel takes 2 to 5 us more in a batch. If a call waits,
 the host takes part, which pays for a single kernel too."""
-
-_PATIENCE = 4096  # looks at a counter, about 0.2 ms, after which other programs are let in
-_LOOKS = 128  # for a call, after which they are let in too
-_RING = 4  # tables of a chain: calls that may be under way while the host prepares the next
-_LATEST = 1.0  # seconds for which work-items that came late are waited for
-_SHARES = 16  # of the items of a stage at most
+_SPINS_BEFORE_YIELD = 4096  # polls of a counter, about 0.2 ms, after which a thread yields its core
+_POLLS_BEFORE_YIELD = 128  # polls for the next call, after which a parked worker yields its core
+_RING_SLOTS = 4  # copies of a batch's table, so that a call can be prepared while earlier ones run
+_LATE_WORKER_SECONDS = 1.0  # for which `run_and_wait` polls for workers that came late
+_MAX_SHARES = 16  # parts into which the work-items of a kernel are divided
 _WORD, _LINE, _VALUE = 8, 64, 64
-"""Bytes of an argument, and of a counter, and bytes at whose multiples a value lies."""
-_WHO = slice(12, 16)
-"""Among the arguments of the host: participants, number of the call, how many are called, and the host's own number."""
+"""Bytes of an argument, of a counter (a cache line), and the alignment of values."""
+_KERNEL_WORDS = 8  # of a kernel's head: entry, arguments, three sizes, items, dependency, unused
+
+# What the host passes to the entry point of the batch kernel: per argument its address or the distance to its value,
+# then the values, then the global ids and sizes. A size of 0 tells that the host calls.
+_HOST_CALL = np.dtype(
+    [
+        ("arguments", "u8", 9),
+        ("table_begin", "u8"),
+        ("kernel_count", "u8"),
+        ("first_counter", "u8"),
+        ("participants", "u8"),
+        ("call_number", "u8"),
+        ("called_workers", "u8"),
+        ("global_id", "u8", 3),
+        ("global_size", "u8", 3),
+    ]
+)
 
 
-def has_entries(version: str) -> bool:
-    """Whether kernels get entries: the PoCL of the wheel, whose driver version this is, on Linux and x86-64."""
-    return sys.platform == "linux" and platform.machine() == "x86_64" and header(version) is not None
+def _offset(field: str) -> int:
+    """Return the byte offset of a field of `_HOST_CALL`."""
+    assert _HOST_CALL.fields is not None
+    return int(_HOST_CALL.fields[field][1])
 
 
-class _Place(ctypes.Structure):
-    """What the dynamic linker knows of an address: Dl_info."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
-
-
-class _Library:
-    """Keeps the library loaded in which an address is; PoCL unloads those that it has not used for long.
-
-    Raises
-    ------
-    OSError
-        There is none.
-    """
-
-    def __init__(self, address: int) -> None:
-        process, place = ctypes.CDLL(None), _Place()
-        if not process.dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
-            raise OSError("no library at this address")
-        self._close, self._handle = process.dlclose, ctypes.c_void_p(ctypes.CDLL(os.fsdecode(place.file))._handle)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle") and not sys.is_finalizing():
-            self._close(self._handle)
-
-
-class Entry:
-    """A kernel that `BatchLauncher` can call, which stays loaded as long as this.
-
-    Parameters
-    ----------
-    address
-        Of its entry.
-    parameters
-        What its arguments are: see `outline.parameters_of`.
-    """
-
-    __slots__ = ("__weakref__", "_library", "address", "parameters")
-
-    def __init__(self, address: int, parameters: str) -> None:
-        self._library = _Library(address)
-        self.address, self.parameters = address, parameters
+_GLOBAL_ID = _offset("global_id")
+_PARTICIPATION = slice(_offset("participants") // _WORD, _GLOBAL_ID // _WORD + 1)
+"""The words that differ from call to call: participants, call number, workers that are called, the host's own index."""
 
 
 class BatchLauncher:
-    """Finds entries, and launches the kernel that calls them.
+    """Runs kernels in batches.
 
     Parameters
     ----------
@@ -116,80 +74,35 @@ class BatchLauncher:
         An open context.
     access_modes
         Per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
-    stands_by
-        Whether work-items stay for the next call, if it comes soon.
+    parks_workers
+        Whether workers wait for the next call.
+
+    Attributes
+    ----------
+    max_participants
+        Threads that may take part in a batch, the host's among them.
+    entry_points
+        Of the context's kernels.
+    workers
+        Workers of all batches of the context.
     """
 
-    def __init__(self, context: DeviceContext, access_modes: Mapping[str, str], stands_by: bool) -> None:
-        self.context, self._access_modes = context, access_modes
-        self.units = min(context.cl_context.devices[0].max_compute_units, granted_cores())
-        self._source = kernel_source("pocl/batch", patience=_PATIENCE, looks=_LOOKS, shares=_SHARES, cores=CORES)
-        self._entries: WeakValueDictionary[str, Entry] = WeakValueDictionary()  # of kernels that something calls
-        self._without: set[str] = set()  # kernels that have none
-        self._own: Entry | None = None  # of the kernel that calls them
-        self._host: Any = None
-        self.standby = WorkerPool(context.cl_context, context.views, self.units - 1, TICKS if stands_by else 0)
-        context.queue.hooks = self.standby
-
-    def _entry(self, launch: Launch) -> Entry | None:
-        """Return the entry of a kernel that was launched; None if it has none."""
-        name = launch.kernel.function_name
-        entry = self._entries.get(name)
-        if entry is None and name not in self._without:
-            parameters = self._access_modes.get(name, "")
-            is_known = len(parameters) == len(launch.arguments)
-            entry = self._found(launch, parameters) if is_known else None
-            if entry is None:
-                self._without.add(name)
-            else:
-                self._entries[name] = entry
-        return entry
-
-    def _found(self, launch: Launch, parameters: str) -> Entry | None:
-        """Launch a kernel so that it tells its address."""
-        twin, memory = Kernel.twin(launch.kernel), np.zeros(16, np.uint64)
-        for index, nbytes in enumerate(_sizes([launch.arguments])[0]):
-            if nbytes:
-                twin.set_bytes(index, bytes(nbytes))
-            else:
-                twin.set_buffer(index, None)
-        told = cl.Buffer(self.context.cl_context, cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
-        twin.set_buffer(len(parameters), told)
-        queue = self.context.queue
-        queue.enqueued()  # those that stand by would be waited for
-        cl.enqueue_nd_range_kernel(queue.handle, twin.handle, (1,), (1,))
-        queue.drain()
-        try:
-            return Entry(int(memory[0]), parameters)
-        except OSError:
-            return None
-
-    def kernel(self) -> Any:
-        """Return a new object of the kernel that calls entries."""
-        kernel = self.context.kernel(self._source)
-        kernel.complete(9)
-        kernel.set_buffer(6, self.standby.places)
-        return kernel
-
-    def host(self) -> Any:
-        """Return what lets the calling thread take part, with two addresses: of arguments and of six numbers.
-
-        None if the kernel that calls the others has no entry: then nothing can be called.
-        """
-        if self._host is None and self._own is None:
-            first, places = (None, np.uint64(0)), (None, np.uint32(0), np.uint64(0))
-            arguments = *first, np.uint32(0), np.uint32(0), None, np.uint64(0), *places
-            self._own = self._entry(Launch(self.kernel().handle, (1,), (1,), arguments))
-            if self._own is not None:
-                self._host = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(self._own.address)
-        return self._host
-
-    def entries(self, launches: Sequence[Launch]) -> list[Entry] | None:
-        """Return the entries of kernels that are launched, which stay as long as the list; None if one has none."""
-        if not all(_is_single(x.local_size) for x in launches):
-            return None
-        found = [entry for x in launches if (entry := self._entry(x)) is not None]
-        return found if len(found) == len(launches) and self.host() is not None else None
+    def __init__(self, context: DeviceContext, access_modes: Mapping[str, str], parks_workers: bool) -> None:
+        self.context = context
+        self.max_participants = min(context.cl_context.devices[0].max_compute_units, granted_cores())
+        self.entry_points = EntryPoints(context, access_modes)
+        self._source = kernel_source(
+            "pocl/batch",
+            spins=_SPINS_BEFORE_YIELD,
+            polls=_POLLS_BEFORE_YIELD,
+            max_shares=_MAX_SHARES,
+            max_cores=MAX_CORES,
+        )
+        self._own_entry: EntryPoint | None = None
+        self._host_entry: Any = None
+        spin_cycles = SPIN_CYCLES if parks_workers else 0
+        self.workers = WorkerPool(context.cl_context, context.views, self.max_participants - 1, spin_cycles)
+        context.queue.hooks = self.workers
 
     def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> "BatchBuilder | None":
         """Return a builder for batches of these launches.
@@ -197,312 +110,348 @@ class BatchLauncher:
         None if a kernel has no entry point, or if there are too few kernels to pay. `is_waited_for` tells whether
         calls wait for the batches.
         """
-        fewest = 1 if is_waited_for else MIN_BATCHED_KERNELS
-        entries = self.entries(launches) if len(launches) >= fewest else None
-        return None if entries is None else BatchBuilder(self, entries)
+        if len(launches) < (1 if is_waited_for else MIN_BATCHED_KERNELS):
+            return None
+        entries = self.entry_points.find_all(launches)
+        return None if entries is None or self.host_entry() is None else BatchBuilder(self, entries)
 
-    def stage(self, launch: Launch) -> "BatchedKernel":
-        """Return what calls a kernel that can be called."""
-        entry = self._entry(launch)
-        assert entry is not None
-        return BatchedKernel(launch, entry)
+    def new_kernel(self) -> Any:
+        """Return a new object of the batch kernel."""
+        kernel = self.context.kernel(self._source)
+        kernel.null_trailing_arguments(9)
+        kernel.set_buffer(6, self.workers.mailboxes)
+        return kernel
+
+    def host_entry(self) -> Any:
+        """Return the batch kernel's entry point as a function of two addresses: of arguments, of ids and sizes.
+
+        None if it has none. Then there are no batches.
+        """
+        if self._host_entry is None and self._own_entry is None:
+            table, counters, mailboxes = (None, np.uint64(0)), (None, np.uint64(0)), (None, np.uint32(0), np.uint64(0))
+            arguments = *table, np.uint32(0), np.uint32(0), *counters, *mailboxes
+            self._own_entry = self.entry_points.find(Launch(self.new_kernel().handle, (1,), (1,), arguments))
+            if self._own_entry is not None:
+                self._host_entry = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(self._own_entry.address)
+        return self._host_entry
 
 
 class BatchBuilder:
-    """Makes batches of kernels with entry points.
+    """Makes batches of kernels that have entry points.
 
     Parameters
     ----------
     launcher
         Of the context.
     entries
-        Entry points of the kernels, which are kept meanwhile.
+        Entry points of the kernels. They are kept until the kernels have them.
     """
 
     uses_addresses = True
 
-    def __init__(self, launcher: BatchLauncher, entries: Sequence[Entry]) -> None:
+    def __init__(self, launcher: BatchLauncher, entries: Sequence[EntryPoint]) -> None:
         self._launcher, self._entries = launcher, entries
 
     def add(self, launch: Launch) -> "BatchedKernel":
         """Return a new kernel for a launch, with the launch's by-value arguments and no buffers."""
-        return self._launcher.stage(launch)
+        entry = self._launcher.entry_points.find(launch)
+        assert entry is not None
+        return BatchedKernel(launch, entry)
 
     def finish(self, kernels: Sequence["BatchedKernel"], depends_on: Sequence[int]) -> "KernelBatch":
         """Return a batch (`SequenceBuilder.finish`)."""
         return KernelBatch(self._launcher, kernels, depends_on)
 
 
-def _is_single(local_size: tuple[int, ...] | None) -> bool:
-    return local_size is not None and prod(local_size) == 1
-
-
 class BatchedKernel:
-    """Sets the arguments of a kernel that is called by its entry, as a `Kernel` does.
+    """A kernel of a batch, with arguments of its own.
 
     Parameters
     ----------
-    launch, entry
-        What is called.
-
-    Attributes
-    ----------
-    fixed
-        By position, buffers that never change.
+    launch
+        The launch that it repeats.
+    entry
+        Entry point of the kernel.
     """
 
-    __slots__ = ("_chain", "_first", "_values", "entry", "fixed", "launch")
+    __slots__ = ("_batch", "_constant_buffers", "_first_word", "_values", "entry", "launch")
 
-    def __init__(self, launch: Launch, entry: Entry) -> None:
+    def __init__(self, launch: Launch, entry: EntryPoint) -> None:
         self.launch, self.entry = launch, entry
-        self.fixed: dict[int, Any] = {}
+        self._constant_buffers: dict[int, Any] = {}
 
     @property
     def access_modes(self) -> str:
         """One letter per argument (`outlining.access_modes_of`)."""
-        return self.entry.parameters
+        return self.entry.access_modes
 
     def bind(self, index: int, buffer: Any) -> None:
-        """Set a pointer argument that stays the same in all runs."""
-        self.fixed[index] = buffer
+        """Set a pointer argument that stays the same in all runs; called before the kernel is in a batch."""
+        self._constant_buffers[index] = buffer
 
-    def settle(self, chain: "KernelBatch", first: int, values: dict[int, memoryview]) -> None:
-        """Be a part of a chain, with arguments from a word of its table on, and values there."""
-        self._chain, self._first, self._values = chain, first, values
-        for index, buffer in self.fixed.items():
+    def place(self, batch: "KernelBatch", first_word: int, values: dict[int, memoryview]) -> None:
+        """Become part of a batch.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        first_word
+            Index of the first argument in the batch's table.
+        values
+            Per by-value argument its bytes in the table.
+        """
+        self._batch, self._first_word, self._values = batch, first_word, values
+        for index, buffer in self._constant_buffers.items():
             self.set_buffer(index, buffer)
         for index in values:
             self.set_bytes(index, self.launch.arguments[index])
 
     def set_buffer(self, index: int, buffer: Any) -> None:
         """Set a pointer argument."""
-        self._chain.words[self._first + index] = self._chain.address(buffer)
+        self._batch.words[self._first_word + index] = self._batch.address_of(buffer)
 
     def argument_word(self, index: int) -> tuple[np.ndarray, int]:
         """Return the array and the index of the word that holds the address of an argument."""
-        return self._chain.words, self._first + index
+        return self._batch.words, self._first_word + index
 
     def set_bytes(self, index: int, value: Any) -> None:
-        """Set a value."""
+        """Set an argument that is passed by value."""
         self._values[index][:] = value if type(value) is bytes else value.tobytes()
 
 
 class KernelBatch:
-    """Kernels that run one after the other, in one launch.
+    """Kernels that run in one launch.
 
-    The host changes arguments in a table of its own. A launch gets a copy of it, one of a few, so that a call can be
-    prepared while those before it are under way.
+    The host changes arguments in a table of its own. Each launch gets a copy of it in one of a few slots. So a call can
+    be prepared while earlier ones run.
 
     Parameters
     ----------
-    dispatcher
+    launcher
         Of the context.
-    stages
-        What is called.
-    after
-        Per stage, the number of the last one that must be over before; -1 if none.
+    kernels
+        In order.
+    depends_on
+        Per kernel the index of the last one that must have ended when it begins; -1 if there is none.
 
     Attributes
     ----------
     words
-        The table: of each stage what `dispatch.mako` calls one, then its arguments and values.
+        The table: a head for each kernel (``*_kernel`` in ``kernels/pocl/batch.mako``), then arguments and values.
     """
 
-    def __init__(self, dispatcher: BatchLauncher, stages: Sequence[BatchedKernel], after: Sequence[int]) -> None:
-        self._context, self._standby = dispatcher.context, dispatcher.standby
-        self._tables = self._counters = None
-        self._counts = np.empty((0, 1), np.uint32)
-        self._entries = [stage.entry for stage in stages]
-        self._views = self._context.views
-        self._count = len(stages)
-        self._last: tuple[Any, int] = None, 0
-        firsts, places, total = _outlay(_sizes([s.launch.arguments for s in stages]), _VALUE * self._count)
-        self.words = np.zeros(total // _WORD, np.uint64)
-        memory = memoryview(self.words).cast("B")
-        shapes = [(*s.launch.global_size, 1, 1)[:3] for s in stages]
-        for k, (stage, first, shape) in enumerate(zip(stages, firsts, shapes, strict=True)):
-            head = stage.entry.address, first, *shape, prod(shape), after[k] % (1 << 64)
-            self.words[8 * k : 8 * k + len(head)] = head
-            values = {i: memory[begin : begin + nbytes] for i, (begin, nbytes) in places[k].items()}
-            for i, (begin, _) in places[k].items():
-                self.words[first // _WORD + i] = begin - first
-            stage.settle(self, first // _WORD, values)
-        self._participants = min(max(map(prod, shapes)), dispatcher.units)
-        self._make_ring(dispatcher)
-        self._team = ParticipationTuner(self._participants - 1)
+    launches = 1
 
-    def _make_ring(self, dispatcher: BatchLauncher) -> None:
-        """Allocate the tables that launches read, and the counters."""
+    def __init__(self, launcher: BatchLauncher, kernels: Sequence[BatchedKernel], depends_on: Sequence[int]) -> None:
+        self._context, self._workers = launcher.context, launcher.workers
+        self._tables = self._counter_buffer = None
+        self._counters = np.empty((0, 1), np.uint32)
+        self._entries = [kernel.entry for kernel in kernels]
+        self._views = self._context.views
+        self._count = len(kernels)
+        self._last_address: tuple[Any, int] = None, 0
+        layout = _TableLayout([value_sizes(kernel.launch.arguments) for kernel in kernels])
+        self.words = np.zeros(layout.nbytes // _WORD, np.uint64)
+        memory = memoryview(self.words).cast("B")
+        shapes = [(*kernel.launch.global_size, 1, 1)[:3] for kernel in kernels]
+        for k, (kernel, shape) in enumerate(zip(kernels, shapes, strict=True)):
+            first = layout.arguments[k]
+            head = kernel.entry.address, first, *shape, prod(shape), depends_on[k] % (1 << 64)
+            self.words[_KERNEL_WORDS * k : _KERNEL_WORDS * k + len(head)] = head
+            for i, (begin, _) in layout.values[k].items():
+                self.words[first // _WORD + i] = begin - first
+            values = {i: memory[begin : begin + nbytes] for i, (begin, nbytes) in layout.values[k].items()}
+            kernel.place(self, first // _WORD, values)
+        self._participants = min(max(map(prod, shapes)), launcher.max_participants)
+        self._allocate_slots(launcher)
+        self._tuner = ParticipationTuner(self._participants - 1)
+
+    def _allocate_slots(self, launcher: BatchLauncher) -> None:
+        """Allocate the tables that launches read, and their counters."""
         nbytes = self.words.nbytes
-        pitch = _LINE * (1 + (1 + min(_SHARES, self._participants)) * self._count)
+        pitch = _LINE * (1 + (1 + min(_MAX_SHARES, self._participants)) * self._count)
         flags = cl.mem_flags.READ_WRITE
-        self._tables = cl.Buffer(self._context.cl_context, flags, _RING * nbytes)
-        self._counters = cl.Buffer(
-            self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(_RING * pitch, np.uint8)
-        )
-        memory = self._views.memory_of(self._tables).view(np.uint64).reshape(_RING, -1)
-        self._ring = [memory[r] for r in range(_RING)]
-        self._counts = self._views.memory_of(self._counters).view(np.uint32).reshape(_RING, -1)
-        self._begins = [(np.uint64(r * nbytes), np.uint64(r * pitch // 4)) for r in range(_RING)]
-        self._events: list[Any] = [None] * _RING
-        self._ways = [ALONE] * _RING
-        self._turn = 0
-        self._kernel = kernel = dispatcher.kernel()
+        self._tables = cl.Buffer(self._context.cl_context, flags, _RING_SLOTS * nbytes)
+        zeros = np.zeros(_RING_SLOTS * pitch, np.uint8)
+        self._counter_buffer = cl.Buffer(self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=zeros)
+        memory = self._views.memory_of(self._tables).view(np.uint64).reshape(_RING_SLOTS, -1)
+        self._slots = [memory[s] for s in range(_RING_SLOTS)]
+        self._counters = self._views.memory_of(self._counter_buffer).view(np.uint32).reshape(_RING_SLOTS, -1)
+        self._begins = [(np.uint64(s * nbytes), np.uint64(s * pitch // 4)) for s in range(_RING_SLOTS)]
+        self._events: list[Any] = [None] * _RING_SLOTS
+        self._slot_modes = [HOST_ONLY] * _RING_SLOTS  # for which mode the host's arguments are set
+        self._next_slot = 0
+        self._kernel = kernel = launcher.new_kernel()
         kernel.set_buffer(0, self._tables)
         kernel.set_bytes(2, np.uint32(self._count))
-        kernel.set_buffer(4, self._counters)
-        self._host = dispatcher.host()
-        self._host_arguments = [self._arguments_of_host(*begins) for begins in self._begins]
-        self._host_addresses = [int(a.__array_interface__["data"][0]) for a in self._host_arguments]
+        kernel.set_buffer(4, self._counter_buffer)
+        self._host_entry = launcher.host_entry()
+        self._host_words = [self._host_call(*begins) for begins in self._begins]
+        self._host_addresses = [int(words.__array_interface__["data"][0]) for words in self._host_words]
 
-    def _arguments_of_host(self, begin: np.uint64, first_counter: np.uint64) -> np.ndarray:
-        """Return the arguments of the kernel's own entry: two addresses, and where the values are, which follow."""
-        tables, counters = (int(m.__array_interface__["data"][0]) for m in (self._ring[0], self._counts))
-        pointers = tables, 72, 80, 96, counters, 88, self._standby.address, 104, 112
-        words = [*pointers, begin, self._count, first_counter, 1, 0, 0, 0, 0, 0, 0, 1, 1]
-        return np.array(words, np.uint64)
+    def _host_call(self, table_begin: np.uint64, first_counter: np.uint64) -> np.ndarray:
+        """Return the words of a `_HOST_CALL` for a slot, with the host as the only participant."""
+        table, counters = (int(m.__array_interface__["data"][0]) for m in (self._slots[0], self._counters))
+        call = np.zeros(1, _HOST_CALL)
+        call["arguments"] = (
+            table,
+            _offset("table_begin"),
+            _offset("kernel_count"),
+            _offset("participants"),
+            counters,
+            _offset("first_counter"),
+            self._workers.address,
+            _offset("call_number"),
+            _offset("called_workers"),
+        )
+        call["table_begin"], call["kernel_count"], call["first_counter"] = table_begin, self._count, first_counter
+        call["participants"], call["global_size"] = 1, (0, 1, 1)
+        return call.view(np.uint64)
 
     def __del__(self) -> None:
-        """Leave the tables to those who may still look at them."""
-        if hasattr(self, "_counts"):  # not where a signal interrupts the very first steps
-            self._standby.leave(self._counts, (self._tables, self._counters, self._entries))
-
-    def address(self, buffer: Any) -> int:
-        """Return where a buffer is; arguments of several kernels are often set to the same one."""
-        if buffer is None:
-            return 0
-        last = self._last
-        if last[0] is buffer:
-            return last[1]
-        address = self._views.address(buffer)
-        self._last = buffer, address
-        return address
+        """Leave tables and counters to workers that may still read them."""
+        if hasattr(self, "_counters"):  # false if a signal interrupted the first statements
+            self._workers.defer_free(self._counters, (self._tables, self._counter_buffer, self._entries))
 
     def __len__(self) -> int:
         return self._count
 
-    launches = 1
+    def address_of(self, buffer: Any) -> int:
+        """Return the address of a buffer. The last one is kept: kernels in a row often have an argument in common."""
+        if buffer is None:
+            return 0
+        last = self._last_address
+        if last[0] is buffer:
+            return last[1]
+        address = self._views.address(buffer)
+        self._last_address = buffer, address
+        return address
 
     def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
-        """Enqueue the kernels with the arguments that are set now.
-
-        Parameters
-        ----------
-        keep
-            What must stay until they ran.
-        buffers
-            Whose memory must, though the pool may have them for commands after these.
-        """
-        turn, queue = self._prepare(), self._context.queue
+        """Enqueue the kernels with the arguments that are set now (`LaunchSequence.submit`)."""
+        slot, queue = self._fill_slot(), self._context.queue
         used = self, keep, [self._views.keeper(buffer) for buffer in buffers]
         try:
-            queue.hold(self._enqueue(turn, self._participants, self._participants), used)
+            queue.keep_until_event(self._enqueue(slot, self._participants, self._participants), used)
         except BaseException:  # a signal: what was enqueued must not outlive what it uses
-            queue.drain()
+            queue.finish_raw()
             raise
 
     def run_and_wait(self) -> None:
-        """Run the kernels, and whatever was enqueued before, to the end; this thread takes part."""
-        queue, standby, team = self._context.queue, self._standby, self._team
-        if queue.pending:
+        """Run the kernels, and whatever was enqueued before them, to the end. The calling thread takes part."""
+        queue, workers, tuner = self._context.queue, self._workers, self._tuner
+        if queue.has_pending:
             queue.finish()
-        turn = self._prepare()
-        mine, inside, began = object(), standby.inside, perf_counter()
+        slot = self._fill_slot()
+        caller, callers, began = object(), workers.active_callers, perf_counter()
         try:
-            inside.append(mine)
-            is_soon = standby.begin(began)
-            way = ALONE
-            if team.most:
-                way = team.choose(standby.are_ready(team.most), is_soon, standby.is_crowded())
-            if way == CALLED or way != self._ways[turn]:
-                self._tell_host(turn, way)
-            if way == LAUNCHED:
-                ticks = standby.stay() if team.keeps(is_soon) and not queue.pending else 0
-                self._enqueue(turn, team.most, team.most + 1, ticks)
-                self._events[turn] = None  # which comes when nobody stands by any more
-            address = self._host_addresses[turn]
-            self._host(address, address + 120)
-        except BaseException:  # a signal, before this thread or after it took part
+            callers.append(caller)
+            is_burst = workers.begin_call(began)
+            mode = HOST_ONLY
+            if tuner.max_workers:
+                mode = tuner.choose(workers.are_ready(tuner.max_workers), is_burst, workers.is_contended())
+            if mode == PARKED_WORKERS or mode != self._slot_modes[slot]:
+                self._set_participants(slot, mode)
+            if mode == NEW_WORKERS:
+                spin_cycles = workers.spin_for() if tuner.parks_workers(is_burst) and not queue.has_pending else 0
+                self._enqueue(slot, tuner.max_workers, tuner.max_workers + 1, spin_cycles)
+                self._events[slot] = None  # the launch ends only when no worker is parked any more
+            address = self._host_addresses[slot]
+            self._host_entry(address, address + _GLOBAL_ID)
+        except BaseException:  # a signal, before this thread took part or after it
             try:
-                queue.drain()
-            finally:  # even if one more comes
-                self._counts[turn] = 0
+                queue.finish_raw()
+            finally:  # even if a second signal arrives
+                self._counters[slot] = 0
             raise
-        finally:  # a signal may come at the end, too
-            if mine in inside:
-                inside.remove(mine)
-            standby.end()
-        team.took(way, perf_counter() - began)
-        queue.settle()
+        finally:  # a signal may arrive here, too
+            if caller in callers:
+                callers.remove(caller)
+            workers.end_call()
+        tuner.record(mode, perf_counter() - began)
+        queue.end_wait()
 
-    def _tell_host(self, turn: int, way: str) -> None:
-        """Set what differs between the ways in the arguments of the host's part."""
-        workers = 0 if way == ALONE else self._team.most
-        called = (next(self._standby.numbers) % NUMBERS, workers, 0) if way == CALLED else (0, 0, workers)
-        self._ways[turn] = ""  # until it is done: a signal may come
-        self._host_arguments[turn][_WHO] = workers + 1, *called
-        self._ways[turn] = way
+    def _set_participants(self, slot: int, mode: str) -> None:
+        """Set the host's arguments that depend on who takes part."""
+        workers = 0 if mode == HOST_ONLY else self._tuner.max_workers
+        is_parked = mode == PARKED_WORKERS
+        call = (next(self._workers.call_numbers) % CALL_NUMBERS, workers, 0) if is_parked else (0, 0, workers)
+        self._slot_modes[slot] = ""  # until the words are written: a signal may arrive
+        self._host_words[slot][_PARTICIPATION] = workers + 1, *call
+        self._slot_modes[slot] = mode
 
-    def _prepare(self) -> int:
-        """Copy the table to one that no launch under way reads; return which."""
-        self._last = None, 0
-        turn = self._turn
-        self._turn = (turn + 1) % _RING
-        event = self._events[turn]
+    def _fill_slot(self) -> int:
+        """Copy the table to a slot that no launch reads; return the slot's number."""
+        self._last_address = None, 0
+        slot = self._next_slot
+        self._next_slot = (slot + 1) % _RING_SLOTS
+        event = self._events[slot]
         if event is not None and event.command_execution_status != cl.command_execution_status.COMPLETE:
             event.wait()
-        if self._counts[turn, 0]:
-            self._wait_for_late_ones(turn)
-        self._ring[turn][:] = self.words
-        return turn
+        if self._counters[slot, 0]:
+            self._wait_for_late_workers(slot)
+        self._slots[slot][:] = self.words
+        return slot
 
-    def _wait_for_late_ones(self, turn: int) -> None:
-        """Wait until work-items that came late are through with a table, at the latest until nothing runs any more."""
-        end = monotonic() + _LATEST
-        while self._counts[turn, 0]:
+    def _wait_for_late_workers(self, slot: int) -> None:
+        """Wait until workers that came late have left a slot, at the latest until nothing runs on the device."""
+        end = monotonic() + _LATE_WORKER_SECONDS
+        while self._counters[slot, 0]:
             if monotonic() > end:
-                self._context.queue.drain()
-                self._counts[turn] = 0
+                self._context.queue.finish_raw()
+                self._counters[slot] = 0
                 break
             sleep(0)
 
-    def _enqueue(self, turn: int, size: int, participants: int, ticks: int = 0) -> "cl.Event":
-        """Launch work-items, of which there may be more participants; they stand by afterwards for some ticks."""
-        kernel, (begin, first_counter) = self._kernel, self._begins[turn]
-        kernel.set_bytes(1, begin)
+    def _enqueue(self, slot: int, size: int, participants: int, spin_cycles: int = 0) -> "cl.Event":
+        """Launch workers, besides which there may be one more participant; they are parked afterwards for some time."""
+        kernel, (table_begin, first_counter) = self._kernel, self._begins[slot]
+        kernel.set_bytes(1, table_begin)
         kernel.set_bytes(3, np.uint32(participants))
         kernel.set_bytes(5, first_counter)
-        number, stay = self._standby.launch(ticks, size)
+        number, spin_cycles = self._workers.begin_launch(spin_cycles, size)
         kernel.set_bytes(7, np.uint32(number))
-        kernel.set_bytes(8, np.uint64(stay))
+        kernel.set_bytes(8, np.uint64(spin_cycles))
         queue = self._context.queue.handle
-        event = self._events[turn] = cl.enqueue_nd_range_kernel(queue, kernel.handle, (size,), (1,))
-        self._standby.launched(number)
+        event = self._events[slot] = cl.enqueue_nd_range_kernel(queue, kernel.handle, (size,), (1,))
+        self._workers.end_launch(number)
         return event
 
 
-def _sizes(launches: Sequence[Sequence[Any]]) -> list[list[int]]:
-    """Return the bytes of each argument that is passed by value; 0 for pointers."""
-    return [
-        [len(a) if isinstance(a, bytes) else a.nbytes if isinstance(a, np.generic) else 0 for a in arguments]
-        for arguments in launches
-    ]
+class _TableLayout:
+    """Byte offsets in the table of a batch.
+
+    Parameters
+    ----------
+    sizes
+        Per kernel and argument the bytes of a value; 0 for a pointer.
+
+    Attributes
+    ----------
+    arguments
+        Per kernel where its arguments begin.
+    values
+        Per kernel the offset and bytes of each value, by the argument's index.
+    nbytes
+        Of the table.
+    """
+
+    def __init__(self, sizes: Sequence[Sequence[int]]) -> None:
+        self.arguments: list[int] = []
+        self.values: list[dict[int, tuple[int, int]]] = []
+        end = _KERNEL_WORDS * _WORD * len(sizes)
+        for kernel in sizes:
+            self.arguments.append(end)
+            end = _aligned(end + _WORD * len(kernel))
+            values = {}
+            for index, nbytes in enumerate(kernel):
+                if nbytes:
+                    values[index] = end, nbytes
+                    end = _aligned(end + nbytes)
+            self.values.append(values)
+        self.nbytes = end
 
 
-def _outlay(sizes: Sequence[Sequence[int]], begin: int) -> tuple[list[int], list[dict[int, tuple[int, int]]], int]:
-    """Return where the arguments of each stage begin, where its values are and how long, and the end of it all."""
-    firsts: list[int] = []
-    values: list[dict[int, tuple[int, int]]] = []
-    for stage in sizes:
-        firsts.append(begin)
-        begin = _up(begin + _WORD * len(stage))
-        values.append({})
-        for i, nbytes in enumerate(stage):
-            if nbytes:
-                values[-1][i] = begin, nbytes
-                begin = _up(begin + nbytes)
-    return firsts, values, begin
-
-
-def _up(count: int) -> int:
+def _aligned(count: int) -> int:
     return -(-count // _VALUE) * _VALUE

@@ -8,10 +8,11 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks, register
 from pytensor_cl.runtime.interfaces import ContextHooks, ContextOptions, DeviceContext, KernelLauncher
 from pytensor_cl.runtime.names import family_of
-from pytensor_cl.runtime.pocl.affinity import rebalance, spread_threads, without_python_threads
-from pytensor_cl.runtime.pocl.batch import BatchLauncher, has_entries
+from pytensor_cl.runtime.pocl.affinity import pin_threads, rebalance, without_python_threads
+from pytensor_cl.runtime.pocl.batch import BatchLauncher
 from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
 from pytensor_cl.runtime.pocl.compile_workers import precompile
+from pytensor_cl.runtime.pocl.entry_points import supports_entry_points
 from pytensor_cl.runtime.pocl.variants import PoclVariants
 
 __all__ = ["PoclHooks"]
@@ -47,7 +48,7 @@ class PoclContextHooks:
         version = device.driver_version.strip()
         # Vectors wider than the CPU's are passed in memory, so a call of a short built-in costs more than its work.
         is_narrow = device.native_vector_width_float < _WIDEST_FLOATS
-        has_batches = options.batch_kernels and options.structs_by_value and has_entries(version)
+        has_batches = options.batch_kernels and options.structs_by_value and supports_entry_points(version)
         self._device, self._options = device, options
         self._has_batches = has_batches
         self._variants = PoclVariants(version, is_narrow, has_batches)
@@ -82,7 +83,7 @@ class PoclHooks:
     def loaded(self, platforms: Sequence[str], new_threads: frozenset[int]) -> None:
         """Pin PoCL's threads; it starts them when it is loaded. Other threads of this process may start Python's."""
         if any(family_of(name) == "pocl" for name in platforms):
-            spread_threads(without_python_threads(new_threads))
+            pin_threads(without_python_threads(new_threads))
 
     def matches(self, device: "cl.Device") -> bool:
         """Whether a device is a CPU of PoCL's."""

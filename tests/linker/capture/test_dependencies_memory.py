@@ -133,7 +133,7 @@ def test_an_interrupted_launch_is_waited_for(context, rng, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(context.queue, "hold", interrupt)
+        patch.setattr(context.queue, "keep_until_event", interrupt)
         f(data)
     assert [e.command_execution_status for e in events] == [cl.command_execution_status.COMPLETE]
 

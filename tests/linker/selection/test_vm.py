@@ -578,12 +578,12 @@ def test_a_function_without_inputs_or_with_fixed_shapes(context):
 
 def test_a_trial_leaves_those_who_stand_by(context, rng, monkeypatch):
     """Without them a call takes longer than in use, and another side seems to be faster."""
-    if context.batch_launcher is None or context.batch_launcher.units < 2:
+    if context.batch_launcher is None or context.batch_launcher.max_participants < 2:
         pytest.skip("nobody stands by")
     f = opencl([x], pt.exp(x).sum())
     value = rng.normal(size=100_000).astype("float32")
     f(value)
-    standby, dismissed = context.batch_launcher.standby, []
+    standby, dismissed = context.batch_launcher.workers, []
     monkeypatch.setattr(standby, "on_submit", lambda: dismissed.append(1))
     for call in range(40):
         (stats,) = f.vm.signatures

@@ -130,9 +130,9 @@ def test_calls_that_need_more_than_the_share_soon_find_it(fresh, monkeypatch):
 
 def test_recorders_know_buffers_by_their_handles(fresh):
     fresh.empty((4 * MIB,), "int8")
-    fresh.queue.recorder = LaunchCapture()
+    fresh.queue.capture = LaunchCapture()
     small_ones(fresh, 4)
     assert large(fresh) == 1
-    fresh.queue.recorder = None
+    fresh.queue.capture = None
     small_ones(fresh, 2)
     assert large(fresh) == 0

@@ -16,7 +16,7 @@ def sleepers(monkeypatch):
     if not hasattr(os, "sched_getaffinity") or not host_cpu.thread_ids():
         pytest.skip("threads cannot be tied to cores here")
     monkeypatch.delenv("POCL_AFFINITY", raising=False)
-    monkeypatch.setattr(module, "_spread", [])
+    monkeypatch.setattr(module, "_pinned", [])
     end = threading.Event()
     threads = [threading.Thread(target=end.wait) for _ in os.sched_getaffinity(0)]
     for thread in threads:
@@ -25,7 +25,7 @@ def sleepers(monkeypatch):
     end.set()
     for thread in threads:
         thread.join()
-    for cores in module._spread:
+    for cores in module._pinned:
         for file in cores._files:
             os.close(file)
 
@@ -34,7 +34,7 @@ def sleepers(monkeypatch):
 def times(monkeypatch):
     """Nanoseconds that all threads have run and waited; the clock goes on by an hour with each look."""
     told, clock = [0, 0], iter(range(0, 10**9, 3600))
-    monkeypatch.setattr(module, "_times", lambda files: tuple(told))
+    monkeypatch.setattr(module, "_thread_times", lambda files: tuple(told))
     monkeypatch.setattr(module, "monotonic", lambda: float(next(clock)))
     return told
 
@@ -49,7 +49,7 @@ def both():
 
 def test_each_thread_begins_with_a_core_of_its_own(sleepers, times):
     assert sleepers <= host_cpu.thread_ids()
-    assert module.spread_threads(sleepers)
+    assert module.pin_threads(sleepers)
     assert allowed(sleepers) == {1}
     assert {min(os.sched_getaffinity(thread)) for thread in sleepers} == os.sched_getaffinity(0)
 
@@ -59,7 +59,7 @@ def test_threads_of_python_are_none_of_the_drivers(sleepers):
 
 
 def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleepers, times):
-    module.spread_threads(sleepers)
+    module.pin_threads(sleepers)
     times[:] = 10**9, 10**8  # they waited 9 % of the time
     module.rebalance()
     assert allowed(sleepers) == {1}
@@ -76,21 +76,21 @@ def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleep
 
 
 def test_the_longer_others_want_the_cores_the_rarer_are_trials(sleepers, times):
-    module.spread_threads(sleepers)
+    module.pin_threads(sleepers)
     pauses = []
     for _ in range(16):
         times[1] += 10**9
         module.rebalance()
-        pauses.append(module._spread[0]._pause)
+        pauses.append(module._pinned[0]._retry_seconds)
     assert pauses == sorted(pauses)
-    assert pauses[-1] == module._PAUSES[1]
+    assert pauses[-1] == module._RETRY_SECONDS[1]
 
 
 def test_nothing_is_looked_at_before_its_time(sleepers, monkeypatch):
-    module.spread_threads(sleepers)
+    module.pin_threads(sleepers)
     module.rebalance()
-    monkeypatch.setattr(module, "_times", pytest.fail)
-    monkeypatch.setattr(module, "monotonic", lambda: module._spread[0]._next - 0.01)
+    monkeypatch.setattr(module, "_thread_times", pytest.fail)
+    monkeypatch.setattr(module, "monotonic", lambda: module._pinned[0]._next_time - 0.01)
     module.rebalance()
 
 
@@ -98,30 +98,30 @@ def test_a_system_that_does_not_tell_how_long_threads_wait(sleepers, monkeypatch
     def deny(files):
         raise OSError("no such file")
 
-    monkeypatch.setattr(module, "_times", deny)
-    module.spread_threads(sleepers)
+    monkeypatch.setattr(module, "_thread_times", deny)
+    module.pin_threads(sleepers)
     module.rebalance()
     assert allowed(sleepers) == {both()}
-    assert module._spread[0]._next == inf
+    assert module._pinned[0]._next_time == inf
 
 
 def test_threads_that_have_ended_are_left_alone(sleepers, monkeypatch):
-    module.spread_threads(sleepers)
+    module.pin_threads(sleepers)
 
     def deny(files):
         raise ProcessLookupError("no such thread")
 
-    monkeypatch.setattr(module, "_times", deny)
+    monkeypatch.setattr(module, "_thread_times", deny)
     module.rebalance()
     module.rebalance()
-    assert module._spread[0]._next == inf
+    assert module._pinned[0]._next_time == inf
 
 
 def test_threads_are_left_alone_where_the_user_decides_or_their_number_is_not_that_of_the_cores(sleepers, monkeypatch):
-    assert not module.spread_threads(frozenset())
-    assert not module.spread_threads(sleepers | {0})
+    assert not module.pin_threads(frozenset())
+    assert not module.pin_threads(sleepers | {0})
     monkeypatch.setenv("POCL_AFFINITY", "0")
-    assert not module.spread_threads(sleepers)
+    assert not module.pin_threads(sleepers)
     assert {frozenset(os.sched_getaffinity(t)) for t in sleepers} == {frozenset(os.sched_getaffinity(0))}
 
 

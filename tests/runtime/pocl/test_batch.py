@@ -11,8 +11,7 @@ import pytest
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.launch_capture import Launch
-from pytensor_cl.runtime.pocl import batch, worker_pool
-from pytensor_cl.runtime.pocl.batch import KernelBatch
+from pytensor_cl.runtime.pocl import batch, participation
 from pytensor_cl.runtime.timed_queue import timed
 
 ALONE = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
@@ -66,12 +65,13 @@ def launched(context, text, size, *arguments):
 
 
 def chained(context, launches, after):
-    dispatcher = context.batch_launcher
-    assert dispatcher.begin(launches, True) is not None
-    stages = [dispatcher.stage(x) for x in launches]
-    for stage, launch in zip(stages, launches, strict=True):
-        stage.fixed.update((i, a) for i, a in enumerate(launch.arguments) if not isinstance(a, bytes | np.generic))
-    return KernelBatch(dispatcher, stages, after), stages
+    builder = context.batch_launcher.begin(launches, True)
+    kernels = [builder.add(x) for x in launches]
+    for kernel, launch in zip(kernels, launches, strict=True):
+        for i, argument in enumerate(launch.arguments):
+            if not isinstance(argument, bytes | np.generic):
+                kernel.bind(i, argument)
+    return builder.finish(kernels, after), kernels
 
 
 def test_values_are_passed_as_by_a_launch(opened):
@@ -151,11 +151,11 @@ def test_kernels_that_cannot_be_called(opened):
     x = opened.from_host(np.ones(64, "float32"))
     local = launched(opened, SHARED, (1,), x.buffer)
     double = launched(opened, DOUBLE, (4,), x.buffer, np.int64(64))
-    dispatcher = opened.batch_launcher
-    assert dispatcher.begin([double], True) is not None
-    assert dispatcher.begin([double, local], True) is None
-    assert dispatcher.begin([double._replace(local_size=(4,))], True) is None
-    assert dispatcher.begin([double._replace(local_size=None)], True) is None
+    launcher = opened.batch_launcher
+    assert launcher.begin([double], True) is not None
+    assert launcher.begin([double, local], True) is None
+    assert launcher.begin([double._replace(local_size=(4,))], True) is None
+    assert launcher.begin([double._replace(local_size=None)], True) is None
 
 
 def test_a_setting_switches_it_off(context):
@@ -176,15 +176,17 @@ def test_the_host_takes_part_in_what_it_waits_for(opened, monkeypatch, workers):
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
     chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
-    most = min(61, opened.batch_launcher.units) - 1
+    most = min(61, opened.batch_launcher.max_participants) - 1
     monkeypatch.setattr(
-        chain._team, "choose", lambda *_: worker_pool.LAUNCHED if most and workers is None else worker_pool.ALONE
+        chain._tuner,
+        "choose",
+        lambda *_: participation.NEW_WORKERS if most and workers is None else participation.HOST_ONLY,
     )
     for k in range(20):
         first.set_bytes(1, np.float32(k))
         chain.run_and_wait()
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
-        assert not opened.queue.pending
+        assert not opened.queue.has_pending
 
 
 def test_the_host_waits_for_what_was_enqueued_before(opened):
@@ -197,7 +199,7 @@ def test_the_host_waits_for_what_was_enqueued_before(opened):
     opened.queue.finish()
     for _ in range(20):
         first.submit((), (x.buffer,))
-        assert opened.queue.pending
+        assert opened.queue.has_pending
         second.run_and_wait()
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
 
@@ -209,11 +211,11 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
     chain, _ = chained(opened, [double, double], [-1, 0])
-    most = min(3, opened.batch_launcher.units) - 1
+    most = min(3, opened.batch_launcher.max_participants) - 1
     monkeypatch.setattr(
-        chain._team, "choose", lambda *_: worker_pool.LAUNCHED if most and has_help else worker_pool.ALONE
+        chain._tuner, "choose", lambda *_: participation.NEW_WORKERS if most and has_help else participation.HOST_ONLY
     )
-    host = chain._host
+    host = chain._host_entry
 
     def interrupted(*addresses):
         if is_late:
@@ -221,14 +223,14 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
         raise KeyboardInterrupt
 
     for _ in range(6):  # each table
-        monkeypatch.setattr(chain, "_host", interrupted)
+        monkeypatch.setattr(chain, "_host_entry", interrupted)
         with pytest.raises(KeyboardInterrupt):
             chain.run_and_wait()
-        monkeypatch.setattr(chain, "_host", host)
+        monkeypatch.setattr(chain, "_host_entry", host)
         before = opened.download(x)
         chain.run_and_wait()
         np.testing.assert_array_equal(opened.download(x), 4 * before)
-        assert not chain._counts.any()
+        assert not chain._counters.any()
 
 
 def test_what_is_being_waited_for_is_pending(opened, monkeypatch):
@@ -237,18 +239,18 @@ def test_what_is_being_waited_for_is_pending(opened, monkeypatch):
     class Handle:
         @staticmethod
         def finish():
-            seen.append(queue.pending)  # as another thread would
-            queue.enqueued()
+            seen.append(queue.has_pending)  # as another thread would
+            queue.mark_submitted()
 
     queue.finish()
-    assert not queue.pending
-    queue.enqueued()
+    assert not queue.has_pending
+    queue.mark_submitted()
     with monkeypatch.context() as patch:
         patch.setattr(queue, "handle", Handle)
         queue.finish()
-    assert seen == [True] and queue.pending
+    assert seen == [True] and queue.has_pending
     queue.finish()
-    assert not queue.pending
+    assert not queue.has_pending
 
 
 def test_a_signal_while_something_is_enqueued_leaves_it_pending(opened, monkeypatch):
@@ -261,16 +263,16 @@ def test_a_signal_while_something_is_enqueued_leaves_it_pending(opened, monkeypa
     monkeypatch.setattr(queue, "_enqueue", interrupted)
     with pytest.raises(KeyboardInterrupt):
         queue.launch(None, (1,), (1,))
-    assert queue.pending
+    assert queue.has_pending
 
 
 def test_timed_launches_are_pending_for_others(opened):
     array = opened.from_host(np.ones(10, "f4"))
     with timed([opened]):
         opened.queue.finish()
-        assert not opened.queue.pending
+        assert not opened.queue.has_pending
         array.copy()
-        assert opened.queue.pending
+        assert opened.queue.has_pending
 
 
 def test_the_host_computes_as_the_device_does(opened, monkeypatch):
@@ -295,38 +297,40 @@ def test_the_host_computes_as_the_device_does(opened, monkeypatch):
 
 def test_without_an_entry_of_its_own_nothing_is_called(opened, monkeypatch):
     """Kernels are launched one by one then."""
-    dispatcher = opened.batch_launcher
+    launcher = opened.batch_launcher
     double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
-    assert dispatcher.begin([double], True) is not None
-    monkeypatch.setattr(dispatcher, "_host", None)
-    monkeypatch.setattr(dispatcher, "_own", None)
-    found, own = dispatcher._entry, dispatcher.kernel().handle.function_name
-    monkeypatch.setattr(dispatcher, "_entry", lambda x: None if x.kernel.function_name == own else found(x))
-    assert dispatcher.begin([double], True) is None
+    assert launcher.begin([double], True) is not None
+    monkeypatch.setattr(launcher, "_host_entry", None)
+    monkeypatch.setattr(launcher, "_own_entry", None)
+    entry_points, own = launcher.entry_points, launcher.new_kernel().handle.function_name
+    found = entry_points.find
+    monkeypatch.setattr(entry_points, "find", lambda x: None if x.kernel.function_name == own else found(x))
+    assert launcher.begin([double], True) is None
 
 
 def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
     """One for each kernel that is called, and PoCL's own handle."""
-    dispatcher = opened.batch_launcher
+    launcher = opened.batch_launcher
     double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
-    entries = dispatcher.entries([double])
+    entry_points = launcher.entry_points
+    entries = entry_points.find_all([double])
     library, name = ref(entries[0]._library), double.kernel.function_name
-    assert name in dispatcher._entries
+    assert name in entry_points._found
     del entries
     gc.collect()
     assert library() is None
-    assert name not in dispatcher._entries
-    assert dispatcher.begin([double], True) is not None  # it is found again
+    assert name not in entry_points._found
+    assert launcher.begin([double], True) is not None  # it is found again
 
 
 def test_work_items_that_never_end_are_waited_for_until_nothing_runs(opened, monkeypatch):
-    monkeypatch.setattr(batch, "_LATEST", 0.0)
+    monkeypatch.setattr(batch, "_LATE_WORKER_SECONDS", 0.0)
     x = opened.from_host(np.ones(3, "float32"))
     chain, _ = chained(opened, [launched(opened, DOUBLE, (1,), x.buffer, np.int64(3))], [-1])
     opened.queue.finish()
-    chain._counts[:] = 1  # as if some were still there
+    chain._counters[:] = 1  # as if some were still there
     before = x.to_host()
     chain.submit([], [])
     opened.queue.finish()
     np.testing.assert_array_equal(x.to_host(), 2 * before)
-    chain._counts[:] = 0
+    chain._counters[:] = 0

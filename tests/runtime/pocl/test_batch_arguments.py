@@ -9,7 +9,6 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.pocl.batch import KernelBatch
 
 _SOURCE = """
 typedef struct { char a; long b; float16 v; int n[3]; } all_kinds_s;
@@ -50,15 +49,16 @@ def test_arguments_of_all_kinds(context):
     k, j, i = np.mgrid[:2, :5, :3]
     expected = (-4 + 3 + 30 + 3 + 5 + 7 + 11 + 9 + 15 + 1000 * i + 10000 * j + 100000 * k).ravel()
     np.testing.assert_array_equal(context.download(out), expected)
-    dispatcher, launch = context.batch_launcher, Launch(kernel.handle, shape, (1, 1, 1), arguments)
-    assert dispatcher.begin([launch], True) is not None
+    launch = Launch(kernel.handle, shape, (1, 1, 1), arguments)
+    builder = context.batch_launcher.begin([launch], True)
     assert context._hooks.build_variants.access_modes["all_kinds"] == "wvvvrvv"
-    stages, outs = [dispatcher.stage(launch) for _ in range(3)], [context.empty((30,), "float64") for _ in range(3)]
-    for stage, array in zip(stages, outs, strict=True):
-        stage.fixed.update({0: array.buffer, 4: None})
-    chain = KernelBatch(dispatcher, stages, [-1, 0, -1])
+    kernels, outs = [builder.add(launch) for _ in range(3)], [context.empty((30,), "float64") for _ in range(3)]
+    for kernel, array in zip(kernels, outs, strict=True):
+        kernel.bind(0, array.buffer)
+        kernel.bind(4, None)
+    batch = builder.finish(kernels, [-1, 0, -1])
     for _ in range(6):
-        chain.submit((), [array.buffer for array in outs])
+        batch.submit((), [array.buffer for array in outs])
     for array in outs:
         np.testing.assert_array_equal(context.download(array), expected)
 
