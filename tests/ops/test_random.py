@@ -222,7 +222,7 @@ def test_other_generators_are_numpys(context):
 
 def test_selection_may_move_a_draw(context):
     """Whatever runs a call, the numbers go on where they were."""
-    with pytensor.config.change_flags(opencl__placement="auto", opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=True):
         generator = pytensor.shared(np.random.default_rng(5))
         following, z = pt.random.normal(size=(N,), rng=generator, return_next_rng=True)
         f = opencl([N], z, updates={generator: following})
