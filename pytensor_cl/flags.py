@@ -135,6 +135,14 @@ FLAGS: tuple[Flag, ...] = (
         former="opencl__one_launch",
     ),
     Flag(
+        "opencl__random",
+        "EnumStr",
+        "numpy",
+        "Which numbers draws on a device are: NumPy's own, or those of a generator that counts (philox): others, in "
+        "parallel for every distribution and for arrays of parameters.",
+        options=("philox",),
+    ),
+    Flag(
         "opencl__progress",
         "EnumStr",
         "auto",

@@ -13,7 +13,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
-from pytensor_cl.linker.execution.call_lock import give_lock, in_turn
+from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
@@ -285,10 +285,10 @@ def _register() -> None:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
     _compat.register("OPENCL", OPENCL)
     _compat.prepare_inner_graphs_for_numba(OpenCLLinker)
-    _compat.serialise_calls(OpenCLVM, give_lock)
+    _compat.serialise_calls(OpenCLVM, assign_lock)
     _compat.check_before_jit(refuse_device_variables)
     _compat.explain_call_errors(explain_c_error)
-    sharedvar.install(in_turn)
+    sharedvar.install(run_exclusively)
 
 
 _register()

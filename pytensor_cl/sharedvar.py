@@ -257,7 +257,7 @@ def _init(self: TensorSharedVariable, *args: Any, **kwargs: Any) -> None:
     adopt(self)
 
 
-_in_turn: list[Callable[[Any, Callable[[], Any]], Any]] = [lambda _, action: action()]
+_run_exclusively: list[Callable[[Any, Callable[[], Any]], Any]] = [lambda _, action: action()]
 """Runs an action on a cell while no function that updates it runs; set by `install`."""
 
 
@@ -266,14 +266,14 @@ def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal
     if not isinstance(cell, DeviceCell):
         return SharedVariable.get_value(self, borrow, return_internal_type)
     if not borrow:
-        return _in_turn[0](cell, lambda: copy.deepcopy(cell.peek()))
+        return _run_exclusively[0](cell, lambda: copy.deepcopy(cell.peek()))
     cell.lend()
-    return _in_turn[0](cell, lambda: cell[0])
+    return _run_exclusively[0](cell, lambda: cell[0])
 
 
 def _set_value(self: TensorSharedVariable, new_value: Any, borrow: bool = False) -> None:
     cell = self.container.storage
-    _in_turn[0](cell, lambda: SharedVariable.set_value(self, new_value, borrow))
+    _run_exclusively[0](cell, lambda: SharedVariable.set_value(self, new_value, borrow))
     if borrow and isinstance(cell, DeviceCell):
         cell.lend()
 
@@ -283,15 +283,15 @@ _set_value.__doc__ = SharedVariable.set_value.__doc__
 _METHODS = {"__init__": _init, "get_value": _get_value, "set_value": _set_value}
 
 
-def install(in_turn: Callable[[Any, Callable[[], Any]], Any]) -> None:
+def install(run_exclusively: Callable[[Any, Callable[[], Any]], Any]) -> None:
     """Make every `TensorSharedVariable` that is created from now on use a `DeviceCell`.
 
     Parameters
     ----------
-    in_turn
+    run_exclusively
         Takes a cell and a function, and calls the function while no compiled function that updates the cell runs.
     """
-    _in_turn[0] = in_turn
+    _run_exclusively[0] = run_exclusively
     for name, method in _METHODS.items():
         setattr(TensorSharedVariable, name, method)
 
@@ -316,7 +316,7 @@ class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
                 return value if borrow else value.copy()
             return value.to_host()
 
-        return _in_turn[0](self.container.storage, read)
+        return _run_exclusively[0](self.container.storage, read)
 
     def set_value(self, new_value: Any, borrow: bool = False) -> None:
         """Store a value.
@@ -328,7 +328,7 @@ class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
         borrow
             Keep the array itself, not a copy.
         """
-        _in_turn[0](self.container.storage, lambda: SharedVariable.set_value(self, new_value, borrow))
+        _run_exclusively[0](self.container.storage, lambda: SharedVariable.set_value(self, new_value, borrow))
 
 
 @shared_constructor.register(GpuArray)

@@ -54,6 +54,27 @@ def test_code_prints_what_the_page_says(page, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def _steps_of_walks():
+    """Yield the file and the names of each step in the tables of the architecture."""
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 4 and cells[0].isdecimal():
+            for path in re.findall(r"`([\w/]+(?:\.py|/))`", cells[1]):
+                yield path, re.findall(r"`([\w.]+)`", cells[2])
+
+
+def test_walks_name_files_and_functions_that_exist():
+    """Names in a row with a folder may be in any file of it."""
+    steps = list(_steps_of_walks())
+    assert len(steps) > 20
+    for path, names in steps:
+        place = ROOT / "pytensor_cl" / path
+        files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+        text = "\n".join(file.read_text() for file in files)
+        for name in (part for whole in names for part in whole.split(".")):
+            assert re.search(rf"\b(def|class) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
+
+
 def test_every_flag_is_described():
     text = (ROOT / "docs" / "flags.md").read_text()
     described = set(re.findall(r"^## `(\w+)`$", text, re.MULTILINE))

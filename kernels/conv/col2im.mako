@@ -1,20 +1,32 @@
-## Gradients of a convolution's input, schedule cpu: the products of dy with w, which both lie as they are needed, are computed for some
-## channels and all taps, and added up where they meet in x, while they are in the cache. Of conv_plan, x is the gradient and y is dy;
-## of conv_call the other way round.
-<%page args="name, ctype, itemsize, lanes, tiles, rows, vectors, most, further=(), statements=''"/>
+## Gradient of a convolution's input as a matrix product and col2im, schedule cpu.
+##
+## Algorithm: D = w.T @ dy for a block of channels and all filter taps, then col2im while D is in the cache: element ih
+##     of x (along each dimension) is the sum of D over the taps t and output pixels q with
+##         ih = q * stride + t * dilation - pad
+##     With ih = i * stride + phase, a tap meets phase[t] = (t * dilation - pad) mod stride only, in output pixel
+##     q = i + shift[t], shift[t] = (phase[t] - t * dilation + pad) / stride.
+## Operands: of conv_plan, x is the gradient and y is dy; of conv_call the other way round. w and dy have contiguous
+##     rows.
+## Tiling: blocks of mc channels, kc terms of the sums; rows of D are nc apart.
+## NDRange -> work: a partition of the images, groups and blocks of channels.
+## Workspace: for each work-item D (mc * taps, nc), with a vector before it.
+## Invariants: the last block of channels overlaps the one before.
+<%page args="name, ctype, itemsize, lanes, micro, mr, vectors, most, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
-<%namespace name="turned" file="/conv/transposed.mako"/>
+<%namespace name="transposed" file="/conv/transposed.mako"/>
 <%
-    cols, vec, heights = lanes * vectors, f"conv_{ctype}{lanes}", [rows, rows // 2] if rows >= 8 else [rows]
-    full_width = f"CONV_VECTORS({8 * itemsize * lanes})"
-    last = ", channel, f" + "".join(f", F{k + 1}" for k in range(len(further))) if statements else ""
+    nr, vec, vector = lanes * vectors, f"conv_{ctype}{lanes}", f"{ctype}{lanes}"
+    heights = [mr, mr // 2] if mr >= 8 else [mr]
+    full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
+    parameters = f", long channel{capture(epilogue.parameters, 'value')}" if statements else ""
+    arguments = ", channel, f" + "".join(f", F{k + 1}" for k in range(len(further))) if statements else ""
 %>
-${turned.products(vec, heights, cols, full_width)}
-typedef struct {  // for each tap along a dimension: the first element of x that it meets, and what to add to x / stride for the position
+${transposed.products(vec, heights, nr, full_width)}
+typedef struct {  // for each tap along a dimension
     long phase[${most}], shift[${most}];
 } ${name}_axis;
 
-static ${name}_axis ${name}_meet(const conv_plan *p, int axis)
+static ${name}_axis ${name}_axis_of(const conv_plan *p, int axis)
 {
     ${name}_axis a;
     const long stride = p->stride[axis];
@@ -29,88 +41,103 @@ static ${name}_axis ${name}_meet(const conv_plan *p, int axis)
 % if statements:
 ${epilogue.declarations(lanes)}
 % endif
-// Elements phase + (i + l) * stride of one row of x, of one channel, from the `number` rows of D that meet it.
-static inline ${ctype}${lanes} ${name}_sum(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D, const long *met, int number,
-    long apart, long phase, long i)
+// Elements (i + l) * stride + phase of one row of x, of one channel, from the `row_count` rows of D that meet it.
+static inline ${vector} ${name}_sum(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
+                                    const long *rows, int row_count, long d_row, long phase, long i)
 {
-    ${ctype}${lanes} sum = 0;
+    ${vector} sum = 0;
     for (int t = 0; t < p->taps[2]; t++) {
         const long at = i + a->shift[t];
         if (a->phase[t] != phase || at >= p->out[2] || at + ${lanes} <= 0)
             continue;
-        ${ctype}${lanes} v = 0;
-        for (int n = 0; n < number; n++)
-            v += *(__global const ${vec} *)(D + met[n] + t * apart + at);
-        sum += ${vec}_between(-at, p->out[2] - at) ? v : (${ctype}${lanes})(0);
+        ${vector} v = 0;
+        for (int n = 0; n < row_count; n++)
+            v += *(__global const ${vec} *)(D + rows[n] + t * d_row + at);
+        sum += ${vec}_between(-at, p->out[2] - at) ? v : (${vector})(0);
     }
     return sum;
 }
 
-// Store the first `count` lanes, `step` apart from element `to` on.
-static void ${name}_store(${ctype}${lanes} sum, __global ${ctype} *X, long to, long step, long count${
-                          f", long channel{capture(epilogue.parameters, 'value')}" if statements else ""})
+// Store the first `count` lanes, `step` apart, from element `to` on.
+static void ${name}_store(${vector} sum, __global ${ctype} *X, long to, long step, long count${parameters})
 {
     % if statements:
     if (count >= ${lanes} && step == 1)
-        ${epilogue.apply("sum", "f->", "channel", "to", vec, f"{ctype}{lanes}")}
+        ${epilogue.apply("sum", "f->", "channel", "to", vec, vector)}
     else
-        ${epilogue.apply_some("sum", "f->", "channel", lambda e: f"to + {e} * step", f"min(count, {lanes}L)", f"{ctype}{lanes}", f"{ctype}{lanes}")}
+        ${epilogue.apply_some("sum", "f->", "channel", lambda e: f"to + {e} * step",
+                              f"min(count, {lanes}L)", vector, vector)}
     % endif
     ${vec}_store(sum, X + to, step, count);
 }
 
-// One row of x.
-static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D, const long *met, int number,
-    long apart, __global ${ctype} *X, long start${f", long channel{capture(epilogue.parameters, 'value')}" if statements else ""})
+// One row of x. With stride 2, both phases are stored together, as whole vectors.
+static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
+                                      const long *rows, int row_count, long d_row, __global ${ctype} *X,
+                                      long start${parameters})
 {
     const long stride = p->stride[2], step = stride * p->x[5], width = p->image[2];
     if (stride == 2 && step == 2) {
         for (long i = 0; 2 * i < width; i += ${lanes}) {
-            const ${ctype}${lanes} x = ${name}_sum(p, a, D, met, number, apart, 0, i), y = ${name}_sum(p, a, D, met, number, apart, 1, i);
+            const ${vector} even = ${name}_sum(p, a, D, rows, row_count, d_row, 0, i);
+            const ${vector} odd = ${name}_sum(p, a, D, rows, row_count, d_row, 1, i);
             % for half in range(2):
-            ${name}_store((${ctype}${lanes})(${", ".join(f"x.s{l:x}, y.s{l:x}" for l in range(half * lanes // 2, (half + 1) * lanes // 2))}),
-                X, start + 2 * i + ${half * lanes}, 1, width - 2 * i - ${half * lanes}${last});
+<%
+    first = half * lanes // 2
+    pairs = ", ".join(f"even.s{l:x}, odd.s{l:x}" for l in range(first, first + lanes // 2))
+%>\
+            ${name}_store((${vector})(${pairs}),
+                          X, start + 2 * i + ${half * lanes}, 1, width - 2 * i - ${half * lanes}${arguments});
             % endfor
         }
         return;
     }
     for (long phase = 0; phase < min(stride, width); phase++) {
         const long extent = (width - phase + stride - 1) / stride;
-        for (long i = 0; i < extent; i += ${lanes})
-            ${name}_store(${name}_sum(p, a, D, met, number, apart, phase, i), X, start + phase * p->x[5] + i * step, step, extent - i${last});
+        for (long i = 0; i < extent; i += ${lanes}) {
+            const ${vector} sum = ${name}_sum(p, a, D, rows, row_count, d_row, phase, i);
+            ${name}_store(sum, X, start + phase * p->x[5] + i * step, step, extent - i${arguments});
+        }
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *Y, __global const ${ctype} *W, __global ${ctype} *X,
-             __global ${ctype} *scratch${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
 {
-    const long taps = p.taps[0] * p.taps[1] * p.taps[2], positions = p.out[0] * p.out[1] * p.out[2], apart = p.n_block;
-    const long blocks = (p.c + p.m_block - 1) / p.m_block, total = p.groups * blocks * p.batch;
-    const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
-    __global ${ctype} *const D = scratch + p.scratch * get_global_id(0) + ${lanes};
-    const ${name}_axis d_axis = ${name}_meet(&p, 0), h_axis = ${name}_meet(&p, 1), w_axis = ${name}_meet(&p, 2);
-    for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)); unit < end; unit++) {
-        const long n = unit % p.batch, g = unit / p.batch / blocks, c0 = unit / p.batch % blocks * p.m_block;
-        const long c1 = min(p.c, c0 + p.m_block), first = c1 - p.m_block;  // the last block overlaps the one before
-        __global const ${ctype} *const w = W + s.w + g * p.w[0] + first * taps, *const y = Y + s.x + n * p.y[0] + g * p.y[1];
-        for (long k = 0; k < p.m; k += p.k_block)
-            ${name}_products(y + k * p.y[2], p.y[5], p.y[2], w + k * p.w[1], p.w[1], positions, p.m_block * taps, min(p.k_block, p.m - k),
-                D, apart, k == 0);
+    const long taps = p.taps[0] * p.taps[1] * p.taps[2], pixels = p.out[0] * p.out[1] * p.out[2], d_row = p.nc;
+    const long blocks = (p.c + p.mc - 1) / p.mc, total = p.groups * blocks * p.batch;
+    const long unit_begin = partition_begin(total, 1, get_global_id(0), get_global_size(0));
+    const long unit_end = partition_begin(total, 1, get_global_id(0) + 1, get_global_size(0));
+    __global ${ctype} *const D = workspace + p.workspace_size * get_global_id(0) + ${lanes};
+    const ${name}_axis d_axis = ${name}_axis_of(&p, 0);
+    const ${name}_axis h_axis = ${name}_axis_of(&p, 1);
+    const ${name}_axis w_axis = ${name}_axis_of(&p, 2);
+    for (long unit = unit_begin; unit < unit_end; unit++) {
+        const long n = unit % p.batch, g = unit / p.batch / blocks, c_begin = unit / p.batch % blocks * p.mc;
+        const long c_end = min(p.c, c_begin + p.mc), first_c = c_end - p.mc;
+        __global const ${ctype} *const w = W + s.w + g * p.w[0] + first_c * taps;
+        __global const ${ctype} *const y = Y + s.x + n * p.y[0] + g * p.y[1];
+        for (long k0 = 0; k0 < p.m; k0 += p.kc)
+            ${name}_products(y + k0 * p.y[2], p.y[5], p.y[2], w + k0 * p.w[1], p.w[1], pixels, p.mc * taps,
+                             min(p.kc, p.m - k0), D, d_row, k0 == 0);
         for (long d = 0; d < p.image[0]; d++)
-        for (long h = 0; h < p.image[1]; h++) {
-            long met[${most * most}];
-            int number = 0;
-            for (long td = 0; td < p.taps[0]; td++)
-            for (long th = 0; th < p.taps[1]; th++) {
-                const long qd = d / p.stride[0] + d_axis.shift[td], qh = h / p.stride[1] + h_axis.shift[th];
-                if (d % p.stride[0] == d_axis.phase[td] && h % p.stride[1] == h_axis.phase[th] && qd >= 0 && qd < p.out[0] && qh >= 0 && qh < p.out[1])
-                    met[number++] = (td * p.taps[1] + th) * p.taps[2] * apart + (qd * p.out[1] + qh) * p.out[2];
+            for (long h = 0; h < p.image[1]; h++) {
+                long rows[${most * most}];
+                int row_count = 0;
+                for (long td = 0; td < p.taps[0]; td++)
+                    for (long th = 0; th < p.taps[1]; th++) {
+                        const long qd = d / p.stride[0] + d_axis.shift[td], qh = h / p.stride[1] + h_axis.shift[th];
+                        const int meets = d % p.stride[0] == d_axis.phase[td] && h % p.stride[1] == h_axis.phase[th];
+                        if (meets && qd >= 0 && qd < p.out[0] && qh >= 0 && qh < p.out[1])
+                            rows[row_count++] =
+                                (td * p.taps[1] + th) * p.taps[2] * d_row + (qd * p.out[1] + qh) * p.out[2];
+                    }
+                const long start = s.y + n * p.x[0] + g * p.x[1] + d * p.x[3] + h * p.x[4];
+                for (long c = c_begin; c < c_end; c++)
+                    ${name}_row(&p, &w_axis, D + (c - first_c) * taps * d_row, rows, row_count, d_row, X,
+                                start + c * p.x[2]${
+                                f", g * p.c + c{capture(epilogue.arguments)}" if statements else ""});
             }
-            const long start = s.y + n * p.x[0] + g * p.x[1] + d * p.x[3] + h * p.x[4];
-            for (long c = c0; c < c1; c++)
-                ${name}_row(&p, &w_axis, D + (c - first) * taps * apart, met, number, apart, X, start + c * p.x[2]${
-                            ", g * p.c + c" + capture(epilogue.arguments) if statements else ""});
-        }
     }
 }

@@ -1,53 +1,72 @@
-## Convolution with few outputs and long rows of taps, schedule cpu: the lanes run along the taps, and a work-item computes `count`
-## neighbouring outputs at a time. For gradients of the weights of depthwise convolutions.
+## Convolution with few output pixels and long rows of filter taps, schedule cpu: gradients of the weights of depthwise
+## convolutions.
+##
+## Algorithm: dot products; lanes run along the taps.
+## Operands: x, w and y with any strides; plan.mako.
+## Tiling: `count` neighbouring output pixels of a row.
+## NDRange -> work: a partition of the tiles of all images, groups and channels.
 <%page args="name, ctype, lanes, count"/>
 <%
     vec, J = f"conv_{ctype}{lanes}", range(count)
+    vector = f"{ctype}{lanes}"
 %>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *scratch)
+             __global ${ctype} *workspace)
 {
-    const long across = (p.out[2] + ${count - 1}) / ${count};
-    const long shape[3] = {p.out[0], p.out[1], across * ${count}};
-    const long total = p.batch * p.groups * p.m * shape[0] * shape[1] * across;
-    long unit = conv_share(total, 1, get_global_id(0), get_global_size(0));
-    const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
-    const long dw = p.dilation[2], step = dw * p.x[5], down = p.dilation[1] * p.x[4];
+    const long row_tiles = (p.out[2] + ${count - 1}) / ${count};
+    const long shape[3] = {p.out[0], p.out[1], row_tiles * ${count}};
+    const long total = p.batch * p.groups * p.m * shape[0] * shape[1] * row_tiles;
+    long unit = partition_begin(total, 1, get_global_id(0), get_global_size(0));
+    const long end = partition_begin(total, 1, get_global_id(0) + 1, get_global_size(0));
+    const long dw = p.dilation[2], step = dw * p.x[5], row_step = p.dilation[1] * p.x[4];
     long outer = -1, m = 0, g = 0, n = 0;
     __global const ${ctype} *const x = X + s.x, *const w = W + s.w;
-    for (conv_index q = conv_split(unit * ${count}, shape); unit < end; unit++, conv_advance(&q, ${count}, shape)) {
-        if (q.outer != outer)
-            outer = q.outer, m = outer % p.m, g = outer / p.m % p.groups, n = outer / p.m / p.groups;
-        const long d0 = q.d * p.stride[0] - p.pad[0], h0 = q.h * p.stride[1] - p.pad[1], w0 = q.w * p.stride[2] - p.pad[2];
-        ${ctype}${lanes} ${", ".join(f"c{j} = 0" for j in J)};
-        for (long c = 0; c < p.c; c++)
-        for (long td = 0; td < p.taps[0]; td++)
-        for (long t = 0; t < p.taps[2]; t += ${lanes}) {
-            const long d = d0 + td * p.dilation[0];
-            if (d < 0 || d >= p.image[0]) continue;
-            const ${vec}_mask used = ${vec}_between(0, p.taps[2] - t);
-            % for j in J:
-            const long v${j} = w0 + t * dw + ${j} * p.stride[2], last${j} = v${j} + ${lanes - 1} * dw;
-            const ${vec}_mask ok${j} = used && ${vec}_inside(v${j}, dw, p.image[2]);
-            % endfor
-            long row = n * p.x[0] + g * p.x[1] + c * p.x[2] + d * p.x[3] + h0 * p.x[4], h = h0;
-            long at = g * p.w[0] + m * p.w[1] + c * p.w[2] + td * p.w[3] + t * p.w[5];
-            for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += down, at += p.w[4]) {
-                if (h < 0 || h >= p.image[1]) continue;
-                const ${ctype}${lanes} f = ${vec}_load(w, at, p.w[5], used, p.w_low, p.w_high);
-                % for j in J:
-                if (v${j} < p.image[2] && last${j} >= 0) {
-                    const ${ctype}${lanes} y = ${vec}_load(x, row + v${j} * p.x[5], step, ok${j}, p.x_low, p.x_high);
-                    c${j} = ok${j} ? y * f + c${j} : c${j};
-                }
-                % endfor
-            }
+    conv_index q = conv_unravel(unit * ${count}, shape);
+    for (; unit < end; unit++) {
+        if (q.outer != outer) {
+            outer = q.outer;
+            m = outer % p.m;
+            g = outer / p.m % p.groups;
+            n = outer / p.m / p.groups;
         }
-        __global ${ctype} *y = Y + s.y + n * p.y[0] + g * p.y[1] + m * p.y[2] + conv_at(p.y, q);
+        const long d0 = q.d * p.stride[0] - p.pad[0];
+        const long h0 = q.h * p.stride[1] - p.pad[1];
+        const long w0 = q.w * p.stride[2] - p.pad[2];
+        % for j in J:
+        ${vector} c${j} = 0;
+        % endfor
+        for (long c = 0; c < p.c; c++)
+            for (long td = 0; td < p.taps[0]; td++)
+                for (long t = 0; t < p.taps[2]; t += ${lanes}) {
+                    const long d = d0 + td * p.dilation[0];
+                    if (d < 0 || d >= p.image[0])
+                        continue;
+                    const ${vec}_mask used = ${vec}_between(0, p.taps[2] - t);
+                    % for j in J:
+                    const long v${j} = w0 + t * dw + ${j} * p.stride[2], last${j} = v${j} + ${lanes - 1} * dw;
+                    const ${vec}_mask ok${j} = used && ${vec}_inside(v${j}, dw, p.image[2]);
+                    % endfor
+                    long row = n * p.x[0] + g * p.x[1] + c * p.x[2] + d * p.x[3] + h0 * p.x[4], h = h0;
+                    long at = g * p.w[0] + m * p.w[1] + c * p.w[2] + td * p.w[3] + t * p.w[5];
+                    for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += row_step, at += p.w[4]) {
+                        if (h < 0 || h >= p.image[1])
+                            continue;
+                        const ${vector} f = ${vec}_load(w, at, p.w[5], used, p.w_low, p.w_high);
+                        % for j in J:
+                        if (v${j} < p.image[2] && last${j} >= 0) {
+                            const ${vector} x${j} =
+                                ${vec}_load(x, row + v${j} * p.x[5], step, ok${j}, p.x_low, p.x_high);
+                            c${j} = ok${j} ? x${j} * f + c${j} : c${j};
+                        }
+                        % endfor
+                    }
+                }
+        __global ${ctype} *y = Y + s.y + n * p.y[0] + g * p.y[1] + m * p.y[2] + conv_offset(p.y, q);
         % for j in J:
         if (q.w + ${j} < p.out[2])
             y[${j} * p.y[5]] = ${vec}_sum(c${j});
         % endfor
+        conv_advance(&q, ${count}, shape);
     }
 }

@@ -1,38 +1,60 @@
-## Convolutions whose elements go through a function before they are stored: `i0` is what was computed, i1.. come from further
-## arrays, which have one element for each channel or lie as the output does. The defs see the arguments of the template that
-## calls them: name, ctype, further (per array, whether it has one element for each channel), statements.
+## Epilogue of a convolution: a function of each element that the kernel computed, applied before it is stored.
+##
+## Algorithm: in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays, o0 is the
+##     result.
+## Operands: a further array has one element for each channel (then `further` says True), or lies as the output does.
+## The defs see the arguments of the template that calls them: name, ctype, further, offsets
+## (the struct), statements. `f` is how the struct of
+## offsets is accessed: "f." or "f->".
 <%def name="declarations(lanes)">
-<% V = f"{ctype}{lanes}" if lanes > 1 else ctype %>
-typedef struct { long at[${max(1, len(further))}], step[${max(1, len(further))}]; } ${name}_further;  // offsets, steps from channel to channel
-static inline ${V} ${name}_final(${", ".join(f"const {V} i{k}" for k in range(len(further) + 1))})
+<% vector = f"{ctype}{lanes}" if lanes > 1 else ctype %>
+${offsets.c_typedef(f"{name}_further", "offsets, and strides from channel to channel")}
+static inline ${vector} ${name}_final(${", ".join(f"const {vector} i{k}" for k in range(len(further) + 1))})
 {
-    ${V} o0;
+    ${vector} o0;
     { ${statements} }
     return o0;
 }
 </%def>
 
-## What kernels, and the functions that they call, take for further arrays.
+## Arguments of kernels, and of the functions that they call.
 <%def name="parameters(by='')">, ${f"const {name}_further *" if by else f"const {name}_further "}f${
     "".join(f", __global const {ctype} *F{k + 1}" for k in range(len(further)))}</%def>
 <%def name="arguments()">, &f${"".join(f", F{k + 1}" for k in range(len(further)))}</%def>
 
-## Apply the function to one element, or to a vector of neighbours, of a channel; the first is element `at` of the output.
-<%def name="apply(value, f, channel, at, vector='', type='')">
-${value} = ${name}_final(${value}${"".join(
-    f", ({type or ctype})(F{k + 1}[{f}at[{k}] + ({channel}) * {f}step[{k}]])" if each else
-    f", *(__global const {vector or ctype} *)(F{k + 1} + {f}at[{k}] + {at})" for k, each in enumerate(further))});
+## Element of a channel, as a value of some type.
+<%def name="of_channel(k, f, channel, type)" buffered="True" filter="trim">
+(${type})(F${k + 1}[${f}at[${k}] + (${channel}) * ${f}step[${k}]])
 </%def>
 
-## The same for `count` elements, element e of the vector is element at(e) of the output.
+## Apply the function to one element, or to a vector of contiguous ones, of a channel; the first is element `at` of the
+## output.
+<%def name="apply(value, f, channel, at, vector='', type='')">
+<%
+    operands = [
+        of_channel(k, f, channel, type or ctype) if is_of_channel
+        else f"*(__global const {vector or ctype} *)(F{k + 1} + {f}at[{k}] + {at})"
+        for k, is_of_channel in enumerate(further)
+    ]
+%>\
+${value} = ${name}_final(${", ".join([value, *operands])});
+</%def>
+
+## The same for `count` elements: element e of the vector is element at(e) of the output.
 <%def name="apply_some(value, f, channel, at, count, vector, type)">
+<%
+    operands = [
+        of_channel(k, f, channel, type) if is_of_channel else f"some{k}" for k, is_of_channel in enumerate(further)
+    ]
+%>\
 {
-% for k in (k for k, each in enumerate(further) if not each):
+% for k, is_of_channel in enumerate(further):
+    % if not is_of_channel:
     ${vector} some${k} = 0;
     for (long e = 0; e < ${count}; e++)
         ((${ctype} *)&some${k})[e] = F${k + 1}[${f}at[${k}] + ${at("e")}];
+    % endif
 % endfor
-    ${value} = ${name}_final(${value}${"".join(
-    f", ({type})(F{k + 1}[{f}at[{k}] + ({channel}) * {f}step[{k}]])" if each else f", some{k}" for k, each in enumerate(further))});
+    ${value} = ${name}_final(${", ".join([value, *operands])});
 }
 </%def>

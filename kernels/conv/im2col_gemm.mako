@@ -1,50 +1,62 @@
-## Convolution as a matrix product, schedule cpu: w is read where it lies, x is unfolded to a matrix, a block of it at a time. For few
-## positions, where packing w would take long, and where neither operand is used so often that its order in memory matters.
-<%page args="name, ctype, itemsize, lanes, tiles, rows, vectors, edge, further=(), statements=''"/>
+## Convolution as a matrix product with im2col, schedule cpu: w is read where it lies, a block of x is copied to a
+##     matrix. For few output pixels, where packing w would take long, and where neither operand is used often.
+##
+## Algorithm: A is w (m, k), B is the matrix (k, n), y is (m, n), for each group; see implicit_gemm.mako.
+## Operands: x and y with any strides; w with contiguous k; plan.mako.
+## Tiling: blocks of nc columns and kc elements along k; register tiles of mr x (lanes * vectors) sums.
+## NDRange -> work: dimension 0 is a partition of the columns, dimension 1 of the rows, dimension 2 of the groups and
+##     parts of k.
+## Workspace: for each work-item the matrix (kc, nc + lanes), then its last columns (`edge`, kc), transposed.
+## Invariants: m is at least mr: the last tile begins sooner, and its first rows are computed for nothing.
+<%page args="name, ctype, itemsize, lanes, micro, mr, vectors, edge, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
-<%namespace name="parts" file="/conv/store.mako"/>
+<%namespace name="stores" file="/conv/store.mako"/>
 <%
-    cols, vec, heights = lanes * vectors, f"conv_{ctype}{lanes}", [rows, rows // 2] if rows >= 8 else [rows]
-    full_width = f"CONV_VECTORS({8 * itemsize * lanes})"
+    nr, vec = lanes * vectors, f"conv_{ctype}{lanes}"
+    heights = [mr, mr // 2] if mr >= 8 else [mr]
+    full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
 %>
 typedef ${vec} ${name}_vec;
 <%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec"/>
 % if statements:
 ${epilogue.declarations(lanes)}
 % endif
-${parts.store(lanes, vectors, statements)}
-${parts.columns(lanes, vectors)}
+${stores.store(lanes, vectors, statements)}
+${stores.columns(lanes, vectors)}
 // One column of a tile: the lanes run along k, of which there are whole vectors.
-static ${full_width} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth, ${ctype} *tile)
+static ${full_width} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth,
+                                      ${ctype} *tile)
 {
-    % for i in range(rows):
+    % for i in range(mr):
     ${ctype}${lanes} c${i} = 0;
     % endfor
     for (long k = 0; k < depth; k += ${lanes}) {
         const ${ctype}${lanes} x = *(__global const ${vec} *)(b + k);
-        % for i in range(rows):
+        % for i in range(mr):
         c${i} = x * *(__global const ${vec} *)(a + ${i} * row + k) + c${i};
         % endfor
     }
-    % for i in range(rows):
-    tile[${i * cols}] = ${vec}_sum(c${i});
+    % for i in range(mr):
+    tile[${i * nr}] = ${vec}_sum(c${i});
     % endfor
 }
 
-// Columns of a tile whose rows begin at a: `width` of them from b on, or the `edge` last ones of a block, which lie in rows from b on.
-static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${ctype} *b, long apart, long depth, long width,
-                         int edge, int height, ${ctype} *tile)
+// A tile whose rows begin at a: `width` columns from b on, or the last columns of a block (is_edge), which lie in rows.
+static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${ctype} *b, long b_row, long depth,
+                         long width, int is_edge, int height, ${ctype} *tile)
 {
-    if (edge) {
+    if (is_edge) {
         for (int i = 0; i < width; i++)
-            ${name}_dot(a, row, b + i * apart, depth, tile + i);
+            ${name}_dot(a, row, b + i * b_row, depth, tile + i);
         return;
     }
     __global ${ctype} *const sums = private_as_global(${ctype}, tile);
     switch (4 * height + (width + ${lanes - 1}) / ${lanes}) {
     % for height in heights:
     % for count in range(1, vectors + 1):
-    case ${4 * height + count}: ${tiles}_multiply${height}x${2 * count}(a, row, 1, ${height - 1}, b, apart, depth, sums, ${cols}, 0); break;
+    case ${4 * height + count}:
+        ${micro}_multiply${height}x${2 * count}(a, row, 1, ${height - 1}, b, b_row, depth, sums, ${nr}, 0);
+        break;
     % endfor
     % endfor
     }
@@ -52,44 +64,57 @@ static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *scratch${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
 {
     const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
     const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2);
     const long n = p.batch * p.out[0] * p.out[1] * p.out[2], k = p.c * p.taps[0] * p.taps[1] * p.taps[2];
-    const long m0 = conv_share(p.m, ${rows}, y, ny), m1 = conv_share(p.m, ${rows}, y + 1, ny);
-    const long n0 = conv_share(n, ${lanes}, x, nx), n1 = conv_share(n, ${lanes}, x + 1, nx);
-    const long apart = p.n_block + ${lanes};
-    __global ${ctype} *const matrix = scratch + p.scratch * ((z * ny + y) * nx + x), *const edges = matrix + p.k_block * apart;
-    ${ctype} tile[${rows * cols}] __attribute__((aligned(64)));
-    long at[${cols}];
-    int unit[${vectors}];
-    for (long b = conv_share(p.groups * p.parts, 1, z, nz); b < conv_share(p.groups * p.parts, 1, z + 1, nz); b++)
-    for (long jc = n0; jc < n1; jc += p.n_block) {
-        const long g = b % p.groups, part = b / p.groups, nb = min(p.n_block, n1 - jc);
-        const long k0 = conv_share(k, p.k_block, part, p.parts), k1 = conv_share(k, p.k_block, part + 1, p.parts);
-        // A few last columns are cheaper one by one than as a vector.
-        const long few = k % ${lanes} == 0 && p.k_block % ${lanes} == 0 && nb % ${lanes} <= ${edge} ? nb % ${lanes} : 0;
-        __global const ${ctype} *const x_g = X + s.x + g * p.x[1], *const w_g = W + s.w + g * p.w[0];
-        __global ${ctype} *const y_g = Y + s.y + g * p.y[1] + part * p.y_part;
-        for (long kc = k0; kc < k1; kc += p.k_block) {
-            const long kb = min(p.k_block, k1 - kc);
-            ${name}_unfold(&p, x_g, jc, nb, kc, kb, matrix, apart);
-            for (long e = 0; e < few; e++)
-                for (long i = 0; i < kb; i++)
-                    edges[e * p.k_block + i] = matrix[i * apart + nb - few + e];
-            for (long j = 0, width; j < nb; j += width) {
-                const int edge = few && j == nb - few;
-                width = min(${cols}L, nb - few - j + (edge ? few : 0));
-                ${name}_columns(&p, jc + j, width, at, unit);
-                for (long i = m0; i < m1; i += ${rows}) {
-                    const int height = edge || m1 - i > ${heights[-1]} ? ${rows} : ${heights[-1]};
-                    const long from = min(i, p.m - height);  // m is at least that; rows before i are computed for nothing
-                    ${name}_tile(w_g + kc + from * p.w[1], p.w[1], edge ? edges : matrix + j, edge ? p.k_block : apart, kb, width, edge, height, tile);
-                    ${name}_store(tile + (i - from) * ${cols}, at, unit, p.y[2], min((long)height, m1 - i), width, kc == k0, y_g + i * p.y[2]${
-                                   ", kc + p.k_block >= k1, g * p.m + i, y_g + i * p.y[2] - Y" + capture(epilogue.arguments) if statements else ""});
+    const long m_begin = partition_begin(p.m, ${mr}, y, ny), m_end = partition_begin(p.m, ${mr}, y + 1, ny);
+    const long n_begin = partition_begin(n, ${lanes}, x, nx), n_end = partition_begin(n, ${lanes}, x + 1, nx);
+    const long matrix_row = p.nc + ${lanes};
+    __global ${ctype} *const matrix = workspace + p.workspace_size * ((z * ny + y) * nx + x);
+    __global ${ctype} *const edges = matrix + p.kc * matrix_row;
+    ${ctype} tile[${mr * nr}] __attribute__((aligned(64)));
+    long column_offsets[${nr}];
+    int is_contiguous[${vectors}];
+    const long b_begin = partition_begin(p.groups * p.split_k, 1, z, nz);
+    const long b_end = partition_begin(p.groups * p.split_k, 1, z + 1, nz);
+    for (long b = b_begin; b < b_end; b++)
+        for (long n0 = n_begin; n0 < n_end; n0 += p.nc) {
+            const long g = b % p.groups, part = b / p.groups, nc = min(p.nc, n_end - n0);
+            const long k_begin = partition_begin(k, p.kc, part, p.split_k);
+            const long k_end = partition_begin(k, p.kc, part + 1, p.split_k);
+            // A few last columns are cheaper one by one than as a vector.
+            const int has_whole_vectors = k % ${lanes} == 0 && p.kc % ${lanes} == 0;
+            const long edge_columns = has_whole_vectors && nc % ${lanes} <= ${edge} ? nc % ${lanes} : 0;
+            __global const ${ctype} *const x_g = X + s.x + g * p.x[1];
+            __global const ${ctype} *const w_g = W + s.w + g * p.w[0];
+            __global ${ctype} *const y_g = Y + s.y + g * p.y[1] + part * p.partial_stride;
+            for (long k0 = k_begin; k0 < k_end; k0 += p.kc) {
+                const long kc = min(p.kc, k_end - k0);
+                ${name}_im2col(&p, x_g, n0, nc, k0, kc, matrix, matrix_row);
+                for (long e = 0; e < edge_columns; e++)
+                    for (long i = 0; i < kc; i++)
+                        edges[e * p.kc + i] = matrix[i * matrix_row + nc - edge_columns + e];
+                for (long j0 = 0, width; j0 < nc; j0 += width) {
+                    const int is_edge = edge_columns && j0 == nc - edge_columns;
+                    width = min(${nr}L, nc - edge_columns - j0 + (is_edge ? edge_columns : 0));
+                    ${name}_columns(&p, n0 + j0, width, column_offsets, is_contiguous);
+                    __global const ${ctype} *const b_panel = is_edge ? edges : matrix + j0;
+                    for (long i0 = m_begin; i0 < m_end; i0 += ${mr}) {
+                        const int height = is_edge || m_end - i0 > ${heights[-1]} ? ${mr} : ${heights[-1]};
+                        const long first_row = min(i0, p.m - height);
+                        __global ${ctype} *const to = y_g + i0 * p.y[2];
+                        ${name}_tile(w_g + k0 + first_row * p.w[1], p.w[1], b_panel, is_edge ? p.kc : matrix_row, kc,
+                                     width, is_edge, height, tile);
+                        ${name}_store(tile + (i0 - first_row) * ${nr}, column_offsets, is_contiguous, p.y[2],
+                                      min((long)height, m_end - i0), width, k0 == k_begin, to
+                                      % if statements:
+                                      , k0 + p.kc >= k_end, g * p.m + i0, to - Y${epilogue.arguments()}
+                                      % endif
+                                      );
+                    }
                 }
             }
         }
-    }
 }

@@ -1,60 +1,83 @@
-## Panels of kernels/conv/implicit_gemm.mako and their product.
+## Packing of panels and micro-kernels of implicit_gemm.mako.
+##
+## Panels of A have `mr` rows, those of B `nr` columns; element i of step k is packed[k * width + i].
+## The defs see the arguments of the template that calls them.
 <%def name="pack(which, width)">
-// Copy `count` rows (of A; columns of B) of `depth` elements to panels of ${width}; the last one is filled up with zeros.
+// Copy `count` rows (of A; columns of B) of `depth` elements to panels; the last one is filled up with zeros.
 static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long along, long count, long depth,
-                                  __global ${ctype} *to)
+                                  __global ${ctype} *packed)
 {
-    for (long left = count; left > 0; left -= ${width}, x += ${width} * across, to += ${width} * depth) {
+    for (long left = count; left > 0; left -= ${width}) {
         if (left < ${width}) {
             for (long k = 0; k < depth; k++)
                 for (int i = 0; i < ${width}; i++)
-                    to[k * ${width} + i] = i < left ? x[i * across + k * along] : 0;
+                    packed[k * ${width} + i] = i < left ? x[i * across + k * along] : 0;
         } else if (across == 1) {
             for (long k = 0; k < depth; k++) {
                 % for i in range(0, width, 4):
-                *(__global ${name}_vec4 *)(to + k * ${width} + ${i}) = *(__global const ${name}_vec4 *)(x + k * along + ${i});
+                *(__global ${name}_vec4 *)(packed + k * ${width} + ${i}) =
+                    *(__global const ${name}_vec4 *)(x + k * along + ${i});
                 % endfor
             }
         } else {
+            // Four rows at a time: blocks of 4 x 4 are transposed in registers.
             for (int i = 0; i < ${width}; i += 4) {
-                __global const ${ctype} *y = x + i * across;
-                __global ${ctype} *out = to + i;
+                __global const ${ctype} *from = x + i * across;
+                __global ${ctype} *to = packed + i;
                 long k = 0;
                 if (along == 1) {
-                    for (; k + 4 <= depth; k += 4, y += 4, out += ${4 * width}) {
+                    for (; k + 4 <= depth; k += 4) {
                         % for r in range(4):
-                        const ${ctype}4 y${r} = *(__global const ${name}_vec4 *)(y + ${r} * across);
+                        const ${ctype}4 row${r} = *(__global const ${name}_vec4 *)(from + ${r} * across);
                         % endfor
                         % for r in range(4):
-                        *(__global ${name}_vec4 *)(out + ${r * width}) = (${ctype}4)(y0.s${r}, y1.s${r}, y2.s${r}, y3.s${r});
+                        *(__global ${name}_vec4 *)(to + ${r * width}) =
+                            (${ctype}4)(row0.s${r}, row1.s${r}, row2.s${r}, row3.s${r});
                         % endfor
+                        from += 4;
+                        to += ${4 * width};
                     }
                 }
-                for (; k < depth; k++, y += along, out += ${width})
-                    *(__global ${name}_vec4 *)out = (${ctype}4)(y[0], y[across], y[2 * across], y[3 * across]);
+                for (; k < depth; k++) {
+                    *(__global ${name}_vec4 *)to =
+                        (${ctype}4)(from[0], from[across], from[2 * across], from[3 * across]);
+                    from += along;
+                    to += ${width};
+                }
             }
         }
+        x += ${width} * across;
+        packed += ${width} * depth;
     }
 }
 </%def>
-<%def name="multiply(rows, lanes, vectors, J, suffix='')">
-// tile = (panel of A) @ (panel of B), for the vectors J of the panel of B
-static CONV_VECTORS(${8 * itemsize * lanes}) void ${name}_multiply${suffix}(__global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth,
-                             ${ctype} *restrict tile)
+<%def name="multiply(mr, lanes, vectors, J, suffix='')">
+// tile = (panel of A) @ (panel of B), for the vectors J of the panel of B.
+static MIN_VECTOR_WIDTH(${8 * itemsize * lanes}) void ${name}_multiply${suffix}(
+    __global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth, ${ctype} *restrict tile)
 {
-    % for i in range(rows):
-    ${ctype}${lanes} ${", ".join(f"c{i}_{j} = 0" for j in J)};
+    % for i in range(mr):
+    % for j in J:
+    ${ctype}${lanes} c${i}_${j} = 0;
     % endfor
-    for (long k = 0; k < depth; k++, a += ${rows}, b += ${vectors * lanes}) {
+    % endfor
+    for (long k = 0; k < depth; k++) {
         % for j in J:
         const ${ctype}${lanes} b${j} = *(__global const ${name}_vec *)(b + ${j * lanes});
         % endfor
-        % for i in range(rows):
-        { const ${ctype}${lanes} x = a[${i}]; ${" ".join(f"c{i}_{j} = x * b{j} + c{i}_{j};" for j in J)} }
+        % for i in range(mr):
+        const ${ctype}${lanes} a${i} = a[${i}];
+        % for j in J:
+        c${i}_${j} = a${i} * b${j} + c${i}_${j};
         % endfor
+        % endfor
+        a += ${mr};
+        b += ${vectors * lanes};
     }
-    % for i in range(rows):
-    ${" ".join(f"*({name}_vec *)(tile + {(i * vectors + j) * lanes}) = c{i}_{j};" for j in J)}
+    % for i in range(mr):
+    % for j in J:
+    *(${name}_vec *)(tile + ${(i * vectors + j) * lanes}) = c${i}_${j};
+    % endfor
     % endfor
 }
 </%def>

@@ -1,12 +1,33 @@
-## Convolution with few channels of y in a group, schedule simt: a work-item computes all of them at one position, in 32 bits.
-## Neighbouring work-items take neighbouring positions; all of a work-group read the same elements of w, mostly.
+## Convolution with few channels of y in a group, schedule simt, with indices of 32 bits.
+##
+## Algorithm: direct convolution. A work-item computes all `rows` channels at one output pixel; loads of several taps
+##     are under way at once.
+## Operands: x, w and y with any strides, offsets within 32 bits; plan.mako.
+## NDRange -> work: work-items loop over images, groups and output pixels. Neighbouring work-items take neighbouring
+##     pixels; all of a work-group read the same elements of w, mostly.
 <%page args="name, ctype, wide, rows"/>
 <%
-    TOGETHER = 4  # taps whose loads are under way at once
+    UNROLL = 4  # taps whose loads are under way at once
     R = range(rows)
 %>
-__kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *restrict X, __global const ${ctype} *restrict W,
-                      __global ${ctype} *restrict Y, __global ${ctype} *scratch)
+<%def name="add_taps()">
+                        % for t in range(UNROLL):
+                        const int is_tap${t} = k + ${t} < (int)p.taps[2], d${t} = (k + ${t}) * (int)p.dilation[2];
+                        const int w_at${t} = w_at + (k + ${t}) * (int)p.w[5];
+                        const ${wide} v${t} =
+                            is_tap${t} && (uint)(x2 + d${t}) < (uint)p.image[2] ? x[x_at + d${t} * (int)p.x[5]] : 0;
+                        % for i in R:
+                        const ${wide} w${t}_${i} = is_tap${t} ? w[w_at${t} + ${i} * (int)p.w[1]] : 0;
+                        % endfor
+                        % endfor
+                        % for t in range(UNROLL):
+                        % for i in R:
+                        sum${i} += v${t} * w${t}_${i};
+                        % endfor
+                        % endfor
+</%def>
+__kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *restrict X,
+                      __global const ${ctype} *restrict W, __global ${ctype} *restrict Y, __global ${ctype} *workspace)
 {
     const uint total = p.batch * p.groups * p.out[0] * p.out[1] * p.out[2];
     for (uint e = get_global_id(0); e < total; e += get_global_size(0)) {
@@ -16,31 +37,32 @@ __kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *restric
         left /= (uint)p.out[${r}];
         % endfor
         const int g = left % (uint)p.groups, n = left / (uint)p.groups;
-        __global const ${ctype} *x = X + s.x + g * p.x[1] + (n * (int)p.x[0] + x0 * (int)p.x[3] + x1 * (int)p.x[4] + x2 * (int)p.x[5]);
+        const int x_start = n * (int)p.x[0] + x0 * (int)p.x[3] + x1 * (int)p.x[4] + x2 * (int)p.x[5];
+        const int y_start = n * (int)p.y[0] + i0 * (int)p.y[3] + i1 * (int)p.y[4] + i2 * (int)p.y[5];
+        __global const ${ctype} *x = X + s.x + g * p.x[1] + x_start;
         __global const ${ctype} *w = W + s.w + g * p.w[0];
-        ${wide} ${", ".join(f"sum{i} = 0" for i in R)};
-        for (int c = 0; c < (int)p.c; c++, x += p.x[2], w += p.w[2]) {
+        % for i in R:
+        ${wide} sum${i} = 0;
+        % endfor
+        for (int c = 0; c < (int)p.c; c++) {
             for (int a = 0; a < (int)p.taps[0]; a++) {
                 const int da = a * (int)p.dilation[0];
-                if ((uint)(x0 + da) >= (uint)p.image[0]) continue;
+                if ((uint)(x0 + da) >= (uint)p.image[0])
+                    continue;
                 for (int b = 0; b < (int)p.taps[1]; b++) {
                     const int db = b * (int)p.dilation[1];
-                    if ((uint)(x1 + db) >= (uint)p.image[1]) continue;
+                    if ((uint)(x1 + db) >= (uint)p.image[1])
+                        continue;
                     const int x_at = da * (int)p.x[3] + db * (int)p.x[4], w_at = a * (int)p.w[3] + b * (int)p.w[4];
-                    for (int k = 0; k < (int)p.taps[2]; k += ${TOGETHER}) {
-                        % for t in range(TOGETHER):
-                        const int is${t} = k + ${t} < (int)p.taps[2], d${t} = (k + ${t}) * (int)p.dilation[2], at${t} = w_at + (k + ${t}) * (int)p.w[5];
-                        const ${wide} v${t} = is${t} && (uint)(x2 + d${t}) < (uint)p.image[2] ? x[x_at + d${t} * (int)p.x[5]] : 0;
-                        const ${wide} ${", ".join(f"w{t}_{i} = is{t} ? w[at{t} + {i} * (int)p.w[1]] : 0" for i in R)};
-                        % endfor
-                        % for t in range(TOGETHER):
-                        ${" ".join(f"sum{i} += v{t} * w{t}_{i};" for i in R)}
-                        % endfor
+                    for (int k = 0; k < (int)p.taps[2]; k += ${UNROLL}) {
+                        ${add_taps()}
                     }
                 }
             }
+            x += p.x[2];
+            w += p.w[2];
         }
-        __global ${ctype} *y = Y + s.y + g * p.y[1] + (n * (int)p.y[0] + i0 * (int)p.y[3] + i1 * (int)p.y[4] + i2 * (int)p.y[5]);
+        __global ${ctype} *y = Y + s.y + g * p.y[1] + y_start;
         % for i in R:
         y[${i} * (int)p.y[2]] = sum${i};
         % endfor

@@ -1,56 +1,73 @@
-## How the kernels that compute tiles of rows and of columns, which are positions, store them. The defs see the arguments of the
-## template that calls them: name, ctype, further, statements.
+## Stores of tiles whose rows are channels of y and whose columns are output pixels, schedule cpu.
+##
+## Operands: tile: rows of lanes * vectors elements. column_offsets: where the columns lie in y; is_contiguous: for each
+##     vector of columns, whether they lie in order.
+## The defs see the arguments of the template that calls them: name, ctype, further, statements.
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%def name="store(lanes, vectors, statements)">
-<% cols, J = lanes * vectors, range(vectors) %>
-// Columns `at` of O = tile, or O += tile when it is not the `first` along k.
-static void ${name}_store(${ctype} *tile, const long *at, const int *unit, long row, long height, long width, int first,
-                          __global ${ctype} *o${f", int last, long channel, long start{capture(epilogue.parameters, 'value')}" if statements else ""})
+<%
+    nr, J = lanes * vectors, range(vectors)
+    vector = f"{ctype}{lanes}"
+%>
+// y = tile, or y += tile when it is not the first block along k; the epilogue is applied to the last one.
+static void ${name}_store(${ctype} *tile, const long *column_offsets, const int *is_contiguous, long row, long height,
+                          long width, int is_first, __global ${ctype} *o${
+    f", int is_last, long channel, long start{capture(epilogue.parameters, 'value')}" if statements else ""})
 {
-    for (long i = 0; i < height; i++, o += row, tile += ${cols}) {
+    for (long i = 0; i < height; i++) {
         % for j in J:
-        if (unit[${j}]) {
-            __global ${name}_vec *const to = (__global ${name}_vec *)(o + at[${j * lanes}]);
-            ${ctype}${lanes} v = *(const ${name}_vec *)(tile + ${j * lanes});
+        if (is_contiguous[${j}]) {
+            __global ${name}_vec *const to = (__global ${name}_vec *)(o + column_offsets[${j * lanes}]);
+            ${vector} v = *(const ${name}_vec *)(tile + ${j * lanes});
             % if statements:
-            v = first ? v : *to + v;
-            if (last)
-                ${epilogue.apply("v", "f->", "channel + i", f"start + i * row + at[{j * lanes}]", f"{name}_vec", f"{ctype}{lanes}")}
+            v = is_first ? v : *to + v;
+            if (is_last)
+                ${epilogue.apply("v", "f->", "channel + i", f"start + i * row + column_offsets[{j * lanes}]",
+                                 f"{name}_vec", vector)}
             *to = v;
             % else:
-            *to = first ? v : *to + v;
+            *to = is_first ? v : *to + v;
             % endif
         } else if (width > ${j * lanes}) {
             const long stop = min(width, ${(j + 1) * lanes}L);
             % if statements:
             for (long l = ${j * lanes}; l < stop; l++)
-                tile[l] = first ? tile[l] : o[at[l]] + tile[l];
-            if (last) {
-                ${ctype}${lanes} v = *(const ${name}_vec *)(tile + ${j * lanes});
-                ${epilogue.apply_some("v", "f->", "channel + i", lambda l: f"start + i * row + at[{j * lanes} + {l}]", f"stop - {j * lanes}", f"{ctype}{lanes}", f"{ctype}{lanes}")}
+                tile[l] = is_first ? tile[l] : o[column_offsets[l]] + tile[l];
+            if (is_last) {
+                ${vector} v = *(const ${name}_vec *)(tile + ${j * lanes});
+                ${epilogue.apply_some("v", "f->", "channel + i",
+                                      lambda l: f"start + i * row + column_offsets[{j * lanes} + {l}]",
+                                      f"stop - {j * lanes}", vector, vector)}
                 *(${name}_vec *)(tile + ${j * lanes}) = v;
             }
-            % endif
             for (long l = ${j * lanes}; l < stop; l++)
-                o[at[l]] = ${"tile[l]" if statements else "first ? tile[l] : o[at[l]] + tile[l]"};
+                o[column_offsets[l]] = tile[l];
+            % else:
+            for (long l = ${j * lanes}; l < stop; l++)
+                o[column_offsets[l]] = is_first ? tile[l] : o[column_offsets[l]] + tile[l];
+            % endif
         }
         % endfor
+        o += row;
+        tile += ${nr};
     }
 }
 </%def>
 
 <%def name="columns(lanes, vectors)">
-// Where columns j0.. of the output lie, and which vectors of them lie in order.
-static void ${name}_columns(const conv_plan *p, long j0, long width, long *at, int *unit)
+// Where columns n0.. of y lie, and which vectors of them are contiguous.
+static void ${name}_columns(const conv_plan *p, long n0, long width, long *column_offsets, int *is_contiguous)
 {
-    const long shape[3] = {p->out[0], p->out[1], p->out[2]};
-    conv_index q = conv_split(j0, shape);
-    for (long l = 0; l < width; l++, conv_advance(&q, 1, shape))
-        at[l] = q.outer * p->y[0] + conv_at(p->y, q);
+    const long out[3] = {p->out[0], p->out[1], p->out[2]};
+    conv_index q = conv_unravel(n0, out);
+    for (long l = 0; l < width; l++) {
+        column_offsets[l] = q.outer * p->y[0] + conv_offset(p->y, q);
+        conv_advance(&q, 1, out);
+    }
     for (int j = 0; j < ${vectors}; j++) {
-        unit[j] = width >= (j + 1) * ${lanes};
-        for (int l = j * ${lanes} + 1; unit[j] && l < (j + 1) * ${lanes}; l++)
-            unit[j] = at[l] == at[l - 1] + 1;
+        is_contiguous[j] = width >= (j + 1) * ${lanes};
+        for (int l = j * ${lanes} + 1; is_contiguous[j] && l < (j + 1) * ${lanes}; l++)
+            is_contiguous[j] = column_offsets[l] == column_offsets[l - 1] + 1;
     }
 }
 </%def>

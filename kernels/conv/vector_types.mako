@@ -29,7 +29,8 @@ static ${ctype}${lanes} ${vec}_load(__global const ${ctype} *x, long at, long st
     if (step == 1 && at >= low && at + ${lanes} <= high)
         return *(__global const ${vec} *)(x + at);
     if (step == 2 && at >= low && at + ${2 * lanes} <= high) {
-        const ${ctype}${lanes} a = *(__global const ${vec} *)(x + at), b = *(__global const ${vec} *)(x + at + ${lanes});
+        const ${ctype}${lanes} a = *(__global const ${vec} *)(x + at);
+        const ${ctype}${lanes} b = *(__global const ${vec} *)(x + at + ${lanes});
         return (${ctype}${lanes})(a.even, b.even);
     }
     ${ctype} each[${lanes}] __attribute__((aligned(64))) = {0};

@@ -1,28 +1,42 @@
-## Winograd's convolution, schedule cpu: filters and tiles of the input are transformed, multiplied element by element and summed
-## over channels (which is a batch of matrix products), and transformed back. Vectors are of channels, so that a transform is
-## arithmetic of whole vectors; the rows of an image are turned into such vectors, and back, in registers.
-<%page args="name, ctype, itemsize, lanes, panel, tiles, rows, taps, count, to_filters, to_inputs, to_outputs, further=(), statements=''"/>
-<%namespace name="parts" file="/conv/winograd_transforms.mako"/>
+## Winograd's convolution, schedule cpu, for filters of `taps` x `taps` and tiles of `count` x `count` output pixels.
+##
+## Algorithm: with the matrices G, B.T and A.T, a tile of y is A.T [(G w G.T) * (B.T x B)] A, element by element,
+##     summed over channels. That is a product of matrices for each of size x size points, size = taps + count - 1:
+##         U[point, g, panel, c, feature] = G w G.T           <name>_filters
+##         V[point, tile, channel]        = B.T x B           <name>_inputs  (winograd_images.mako)
+##         M[point, tile, feature]        = V @ U             the routine's batched product, or <name>_fused
+##         y                              = A.T M A           <name>_outputs (winograd_images.mako)
+## Operands: x, w and y with any strides; plan.mako. <name>_tiles: a block of images and of features of each group;
+##     strides of U, V and M. first, images, feature, features   images from number `first` on, features from number
+##     `feature` on rows, cols, width                  tiles along the image; width of a row of tiles, in vectors depth
+##     channels whose filters <name>_fused transforms at a time
+## Tiling: vectors are of channels or features, so that a transform is arithmetic of whole vectors; rows of an image are
+##     transposed into such vectors, and back, in registers. U has panels of `panel` features.
+## NDRange -> work: <name>_filters: a partition of groups, panels and channels.
+## Workspace: for each work-item workspace_size elements: rows of one transform.
+## Reference: Lavin and Gray 2016; routines/conv/winograd_transforms.py.
+<%page args="name, ctype, itemsize, lanes, panel, micro, mr, taps, count, filter_matrix, input_matrix, output_matrix,
+             tiles, further=(), offsets=None, statements=''"/>
+<%namespace name="winograd" file="/conv/winograd_transforms.mako"/>
+<%namespace name="registers" file="/common/register_transpose.mako"/>
 <%
     vec, size = f"conv_{ctype}{lanes}", taps + count - 1
-    kernel = f"__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({ctype}{lanes}))) CONV_VECTORS({8 * itemsize * lanes})"
+    attributes = f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({ctype}{lanes})))"
+    kernel = f"__kernel {attributes} MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
 %>
-typedef struct {  // a block of `images` from number `first` on, and of `features` of each group; strides of the transformed arrays
-    long first, images, feature, features;
-    long rows, cols;                       // tiles along the image
-    long width;                            // of a row of tiles, in vectors
-    long u_point, u_group, v_point, v_tile, m_point, m_tile, m_group;
-    long scratch;                          // elements of scratch space of one work-item
-    long depth;                            // channels whose filters ${name}_fused transforms at a time
-} ${name}_tiles;
+${tiles.c_typedef(f"{name}_tiles")}
 
-// each[c, tap, feature] of ${lanes} features from w on, of which `count` there are, and of `channels` channels: ${lanes}, which lie
-// together, or one.
-static void ${name}_taps(const conv_plan *p, __global const ${ctype} *w, long count, long channels, ${ctype} each[][${lanes}])
+// each[c, tap, feature] of ${lanes} features from w on, of which there are `count`, and of `channels` channels:
+// ${lanes}
+// contiguous ones, or one.
+static void ${name}_load_taps(const conv_plan *p, __global const ${ctype} *w, long count, long channels,
+                              ${ctype} each[][${lanes}])
 {
     if (channels == ${lanes}) {
         for (int k = 0; k < ${taps * taps * lanes}; k += ${lanes})
-            ${parts.turn(lambda l: f"*(__global const {vec} *)(w + min({l}L, count - 1) * p->w[1] + k)", lambda l: f"*({vec} *)each[k + {l}]")}
+            ${registers.transpose(ctype, lanes,
+                                  lambda l: f"*(__global const {vec} *)(w + min({l}L, count - 1) * p->w[1] + k)",
+                                  lambda l: f"*({vec} *)each[k + {l}]")}
         return;
     }
     // Compilers would gather these, which takes longer than one by one.
@@ -34,43 +48,53 @@ static void ${name}_taps(const conv_plan *p, __global const ${ctype} *w, long co
     }
 }
 
-// U[point, c, feature] of one panel, of which `features` there are, and of `channels` channels from w on.
-static void ${name}_transform_filters(const conv_plan *p, __global const ${ctype} *w, long features, long channels, __global ${ctype} *u,
-                                      long u_point)
+// U[point, c, feature] of one panel, of which there are `features`, and of `channels` channels from w on.
+static void ${name}_transform_filters(const conv_plan *p, __global const ${ctype} *w, long features, long channels,
+                                      __global ${ctype} *u, long u_point)
 {
     ${ctype} each[${taps * taps * lanes}][${lanes}] __attribute__((aligned(64)));
     ${vec} part[${size * taps}];
-    const int together = p->w[5] == 1 && p->w[4] == ${taps} && p->w[2] == ${taps * taps};
+    const int is_contiguous = p->w[5] == 1 && p->w[4] == ${taps} && p->w[2] == ${taps * taps};
     for (long c = 0, step; c < channels; c += step) {
-        step = together && channels - c >= ${lanes} ? ${lanes} : 1;
+        step = is_contiguous && channels - c >= ${lanes} ? ${lanes} : 1;
         for (long block = 0; block < ${panel}; block += ${lanes}) {
             const long at = min(block, features - 1);  // beyond the last feature, anything will do
-            ${name}_taps(p, w + at * p->w[1] + c * p->w[2], features - at, step, each);
+            ${name}_load_taps(p, w + at * p->w[1] + c * p->w[2], features - at, step, each);
             for (long i = 0; i < step; i++) {
                 for (int j = 0; j < ${taps}; j++)
-                    ${parts.transform(to_filters, lambda i: f"*(const {vec} *)each[i * {taps * taps} + {i * taps} + j]", lambda i: f"part[{i * taps} + j]")}
+                    ${winograd.transform(filter_matrix,
+                                         lambda i: f"*(const {vec} *)each[i * {taps * taps} + {i * taps} + j]",
+                                         lambda i: f"part[{i * taps} + j]")}
                 __global ${ctype} *to = u + (c + i) * ${panel} + block;
                 for (int j = 0; j < ${size}; j++, to += ${size} * u_point)
-                    ${parts.transform(to_filters, lambda i: f"part[j * {taps} + {i}]", lambda i: f"*(__global {vec} *)(to + {i} * u_point)")}
+                    ${winograd.transform(filter_matrix, lambda i: f"part[j * {taps} + {i}]",
+                                         lambda i: f"*(__global {vec} *)(to + {i} * u_point)")}
             }
         }
     }
 }
 
-// U[point, g, panel, c, feature], panels of ${panel} features
 ${kernel}
 void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *W, __global ${ctype} *U)
 {
     const long panels = t.m_group / ${panel}, total = p.groups * panels * p.c;
-    const long end = conv_share(total, 1, get_global_id(0) + 1, get_global_size(0));
-    for (long unit = conv_share(total, 1, get_global_id(0), get_global_size(0)), stop; unit < end; unit = stop) {
-        const long first = unit % p.c, panel = unit / p.c % panels, g = unit / p.c / panels, feature = panel * ${panel};
-        stop = min(end, unit - first + p.c);
-        if (feature < t.features)
-            ${name}_transform_filters(&p, W + s.w + g * p.w[0] + (t.feature + feature) * p.w[1] + first * p.w[2],
-                min(${panel}L, t.features - feature), stop - unit, U + g * t.u_group + (panel * p.c + first) * ${panel}, t.u_point);
+    const long unit_begin = partition_begin(total, 1, get_global_id(0), get_global_size(0));
+    const long unit_end = partition_begin(total, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long unit = unit_begin, next; unit < unit_end; unit = next) {
+        const long c = unit % p.c, panel = unit / p.c % panels, g = unit / p.c / panels, feature = panel * ${panel};
+        next = min(unit_end, unit - c + p.c);
+        if (feature < t.features) {
+            __global const ${ctype} *const w = W + s.w + g * p.w[0] + (t.feature + feature) * p.w[1] + c * p.w[2];
+            __global ${ctype} *const u = U + g * t.u_group + (panel * p.c + c) * ${panel};
+            ${name}_transform_filters(&p, w, min(${panel}L, t.features - feature), next - unit, u, t.u_point);
+        }
     }
 }
 
-<%include file="/conv/winograd_images.mako" args="name=name, ctype=ctype, lanes=lanes, count=count, vec=vec, size=size, kernel=kernel, to_inputs=to_inputs, to_outputs=to_outputs, further=further, statements=statements"/>
-<%include file="/conv/winograd_fused.mako" args="name=name, ctype=ctype, itemsize=itemsize, lanes=lanes, panel=panel, tiles=tiles, rows=rows, size=size, kernel=kernel, further=further, statements=statements"/>
+<%include file="/conv/winograd_images.mako"
+          args="name=name, ctype=ctype, lanes=lanes, count=count, vec=vec, size=size, kernel=kernel,
+                input_matrix=input_matrix, output_matrix=output_matrix, further=further, offsets=offsets,
+                statements=statements"/>
+<%include file="/conv/winograd_fused.mako"
+          args="name=name, ctype=ctype, itemsize=itemsize, lanes=lanes, panel=panel, micro=micro, mr=mr, size=size,
+                kernel=kernel, further=further, offsets=offsets, statements=statements"/>

@@ -5,21 +5,29 @@
 %>\
 <% T, V = ctype(dtype), vector_type(dtype, lanes) %>\
 <%def name="move(how, at, array, sign)">
-            fft_${how}(a, ${array}, at[${at}], 0, middle, side->step, side->im, ${sign}, side->re_count, side->im_count, active);
-            fft_${how}(a, ${array}, at[${at + 1}], middle, end, -side->step, side->im, -${sign}, side->re_count, side->im_count, active);
+            fft_${how}(a, ${array}, at[${at}], 0, middle, io->step, io->im, ${sign}, io->re_count, io->im_count,
+                       active);
+            fft_${how}(a, ${array}, at[${at + 1}], middle, end, -io->step, io->im, -${sign}, io->re_count, io->im_count,
+                       active);
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
-void ${name}(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at, __global ${V} *scratch,
-             __global const ${T} *factors, __global const ${T} *tangle, __global const ${T} *pre, __global const ${T} *mid,
-             __global const ${T} *post, __global const ${T} *block_twiddles, __global const ${V} *lane_twiddles,
+void ${name}(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
+             __global ${V} *workspace,
+             __global const ${T} *factors, __global const ${T} *real_pre, __global const ${T} *pre,
+             __global const ${T} *mid, __global const ${T} *post, __global const ${T} *block_twiddles,
+             __global const ${V} *lane_twiddles,
              const ${T} in_sign, const ${T} out_sign, const ${name}_geometry g)
 {
-    __global ${V} *first = scratch + get_global_id(0) * 4 * (g.size + 1), *second = first + 2 * (g.size + 1), *a, *b, *c;
+    __global ${V} *const first = workspace + get_global_id(0) * 4 * (g.size + 1);
+    __global ${V} *const second = first + 2 * (g.size + 1);
+    __global ${V} *a, *b, *c;
     const long block_end = g.blocks * (get_global_id(0) + 1) / get_global_size(0);
     for (long block = g.blocks * get_global_id(0) / get_global_size(0); block < block_end; ++block) {
-        const long group = block / g.tiles, column = block % g.tiles * ${lanes}, count = g.length + g.untangle;
+        const long group = block / g.tiles, column = block % g.tiles * ${lanes};
+        const long count = g.length + g.real_post;
         const int active = min(${lanes}L, g.inner - column);
-        long at[4][${lanes}], digit[${kept_dims}], rest = group * g.inner + column, in = input_at + g.in.at, out = output_at + g.out.at;
+        long at[4][${lanes}], digit[${kept_dims}], rest = group * g.inner + column;
+        long in = input_at + g.in.at, out = output_at + g.out.at;
         for (int d = 0; d < ${kept_dims}; ++d) {
             digit[d] = rest % g.kept[d];
             rest /= g.kept[d];
@@ -45,12 +53,12 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
         a = first;
         b = second;
         {
-            const ${name}_side *side = &g.in;
-            const long end = g.length + g.tangle, middle = min(end, side->mirror);
+            const ${name}_io *io = &g.in;
+            const long end = g.length + g.real_pre, middle = min(end, io->mirror);
             ${move(f"load_{V}", 0, "input", "in_sign")}
         }
-        if (g.tangle) {
-            ${name}_tangle(a, b, tangle, g.length);
+        if (g.real_pre) {
+            ${name}_real_pre(a, b, real_pre, g.length);
             a = second;
             b = first;
         }
@@ -67,8 +75,8 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
         }
         if (g.post)
             ${name}_multiply(a, g.length, post, 1, 0, 0, -1, 1);
-        if (g.untangle) {
-            ${name}_untangle(a, b, tangle, g.length);
+        if (g.real_post) {
+            ${name}_real_post(a, b, real_pre, g.length);
             c = a;
             a = b;
             b = c;
@@ -76,8 +84,8 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
         if (g.twiddle)
             ${name}_twiddle(a, count, block_twiddles + 2 * column / ${lanes} * count, lane_twiddles);
         {
-            const ${name}_side *side = &g.out;
-            const long end = count, middle = min(end, side->mirror);
+            const ${name}_io *io = &g.out;
+            const long end = count, middle = min(end, io->mirror);
             ${move(f"store_{V}", 2, "output", "out_sign")}
         }
     }

@@ -1,15 +1,20 @@
-## What the kernels of both schedules get by value: pytensor_cl/routines/fft/plan.py packs it.
-<%page args="name, kept_dims"/>\
-typedef struct {
-    long at, step, im, re_count, im_count;  // first element; steps to the next one and to the imaginary part; how many there are
-    long mirror, total, mirror_step;  // from `mirror` on the conjugate stands at the other end: `total` - position
-} ${name}_side;
-
-typedef struct {
-    long blocks, tiles, inner;  // blocks of lanes in all and in a group; transforms in a group
-    long length, size, passes, radix[2];  // elements; elements of the passes, and their radices, four bits each
-    long tangle, untangle, twiddle;  // whether to do so
-    long pre, pre_step, pre_lane, mid, mid_step, mid_lane, post;  // whether, and the steps in the table
-    ${name}_side in, out;
-    long kept[${kept_dims}], kept_in[${kept_dims}], kept_out[${kept_dims}];  // extent and steps, innermost first
-} ${name}_geometry;
+## What the FFT kernels of both schedules take by value.
+##
+## <name>_io, where the elements of a line lie in the input or output, counted in real numbers:
+##     at, step, im          first element; steps to the next one and to the imaginary part
+##     re_count, im_count    how many real and imaginary parts there are, or are wanted
+##     mirror, total, mirror_step
+##                           from element `mirror` on the conjugate stands at the other end: `total` - position
+## <name>_geometry:
+##     blocks, tiles, inner  blocks of lanes in all and in a group of lines; lines in a group
+##     length, size          elements of a line; elements of the passes
+##     passes, radix         number of passes, and their radices, four bits each
+##     real_pre, real_post, twiddle     whether to do these steps
+##     pre, pre_step, pre_lane, mid, mid_step, mid_lane, post
+##                           whether to multiply by a table, and the steps in it
+##     kept, kept_in, kept_out          batch dimensions: extents and steps, innermost first
+## Reference: pytensor_cl/routines/fft/plan.py.
+<%page args="name, io, geometry"/>\
+${io.c_typedef(f"{name}_io")}
+${geometry.renamed(f"{name}_geometry").c_typedef().replace(io.name, f"{name}_io")}
+<%include file="/common/function_attributes.mako"/>\

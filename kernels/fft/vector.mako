@@ -1,6 +1,11 @@
-## Fourier transforms on schedule cpu: move the elements of `lanes` transforms between arrays and vectors, one lane each.
-## Vectors 2j and 2j + 1 hold the real and the imaginary parts of element j.
+## Loads and stores of the FFT kernels of schedule cpu: elements of `lanes` lines between arrays and vectors, one lane
+##     each.
+##
+## Operands: at[k] is where line k begins. Vectors 2j and 2j + 1 hold the real and the imaginary parts of element j.
+## Algorithm: lanes that are contiguous, planar or interleaved, are moved as vectors; interleaved rows are transposed
+##     in registers; all else is moved number by number.
 <%page args="dtype, lanes"/>\
+<%include file="/common/function_attributes.mako"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
 
@@ -47,12 +52,17 @@ static inline void fft_put_${V}(__global ${T} *y, const long *at, const int kind
 <%def name="transpose(lanes, V)">
 % for turn in range(lanes.bit_length() - 1):
 % for k in range(lanes // 2):
-        const ${V} t${turn + 1}_${2 * k} = (${V})(${", ".join(f"t{turn}_{k + lanes // 2 * (i % 2)}.s{DIGITS[i // 2]}" for i in range(lanes))});
-        const ${V} t${turn + 1}_${2 * k + 1} = (${V})(${", ".join(f"t{turn}_{k + lanes // 2 * (i % 2)}.s{DIGITS[lanes // 2 + i // 2]}" for i in range(lanes))});
+% for part in range(2):
+<%
+    pairs = [f"t{turn}_{k + lanes // 2 * (i % 2)}.s{DIGITS[lanes // 2 * part + i // 2]}" for i in range(lanes)]
+%>\
+        const ${V} t${turn + 1}_${2 * k + part} = (${V})(${", ".join(pairs)});
+% endfor
 % endfor
 % endfor
 </%def>
-static inline long fft_load_rows_${V}(__global ${V} *a, __global const ${T} *x, const long *at, long j, const long end, const ${T} sign)
+static inline long fft_load_rows_${V}(__global ${V} *a, __global const ${T} *x, const long *at, long j, const long end,
+                                      const ${T} sign)
 {
     for (; j + ${half} <= end; j += ${half}) {
         % for k in range(lanes):
@@ -66,7 +76,8 @@ static inline long fft_load_rows_${V}(__global ${V} *a, __global const ${T} *x, 
     return j;
 }
 
-static inline long fft_store_rows_${V}(__global const ${V} *a, __global ${T} *y, const long *at, long j, const long end, const ${T} sign, const int active)
+static inline long fft_store_rows_${V}(__global const ${V} *a, __global ${T} *y, const long *at, long j, const long end,
+                                       const ${T} sign, const int active)
 {
     for (; j + ${half} <= end; j += ${half}) {
         % for k in range(lanes):
@@ -81,9 +92,10 @@ static inline long fft_store_rows_${V}(__global const ${V} *a, __global ${T} *y,
     return j;
 }
 
-/* Elements j to end - 1, of which there are real parts below re_count and imaginary ones below im_count; the rest is zero. */
-static __attribute__((noinline)) void fft_load_${V}(__global ${V} *a, __global const ${T} *x, const long *at, long j, const long end, const long step,
-                                 const long im, const ${T} sign, const long re_count, const long im_count, const int active)
+/* Elements j to end - 1: there are real parts below re_count and imaginary ones below im_count; the rest is zero. */
+static NOINLINE void fft_load_${V}(__global ${V} *a, __global const ${T} *x, const long *at, long j,
+                                 const long end, const long step, const long im, const ${T} sign, const long re_count,
+                                 const long im_count, const int active)
 {
     const int kind = fft_kind_${V}(at, im, active);
     const long both = min(end, im_count), real = min(end, re_count);
@@ -92,7 +104,8 @@ static __attribute__((noinline)) void fft_load_${V}(__global ${V} *a, __global c
     for (; j < both; ++j) {
         __global const ${T} *p = x + j * step;
         if (kind == 2 || kind == -2) {
-            const ${V} u = FFT_AT_${V}(p + min(at[0], at[${lanes - 1}])), v = FFT_AT_${V}(p + min(at[0], at[${lanes - 1}]) + ${lanes});
+            const long low = min(at[0], at[${lanes - 1}]);
+            const ${V} u = FFT_AT_${V}(p + low), v = FFT_AT_${V}(p + low + ${lanes});
             const ${V} re = (${V})(u.even, v.even), i = (${V})(u.odd, v.odd) * sign;
             a[2 * j] = kind == 2 ? re : re${reverse};
             a[2 * j + 1] = kind == 2 ? i : i${reverse};
@@ -107,8 +120,9 @@ static __attribute__((noinline)) void fft_load_${V}(__global ${V} *a, __global c
     }
 }
 
-static __attribute__((noinline)) void fft_store_${V}(__global const ${V} *a, __global ${T} *y, const long *at, long j, const long end, const long step,
-                                  const long im, const ${T} sign, const long re_count, const long im_count, const int active)
+static NOINLINE void fft_store_${V}(__global const ${V} *a, __global ${T} *y, const long *at, long j,
+                                  const long end, const long step, const long im, const ${T} sign, const long re_count,
+                                 const long im_count, const int active)
 {
     const int kind = fft_kind_${V}(at, im, active);
     const long both = min(end, im_count), real = min(end, re_count);
@@ -117,10 +131,13 @@ static __attribute__((noinline)) void fft_store_${V}(__global const ${V} *a, __g
     for (; j < both; ++j) {
         __global ${T} *p = y + j * step;
         if (kind == 2 || kind == -2) {
-            const ${V} r = a[2 * j], i = a[2 * j + 1] * sign, re = kind == 2 ? r : r${reverse}, w = kind == 2 ? i : i${reverse};
+            const ${V} r = a[2 * j], i = a[2 * j + 1] * sign;
+            const ${V} re = kind == 2 ? r : r${reverse}, w = kind == 2 ? i : i${reverse};
             p += min(at[0], at[${lanes - 1}]);
-            FFT_AT_${V}(p) = (${V})(${", ".join(f"{'w' if k % 2 else 're'}.s{DIGITS[k // 2]}" for k in range(lanes))});
-            FFT_AT_${V}(p + ${lanes}) = (${V})(${", ".join(f"{'w' if k % 2 else 're'}.s{DIGITS[half + k // 2]}" for k in range(lanes))});
+            % for part in range(2):
+<%  pairs = [f"{'w' if k % 2 else 're'}.s{DIGITS[half * part + k // 2]}" for k in range(lanes)] %>\
+            FFT_AT_${V}(p + ${part * lanes}) = (${V})(${", ".join(pairs)});
+            % endfor
         } else {
             fft_put_${V}(p, at, kind, active, a[2 * j]);
             fft_put_${V}(p + im, at, kind, active, a[2 * j + 1] * sign);

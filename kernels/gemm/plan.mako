@@ -1,59 +1,38 @@
-// What the kernels of the gemm family share: the shape of a product and where its operands lie, counted in elements.
-typedef struct {
-    long start;     // of the first element, relative to the array's offset
-    long row, col;  // strides
-    long batch[4];
-} gemm_operand;
+## What all kernels of the gemm family take: sizes, blocking and operands of O = alpha * A @ B + beta * C.
+##
+## Operands: matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All
+##     is counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row, col and
+##     batch are strides.
+## Blocking, schedule cpu:
+##     mc, kc             rows of a block of A; elements along k of blocks of A and B
+##     pack_a, pack_b     whether all panels are packed, or only those of B at the edges
+##     packed_b_size      elements of a work-item's packed B; with shared_b_size > 0: row length of the packed B
+##     workspace_size     elements of a work-item's workspace: packed B, then packed A
+##     shared_b_size      elements of B packed by another kernel for all, at the begin of the workspace; else 0
+##     prefetch           whether the operands of later tiles are prefetched
+## Both schedules:
+##     split_k            parts of k; each part has work-items of its own
+##     split_k_start      where the partial sums (split_k, m, n) lie in the workspace, if split_k > 1
+##     batch_count        number of products; its factors are batch_shape
+## Reference: pytensor_cl/routines/gemm/problem.py and schedule_cpu.py.
+<%page args="operand, plan"/>\
+${operand.c_typedef()}
+${plan.c_typedef()}
 
-typedef struct {
-    long m, n, k;
-    long m_block, k_block;           // what one work-item goes through at a time (schedule cpu)
-    long pack_a, pack_b;             // whether all panels are packed, or just those at the edges (schedule cpu)
-    long packed_b, scratch;          // elements of a work-item's space for panels of B, and of all its space (schedule cpu)
-    long shared;                     // elements of the panels that another kernel packs; then packed_b is their row (schedule cpu)
-    long ahead;                      // whether what later tiles read is fetched (schedule cpu)
-    long splits, partial;            // parts of k, and where in the scratch space their sums lie if there are several (schedule cpu)
-    long batches, shape[4];          // number of products, and how it factors
-    gemm_operand a, b, c, o;
-} gemm_plan;
-
-static long gemm_start(const gemm_operand *x, const long *shape, long batch)
+// Offset of the matrix of a batch index in an operand.
+static long gemm_start(const gemm_operand *x, const long *batch_shape, long batch)
 {
     long start = x->start;
-    // No loop: a position that is known lets compilers for GPUs keep the plan in registers, and not in memory.
+    // No loop: with constant subscripts compilers for GPUs keep the plan in registers, and not in memory.
     % for d in (3, 2, 1, 0):
     if (batch > 0) {
-        start += (batch % shape[${d}]) * x->batch[${d}];
-        batch /= shape[${d}];
+        start += (batch % batch_shape[${d}]) * x->batch[${d}];
+        batch /= batch_shape[${d}];
     }
     % endfor
     return start;
 }
-
-// First of `size` things that share `count` of `total`, in units of `unit`.
-static long gemm_share(long total, long unit, long index, long count)
-{
-    const long units = (total + unit - 1) / unit;
-    return min(total, units * index / count * unit);
-}
-
-// The same, but larger shares come first.
-static long gemm_panel(long total, long unit, long index, long count)
-{
-    const long units = (total + unit - 1) / unit;
-    return min(total, (units * index + count - 1) / count * unit);
-}
-
-// Compilers that prefer half of the vector registers' width (LLVM with AVX-512) must be told that a function needs it all.
-#if defined(__has_attribute)
-#if __has_attribute(min_vector_width)
-#define GEMM_VECTORS(bits) __attribute__((min_vector_width(bits)))
-#endif
-#endif
-#ifndef GEMM_VECTORS
-#define GEMM_VECTORS(bits)
-#endif
-// What several kernels of a program call is compiled once, and comes out the same whatever else calls it.
-#define GEMM_APART __attribute__((noinline))
+<%include file="/common/partition.mako"/>\
+<%include file="/common/function_attributes.mako"/>\
 <%include file="/common/prefetch.mako"/>\
 <%include file="/common/private.mako"/>\

@@ -1,57 +1,64 @@
-## Matrix product, schedule simt: a work-group computes a square tile of the output, each work-item 4 x 4 elements of it that
-## lie a group's width apart (so that neighbours write neighbours). A and B pass through local memory, any strides.
-<%page args="name, ctype, wide, index, group, step, padding, has_alpha, has_c, inputs, repeated, outputs, statements"/>
-<%namespace name="shared" file="/gemm/simt_common.mako"/>
+## Matrix product, schedule simt, for any dtype: O = alpha * A @ B + beta * C, or an epilogue of that.
+##
+## Algorithm: tiles of A and B pass through local memory, `step` elements along k at a time.
+## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
+## Tiling: see common/simt_main_loop.mako, scalar form. Sums lie a group's width apart, so that neighbours write
+##     neighbours.
+## NDRange -> work: group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
+## Workspace: the partial sums (split_k, m, n), if k is split.
+## Invariants: work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
+##     memory.
+<%page args="name, ctype, wide, index, group, step, padding, has_alpha, has_c, call, inputs, repeated, outputs,
+             statements"/>
+<%namespace name="common" file="/gemm/simt_common.mako"/>
+<%namespace name="main_loop" file="/common/simt_main_loop.mako"/>
 <%
     tile = 4 * group
     R = range(4)
 %>
-${shared.declarations()}
+${common.declarations()}
 
-<%def name="load(to, source, across, along, count)">
-        // Neighbouring work-items read neighbouring elements, whichever way these lie.
-        for (int e = item; e < ${tile * step}; e += ${group * group}) {
-            const int i = ${along} == 1 ? e / ${step} : e % ${tile}, k = ${along} == 1 ? e % ${step} : e / ${tile};
-            ${to}[k][i] = i < ${count} && k0 + k < k_end ? ${source}[i * ${across} + k * ${along}] : 0;
-        }
-        ${source} += ${step} * (long)${along};
+## Copies a tile from global to local memory and advances the pointer. Neighbouring work-items read neighbouring
+## elements, whether rows or columns are contiguous.
+<%def name="load_tile(to, source, across, along, count)">
+            for (int e = item; e < ${tile * step}; e += ${group * group}) {
+                const int i = ${along} == 1 ? e / ${step} : e % ${tile};
+                const int k = ${along} == 1 ? e % ${step} : e / ${tile};
+                ${to}[k][i] = i < ${count} && k0 + k < k_end ? ${source}[i * ${across} + k * ${along}] : 0;
+            }
+            ${source} += ${step} * (long)${along};
 </%def>
 __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
-void ${name}(${shared.parameters()})
+void ${name}(${common.parameters()})
 {
     __local ${ctype} tile_a[${step}][${tile + padding}], tile_b[${step}][${tile + padding}];
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;
     const ${index} a_row = p.a.row, a_col = p.a.col, b_row = p.b.row, b_col = p.b.col;
-    ${shared.read_scalars()}
-    ${shared.parts(step, tile, tile)}
-        __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.shape, batch) + m0 * p.a.row + k_first * p.a.col;
-        __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.shape, batch) + n0 * p.b.col + k_first * p.b.row;
-        % for i in R:
-        ${wide} ${", ".join(f"c{i}_{j} = 0" for j in R)};
-        % endfor
-        for (${index} k0 = k_first; k0 < k_end; k0 += ${step}) {
-            ${load("tile_a", "a", "a_row", "a_col", "height")}
-            ${load("tile_b", "b", "b_col", "b_row", "width")}
+    ${common.read_scalars()}
+    ${common.for_each_tile(step, tile, tile)}
+        __global const ${ctype} *a =
+            A + s.a + gemm_start(&p.a, p.batch_shape, batch) + m0 * p.a.row + k_begin * p.a.col;
+        __global const ${ctype} *b =
+            B + s.b + gemm_start(&p.b, p.batch_shape, batch) + n0 * p.b.col + k_begin * p.b.row;
+        ${main_loop.clear_sums(wide)}
+        for (${index} k0 = k_begin; k0 < k_end; k0 += ${step}) {
+            ${load_tile("tile_a", "a", "a_row", "a_col", "height")}
+            ${load_tile("tile_b", "b", "b_col", "b_row", "width")}
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (int k = 0; k < ${step}; k++) {
-                const ${wide} ${", ".join(f"b{j} = tile_b[k][tx + {j * group}]" for j in R)};
-                % for i in R:
-                { const ${wide} x = tile_a[k][ty + ${i * group}]; ${" ".join(f"c{i}_{j} += x * b{j};" for j in R)} }
-                % endfor
-            }
+            ${main_loop.multiply(wide, step, group)}
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        ${shared.results()}
+        ${common.output_pointers()}
         % for i in R:
         % for j in R:
         {
             const long i = ty + ${i * group}, j = tx + ${j * group};
             if (i < height && j < width) {
-                ${shared.store(f"c{i}_{j}", "(m0 + i)", "(n0 + j)")}
+                ${common.store(f"c{i}_{j}", "(m0 + i)", "(n0 + j)")}
             }
         }
         % endfor
         % endfor
     }
 }
-${shared.finish()}
+${common.finish()}

@@ -1,96 +1,101 @@
-## Matrix product of float32, schedule simt, where there are enough large tiles for all compute units: a work-group of 16 x rows / 8
-## computes rows x 128 elements, each work-item four squares of 4 x 4. What a step along k needs is fetched while the one before is
-## computed, into the other half of the local memory: one barrier for each step.
-<%page args="rows, name, ctype, wide, index, has_alpha, has_c, inputs, repeated, outputs, statements"/>
-<%namespace name="shared" file="/gemm/simt_common.mako"/>
+## Matrix product of float32, schedule simt, for products with enough large tiles for all compute units.
+##
+## Algorithm: as simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
+##     the one before is computed, then stored into the other stage. One barrier for each step.
+## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
+## Tiling: rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
+##     form.
+## NDRange -> work: group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
+## Workspace: the partial sums (split_k, m, n), if k is split.
+## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a
+##     tile into different banks:
+##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]
+##     The loop begins a step before k_begin: its first pass only loads.
+<%page args="rows, name, ctype, wide, index, has_alpha, has_c, call, inputs, repeated, outputs,
+             statements"/>
+<%namespace name="common" file="/gemm/simt_common.mako"/>
+<%namespace name="main_loop" file="/common/simt_main_loop.mako"/>
 <%
     columns, step, items = 128, 8, 2 * rows
-    loads = {"a": rows * step // items, "b": columns * step // items}  # elements of a block that a work-item fetches
-    R, H = range(8), range(2)
+    loads = {"a": rows * step // items, "b": columns * step // items}  # elements of a tile that a work-item loads
+    H = range(2)
 %>
-${shared.declarations()}
+${common.declarations()}
 
-## Which elements of a block a work-item fetches: neighbours read neighbours, whichever way these lie.
-<%def name="mine(x, tile, across, along)">
-    const int ${x}_along = ${along} == 1;  // then k runs first
-    const int ${x}_i = ${x}_along ? item / ${step} : item % ${tile}, ${x}_k = ${x}_along ? item % ${step} : item / ${tile};
-    const int ${x}_di = ${x}_along ? ${items // step} : 0, ${x}_dk = ${x}_along ? 0 : ${items // tile};
+## The elements of a tile that a work-item loads: number q is (x_i + q * x_di, x_k + q * x_dk). Neighbours read
+##     neighbours, whether rows or columns are contiguous.
+<%def name="thread_tile_coord(x, tile, across, along)">
+    const int ${x}_k_contiguous = ${along} == 1;
+    const int ${x}_i = ${x}_k_contiguous ? item / ${step} : item % ${tile};
+    const int ${x}_k = ${x}_k_contiguous ? item % ${step} : item / ${tile};
+    const int ${x}_di = ${x}_k_contiguous ? ${items // step} : 0, ${x}_dk = ${x}_k_contiguous ? 0 : ${items // tile};
     const ${index} ${x}_next = ${x}_di * ${across} + ${x}_dk * ${along};
 </%def>
-<%def name="fetch(x, count)">
+<%def name="load_global(x, count)">
             % for q in range(loads[x]):
-            ${ctype} ${x}_${q} = is_whole || (${x}_i + ${q} * ${x}_di < ${count} && at_k + ${x}_k + ${q} * ${x}_dk < k_end) ? ${x}[${q} * ${x}_next] : 0;
+            ${ctype} ${x}_${q} = 0;
+            if (is_inside || (${x}_i + ${q} * ${x}_di < ${count} && next_k0 + ${x}_k + ${q} * ${x}_dk < k_end))
+                ${x}_${q} = ${x}[${q} * ${x}_next];
             % endfor
             ${x} += ${step} * (long)${x}_step;
 </%def>
-<%def name="put(x, half)">
+<%def name="store_local(x)">
             % for q in range(loads[x]):
-            tile_${x}[${half}][${x}_k + ${q} * ${x}_dk][${x}_i + ${q} * ${x}_di] = ${x}_${q};
+            tile_${x}[stage][${x}_k + ${q} * ${x}_dk][${x}_i + ${q} * ${x}_di] = ${x}_${q};
             % endfor
 </%def>
-<%def name="quad(x, half, at)" buffered="True" filter="trim">
-*(__local const ${ctype}4 *)&tile_${x}[${half}][k][${at}]
-</%def>
-// ${"Two work-groups of 256" if rows == 128 else "Three work-groups of 128"} run at a time on a multiprocessor of NVIDIA's if each of their work-items
-// has at most ${128 if rows == 128 else 168} registers.
+% if rows == 128:
+// Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
+% else:
+// Three work-groups of 128 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 168 registers.
+% endif
 __kernel __attribute__((reqd_work_group_size(16, ${rows // 8}, 1)))
-void ${name}(${shared.parameters()})
+void ${name}(${common.parameters()})
 {
-    // Rows of four elements more: those of a block's columns lie in different banks.
-    __local ${ctype} tile_a[2][${step}][${rows + 4}] __attribute__((aligned(16))), tile_b[2][${step}][${columns + 4}] __attribute__((aligned(16)));
+    __local ${ctype} tile_a[2][${step}][${rows + 4}] __attribute__((aligned(16)));
+    __local ${ctype} tile_b[2][${step}][${columns + 4}] __attribute__((aligned(16)));
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * 16 + tx;
     const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
-    ${mine("a", rows, "a_row", "a_step")}
-    ${mine("b", columns, "b_col", "b_step")}
-    ${shared.read_scalars()}
-    ${shared.parts(step, rows, columns)}
-        const int is_full = height >= ${rows} && width >= ${columns};
-        __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.shape, batch) + (m0 + a_i) * p.a.row + (k_first + a_k) * p.a.col;
-        __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.shape, batch) + (n0 + b_i) * p.b.col + (k_first + b_k) * p.b.row;
-        % for i in R:
-        ${wide}4 c${i}_0 = 0, c${i}_1 = 0;
-        % endfor
-        int half_now = 1;
-        for (${index} k0 = k_first - ${step}; k0 < k_end; k0 += ${step}) {
-            const ${index} at_k = k0 + ${step};
-            const int is_whole = is_full && at_k + ${step} <= k_end;
-            ${fetch("a", "height")}
-            ${fetch("b", "width")}
-            if (k0 >= k_first) {
-                // Not all steps at once: what they read early would take registers that the sums need.
-                #pragma unroll 2
-                for (int k = 0; k < ${step}; k++) {
-                    const ${wide}4 a0 = ${quad("a", "half_now", "4 * ty")}, a1 = ${quad("a", "half_now", f"{rows // 2} + 4 * ty")};
-                    const ${wide}4 b0 = ${quad("b", "half_now", "4 * tx")}, b1 = ${quad("b", "half_now", "64 + 4 * tx")};
-                    % for i in R:
-                    % for h in H:
-                    c${i}_${h} += a${i // 4}.s${i % 4} * b${h};
-                    % endfor
-                    % endfor
-                }
+    ${thread_tile_coord("a", rows, "a_row", "a_step")}
+    ${thread_tile_coord("b", columns, "b_col", "b_step")}
+    ${common.read_scalars()}
+    ${common.for_each_tile(step, rows, columns)}
+        const int is_full_tile = height >= ${rows} && width >= ${columns};
+        __global const ${ctype} *a =
+            A + s.a + gemm_start(&p.a, p.batch_shape, batch) + (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
+        __global const ${ctype} *b =
+            B + s.b + gemm_start(&p.b, p.batch_shape, batch) + (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
+        ${main_loop.clear_vector_sums(wide)}
+        int stage = 1;
+        for (${index} k0 = k_begin - ${step}; k0 < k_end; k0 += ${step}) {
+            const ${index} next_k0 = k0 + ${step};
+            const int is_inside = is_full_tile && next_k0 + ${step} <= k_end;
+            ${load_global("a", "height")}
+            ${load_global("b", "width")}
+            if (k0 >= k_begin) {
+                ${main_loop.multiply_vectors(ctype, wide, step, rows)}
             }
-            half_now ^= 1;
-            ${put("a", "half_now")}
-            ${put("b", "half_now")}
+            stage ^= 1;
+            ${store_local("a")}
+            ${store_local("b")}
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        ${shared.results()}
-        // A loop that moves the sums along: unrolled, the addresses of all rows would take the registers of a second work-group.
+        ${common.output_pointers()}
         #pragma unroll 1
-        for (int r = 0; r < ${len(R)}; r++) {
+        for (int r = 0; r < 8; r++) {
             const ${index} i = ${rows // 2} * (r / 4) + r % 4 + 4 * ty;
             % for h in H:
             {
                 const ${index} j = ${64 * h} + 4 * tx;
                 % for lane in range(4):
-                if (i < height && j + ${lane} < width) { ${shared.store(f"c0_{h}.s{lane}", "(m0 + i)", f"(n0 + j + {lane})")} }
+                if (i < height && j + ${lane} < width) {
+                    ${common.store(f"c0_{h}.s{lane}", "(m0 + i)", f"(n0 + j + {lane})")}
+                }
                 % endfor
             }
             % endfor
-            % for i in R[:-1]:
-            c${i}_0 = c${i + 1}_0, c${i}_1 = c${i + 1}_1;
-            % endfor
+            ${main_loop.shift_rows()}
         }
     }
 }
-${shared.finish()}
+${common.finish()}

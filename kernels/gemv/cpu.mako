@@ -1,40 +1,38 @@
-## Matrix-vector product, schedule cpu: a work-item takes a block of rows and a part of k. `_row` forms dot products along k
-## (rows contiguous), `_col` adds up columns (columns contiguous); both take any strides, then element by element.
-<%page args="name, ctype, wide, itemsize, lanes, block, has_alpha, has_y"/>
-<%include file="/gemv/store.mako" args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_y=has_y"/>
+## Matrix-vector product, schedule cpu: o = alpha * A @ x + beta * y.
+##
+## Algorithm: <name>_row, the dot variant, for contiguous rows: dot products along k, four rows at a time. <name>_col,
+##     the axpy variant, for contiguous columns: adds up eight columns at a time.
+## Operands: A (m, k), x (k), y and o (m), any strides; plan.mako. What is not contiguous is computed element by
+##     element.
+## Tiling: row: 4 rows x 2 vectors of `lanes`; col: blocks of `block` rows, whose sums are in private memory.
+## NDRange -> work: dimension 0 is a partition of the rows, dimension 1 is the part of k.
+## Workspace: for each work-item a copy of x, if x is not contiguous (row); partial (split_k, m), if k is split.
+<%page args="name, ctype, wide, itemsize, lanes, block, has_alpha, has_y, call"/>
+<%namespace name="common" file="/gemv/common.mako"/>
+<%include file="/gemv/store.mako"
+          args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_y=has_y, call=call"/>
 <%
-    V = f"{ctype}{lanes}"
-    fold = {16: "(v.s0123 + v.s4567) + (v.s89ab + v.scdef)", 8: "v.s0123 + v.s4567"}.get(lanes, "v")
-    scalars = (["alpha"] if has_alpha else []) + (["beta"] if has_y else [])
+    vector = f"{ctype}{lanes}"
+    reduce_to_4 = {16: "(v.s0123 + v.s4567) + (v.s89ab + v.scdef)", 8: "v.s0123 + v.s4567"}.get(lanes, "v")
 %>
-typedef ${V} ${name}_vec __attribute__((aligned(${itemsize})));
+typedef ${vector} ${name}_vec __attribute__((aligned(${itemsize})));
 typedef ${ctype}4 ${name}_vec4 __attribute__((aligned(${itemsize})));
 
-<%def name="signature(suffix)">
+<%def name="begin(variant)">
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
-void ${name}_${suffix}(gemv_plan p, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *X,
-                       __global const ${ctype} *Y, __global ${ctype} *O, __global ${ctype} *partial,
-                       __global ${ctype} *scratch${"".join(f", __global const {ctype} *{v}" for v in scalars)})
+void ${name}_${variant}(${common.parameters()})
 {
     const long part = get_global_id(1);
-    const long m0 = gemv_share(p.m, 4, get_global_id(0), get_global_size(0));
-    const long m1 = gemv_share(p.m, 4, get_global_id(0) + 1, get_global_size(0));
-    const long k0 = gemv_share(p.k, ${lanes}, part, p.splits), k1 = gemv_share(p.k, ${lanes}, part + 1, p.splits);
+    const long m_begin = partition_begin(p.m, 4, get_global_id(0), get_global_size(0));
+    const long m_end = partition_begin(p.m, 4, get_global_id(0) + 1, get_global_size(0));
+    const long k_begin = partition_begin(p.k, ${lanes}, part, p.split_k);
+    const long k_end = partition_begin(p.k, ${lanes}, part + 1, p.split_k);
     __global const ${ctype} *const a = A + s.a + p.a_start;
-    __global const ${ctype} *x = X + s.x + p.x_start + k0 * p.x_step;
-    % for v in scalars:
-    if (${v})
-        s.${v} = ${v}[s.${v}_at];
-    % endfor
-</%def>
-<%def name="put(i, value)">
-            if (p.splits > 1)
-                partial[part * p.m + ${i}] = ${value};
-            else
-                ${name}_store(&p, &s, ${i}, ${value}, Y, O);
+    __global const ${ctype} *x = X + s.x + p.x_start + k_begin * p.x_step;
+    ${common.read_scalars()}
 </%def>
 
-// Sums of `rows` rows along k, `unroll` vectors at a time
+// Dot products of `rows` rows with a contiguous x, `unroll` vectors at a time.
 <%def name="dots(rows, unroll)">
 static void ${name}_dots${rows}(__global const ${ctype} *a, long row, long col, __global const ${ctype} *x, long depth,
                                 ${ctype} *sums)
@@ -46,74 +44,93 @@ static void ${name}_dots${rows}(__global const ${ctype} *a, long row, long col, 
     long k = 0;
     if (col == 1) {
         % for r in range(rows):
-        ${V} ${", ".join(f"s{r}_{u} = 0" for u in range(unroll))};
+        ${vector} ${", ".join(f"s{r}_{u} = 0" for u in range(unroll))};
         % endfor
         for (; k + ${unroll * lanes} <= depth; k += ${unroll * lanes}) {
             % for u in range(unroll):
-            { const ${V} v = *(__global const ${name}_vec *)(x + k + ${u * lanes});
-              ${" ".join(f"s{r}_{u} += *(__global const {name}_vec *)(a{r} + k + {u * lanes}) * v;" for r in range(rows))} }
+            const ${vector} x${u} = *(__global const ${name}_vec *)(x + k + ${u * lanes});
+            % for r in range(rows):
+            s${r}_${u} += *(__global const ${name}_vec *)(a${r} + k + ${u * lanes}) * x${u};
+            % endfor
             % endfor
         }
         for (; k + ${lanes} <= depth; k += ${lanes}) {
-            const ${V} v = *(__global const ${name}_vec *)(x + k);
-            ${" ".join(f"s{r}_0 += *(__global const {name}_vec *)(a{r} + k) * v;" for r in range(rows))}
-        }
-        ${ctype}4 ${", ".join(f"q{r} = 0" for r in range(rows))};
-        for (; k + 4 <= depth; k += 4) {
-            const ${ctype}4 v = *(__global const ${name}_vec4 *)(x + k);
-            ${" ".join(f"q{r} += *(__global const {name}_vec4 *)(a{r} + k) * v;" for r in range(rows))}
+            const ${vector} x0 = *(__global const ${name}_vec *)(x + k);
+            % for r in range(rows):
+            s${r}_0 += *(__global const ${name}_vec *)(a${r} + k) * x0;
+            % endfor
         }
         % for r in range(rows):
-        { const ${V} v = ${" + ".join(f"s{r}_{u}" for u in range(unroll))};
-          q${r} += ${fold}; }
+        ${ctype}4 q${r} = 0;
+        % endfor
+        for (; k + 4 <= depth; k += 4) {
+            const ${ctype}4 x0 = *(__global const ${name}_vec4 *)(x + k);
+            % for r in range(rows):
+            q${r} += *(__global const ${name}_vec4 *)(a${r} + k) * x0;
+            % endfor
+        }
+        % for r in range(rows):
+        {
+            const ${vector} v = ${" + ".join(f"s{r}_{u}" for u in range(unroll))};
+            q${r} += ${reduce_to_4};
+        }
         % endfor
         % if rows == 4:
         ## Four sums at once take fewer shuffles than one by one, but Intel's compiler has a better way for doubles.
         #if ${itemsize} < 8 || defined(POCL_DEVICE_ADDRESS_BITS)
-        const ${ctype}4 u = (${ctype}4)(q0.even, q1.even) + (${ctype}4)(q0.odd, q1.odd), v = (${ctype}4)(q2.even, q3.even) + (${ctype}4)(q2.odd, q3.odd);
-        const ${ctype}4 t = (${ctype}4)(u.even, v.even) + (${ctype}4)(u.odd, v.odd);
-        ${" ".join(f"t{r} = t.s{r};" for r in range(rows))}
+        const ${ctype}4 q01 = (${ctype}4)(q0.even, q1.even) + (${ctype}4)(q0.odd, q1.odd);
+        const ${ctype}4 q23 = (${ctype}4)(q2.even, q3.even) + (${ctype}4)(q2.odd, q3.odd);
+        const ${ctype}4 t = (${ctype}4)(q01.even, q23.even) + (${ctype}4)(q01.odd, q23.odd);
+        % for r in range(rows):
+        t${r} = t.s${r};
+        % endfor
         #else
         % endif
-        ${" ".join(f"t{r} = (q{r}.s0 + q{r}.s1) + (q{r}.s2 + q{r}.s3);" for r in range(rows))}
+        % for r in range(rows):
+        t${r} = (q${r}.s0 + q${r}.s1) + (q${r}.s2 + q${r}.s3);
+        % endfor
         % if rows == 4:
         #endif
         % endif
     }
     for (; k < depth; k++) {
-        ${" ".join(f"t{r} += ({wide})a{r}[k * col] * x[k];" for r in range(rows))}
+        % for r in range(rows):
+        t${r} += (${wide})a${r}[k * col] * x[k];
+        % endfor
     }
-    ${" ".join(f"sums[{r}] = t{r};" for r in range(rows))}
+    % for r in range(rows):
+    sums[${r}] = t${r};
+    % endfor
 }
 </%def>
 ${dots(4, 2)}
 ${dots(1, 8)}
 
-${signature("row")}
+${begin("row")}
     ${ctype} sums[4];
-    if (p.packed) {
-        __global ${ctype} *copy = scratch + p.packed * (part * get_global_size(0) + get_global_id(0));
-        for (long k = 0; k < k1 - k0; k++)
-            copy[k] = x[k * p.x_step];
-        x = copy;
+    if (p.packed_x_size) {
+        __global ${ctype} *packed = workspace + p.packed_x_size * (part * get_global_size(0) + get_global_id(0));
+        for (long k = 0; k < k_end - k_begin; k++)
+            packed[k] = x[k * p.x_step];
+        x = packed;
     }
-    long i = m0;
-    for (; i + 4 <= m1; i += 4) {
-        ${name}_dots4(a + i * p.a_row + k0 * p.a_col, p.a_row, p.a_col, x, k1 - k0, sums);
+    long i = m_begin;
+    for (; i + 4 <= m_end; i += 4) {
+        ${name}_dots4(a + i * p.a_row + k_begin * p.a_col, p.a_row, p.a_col, x, k_end - k_begin, sums);
         for (int r = 0; r < 4; r++) {
-            ${put("i + r", "sums[r]")}
+            ${common.store("i + r", "sums[r]")}
         }
     }
-    for (; i < m1; i++) {
-        ${name}_dots1(a + i * p.a_row + k0 * p.a_col, p.a_row, p.a_col, x, k1 - k0, sums);
-        ${put("i", "sums[0]")}
+    for (; i < m_end; i++) {
+        ${name}_dots1(a + i * p.a_row + k_begin * p.a_col, p.a_row, p.a_col, x, k_end - k_begin, sums);
+        ${common.store("i", "sums[0]")}
     }
 }
 
 <%def name="columns(count)">
-// sums += the next ${count} columns, times x
-static void ${name}_columns${count}(__global const ${ctype} *a, long row, long col, __global const ${ctype} *x, long step,
-                                    long height, ${ctype} *sums)
+// sums += the next ${count} columns, times x.
+static void ${name}_columns${count}(__global const ${ctype} *a, long row, long col, __global const ${ctype} *x,
+                                    long step, long height, ${ctype} *sums)
 {
     % for c in range(count):
     const ${wide} x${c} = x[${c} * step];
@@ -121,8 +138,10 @@ static void ${name}_columns${count}(__global const ${ctype} *a, long row, long c
     % endfor
     long i = 0;
     % for width, vec in ((lanes, "vec"), (4, "vec4")):
+<%  products = [f"*(__global const {name}_{vec} *)(a{c} + i) * ({ctype})x{c}" for c in range(count)] %>\
     for (; row == 1 && i + ${width} <= height; i += ${width})
-        *(${name}_${vec} *)(sums + i) += ${" + ".join(f"*(__global const {name}_{vec} *)(a{c} + i) * ({ctype})x{c}" for c in range(count))};
+        *(${name}_${vec} *)(sums + i) +=
+            ${"\n            + ".join(products)};
     % endfor
     for (; i < height; i++)
         sums[i] += ${" + ".join(f"a{c}[i * row] * x{c}" for c in range(count))};
@@ -131,19 +150,23 @@ static void ${name}_columns${count}(__global const ${ctype} *a, long row, long c
 ${columns(8)}
 ${columns(1)}
 
-${signature("col")}
+<%def name="add_columns(count)">
+            ${name}_columns${count}(a + m0 * p.a_row + k * p.a_col, p.a_row, p.a_col, x + (k - k_begin) * p.x_step,
+                                    p.x_step, height, sums);
+</%def>
+${begin("col")}
     ${ctype} sums[${block}] __attribute__((aligned(64)));
-    for (long i0 = m0; i0 < m1; i0 += ${block}) {
-        const long height = min(${block}L, m1 - i0);
+    for (long m0 = m_begin; m0 < m_end; m0 += ${block}) {
+        const long height = min(${block}L, m_end - m0);
         for (long i = 0; i < height; i++)
             sums[i] = 0;
-        long k = k0;
-        for (; k + 8 <= k1; k += 8)
-            ${name}_columns8(a + i0 * p.a_row + k * p.a_col, p.a_row, p.a_col, x + (k - k0) * p.x_step, p.x_step, height, sums);
-        for (; k < k1; k++)
-            ${name}_columns1(a + i0 * p.a_row + k * p.a_col, p.a_row, p.a_col, x + (k - k0) * p.x_step, p.x_step, height, sums);
+        long k = k_begin;
+        for (; k + 8 <= k_end; k += 8)
+            ${add_columns(8)}
+        for (; k < k_end; k++)
+            ${add_columns(1)}
         for (long i = 0; i < height; i++) {
-            ${put("i0 + i", "sums[i]")}
+            ${common.store("m0 + i", "sums[i]")}
         }
     }
 }

@@ -1,15 +1,22 @@
-## The two products of kernels/gemv/pair.mako with a block of rows of a matrix whose columns are contiguous.
+## The two products of pair.mako with a block of rows, for a matrix with contiguous columns.
+##
+## Algorithm: z = A @ x, the axpy variant, eight columns at a time; g += A.T @ z, a dot product for each column.
+## Operands: a: `rows` rows of k columns that lie `col` apart. Arguments that pair_row.mako needs alone are unused.
 <%page args="name, ctype, wide"/>
-<% W = f"{ctype}{wide}" %>
-typedef ${W} ${name}_wide __attribute__((aligned(sizeof(${ctype}))));
-
+<%
+    vector = f"{ctype}{wide}"
+    R = range(4)
+%>
+typedef ${vector} ${name}_wide __attribute__((aligned(sizeof(${ctype}))));
 
 <%def name="columns(count)">
+<%  products = [f"*(__global const {name}_wide *)(a + (j + {c}) * col + i) * x[j + {c}]" for c in range(count)] %>\
         long i = 0;
         for (; i + ${wide} <= rows; i += ${wide})
-            *(__global ${name}_wide *)(z + i) += ${" + ".join(f"*(__global const {name}_wide *)(a + (j + {c}) * col + i) * x[j + {c}]" for c in range(count))};
+            *(__global ${name}_wide *)(z + i) +=
+                ${"\n                + ".join(products)};
         for (; i < rows; ++i)
-            z[i] += ${" + ".join(f"a[(j + {c}) * col + i] * x[j + {c}]" for c in range(count))};
+            z[i] += ${"\n                + ".join(f"a[(j + {c}) * col + i] * x[j + {c}]" for c in range(count))};
 </%def>
 
 // z = A @ x
@@ -32,18 +39,23 @@ static void ${name}_transposed(__global const ${ctype} *a, const long row, const
                                const long k, const long rows, const long whole_rows, __global ${ctype} *g)
 {
     for (long j = 0; j < k; ++j) {
-        __global const ${ctype} *const b = a + j * col;
-        ${W} ${", ".join(f"s{r} = 0" for r in range(4))};
+        __global const ${ctype} *const column = a + j * col;
+        % for r in R:
+        ${vector} s${r} = 0;
+        % endfor
         long i = 0;
         for (; i + ${4 * wide} <= rows; i += ${4 * wide}) {
-            ${" ".join(f"s{r} += *(__global const {name}_wide *)(b + i + {r * wide}) * *(__global const {name}_wide *)(z + i + {r * wide});" for r in range(4))}
+            % for r in R:
+            s${r} += *(__global const ${name}_wide *)(column + i + ${r * wide})
+                * *(__global const ${name}_wide *)(z + i + ${r * wide});
+            % endfor
         }
         for (; i + ${wide} <= rows; i += ${wide})
-            s0 += *(__global const ${name}_wide *)(b + i) * *(__global const ${name}_wide *)(z + i);
-        const ${W} s = (s0 + s1) + (s2 + s3);
+            s0 += *(__global const ${name}_wide *)(column + i) * *(__global const ${name}_wide *)(z + i);
+        const ${vector} s = (s0 + s1) + (s2 + s3);
         ${ctype} sum = ${" + ".join(f"s.s{c:x}" for c in range(wide))};
         for (; i < rows; ++i)
-            sum += b[i] * z[i];
+            sum += column[i] * z[i];
         g[j] += sum;
     }
 }

@@ -1,19 +1,13 @@
-## What the kernels of kernels/gemv/pair.mako are made of. The defs see its arguments.
+## Structs, arguments and the last step of the kernels of pair.mako. The defs see its arguments.
 <%!
     from pytensor_cl.codegen.dtypes import ctype as ctype_of
     SCALARS = "alpha", "beta", "alpha_t", "beta_t"
 %>
-<%namespace name="parts" file="/rowwise/common.mako"/>
+<%namespace name="row_kernels" file="/rowwise/common.mako"/>
 
 <%def name="declarations()">
-typedef struct {  // steps in elements; `padded` is k rounded up to whole vectors
-    long n, k, padded, block, items, scratch, a_row, a_col, x_step, y_step, yt_step, o_step;
-    long step[${max(1, len(arrays))}], partial_at[${max(1, len(totals))}];
-} ${name}_plan;
-typedef struct {  // what may change from call to call: offsets, and scalars that are given by value
-    long a, x, y, yt, o, scalar_at[4], at[${max(1, len(arrays))}];
-    ${ctype} ${", ".join(SCALARS)};
-} ${name}_call;
+${plan.c_typedef(f"{name}_plan")}
+${call.c_typedef(f"{name}_call", "what may change from call to call: offsets, and scalars that are given by value")}
 </%def>
 
 <%def name="parameters()">
@@ -24,8 +18,8 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     __global ${"" if array.is_output else "const "}${ctype_of(array.dtype)} *${array.name},
 % endfor
     ${name}_plan p, ${name}_call s, __global const ${ctype} *A, __global const ${ctype} *X, __global const ${ctype} *Y,
-    __global const ${ctype} *Yt, __global ${ctype} *O, __global ${ctype} *partial, __global ${ctype} *scratch,
-    __global uchar *partials${"".join(f", __global const {ctype} *device_{v}" for v in SCALARS)}
+    __global const ${ctype} *Yt, __global ${ctype} *O, __global ${ctype} *partial, __global ${ctype} *workspace,
+    __global uchar *partial_totals${"".join(f", __global const {ctype} *device_{v}" for v in SCALARS)}
 </%def>
 
 ## Scalars that lie on the device are read there.
@@ -36,7 +30,8 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     % endfor
 </%def>
 
-<%def name="load_rows()">
+## Values of the function that are the same for all rows.
+<%def name="load_row_values()">
     % for v, dtype in row_values:
     ${ctype_of(dtype)} r${v};
     % endfor
@@ -48,30 +43,31 @@ typedef struct {  // what may change from call to call: offsets, and scalars tha
     ${loops[0].row_code}
 </%def>
 
-<%def name="partial(k)" buffered="True" filter="trim">
-(__global ${ctype_of(totals[k].acc_dtype)} *)(partials + p.partial_at[${k}])
+<%def name="partial_total(k)" buffered="True" filter="trim">
+(__global ${ctype_of(totals[k].acc_dtype)} *)(partial_totals + p.partial_at[${k}])
 </%def>
 
-## Adds up what the work-items found, and computes what depends on it.
+## Adds up the partial results of the work-items, and computes what depends on them.
 <%def name="finish()">
     for (long j = get_global_id(0); j < p.k; j += get_global_size(0)) {
         ${ctype} sum = 0;
         for (long k = 0; k < items; ++k)
-            sum += partial[k * p.padded + j];
+            sum += partial[k * p.padded_k + j];
         sum *= s.alpha_t;
-        if (s.beta_t != 0)
+        if (s.beta_t != 0)  // beta = 0 must not let a NaN of the addend through
             sum += s.beta_t * Yt[s.yt + j * p.yt_step];
         O[s.o + j * p.o_step] = sum;
     }
     if (get_global_id(0) == 0) {
         % for k, total in enumerate(totals):
-        ${total.accumulator}_a1 all${total.value} = ${total.accumulator}_identity1();
+<%  all, accumulator = f"all{total.value}", total.accumulator %>\
+        ${accumulator}_a1 ${all} = ${accumulator}_identity1();
         for (long k = 0; k < items; ++k)
-            all${total.value} = ${total.accumulator}_combine1(all${total.value}, ${total.accumulator}_load1(${partial(k)} + k, 1, items));
-        r${total.value} = ${parts.result(total, f"all{total.value}", 1)};
+            ${all} = ${accumulator}_combine1(${all}, ${accumulator}_load1(${partial_total(k)} + k, 1, items));
+        r${total.value} = ${row_kernels.result(total, all, 1)};
         % endfor
-        % for walk in loops[1:]:
-        ${walk.row_code}
+        % for row_loop in loops[1:]:
+        ${row_loop.row_code}
         % endfor
         % for a, array in enumerate(arrays):
         % if array.kind == "row" and array.is_output:

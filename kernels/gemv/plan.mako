@@ -1,14 +1,11 @@
-// What the kernels of the gemv family share: sizes, and where the operands lie, counted in elements.
-typedef struct {
-    long m, k;
-    long a_start, x_start, y_start, o_start;  // relative to the arrays' offsets
-    long a_row, a_col, x_step, y_step, o_step;
-    long packed;  // elements of scratch space of one work-item for a copy of x; 0 where x is contiguous (schedule cpu)
-    long splits;  // parts of k; their sums go to `partial` if there are several
-} gemv_plan;
-
-// First of `total` things, in units of `unit`, of part `index` of `count`.
-static long gemv_share(long total, long unit, long index, long count)
-{
-    return min(total, (total + unit - 1) / unit * index / count * unit);
-}
+## What the kernels of the gemv family take: sizes and operands of o = alpha * A @ x + beta * y.
+##
+## Operands: A (m, k), x (k), y and o (m), any strides. All is counted in elements; the starts are relative to the
+##     arrays' offsets.
+## Workspace:
+##     packed_x_size      elements of a work-item's copy of x; 0 where x is contiguous (schedule cpu)
+##     split_k            parts of k; if there are several, their sums (split_k, m) go to `partial`
+## Reference: pytensor_cl/routines/gemv/routine.py.
+<%page args="plan"/>\
+${plan.c_typedef()}
+<%include file="/common/partition.mako"/>\

@@ -1,19 +1,16 @@
-## The end of a matrix-vector product: alpha and beta, shared by the kernels of both schedules.
-<%page args="name, ctype, wide, has_alpha, has_y"/>
-typedef struct {  // what may change from call to call: offsets, and scalars that are given by value
-    long a, x, y, o, alpha_at, beta_at;
-    ${ctype} alpha, beta;
-} ${name}_call;
+## Store of a matrix-vector product: o[i] = alpha * sum + beta * y[i], and the struct of offsets and scalars.
+<%page args="name, ctype, wide, has_alpha, has_y, call"/>
+${call.c_typedef(f"{name}_call", "what may change from call to call: offsets, and scalars that are given by value")}
 
-static void ${name}_store(const gemv_plan *p, const ${name}_call *s, long i, ${wide} v, __global const ${ctype} *Y,
+static void ${name}_store(const gemv_plan *p, const ${name}_call *s, long i, ${wide} sum, __global const ${ctype} *Y,
                           __global ${ctype} *O)
 {
     % if has_alpha:
-    v = s->alpha * v;
+    sum = s->alpha * sum;
     % endif
     % if has_y:
     if (s->beta != 0)  // beta = 0 must not let a NaN of y through
-        v += (${wide})s->beta * Y[s->y + p->y_start + i * p->y_step];
+        sum += (${wide})s->beta * Y[s->y + p->y_start + i * p->y_step];
     % endif
-    O[s->o + p->o_start + i * p->o_step] = v;
+    O[s->o + p->o_start + i * p->o_step] = sum;
 }

@@ -1,4 +1,12 @@
-## What the pooling kernels share: the geometry, a walk over a window, what it looks for, and how many elements it has.
+## Parts of the pooling kernels: the geometry, a loop over a window, the search for the largest element, the reduction,
+##     and how many elements a window has.
+##
+## Geometry, for three pooled dimensions (lengths of 1 in front if there are fewer):
+##     planes                    arrays of pooled dimensions
+##     inc_pad                   whether padding counts as elements of an average
+##     inner_first, inner_last   range of the last dimension that schedule cpu computes with vectors
+##     n, count                  lengths, and number of windows
+##     k, step, pad_lo, pad_hi   length and step of the windows, padding before and after
 ## The defs see the arguments of the template that calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -7,16 +15,13 @@
 ## Of the last dimension: known to the compiler for windows that are common.
 #define ${name}_taps ${inner[0] if inner else "g.k[2]"}
 #define ${name}_step ${inner[1] if inner else "g.step[2]"}
-typedef struct {  // per pooled dimension, always three of them; lengths of 1 in front if there are fewer
-    ${index} planes, inc_pad, inner_first, inner_last;
-    ${index} n[3], count[3], k[3], step[3], before[3], after[3];
-} ${name}_geometry;
+${geometry.c_typedef(f"{name}_geometry")}
 
 // How many elements count along dimension d of window number o.
-static inline ${index} ${name}_many(const ${name}_geometry *g, const int d, const ${index} o)
+static inline ${index} ${name}_window_count(const ${name}_geometry *g, const int d, const ${index} o)
 {
-    const ${index} start = o * g->step[d] - g->before[d];
-    const ${index} low = g->inc_pad ? -g->before[d] : 0, high = g->n[d] + (g->inc_pad ? g->after[d] : 0);
+    const ${index} start = o * g->step[d] - g->pad_lo[d];
+    const ${index} low = g->inc_pad ? -g->pad_lo[d] : 0, high = g->n[d] + (g->inc_pad ? g->pad_hi[d] : 0);
     return min(start + g->k[d], high) - max(start, low);
 }
 </%def>
@@ -24,7 +29,7 @@ static inline ${index} ${name}_many(const ${name}_geometry *g, const int d, cons
 ## Where window number o begins along dimension d, and its taps from f to l that see an element.
 <%def name="taps(d)">
 <% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 else (f"g.k[{d}]", f"g.step[{d}]") %>\
-const ${index} at${d} = o${d} * ${step} - g.before[${d}];
+const ${index} at${d} = o${d} * ${step} - g.pad_lo[${d}];
 const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.n[${d}] - at${d});
 </%def>
 
@@ -37,25 +42,29 @@ for (${index} t0 = f0; t0 < l0; ++t0)
         ${start}
         for (${index} t2 = ${"0" if w else "f2"}; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
             const ${index} where = row + t2;
-            const ${ctype(dtype)}${w} value = ${f"{name}_load(x + row, t2, {name}_taps, {name}_step)" if w else "x[where]"};
+            % if w:
+            const ${ctype(dtype)}${w} value = ${name}_load(x + row, t2, ${name}_taps, ${name}_step);
+            % else:
+            const ${ctype(dtype)} value = x[where];
+            % endif
             ${caller.body()}
         }
         ${finish}
     }
 </%def>
 
-## Finds the first largest element of a window, or of `width` of them: its value in `most`, its place in `best`.
+## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`.
 <%def name="search(order, lowest, width=1)">
 <%
 w, is_wide = (width, True) if width > 1 else ("", False)
 I = f"int{w}" if is_wide else index
 %>\
-${ctype(dtype)}${w} most = (${ctype(dtype)}${w})(${lowest});
+${ctype(dtype)}${w} largest = (${ctype(dtype)}${w})(${lowest});
 const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
 ${I} best = (${I})(((at0 + f0) * g.n[1] + at1 + f1) * g.n[2] + at2 + ${"0" if is_wide else "f2"}) + lane;
 <%call expr="visit(width)">
-            const ${f"{mask}{w}" if is_wide else "int"} wins = ${order.beats("value", "most")};
-            most = wins ? value : most;
+            const ${f"{mask}{w}" if is_wide else "int"} wins = ${order.beats("value", "largest")};
+            largest = wins ? value : largest;
             best = ${f"convert_int{w}(wins)" if is_wide else "wins"} ? (${I})(where) + lane : best;
 </%call>
 </%def>
@@ -70,7 +79,8 @@ ${reduce_pairs(order, lowest, V)}
 ${reduce_taps(order, V)}
 % endif
 % if kind == "average":
-result *= 1 / (${ctype(dtype)})(${name}_many(&g, 0, o0) * ${name}_many(&g, 1, o1) * ${f"{name}_taps" if width > 1 else name + "_many(&g, 2, o2)"});
+const ${index} count2 = ${f"{name}_taps" if width > 1 else f"{name}_window_count(&g, 2, o2)"};
+result *= 1 / (${ctype(dtype)})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * count2);
 % endif
 </%def>
 
@@ -83,7 +93,8 @@ const ${V} none = result;
 </%call>
 </%def>
 
-## Windows two elements apart: pairs of taps, and the third, meet over the rows first. A sum tells whether there may be a NaN.
+## Windows two elements apart: pairs of taps, and the third, meet over the rows first. A sum tells whether there may be
+##     a NaN.
 <%def name="reduce_pairs(order, lowest, V)">
 <%
 T, is_real_max = ctype(dtype), kind == "max" and ctype(dtype) in ("float", "double")
@@ -114,7 +125,8 @@ if (some_lane(sum != sum)) {
 }
 </%def>
 
-## Loads tap number t of eight windows side by side, the first of which begins at x; windows of one tap are not so loaded.
+## Loads tap number t of eight windows side by side, the first of which begins at x; windows of one tap are not so
+## loaded.
 <%def name="load()">
 <% T = ctype(dtype) %>
 typedef ${T}8 ${name}_8 __attribute__((aligned(sizeof(${T}))));

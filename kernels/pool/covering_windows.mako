@@ -1,26 +1,28 @@
-## The windows that an element is in, for the gradients of pooling. The defs see the arguments of the template that calls them.
+## The windows that cover an element, for the gradients of pooling. The defs see the arguments of the template that
+## calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype
 %>
 ## The windows, first to last, that an element is in along dimension d.
 <%def name="cover(d)">
 <% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 else (f"g.k[{d}]", f"g.step[{d}]") %>\
-const ${index} behind${d} = i${d} + g.before[${d}] - ${k};
-const ${index} first${d} = behind${d} < 0 ? 0 : behind${d} / ${step} + 1;
-const ${index} last${d} = min(g.count[${d}], (i${d} + g.before[${d}]) / ${step} + 1);
+const ${index} after${d} = i${d} + g.pad_lo[${d}] - ${k};
+const ${index} first${d} = after${d} < 0 ? 0 : after${d} / ${step} + 1;
+const ${index} last${d} = min(g.count[${d}], (i${d} + g.pad_lo[${d}]) / ${step} + 1);
 </%def>
 
 ## What element (i0, i1, i2) of the gradient gets from the windows that it is in.
-<%def name="gather(plane)">
+<%def name="sum_gradients(plane)">
 ${ctype(other)} sum = 0;
 for (${index} o0 = first0; o0 < last0; ++o0)
     for (${index} o1 = first1; o1 < last1; ++o1)
         for (${index} o2 = first2; o2 < last2; ++o2) {
             const ${index} o = ((${plane} * g.count[0] + o0) * g.count[1] + o1) * g.count[2] + o2;
-            % if kind == "spread":
-            sum += dy[o] / (${name}_many(&g, 0, o0) * ${name}_many(&g, 1, o1) * ${name}_many(&g, 2, o2));
+            % if kind == "average_grad":
+            sum += dy[o]
+                / (${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_window_count(&g, 2, o2));
             % else:
-            sum += places[o] == (i0 * g.n[1] + i1) * g.n[2] + i2 ? dy[o] : 0;
+            sum += argmax[o] == (i0 * g.n[1] + i1) * g.n[2] + i2 ? dy[o] : 0;
             % endif
         }
 </%def>

@@ -1,6 +1,11 @@
-## Pooling on schedule cpu: a task is a row of the output. Eight windows whose elements are all there are looked at side by
-## side. Kind place tells where the first largest element of each is, kind gather takes the element of v that lies there.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner"/>
+## Pooling, schedule cpu. Kinds: max, average; argmax: where the first largest element of each window is; max_gather:
+## the element of v that lies there.
+##
+## Operands: x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
+## Tiling: eight neighbouring windows that see no padding at a time; the others one by one.
+## NDRange -> work: a partition of the rows of the output.
+## Invariants: the last eight windows may overlap those before.
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
 <%include file="/math/every_lane.mako"/>\
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
@@ -8,14 +13,14 @@
     from pytensor_cl.codegen.dtypes import ctype
 %>
 <%
-is_gather, is_search = kind == "gather", kind in ("gather", "place")
-R = place if kind == "place" else ctype(other)
+is_max_gather, is_search = kind == "max_gather", kind in ("max_gather", "argmax")
+R = place if kind == "argmax" else ctype(other)
 %>
 ${parts.header()}
 ${parts.load()}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
-% if is_gather:
+% if is_max_gather:
              __global const ${ctype(other)} *const v_base, const long v_at,
 % endif
              __global ${R} *const y_base, const long y_at, const ${name}_geometry g)
@@ -25,7 +30,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
         const long o1 = task % g.count[1], rest = task / g.count[1], o0 = rest % g.count[0];
         const long plane = rest / g.count[0] * g.n[0] * g.n[1] * g.n[2];
         __global const ${ctype(dtype)} *x = x_base + x_at + plane;
-        % if is_gather:
+        % if is_max_gather:
         __global const ${ctype(other)} *v = v_base + v_at + plane;
         % endif
         __global ${R} *y = y_base + y_at + task * g.count[2];
@@ -33,13 +38,14 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
         ${parts.taps(1)}
         for (long o = 0; o < g.count[2];) {
             if (o >= g.inner_first && o < g.inner_last) {
-                const long o2 = min(o, g.inner_last - 8), at2 = o2 * ${name}_step - g.before[2];  // again, rather than fewer
+                const long o2 = min(o, g.inner_last - 8);  // may overlap those before
+                const long at2 = o2 * ${name}_step - g.pad_lo[2];
                 % if is_search:
                 ${parts.search(order, lowest, 8)}
-                int places[8];
-                vstore8(best, 0, places);
+                int argmax[8];
+                vstore8(best, 0, argmax);
                 for (int k = 0; k < 8; ++k)
-                    y[o2 + k] = ${"v[places[k]]" if is_gather else "places[k]"};
+                    y[o2 + k] = ${"v[argmax[k]]" if is_max_gather else "argmax[k]"};
                 % else:
                 ${parts.reduce(order, lowest, 8)}
                 *(__global ${name}_8 *)(y + o2) = result;
@@ -50,7 +56,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 ${parts.taps(2)}
                 % if is_search:
                 ${parts.search(order, lowest)}
-                y[o2] = ${"v[best]" if is_gather else "best"};
+                y[o2] = ${"v[best]" if is_max_gather else "best"};
                 % else:
                 ${parts.reduce(order, lowest)}
                 y[o2] = result;

@@ -1,29 +1,36 @@
-## Gradients of pooling on schedule cpu: a task is a row of the gradient, each element of which asks the windows that it is in;
-## eight steps of the windows together where all of these are whole. Kind scatter takes what windows give to the place of
-## the element, kind spread its share of what each gives.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner"/>
+## Gradients of pooling, schedule cpu. Kinds: max_grad adds dy to the element that argmax (from cpu.mako) says;
+## average_grad adds to each element of a window its share of dy.
+##
+## Algorithm: each row of the gradient sums over the windows that cover it.
+## Operands: argmax and dy (planes, count[0], count[1], count[2]), dx (planes, n[0], n[1], n[2]), C-contiguous.
+## Tiling: eight steps of the windows at a time where all windows are whole; the other elements one by one.
+## NDRange -> work: a partition of the rows of the gradient.
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
 %>
-<% T, is_scatter = ctype(other), kind == "scatter" %>
+<% T, is_max = ctype(other), kind == "max_grad" %>
 ${parts.header()}
 typedef ${T}8 ${name}_8 __attribute__((aligned(sizeof(${T}))));
 typedef ${T}16 ${name}_16 __attribute__((aligned(sizeof(${T}))));
 typedef ${place}8 ${name}_place __attribute__((aligned(sizeof(${place}))));
 
-// What a row of windows gives to the elements that lie `phase` behind where its windows o to o + 7 begin, but for the first
+// What a row of windows gives to the elements that lie `phase` behind where its windows o to o + 7 begin, but for the
+// first
 // `skip` of them; the first has the number `own`.
-static inline ${T}8 ${name}_eight(__global const ${T} *const dy, __global const ${place} *const places, const ${name}_geometry g,
-                                  const long phase, const long own, const ${T} share, const int skip)
+static inline ${T}8 ${name}_eight(__global const ${T} *const dy, __global const ${place} *const argmax,
+                                  const ${name}_geometry g, const long phase, const long own, const ${T} share,
+                                  const int skip)
 {
     const int8 lane = (int8)(0, 1, 2, 3, 4, 5, 6, 7);
     ${T}8 sum = (${T}8)(0);
-    % if is_scatter:
+    % if is_max:
     const ${place}8 mine = (${place}8)(own) + convert_${place}8(lane) * (${place})(${name}_step);
     for (long t = phase, o = 0; t < ${name}_taps; t += ${name}_step, --o)
-        sum += convert_${mask}8(*(__global const ${name}_place *)(places + o) == mine) ? *(__global const ${name}_8 *)(dy + o) : (${T}8)(0);
+        sum += convert_${mask}8(*(__global const ${name}_place *)(argmax + o) == mine)
+            ? *(__global const ${name}_8 *)(dy + o) : (${T}8)(0);
     % else:
     for (long t = phase, o = 0; t < ${name}_taps; t += ${name}_step, --o)
         sum += *(__global const ${name}_8 *)(dy + o) * share;
@@ -31,16 +38,19 @@ static inline ${T}8 ${name}_eight(__global const ${T} *const dy, __global const 
     return skip ? (convert_${mask}8(lane >= (int8)(skip)) ? sum : (${T}8)(0)) : sum;
 }
 
-<%def name="eight(phase)" filter="trim">${name}_eight(dy + o, places + o, g, ${phase}, row_start + at + ${phase}, share, skip)</%def>
+<%def name="eight(phase)" filter="trim">
+${name}_eight(dy + o, argmax + o, g, ${phase}, row_start + at + ${phase}, share, skip)
+</%def>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(\
-% if is_scatter:
-__global const ${place} *const places_base, const long places_at, \
+% if is_max:
+__global const ${place} *const argmax_base, const long argmax_at, \
 % endif
-__global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_base, const long dx_at, const ${name}_geometry g)
+__global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_base, const long dx_at,
+             const ${name}_geometry g)
 {
     __global const ${T} *const dy = dy_base + dy_at;
-    __global const ${place} *const places = ${"places_base + places_at" if is_scatter else "0"};
+    __global const ${place} *const argmax = ${"argmax_base + argmax_at" if is_max else "0"};
     const long tasks = g.planes * g.n[0] * g.n[1], end = tasks * (get_global_id(0) + 1) / get_global_size(0);
     for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
         __global ${T} *const dx = dx_base + dx_at + task * g.n[2];
@@ -54,34 +64,40 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
             if (i2 == g.n[2])
                 break;
             ${windows.cover(2)}
-            ${windows.gather("plane")}
+            ${windows.sum_gradients("plane")}
             dx[i2] = sum;
         }
         for (long i = g.inner_first; i < g.inner_last; ++i)
             dx[i] = 0;
         for (long o0 = first0; o0 < last0; ++o0)
-        for (long o1 = first1; o1 < last1; ++o1) {
-            const long row = ((plane * g.count[0] + o0) * g.count[1] + o1) * g.count[2];
-            const ${T} share = ${"0" if is_scatter else f"1 / ({T})({name}_many(&g, 0, o0) * {name}_many(&g, 1, o1) * {name}_taps)"};
-            for (long i = g.inner_first; i < g.inner_last;) {
-                const long at = min(i, g.inner_last - 8 * ${name}_step), o = row + (at + g.before[2]) / ${name}_step;
-                const int skip = (i - at) / ${name}_step;
-                if (${name}_step == 1)
-                    *(__global ${name}_8 *)(dx + at) += ${eight("0")};
-                else if (${name}_step == 2) {
-                    ${T}16 both;
-                    both.even = ${eight("0")};
-                    both.odd = ${eight("1")};
-                    *(__global ${name}_16 *)(dx + at) += both;
-                } else
-                    for (long phase = 0; phase < ${name}_step; ++phase) {
-                        ${T} lane[8];
-                        vstore8(${eight("phase")}, 0, lane);
-                        for (int k = skip; k < 8; ++k)
-                            dx[at + k * ${name}_step + phase] += lane[k];
-                    }
-                i = at + 8 * ${name}_step;
+            for (long o1 = first1; o1 < last1; ++o1) {
+                const long row = ((plane * g.count[0] + o0) * g.count[1] + o1) * g.count[2];
+                % if is_max:
+                const ${T} share = 0;
+                % else:
+                const long count = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_taps;
+                const ${T} share = 1 / (${T})count;
+                % endif
+                for (long i = g.inner_first; i < g.inner_last;) {
+                    const long at = min(i, g.inner_last - 8 * ${name}_step);
+                    const long o = row + (at + g.pad_lo[2]) / ${name}_step;
+                    const int skip = (i - at) / ${name}_step;
+                    if (${name}_step == 1)
+                        *(__global ${name}_8 *)(dx + at) += ${eight("0")};
+                    else if (${name}_step == 2) {
+                        ${T}16 both;
+                        both.even = ${eight("0")};
+                        both.odd = ${eight("1")};
+                        *(__global ${name}_16 *)(dx + at) += both;
+                    } else
+                        for (long phase = 0; phase < ${name}_step; ++phase) {
+                            ${T} lane[8];
+                            vstore8(${eight("phase")}, 0, lane);
+                            for (int k = skip; k < 8; ++k)
+                                dx[at + k * ${name}_step + phase] += lane[k];
+                        }
+                    i = at + 8 * ${name}_step;
+                }
             }
-        }
     }
 }

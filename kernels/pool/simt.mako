@@ -1,6 +1,8 @@
-## Pooling and its gradients on schedule simt: a work-item per element of the output. Kind place tells where the first
-## largest element of each window is; with that, an element of the gradient of kind scatter asks the windows that it is in.
-<%page args="name, kind, dtype, other, index, mask, lowest, place, inner"/>
+## Pooling and its gradients, schedule simt. Kinds: those of cpu.mako; max_grad and average_grad of grad.mako.
+##
+## Operands: x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
+## NDRange -> work: work-items loop over the elements of the output.
+<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
@@ -9,18 +11,18 @@
 %>
 <%
 T, O = ctype(dtype), ctype(other)
-is_grad = kind in ("scatter", "spread")
+is_grad = kind in ("max_grad", "average_grad")
 extent = "n" if is_grad else "count"
 letter = "i" if is_grad else "o"
-first = {"spread": None, "scatter": f"const {place} *const places_base"}.get(kind, f"const {T} *const x_base")
-second = {"gather": f"const {O} *const v_base", "scatter": f"const {O} *const dy_base", "spread": f"const {O} *const dy_base"}.get(kind)
+first = {"average_grad": None, "max_grad": f"const {place} *const argmax_base"}.get(kind, f"const {T} *const x_base")
+second = f"const {O} *const dy_base" if is_grad else f"const {O} *const v_base" if kind == "max_gather" else None
 %>
 ${parts.header()}
 __kernel void ${name}(\
 % for argument in filter(None, (first, second)):
 __global ${argument}, const long ${argument.split("*const ")[1]}_at, \
 % endfor
-__global ${place if kind == "place" else O} *const y, const long y_at, const ${name}_geometry g)
+__global ${place if kind == "argmax" else O} *const y, const long y_at, const ${name}_geometry g)
 {
     const ${index} size = g.planes * g.${extent}[0] * g.${extent}[1] * g.${extent}[2];
     for (${index} number = get_global_id(0); number < size; number += get_global_size(0)) {
@@ -28,14 +30,14 @@ __global ${place if kind == "place" else O} *const y, const long y_at, const ${n
         const ${index} ${letter}1 = rest % g.${extent}[1], rest_too = rest / g.${extent}[1];
         const ${index} ${letter}0 = rest_too % g.${extent}[0], plane = rest_too / g.${extent}[0];
         % if is_grad:
-        % if kind == "scatter":
-        __global const ${place} *const places = places_base + places_base_at;
+        % if kind == "max_grad":
+        __global const ${place} *const argmax = argmax_base + argmax_base_at;
         % endif
         __global const ${O} *const dy = dy_base + dy_base_at;
         % for d in range(3):
         ${windows.cover(d)}
         % endfor
-        ${windows.gather("plane")}
+        ${windows.sum_gradients("plane")}
         y[y_at + number] = sum;
         % else:
         const ${index} at = plane * g.n[0] * g.n[1] * g.n[2];
@@ -43,9 +45,13 @@ __global ${place if kind == "place" else O} *const y, const long y_at, const ${n
         % for d in range(3):
         ${parts.taps(d)}
         % endfor
-        % if kind in ("place", "gather"):
+        % if kind in ("argmax", "max_gather"):
         ${parts.search(order, lowest)}
-        const ${place if kind == "place" else O} result = ${"best" if kind == "place" else "v_base[v_base_at + at + best]"};
+        % if kind == "argmax":
+        const ${place} result = best;
+        % else:
+        const ${O} result = v_base[v_base_at + at + best];
+        % endif
         % else:
         ${parts.reduce(order, lowest)}
         % endif

@@ -1,4 +1,5 @@
-## What finds the largest elements of windows for kernels/pool/grad_rows.mako. The defs see the arguments of the template that calls them.
+## The search for the largest elements of windows for grad_rows.mako: their taps. The defs see the arguments of the
+## template that calls them.
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%!
@@ -8,7 +9,7 @@
 ## Finds the tap of the first largest element of eight windows; a sum tells whether there may be a NaN.
 <%def name="largest_of_eight()">
 <% D, is_real = f"{ctype(dtype)}8", np.dtype(dtype).kind == "f" %>\
-${D} most = (${D})(${lowest}), sum = (${D})(0);
+${D} largest = (${D})(${lowest}), sum = (${D})(0);
 int8 best = (int8)((int)f1 * ${inner[0]});
 for (int exact = ${int(not is_real)};; exact = 1) {
     __global const ${ctype(dtype)} *row = x + (at1 + f1) * g.n[2] + at2;
@@ -17,31 +18,35 @@ for (int exact = ${int(not is_real)};; exact = 1) {
             % for t in range(inner[0]):
             {
                 const ${D} value = ${name}_load(row, ${t}, ${inner[0]}, ${inner[1]});
-                const ${mask}8 wins = ${order.beats("value", "most")};
-                most = wins ? value : most, best = convert_int8(wins) ? (int8)(tap + ${t}) : best;
+                const ${mask}8 wins = ${order.beats("value", "largest")};
+                largest = wins ? value : largest;
+                best = convert_int8(wins) ? (int8)(tap + ${t}) : best;
             }
             % endfor
         } else {
             % for t in range(inner[0]):
             {
                 const ${D} value = ${name}_load(row, ${t}, ${inner[0]}, ${inner[1]});
-                best = convert_int8(value > most) ? (int8)(tap + ${t}) : best, most = value > most ? value : most, sum += value;
+                best = convert_int8(value > largest) ? (int8)(tap + ${t}) : best;
+                largest = value > largest ? value : largest;
+                sum += value;
             }
             % endfor
         }
     if (exact || !some_lane(sum != sum))
         break;
-    most = (${D})(${lowest}), best = (int8)((int)f1 * ${inner[0]});
+    largest = (${D})(${lowest});
+    best = (int8)((int)f1 * ${inner[0]});
 }
 </%def>
 
 ## Finds it in one window.
 <%def name="largest()">
-${ctype(dtype)} most = ${lowest};
+${ctype(dtype)} largest = ${lowest};
 int best = (int)(f1 * ${inner[0]} + f2);
 <%call expr="parts.visit(1)">
-            const int wins = ${order.beats("value", "most")};
-            most = wins ? value : most;
+            const int wins = ${order.beats("value", "largest")};
+            largest = wins ? value : largest;
             best = wins ? (int)(t1 * ${inner[0]} + t2) : best;
 </%call>
 </%def>

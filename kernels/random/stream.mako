@@ -3,7 +3,9 @@
 ## positions, follows a chain from a little before it, and keeps the draws that start inside. The host looks whether a chunk's last draw ends
 ## where the next chunk's first one starts. In `report`: per chunk the number of draws, the first position, the one after the last draw.
 ## `odd` lists draws whose last digit may not be NumPy's.
-<%page args="name, generator, draw, kind, parameters, words, schedule"/>\
+## `fast` computes what nearly all draws are from each number of a block, and whether a draw that starts there needs more: runs of draws
+## between those that do are copied.
+<%page args="name, generator, draw, fast, kind, parameters, words, schedule"/>\
 <% G = generator %>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
 void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const uint pending, const long origin, const long chunk,
@@ -46,8 +48,66 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
     out += j * capacity;
     r->is_odd = 0;
     r->u = 0.0;
+% if fast:
+<% per = 64 // words %>\
+    ${kind} ready[RANDOM_BLOCK * ${per} + 8];
+    ulong slow[${per}];  /* a bit for each draw that needs more */
+    for (long base = -1; POSITION < stop;) {
+        long q = POSITION - ${per} * r->base;
+        if (q == ${per} * RANDOM_BLOCK) {
+            r->s = ${G}_fill(r->s, r->c, r->raw);
+            r->base += RANDOM_BLOCK;
+            q = r->at = 0;
+        }
+        if (q >= 0 && base != r->base) {
+            base = r->base;
+    % for part in range(per):
+            slow[${part}] = 0;
+    % endfor
+            for (int i = 0; i < RANDOM_BLOCK; i += 8) {
+                const ulong8 n = vload8(0, r->raw + i);
+    % if fast == "integers":
+                ${self.integers()}
+    % else:
+                ${self.ziggurat(**(dict(drop=9, first=0, at=0, sign=True) if fast == "normal" else dict(drop=11, first=3, at=768, sign=False)))}
+    % endif
+            }
+        }
+        if (q >= 0) {
+            int to = ${per} * RANDOM_BLOCK;
+            for (int part = q >> 6; part < ${per}; ++part) {
+                ulong m = slow[part];
+                if (part == q >> 6) m = m >> (q & 63) << (q & 63);
+                if (m) {
+                    to = 64 * part + (int)popcount((m & -m) - 1UL);
+                    break;
+                }
+            }
+            const int run = min((long)to, stop - ${per} * base) - (int)q;
+            for (int i = 0; i < run; i += 8) vstore8(vload8(0, ready + q + i), 0, out + count + i);
+            count += run;
+            q += run;
+            r->at = (q + ${per - 1}) / ${per};
+    % if words == 32:
+            word = ${per} * base + q;
+    % endif
+            if (q == ${per} * RANDOM_BLOCK || POSITION >= stop) continue;
+        }
+        ${self.one(draw)}
+    }
+% else:
     while (POSITION < stop) {
-        const long at = POSITION;
+        ${self.one(draw)}
+    }
+% endif
+    report[j] = count;
+    report[j + stride] = first;
+    report[j + 2 * stride] = POSITION;
+    #undef POSITION
+}
+## One draw, whatever it needs.
+<%def name="one(draw)">\
+const long at = POSITION;
         out[count] = ${draw};
         if (r->is_odd) {
             const int k = atomic_inc(odd_count);
@@ -60,9 +120,38 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
             r->is_odd = 0;
         }
         ++count;
-    }
-    report[j] = count;
-    report[j + stride] = first;
-    report[j + 2 * stride] = POSITION;
-    #undef POSITION
-}
+</%def>\
+## The bits of a long8 of -1 and 0.
+<%def name="bits(condition, weights)">\
+const long8 s8 = (${condition}) & (long8)(${", ".join(map(str, weights))});
+                const long4 s4 = s8.lo | s8.hi;
+                const long2 s2 = s4.lo | s4.hi;\
+</%def>\
+## Draws inside the layers of a ziggurat: the bits above `drop` are a fraction, those from `first` on the layer; tables begin at `at`.
+<%def name="ziggurat(drop, first, at, sign)">\
+const ulong8 a = n >> ${drop}${" & 0x000fffffffffffffUL" if sign else ""};
+                const long8 layer = as_long8(n >> ${first} & 255UL);
+                const ulong8 limits = (ulong8)(${", ".join(f"tables[{at} + layer.s{k}]" for k in range(8))});
+                const double8 widths = (double8)(${", ".join(f"as_double(tables[{at + 256} + layer.s{k}])" for k in range(8))});
+                const double8 x = convert_double8(as_long8(a)) * widths;
+    % if sign:
+                vstore8(as_double8(as_ulong8(x) ^ (n << 55 & 0x8000000000000000UL)), 0, ready + i);
+    % else:
+                vstore8(x, 0, ready + i);
+    % endif
+                ${self.bits("a >= limits", [1 << k for k in range(8)])}
+                slow[0] |= (ulong)(s2.x | s2.y) << i;
+</%def>\
+## Numbers of 32 bits times how many there are: the upper half is the draw, unless the lower one is small.
+<%def name="integers()">\
+const ulong factor = as_ulong(p1) + 1UL, low = factor & 0xFFFFFFFFUL;
+                const ulong8 even = (n & 0xFFFFFFFFUL) * factor, odd_half = (n >> 32) * factor;
+                const ulong16 x = (ulong16)(${", ".join(f"even.s{k}, odd_half.s{k}" for k in range(8))}) >> 32;
+                vstore16(as_long16(x + as_ulong(p0)), 0, ready + 2 * i);
+                if (!low) continue;
+                const long8 s8 = (((even & 0xFFFFFFFFUL) < low) & (long8)(${", ".join(str(1 << 2 * k) for k in range(8))}))
+                               | (((odd_half & 0xFFFFFFFFUL) < low) & (long8)(${", ".join(str(2 << 2 * k) for k in range(8))}));
+                const long4 s4 = s8.lo | s8.hi;
+                const long2 s2 = s4.lo | s4.hi;
+                slow[i >> 5] |= (ulong)(s2.x | s2.y) << (2 * i & 63);
+</%def>\

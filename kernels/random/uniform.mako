@@ -1,18 +1,14 @@
 ## Draws that take one number of the generator each, as a uniform number z from 0 to 1; work-item j makes a chunk of them.
-## `varying` tells which of the parameters a, b, c are arrays of the result's shape; `bad` is set where one is not `proper`.
 ## With `search` a draw is the number of sums of probabilities that are below z.
-<%page args="name, generator, result, finish, varying, proper, search, schedule"/>\
+<%page args="name, generator, result, finish, varying, proper, search, lanes, schedule"/>\
+<%namespace name="parts" file="/random/finish.mako"/>\
 <%
-G = generator
-parameters = [f"const double {c}_value" if not v else f"__global const double *{c}_values" for c, v in zip("abc", varying)]
-if any(varying):
-    parameters.append("__global int *bad")
-if search:
-    parameters += ["__global const double *sums", "const long categories", "const long rows", "__global const long *row_of"]
+G, V = generator, "double" if lanes == 1 else f"double{lanes}"
 %>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
-void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const long chunk, const long size,
-             __global ${result} *out${"".join(f", {p}" for p in parameters)})
+void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const long chunk, const long size, __global ${result} *out\
+${parts.arguments(varying)}\
+${", __global const double *sums, const long categories, const long rows, __global const long *row_of" if search else ""})
 {
     #pragma OPENCL FP_CONTRACT OFF
     const random_u128 state = {s_hi, s_lo}, increment = {c_hi, c_lo};
@@ -20,25 +16,13 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
     if (begin >= stop) return;
     ulong raw[RANDOM_BLOCK];
     random_u128 s = ${G}_jump(state, increment, begin);
-% for c, v in zip("abc", varying):
-    % if not v:
-    const double ${c} = ${c}_value;
-    % endif
-% endfor
+${parts.constants(varying, V)}
     for (long base = begin; base < stop; base += RANDOM_BLOCK) {
         s = ${G}_fill(s, increment, raw);
-        const int count = min(stop - base, (long)RANDOM_BLOCK);
-        for (int i = 0; i < count; ++i) {
-            const double z = (double)(long)(raw[i] >> 11) * (1.0 / 9007199254740992.0);
-% for c, v in zip("abc", varying):
-    % if v:
-            const double ${c} = ${c}_values[base + i];
-    % endif
-% endfor
-% if any(varying):
-            if (!(${proper})) *bad = 1;
-% endif
+        const long count = min(stop - base, (long)RANDOM_BLOCK);
+        for (long i = 0; i < count; i += ${1 if search else lanes}) {
 % if search:
+            const double z = (double)(long)(raw[i] >> 11) * (1.0 / 9007199254740992.0);
             __global const double *sum = sums + (rows == 1 ? 0 : row_of[base + i]) * categories;
             long low = 0, high = categories;
             while (low < high) {
@@ -48,7 +32,14 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
             }
             out[base + i] = (${result})low;
 % else:
-            out[base + i] = (${result})(${finish});
+    % if lanes == 1:
+            const double z = (double)(long)(raw[i] >> 11) * (1.0 / 9007199254740992.0);
+    % else:
+            const ${V} z = convert_${V}(vload${lanes}(0, (const long *)raw + i) >> 11 & 0x1fffffffffffffL) * (1.0 / 9007199254740992.0);
+    % endif
+${parts.load(varying, V, lanes, "base + i", "count - i")}\
+${parts.check(varying, proper, lanes)}\
+${parts.store(result, finish, lanes, "base + i", "count - i")}\
 % endif
         }
     }

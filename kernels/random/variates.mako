@@ -3,6 +3,9 @@
 ## Kachitvichyanukul and Schmeiser (1988, BTPE), inverse Gaussian by Michael, Schucany and Haas (1976), von Mises by Best and Fisher (1979).
 <%page args="generator, needed"/>\
 <% G = generator %>\
+% if G == "philox":
+<%include file="/random/philox.mako"/>\
+% else:
 typedef struct {
     random_u128 s, c;          /* the state after the block, the increment */
     ulong raw[RANDOM_BLOCK];
@@ -25,6 +28,7 @@ static ulong ${G}_next(${G}_stream *r)
     return r->raw[r->at++];
 }
 static inline double ${G}_unit(${G}_stream *r) { return (double)(${G}_next(r) >> 11) * (1.0 / 9007199254740992.0); }
+% endif
 
 % if "normal" in needed:
 static double ${G}_normal_rare(${G}_stream *r, double x, int i, ulong a, int *is_done)
@@ -107,6 +111,7 @@ static double ${G}_gamma(${G}_stream *r, const double shape, const double b, con
     for (;;) {
         double x, v;
         do {
+            r->is_odd = 0;
             x = ${G}_normal(r);
             v = 1.0 + c * x;
         } while (!(v > 0.0));
@@ -132,7 +137,10 @@ static double ${G}_beta(${G}_stream *r, const double a, const double ab, const d
             }
         }
     }
-    const double x = ${G}_gamma(r, a, ab, ac), y = ${G}_gamma(r, b, bb, bc);
+    const double x = ${G}_gamma(r, a, ab, ac);
+    const int was_odd = r->is_odd;
+    const double y = ${G}_gamma(r, b, bb, bc);
+    r->is_odd |= was_odd;
     return x / (x + y);
 }
 % endif
@@ -140,7 +148,10 @@ static double ${G}_beta(${G}_stream *r, const double a, const double ab, const d
 static double ${G}_student(${G}_stream *r, const double root, const double shape, const double b, const double c)
 {
     #pragma OPENCL FP_CONTRACT OFF
-    const double x = ${G}_normal(r), y = ${G}_gamma(r, shape, b, c);
+    const double x = ${G}_normal(r);
+    const int was_odd = r->is_odd;
+    const double y = ${G}_gamma(r, shape, b, c);
+    r->is_odd |= was_odd;
     return root * x / sqrt(y);
 }
 % endif
@@ -212,6 +223,23 @@ static long ${G}_poisson(${G}_stream *r, const double lam, const double limit, c
         if (k < 0 || (us < 0.013 && v > us)) continue;
         if (log(v) + log_inverse - log(a / (us * us) + b) <= -lam + k * log_lam - ${G}_log_factorial(k)) return k;
     }
+}
+% endif
+% if "negative_binomial" in needed or (G == "philox" and "poisson" in needed):
+/* Poisson with a rate of its own for each draw. */
+static long ${G}_poisson_of(${G}_stream *r, const double lam)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    if (lam < 10.0) return ${G}_poisson(r, lam, exp(-lam), 0.0, 0.0, 0.0, 0.0, 0.0);
+    const double b = 0.931 + 2.53 * sqrt(lam);
+    return ${G}_poisson(r, lam, 0.0, log(lam), -0.059 + 0.02483 * b, b, log(1.1239 + 1.1328 / (b - 3.4)), 0.9277 - 3.6224 / (b - 2.0));
+}
+% endif
+% if "negative_binomial" in needed:
+static long ${G}_negative_binomial(${G}_stream *r, const double scale, const double shape, const double b, const double c)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    return ${G}_poisson_of(r, scale * ${G}_gamma(r, shape, b, c));
 }
 % endif
 % if "binomial" in needed:
@@ -357,4 +385,57 @@ static long ${G}_binomial(${G}_stream *r, const double n, const double p, const 
                                   : ${G}_binomial_inversion(r, (long)n, p, first, (long)bound);
     return flip != 0.0 ? (long)n - x : x;
 }
+% endif
+% if G == "philox":
+## The draws with their parameters as they are: constants are computed for each.
+<% of = lambda name: name in needed %>\
+    % if of("gamma"):
+static double ${G}_gamma_of(${G}_stream *r, const double shape)
+{
+    const double b = shape - 1.0 / 3.0;
+    return shape < 1.0 ? ${G}_gamma(r, shape, 1.0 / shape, 0.0) : ${G}_gamma(r, shape, b, 1.0 / sqrt(9.0 * b));
+}
+    % endif
+    % if of("beta"):
+static double ${G}_beta_of(${G}_stream *r, const double a, const double b)
+{
+    if (a <= 1.0 && b <= 1.0) return ${G}_beta(r, a, 0.0, 0.0, b, 0.0, 0.0);
+    const double x = ${G}_gamma_of(r, a), y = ${G}_gamma_of(r, b);
+    return x / (x + y);
+}
+    % endif
+    % if of("student"):
+static double ${G}_student_of(${G}_stream *r, const double df)
+{
+    const double x = ${G}_normal(r);
+    return sqrt(df / 2.0) * x / sqrt(${G}_gamma_of(r, df / 2.0));
+}
+    % endif
+    % if of("vonmises"):
+static double ${G}_vonmises_of(${G}_stream *r, const double mu, const double kappa)
+{
+    const double root = 1.0 + sqrt(1.0 + 4.0 * kappa * kappa), rho = (root - sqrt(2.0 * root)) / (2.0 * kappa);
+    return ${G}_vonmises(r, mu, kappa, kappa < 1e-5 ? 1.0 / kappa + kappa : (1.0 + rho * rho) / (2.0 * rho));
+}
+    % endif
+    % if of("binomial"):
+static long ${G}_binomial_of(${G}_stream *r, const double n, const double chance)
+{
+    const double flip = chance > 0.5, p = flip != 0.0 ? 1.0 - chance : chance, q = 1.0 - p;
+    if (p * n <= 30.0) {
+        const double bound = floor(min(n, n * p + 10.0 * sqrt(n * p * q + 1.0)));
+        return ${G}_binomial(r, n, p, exp(n * log(q)), bound, flip, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    }
+    const double fm = n * p + p, m = floor(fm), p1 = floor(2.195 * sqrt(n * p * q) - 4.6 * q) + 0.5, xm = m + 0.5, xl = xm - p1, xr = xm + p1;
+    const double c = 0.134 + 20.5 / (15.3 + m), al = (fm - xl) / (fm - xl * p), ar = (xr - fm) / (xr * q);
+    const double left = al * (1.0 + al / 2.0), right = ar * (1.0 + ar / 2.0), p2 = p1 * (1.0 + 2.0 * c), p3 = p2 + c / left;
+    return ${G}_binomial(r, n, p, 0.0, 0.0, flip, 1.0, m, p1, xm, xl, xr, c, left, right, p2, p3, p3 + c / right);
+}
+    % endif
+    % if of("negative_binomial"):
+static long ${G}_negative_binomial_of(${G}_stream *r, const double n, const double p)
+{
+    return ${G}_poisson_of(r, (1.0 - p) / p * ${G}_gamma_of(r, n));
+}
+    % endif
 % endif

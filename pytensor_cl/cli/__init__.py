@@ -24,7 +24,7 @@ _COMMANDS = {
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
-    """Return the parser; only the arguments of `command` are there, since only its module is loaded."""
+    """Return the parser; it has the arguments of `command` only, because only that module is loaded."""
     parser = argparse.ArgumentParser(prog="pytensor-cl", description="Run PyTensor graphs on OpenCL devices.")
     parser.add_argument("--version", action="version", version=f"pytensor-cl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

@@ -33,7 +33,7 @@ def _print_text(folders: list[dict], action: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what each cache holds, or held before it was cleared."""
+    """Show the size of each cache, before it was cleared."""
     folders = cache_folders()
     found = [_describe(folder) for folder in folders]
     if options.action == "clear":

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept on disk."""
+"""The folders of compiled kernels on disk."""
 
 import os
 import shutil
@@ -49,11 +49,11 @@ class CacheFolder(NamedTuple):
             yield from self.path.glob(pattern)
 
     def size(self) -> int:
-        """Return the bytes of all entries; what vanishes meanwhile counts nothing."""
+        """Return the bytes of all entries; entries that another process removes count as zero."""
         return sum(_file_size(file) for entry in self.entries() for file in (entry, *entry.rglob("*")))
 
     def is_writable(self) -> bool:
-        """Tell whether entries can be added, in the folder or in the one that it would be made in."""
+        """Return whether entries can be added; a folder that does not exist counts as its nearest parent."""
         folder = next(p for p in (self.path, *self.path.parents) if p.exists())
         return folder.is_dir() and os.access(folder, os.W_OK)
 
@@ -87,7 +87,7 @@ def _checked(owner: str, folder: Path) -> CacheFolder:
 
 
 def cache_folders() -> list[CacheFolder]:
-    """Return the folders that pytensor-cl, pyopencl and PoCL use, as the flags and the environment have them."""
+    """Return the folders of pytensor-cl, pyopencl and PoCL by the flags and the environment."""
     ours = pytensor.config.opencl__cache_dir
     folders = [
         _checked("pytensor-cl, texts", rendered_folder()),

@@ -1,4 +1,4 @@
-"""``check``: the classic check program, on a device and in PyTensor's default mode, side by side."""
+"""``check``: Theano's check program, on a device and in PyTensor's default mode."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ from pytensor_cl.runtime.device import DeviceEntry, resolve
 
 __all__ = ["PROGRAM", "add_arguments", "run"]
 
-# A script that knows nothing of this package; do not touch its text.
+# A script that does not mention this package; do not change its text.
 PROGRAM = """\
 import time, numpy, pytensor
 from pytensor import function, config, shared, tensor
@@ -40,7 +40,7 @@ _TOLERANCE = 1e-5  # the results are printed with eight digits
 
 
 class Outcome(NamedTuple):
-    """What a run of the check program printed.
+    """The output of a run of the check program.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class CheckFailed(Exception):
-    """The check program did not run to its end; holds what it printed."""
+    """The check program failed; the message is its output."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _environment(device: str) -> dict[str, str]:
-    """This process's environment with flags for `device` and float32, and no mode of the user's choice."""
+    """Return this process's environment with flags for `device` and float32, without a mode."""
     ours = ("device", "contexts", "floatX", "mode", "linker")
     items = (item.strip() for item in os.environ.get("PYTENSOR_FLAGS", "").split(","))
     kept = [item for item in items if item and item.partition("=")[0].strip() not in ours]
@@ -104,7 +104,7 @@ def _execute(command: list[str], device: str) -> Outcome:
 
 
 def _take_turns(device: str, iters: int, repeats: int, *, hooked: bool) -> tuple[list[Outcome], list[Outcome]]:
-    """Run device and default mode by turns: what else happens on the machine then strikes both."""
+    """Run device and default mode alternately, so that other load affects both."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "check.py"
         script.write_text(PROGRAM if iters == 1000 else PROGRAM.replace("1000", str(iters)))

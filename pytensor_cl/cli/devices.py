@@ -1,4 +1,4 @@
-"""``devices``: what there is to run on."""
+"""``devices``: lists the devices."""
 
 import argparse
 import re
@@ -43,7 +43,7 @@ def _row(entry: DeviceEntry) -> tuple[object, ...]:
 
 
 def _asked(entry: DeviceEntry) -> DeviceInfo:
-    """Return the facts of a device, asked for what its driver can do."""
+    """Return the facts of a device, including its driver's features."""
     return adapt(entry.info, features_of(entry, config.opencl__cache_dir or None))
 
 
@@ -54,7 +54,7 @@ def _verdict(features: Features) -> str:
 
 
 def _remarks(entry: DeviceEntry) -> list[str]:
-    """Return what there is to say of the self-check of a device."""
+    """Return the result of a device's self-check as text."""
     features = _asked(entry).features
     if features.problem:
         return [f"{entry.spec} cannot be used: {features.problem}"]

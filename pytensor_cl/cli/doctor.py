@@ -1,4 +1,4 @@
-"""``doctor``: is everything in place, does it compute right, and how fast is it."""
+"""``doctor``: checks the installation, the results of kernels, and their speed."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ __all__ = ["add_arguments", "run"]
 
 _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
-# Settings that matter, and the reason to warn of them (none: they are shown only).
+# Environment variables that are shown, with the reason for a warning, if any.
 _VARIABLES = {
     "PYTENSOR_FLAGS": "",
     "PYTENSORRC": "",
@@ -114,7 +114,7 @@ def _caches() -> Iterator[Finding]:
 
 
 def _features(features: Features) -> Iterator[Finding]:
-    """Yield what the driver of a device can do, and what failed."""
+    """Yield the features of a device's driver, with the reasons of missing ones."""
     reasons = dict(features.reasons)
     for name, value in features.as_dict().items():
         if name in ("problem", "reasons"):
@@ -157,7 +157,7 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _collect(title: str, findings: Iterator[Finding], *, show: bool) -> list[Finding]:
-    """Gather a section; print each line when it is known, since some take seconds."""
+    """Collect a section; each line is printed when it is known, because some take seconds."""
     found = []
     if show:
         print(paint(title, "bold"))
@@ -169,7 +169,7 @@ def _collect(title: str, findings: Iterator[Finding], *, show: bool) -> list[Fin
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examine the installation and each device; the exit code is 1 if anything failed."""
+    """Check the installation and each device; the exit code is 1 if a check failed."""
     sections = _sections(options.device)
     report = {title: _collect(title, findings(), show=not options.json) for title, findings in sections.items()}
     statuses = [finding.status for found in report.values() for finding in found]

@@ -1,4 +1,4 @@
-"""Which OpenCL drivers are registered on this machine, and why one does not load."""
+"""The registered OpenCL drivers, and why one does not load."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ __all__ = ["Driver", "registered_drivers", "searched_places"]
 
 
 class Driver(NamedTuple):
-    """A driver that the OpenCL loader is told of.
+    """A driver that is registered with the OpenCL loader.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Driver(NamedTuple):
 
 
 def _platform_count(library: ctypes.CDLL) -> int:
-    """Ask a driver for its platforms in the way the loader does.
+    """Query the platforms of a driver as the loader does.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def _single(setting: str) -> list[Driver]:
 
 
 def searched_places() -> list[tuple[str, str]]:
-    """Return the places in which the loader looks for drivers, and what is there."""
+    """Return the folders that the loader searches for drivers, with their files."""
     setting = os.environ.get("OCL_ICD_VENDORS")
     if setting and not Path(setting).is_dir():
         return [(setting, "OCL_ICD_VENDORS is no folder, so it is the only driver; PoCL's wheel is not looked at")]
@@ -107,7 +107,7 @@ def _contents(folder: Path) -> str:
 
 
 def registered_drivers() -> list[Driver]:
-    """Return every driver that the loader is told of, with the reason where it does not load."""
+    """Return every registered driver, with the reason if it does not load."""
     setting = os.environ.get("OCL_ICD_VENDORS")
     if setting and not Path(setting).is_dir():
         return _single(setting)

@@ -1,4 +1,4 @@
-"""What a device computes and how fast: the measured part of ``doctor``."""
+"""Results and speed of a device: the measured part of ``doctor``."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -126,7 +126,7 @@ def _results(context: Context) -> Iterator[Finding]:
 
 
 def examine(context: Context) -> Iterator[Finding]:
-    """Yield what a device computes and how fast, as it is found out."""
+    """Yield the checks of a device's results and speed, one by one."""
     info = context.info
     start = time.perf_counter()
     sums = (_sum(context, 0), _sum(context, 1))

@@ -6,7 +6,7 @@ __all__ = ["Finding"]
 
 
 class Finding(NamedTuple):
-    """What was found out about one thing.
+    """The result of one check.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ def with_device(flags: str, device: str | None, default: str = "opencl") -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the script as ``__main__``; what it raises or exits with is the command's."""
+    """Run the script as ``__main__``; its exception or exit code is the command's."""
     os.environ["PYTENSOR_FLAGS"] = with_device(os.environ.get("PYTENSOR_FLAGS", ""), options.device)
     _autoload.install()
     script = Path(options.script)

@@ -1,4 +1,4 @@
-"""Plain text for terminals: tables, sizes, colours where they are wanted."""
+"""Plain text for terminals: tables, sizes, colours."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def _wants_colour() -> bool:
 
 
 def paint(text: str, colour: str) -> str:
-    """Return `text` in a colour, or as it is where the output is no terminal or ``NO_COLOR`` is set."""
+    """Return `text` in a colour; unchanged if the output is no terminal or ``NO_COLOR`` is set."""
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if _wants_colour() else text
 
 

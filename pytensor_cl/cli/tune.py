@@ -1,4 +1,4 @@
-"""``tune``: find the parameters by which kernels run fastest on a device, and keep them in the user's cache folder."""
+"""``tune``: searches the fastest kernel parameters of a device and stores them in the user's cache folder."""
 
 import argparse
 import json
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _found_before(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the stages of an earlier run; of a file that cannot be used, none."""
+    """Return the stages of an earlier run; none if the file cannot be used."""
     try:
         found: dict[str, dict[str, Any]] = json.loads(path.read_text())["stages"]
         for stage in found.values():
@@ -56,7 +56,7 @@ def _found_before(path: Path) -> dict[str, dict[str, Any]]:
 
 
 class _State:
-    """What was found so far, on disk after every step.
+    """The results so far, written to disk after every step.
 
     Parameters
     ----------
@@ -76,15 +76,15 @@ class _State:
             self.stages = _found_before(path)
 
     def stage(self, name: str) -> dict[str, Any]:
-        """Return what is known of a stage: parameters that differ from the shipped ones, and what was tried."""
+        """Return the results of a stage: parameters that differ from the shipped ones, and the tried values."""
         return self.stages.setdefault(name, {"parameters": {}, "tried": [], "finished": False, "speed": None})
 
     def parameters(self) -> dict[str, int]:
-        """Return what all stages found."""
+        """Return the parameters of all stages."""
         return {name: value for stage in self.stages.values() for name, value in stage["parameters"].items()}
 
     def save(self) -> None:
-        """Write the file, all of it or nothing."""
+        """Write the file atomically."""
         parameters = self.parameters()
         content = {
             "version": TUNING_VERSION,
@@ -102,13 +102,13 @@ class _State:
 
 
 class _Lines:
-    """Stands in for a progress bar: nothing but what there is to say."""
+    """A progress bar without a bar: prints messages only."""
 
     def update(self) -> None:
-        """Nothing moves."""
+        """Do nothing."""
 
     def set_description(self, text: str) -> None:
-        """Nothing shows it."""
+        """Do nothing."""
 
     def write(self, text: str) -> None:
         """Print a line."""
@@ -141,7 +141,7 @@ def _note(state: _State, stage: str, trial: Trial, values: dict[str, int]) -> No
 
 
 def _conclude(state: _State, stage: str, bench: Bench, values: dict[str, int]) -> None:
-    """Compare with what is shipped; what does not repay itself is dropped."""
+    """Compare with the shipped parameters; parameters without a gain are dropped."""
     known, base = state.stage(stage), {**values, **shipped(state.entry)}
     if known["parameters"]:
         found, plain = bench.calls({**base, **known["parameters"]}), bench.calls(base)
@@ -153,7 +153,7 @@ def _conclude(state: _State, stage: str, bench: Bench, values: dict[str, int]) -
 
 
 def _tune_stage(context: Context, state: _State, stage: str, deadline: float, bar: Any) -> None:
-    """Tune one stage, until the time is over."""
+    """Tune one stage within the budget of time."""
     values = {**shipped(state.entry), **state.parameters()}
     bench = Bench(context, STAGES[stage]())
     while todo := _todo(state, stage, context.info.schedule):

@@ -27,7 +27,7 @@ Call = Callable[[], tuple[GpuArray, ...]]
 
 
 class Trial(NamedTuple):
-    """What became of a candidate.
+    """The outcome of a candidate.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Bench:
         return _Prepared(workload, (*map(self.context.from_host, arrays), *workload.extra), expected)
 
     def calls(self, values: Mapping[str, int]) -> list[Call] | None:
-        """Return what computes each workload with these parameters; None if a result is wrong or a build fails."""
+        """Return the routine of each workload with these parameters; None if a result is wrong or a build fails."""
         before, self.context.tuning = self.context.tuning, Tuning(values, "tune")
         try:
             made = [self._call(p) for p in self._prepared]
@@ -100,7 +100,7 @@ class Bench:
         return call if error <= TOLERANCE else None
 
     def _best(self, call: Call, seconds: float) -> float:
-        """Return the time of the fastest call in a turn."""
+        """Return the time of the fastest call of a round."""
         finish = self.context.queue.finish
         finish()
         best, end = inf, perf_counter() + seconds
@@ -114,7 +114,7 @@ class Bench:
                 return best
 
     def ratio(self, calls: Sequence[Call], others: Sequence[Call], turns: int = TURNS) -> float:
-        """Return the geometric mean of how long calls take relative to others, or a workload's that takes far longer.
+        """Return the geometric mean of relative times, or the relative time of a workload that is far slower.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Bench:
 
 
 def candidates(stage: str, schedule: str) -> Iterator[tuple[str, int]]:
-    """Yield what there is to try: names of parameters, and values.
+    """Yield the candidates: names of parameters, and values.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def candidates(stage: str, schedule: str) -> Iterator[tuple[str, int]]:
 
 
 def improve(bench: Bench, values: dict[str, int], todo: Sequence[tuple[str, int]]) -> Iterator[Trial]:
-    """Try candidates one after the other; `values` takes in those that are better.
+    """Try candidates one after the other; `values` is updated by better ones.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ``tune`` measures: for each stage a few computations of different shapes, with references in float64."""
+"""Workloads of ``tune``: for each stage a few computations of different shapes, with references in float64."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,17 +64,17 @@ class _Sum:
 
     @property
     def input_dtypes(self) -> tuple[str, ...]:
-        """Of both addends."""
+        """Return the dtypes of both addends."""
         return (self.dtype,) * 2
 
     @property
     def output_dtypes(self) -> tuple[str, ...]:
-        """Of the sum."""
+        """Return the dtype of the sum."""
         return (self.dtype,)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a number."""
+        """Return the bytes of an element."""
         return np.dtype(self.dtype).itemsize
 
     def statements(self, lanes: int) -> str:
@@ -101,7 +101,7 @@ def _elementwise() -> tuple[Workload, ...]:
         Workload("add 10,000", ((10_000,),) * 2, _add, np.add),
         Workload("add 300,000", ((300_000,),) * 2, _add, np.add),
         Workload("add 8,000,000", ((8_000_000,),) * 2, _add, np.add),
-        # Rows at a distance of a power of two share sets of a cache, others do not: what suits one may ruin the other.
+        # Rows at a distance of a power of two share cache sets, others do not; the best values differ.
         *(Workload(f"transpose {n} x {n}", ((n, n),), _transposed, np.transpose) for n in (2000, 2048)),
         *(
             Workload(f"add {n} x {n} transposed", ((n, n),) * 2, partial(_add, ndim=2, swapped=True), _plus_transposed)
@@ -172,7 +172,7 @@ def _grad_weight(x: np.ndarray, dy: np.ndarray, taps: tuple[int, int], stride: i
 
 
 def _grad_input(w: np.ndarray, dy: np.ndarray, image: tuple[int, int], pad: int) -> np.ndarray:
-    """The gradient of a convolution with stride 1 is one with the kernels turned round."""
+    """The gradient of a convolution with stride 1 is a convolution with flipped filters."""
     turned = w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
     return _forward(dy, turned, 1, w.shape[2] - 1 - pad)
 

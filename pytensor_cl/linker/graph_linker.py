@@ -88,7 +88,7 @@ class GraphLinker:
             get_context(name).queue.wait()
 
     def program(self, thunks: Sequence[Thunk], results: Sequence[Cell], checks_at_end: bool) -> StepProgram:
-        """Return what capturing a call needs to know.
+        """Return the steps, as capturing a call needs them.
 
         Parameters
         ----------

@@ -76,6 +76,7 @@ def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker
     cells = [ShapeOnlyCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
     dynamic = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
     distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in distinguishing_inputs(graph, shared)]
-    info = get_context(graph_linker.contexts[0]).info if graph_linker.contexts else None
+    context_name = graph_linker.contexts[0] if graph_linker.contexts else ""
+    info = get_context(context_name).info if context_name else None
     estimate = partial(estimate_call, graph, info=info, nodes=graph_linker.nodes)
-    return SignatureSource(dynamic, distinguishing, estimate)
+    return SignatureSource(dynamic, distinguishing, estimate, context_name)

@@ -46,7 +46,7 @@ class HostImporter(Protocol):
 
 
 class StepProgram(NamedTuple):
-    """The steps of a virtual machine, and what capturing a call needs to know of them.
+    """The steps of a virtual machine, with the facts that capturing a call needs.
 
     Attributes
     ----------

@@ -310,7 +310,7 @@ ValueError
     The shapes or parameters do not fit together; what static shapes do not show is found when the function is called.
 """
 
-_TRANSPOSED_DOC = """Convolve with transposed kernels in {ndim} dimension{s}: what the gradient of ``conv{ndim}d`` does.
+_TRANSPOSED_DOC = """Convolve with transposed kernels in {ndim} dimension{s}, as the gradient of ``conv{ndim}d`` does.
 
 Parameters
 ----------

@@ -32,7 +32,7 @@ class Geometry(NamedTuple):
         return tuple(positions(n, w) for n, w in zip(lengths, self.windows(extents), strict=True))
 
     def oriented(self, w: np.ndarray) -> np.ndarray:
-        """Return the kernels as they lie on the input."""
+        """Return the filters in the orientation of the input."""
         return np.flip(w, tuple(range(2, w.ndim))) if self.flip else w
 
     def check(self, x: Sequence[int], w: Sequence[int]) -> None:
@@ -67,7 +67,7 @@ class Geometry(NamedTuple):
 
 
 def _columns(x: np.ndarray, g: Geometry, extents: Sequence[int], counts: Sequence[int]) -> np.ndarray:
-    """Return what the windows see: (groups, N * places, C / groups * extents)."""
+    """Return the elements of the windows: (groups, N * positions, C / groups * extents)."""
     windows = g.windows(extents)
     seen = views(padded(x, windows, counts, 0), windows, counts)
     ndim = len(windows)

@@ -140,7 +140,7 @@ class MaxPoolScatter(_Pooling):
 
 
 class MaxPoolGather(_Pooling):
-    """The element of v (...) that lies where the first largest element of each window of x (...) does."""
+    """The element of v (...) at the position of the first largest element of each window of x (...)."""
 
     def make_node(self, x: Any, v: Any) -> Apply:
         """Make a node."""

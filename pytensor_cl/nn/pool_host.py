@@ -28,20 +28,20 @@ class Geometry(NamedTuple):
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    """Return what no element is less than."""
+    """Return the lowest value of a dtype."""
     if dtype.kind == "b":
         return False
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
 def _seen(x: np.ndarray, g: Geometry, counts: Sequence[int], fill: Any) -> np.ndarray:
-    """Return what windows see: (..., counts..., elements of a window)."""
+    """Return the elements of windows: (..., counts..., elements of a window)."""
     seen = views(padded(x, g.windows, counts, fill), g.windows, counts)
     return seen.reshape(*seen.shape[: x.ndim], -1)
 
 
 def _chosen(x: np.ndarray, g: Geometry) -> tuple[np.ndarray, np.ndarray]:
-    """Return what windows see, and where in each the first largest element is; padding is chosen by none."""
+    """Return the elements of windows, and the position of the first largest one in each; padding is never chosen."""
     counts = g.counts(x.shape[x.ndim - len(g.windows) :])
     inside = _seen(np.ones(x.shape, bool), g, counts, False)
     seen = _seen(x, g, counts, _lowest(x.dtype))
@@ -57,7 +57,7 @@ def max_pool(x: np.ndarray, g: Geometry) -> np.ndarray:
 
 
 def max_gather(x: np.ndarray, values: np.ndarray, g: Geometry) -> np.ndarray:
-    """Return the element of `values` that lies where the first largest element of each window of x does."""
+    """Return the element of `values` at the position of the first largest element of each window of x."""
     if values.shape != x.shape:
         raise ValueError(f"Shape mismatch: {values.shape} is not the shape {x.shape} that is pooled")
     shape = g.pooled(x.shape)

@@ -1,4 +1,4 @@
-"""Windows that slide along the dimensions of an array: how many there are, and what they see."""
+"""Sliding windows along the dimensions of an array: their number and elements."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -216,7 +216,7 @@ def padded(x: np.ndarray, windows: Sequence[Window], counts: Sequence[int], fill
 
 
 def views(x: np.ndarray, windows: Sequence[Window], counts: Sequence[int]) -> np.ndarray:
-    """Return what windows see of the last dimensions of a padded array.
+    """Return the elements of windows along the last dimensions of a padded array.
 
     Parameters
     ----------

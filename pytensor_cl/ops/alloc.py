@@ -1,4 +1,4 @@
-"""Filled arrays."""
+"""Arrays of one value, and uninitialised arrays."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ __all__ = ["GpuAlloc", "GpuAllocEmpty"]
 
 
 class _Broadcast:
-    """Repeat a value with strides of zero: no kernel, and no memory but the value's."""
+    """Broadcasts a value by strides of zero: no kernel, no new memory."""
 
     def __init__(self, context: Context, repeated: tuple[bool, ...]) -> None:
         self._context = context
-        self._repeated = repeated  # per dimension of the value: its length is known to be one
+        self._repeated = repeated  # per dimension of the value, whether its length is known to be one
 
     def sources(self) -> tuple[KernelSource, ...]:
         """No kernels."""
@@ -54,7 +54,7 @@ class GpuAlloc(GpuOp):
 
 
 class _Empty:
-    """Allocate, and write nothing."""
+    """Allocates an array without writing it."""
 
     def __init__(self, context: Context, dtype: str) -> None:
         self._context = context

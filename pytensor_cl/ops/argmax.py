@@ -1,4 +1,4 @@
-"""Positions of the greatest elements along axes."""
+"""Positions of the largest elements along axes."""
 
 from pytensor.graph.basic import Apply
 

@@ -137,7 +137,7 @@ class GpuOp(Op):
         return self.operand_placements[min(index, len(self.operand_placements) - 1)]
 
     def may_overwrite(self, index: int) -> bool:
-        """Return whether an output may lie where input number `index`, of the same layout, does."""
+        """Return whether an output may share the memory of an input of the same layout."""
         return False
 
     def make_node(self, *inputs: Variable) -> Apply:

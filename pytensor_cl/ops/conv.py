@@ -1,4 +1,4 @@
-"""Convolution of signals."""
+"""Convolutions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,14 +24,14 @@ __all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
 
 
 class _Moded:
-    """A convolution whose mode is a value of the host, and which does not broadcast where the host Op does not.
+    """A convolution whose mode is a host value, and which broadcasts only where the host Op does.
 
     Parameters
     ----------
     routine
         Called with the two signals and whether the mode is "full".
     casts
-        Per signal what casts it, or None.
+        Per signal the routine that casts it, or None.
     repeated
         Per signal and batch dimension, whether its length is known to be one.
     """
@@ -47,7 +47,7 @@ class _Moded:
         return tuple(source for routine in routines for source in routine.sources())
 
     def __call__(self, x: GpuArray, w: GpuArray, full: Any) -> tuple[GpuArray, ...]:
-        # The dimensions in front of the signal: `repeated` is as long as there are such.
+        # The batch dimensions: `repeated` has an entry for each.
         for n, m, known in zip(x.shape, w.shape, self._repeated, strict=False):
             if n != m and not any(known):
                 raise ValueError(
@@ -77,16 +77,16 @@ class GpuConvolve(GpuOp):
 
 
 class _Padded:
-    """A convolution whose padding may depend on the lengths of its kernels.
+    """A convolution whose padding may depend on the extents of its filters.
 
     Parameters
     ----------
     make
-        Makes the routine for a padding.
+        Returns the routine for a padding.
     host
         The host Op, of class `pytensor_cl.nn.conv.Conv` or a gradient of it.
     kernels
-        Which argument has the kernels, or their lengths.
+        Position of the argument with the filters, or with their extents.
     """
 
     def __init__(self, make: Any, host: Any, kernels: int) -> None:
@@ -111,7 +111,7 @@ class _Padded:
 
 
 class _GpuConv(GpuOp):
-    """What a convolution with channels and its gradients have in common: the parameters are the host Op's."""
+    """Common part of a convolution with channels and its gradients; the parameters are the host Op's."""
 
     operand_placements: Sequence[str] = (DEVICE, DEVICE, HOST)
     kind: Any = None
@@ -139,10 +139,10 @@ MAX_EPILOGUE_OPERANDS = 4
 
 
 class _StoringConv(StoringOp, _GpuConv):
-    """A convolution that can apply a function to what it stores."""
+    """A convolution whose kernel can apply a function to the elements that it stores."""
 
     def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
-        """Whether further arrays have its dtype, and one element for each channel or the output's shape."""
+        """Whether the operands have its dtype, and one element for each channel or the output's shape."""
         target = node.outputs[0].type
         alike = all(v.type.dtype == target.dtype for v in further)
         known = [v.type.broadcastable for v in further]
@@ -169,7 +169,7 @@ class GpuConvGradInput(_StoringConv):
 
 
 class GpuConvGradWeight(_GpuConv):
-    """Device counterpart of `ConvGradWeight`; its last inputs are the lengths of the kernels."""
+    """Device counterpart of `ConvGradWeight`; its last inputs are the extents of the filters."""
 
     kind = ConvGradWeight
     kernels = 2

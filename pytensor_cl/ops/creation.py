@@ -1,4 +1,4 @@
-"""Arrays made from a few numbers of the host."""
+"""Arrays that are computed from a few host values."""
 
 from pytensor.graph.basic import Apply
 

@@ -1,4 +1,4 @@
-"""Elementwise functions of arrays, single or fused."""
+"""Elementwise functions."""
 
 from typing import Any
 
@@ -15,39 +15,39 @@ __all__ = ["GpuElemwise", "is_by_value"]
 
 
 def is_by_value(variable: Variable) -> bool:
-    """Whether a kernel gets the variable as an argument, not as an array: it is 0-d and on the host."""
+    """Whether kernels take a variable by value: it is 0-d and on the host."""
     return variable.type.ndim == 0 and not isinstance(variable.type, GpuArrayType)
 
 
 class GpuElemwise(GpuOp):
     """Device counterpart of `Elemwise`, Composite or not, of one or several outputs.
 
-    A 0-d value of the host goes to the kernel by value, whatever the dimensions of the arrays.
+    A 0-d host value is passed by value, whatever the dimensions of the arrays.
     """
 
     is_memory_bound = True
 
     def placement_of(self, index: int) -> str:
-        """Arrays must be on the device; 0-d inputs may be values of the host."""
+        """Arrays must be on the device; 0-d inputs may be host values."""
         return ANY
 
     def may_overwrite(self, index: int) -> bool:
-        """Each element is read before the one at its place is written."""
+        """Each element is read before the element at its position is written."""
         return True
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Make a node; tensors of the host are transferred unless they are 0-d."""
+        """Make a node; host tensors are transferred unless they are 0-d."""
         placed = [v if is_by_value(v) else self.on_device(v) for v in inputs]
         host_node = self.host.make_node(*self._host_inputs(placed, max(v.type.ndim for v in placed)))
         return self.apply(placed, [o.type for o in host_node.outputs])
 
     @staticmethod
     def _host_inputs(inputs: list[Variable], ndim: int) -> list[Variable]:
-        """Stand-ins of the host, with as many dimensions for values as the outputs have."""
+        """Return host variables of the same Types; those of host values have as many dimensions as the outputs."""
         return [TensorType(v.type.dtype, (1,) * ndim)() if is_by_value(v) else as_host_variable(v) for v in inputs]
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Ask the host Op; values count as arrays of length one."""
+        """Return what the host Op infers; host values count as arrays of length one."""
         ones = (1,) * node.outputs[0].type.ndim
         padded = [ones if is_by_value(v) else s for v, s in zip(node.inputs, shapes, strict=True)]
         inputs = self._host_inputs(node.inputs, node.outputs[0].type.ndim)

@@ -1,4 +1,4 @@
-"""Functions of the elements that another device Op computes, applied while it stores them."""
+"""Epilogues: elementwise functions that a kernel applies while it stores its output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,20 +27,20 @@ class StoringOp(GpuOp):
     """A device Op of one output whose kernel can apply a function to each element that it stores."""
 
     def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
-        """Whether it can apply a function of its output and of further arrays, all of them real."""
+        """Whether it can apply a real function of its output and of further arrays."""
         raise NotImplementedError
 
     def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
-        """Return what computes `node`, and a function of it; the further arrays of this follow the inputs."""
+        """Return the routine that computes `node` and the epilogue; the operands of the epilogue follow the inputs."""
         raise NotImplementedError
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return what computes `node` on an open context."""
+        """Return the routine that computes `node` on an open context."""
         return self.routine_with(node, context, None)
 
 
 class GpuEpilogue(GpuOp):
-    """What a device Op computes, and an elementwise function of it and of further arrays, in one kernel.
+    """A device Op and an elementwise function of its output and of further arrays, in one kernel.
 
     Its inputs are those of the Op, then the further arrays.
 
@@ -49,9 +49,9 @@ class GpuEpilogue(GpuOp):
     producer
         The Op.
     function
-        Of an element of what the Op computes, and of each further array.
+        Of an element of the Op's output, and of each further array.
     context_name
-        Where it runs.
+        Name of the context.
     """
 
     __props__ = ("producer", "function", "context_name")
@@ -65,22 +65,22 @@ class GpuEpilogue(GpuOp):
         return f"GpuEpilogue{{{self.producer}: {shown(scalar_op_names(self.function))}}}"
 
     def placement_of(self, index: int) -> str:
-        """Inputs are where the nodes had them that it replaces."""
+        """Inputs keep the placements of the replaced nodes."""
         return ANY
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the inputs of the producer, or what belongs to them, and the further arrays."""
+        """Divide a sequence with an entry for each input into those of the producer and of the further arrays."""
         count = len(inputs) - len(self.function.inputs) + 1
         return inputs[:count], inputs[count:]
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Make a node; inputs are where the nodes had them that it replaces."""
+        """Make a node; inputs keep the placements of the replaced nodes."""
         own, _ = self.split(inputs)
         shape = self.producer.make_node(*own).outputs[0].type.shape
         return self.apply(inputs, [TensorType(v.type.dtype, shape) for v in self.function.outputs])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Ask the producer: the further arrays are repeated to that shape."""
+        """Return what the producer infers: the further arrays are broadcast to that shape."""
         own, _ = self.split(node.inputs)
         return self.producer.infer_shape(self.producer.make_node(*own), self.split(shapes)[0]) * len(node.outputs)
 

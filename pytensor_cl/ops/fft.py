@@ -12,7 +12,7 @@ __all__ = ["GpuFourier", "GpuIRFFT", "GpuRFFT"]
 
 
 class _GpuRealTransform(GpuOp):
-    operand_placements = (DEVICE, HOST)  # the lengths decide the output's shape
+    operand_placements = (DEVICE, HOST)  # the lengths determine the output's shape
     kernel: type[RFFT] | type[IRFFT]
 
     def routine(self, node: Apply, context: Context) -> Routine:

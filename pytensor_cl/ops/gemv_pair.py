@@ -1,4 +1,4 @@
-"""Both products with one matrix that a linear model and its gradient need, and what is computed between them."""
+"""Products with a matrix and with its transpose, and the elementwise function between them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +17,8 @@ __all__ = ["GpuGemvPair"]
 class GpuGemvPair(GpuOp):
     """``z = beta y + alpha A @ x``, ``r, ... = f(z, ...)`` and ``beta_t y_t + alpha_t A.T @ r``, A read once.
 
-    Its inputs are ``(y, alpha, A, x, beta, *operands, y_t, alpha_t, beta_t)``, where `operands` are those of the
-    function but for z; its outputs the second product, then what is stored of the function's.
+    The inputs are ``(y, alpha, A, x, beta, *operands, y_t, alpha_t, beta_t)`` with the operands of the function except
+    z. The outputs are the second product, then the stored outputs of the function.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class GpuGemvPair(GpuOp):
     forms
         Of its operands, and then of its outputs; see `GpuRowwise`.
     context_name
-        Where it runs.
+        Name of the context.
     """
 
     __props__ = ("pair", "forms", "context_name")
@@ -41,7 +41,7 @@ class GpuGemvPair(GpuOp):
         return f"GpuGemvPair{{{step_names(self.pair.function)}}}"
 
     def placement_of(self, index: int) -> str:
-        """Inputs are where the nodes had them that it replaces."""
+        """Inputs keep the placements of the replaced nodes."""
         return ANY
 
     def _stored(self, rows: Any, one: Any) -> list[tuple[Any, ...]]:
@@ -52,7 +52,7 @@ class GpuGemvPair(GpuOp):
         return [by_form.get(form, (one,)) for form, keep in stored if keep]
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Make a node; inputs are where the nodes had them that it replaces."""
+        """Make a node; inputs keep the placements of the replaced nodes."""
         matrix = inputs[2].type
         function = self.pair.function
         dtypes = (function.dtypes[v] for v, keep in zip(function.outputs, self.pair.is_stored, strict=True) if keep)
@@ -60,7 +60,7 @@ class GpuGemvPair(GpuOp):
         return self.apply(inputs, [TensorType(matrix.dtype, matrix.shape[1:]), *types])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return the number of columns, and that of rows for full values."""
+        """Return the number of columns, and the number of rows for full values."""
         rows, columns = shapes[2]
         return [(columns,), *self._stored(rows, 1)]
 
@@ -68,7 +68,7 @@ class GpuGemvPair(GpuOp):
         """Return the kernels."""
         y, alpha, matrix, _, beta = node.inputs[:5]
         operands: list[Variable] = list(node.inputs[5:-3])
-        operands.insert(self.pair.product, matrix)  # a product is repeated as little as the matrix's rows are
+        operands.insert(self.pair.product, matrix)  # the product broadcasts where the matrix's rows do
         broadcast = [
             () if form == VALUE else v.type.broadcastable for v, form in zip(operands, self.forms, strict=False)
         ]

@@ -1,4 +1,4 @@
-"""One of two values, or of two computations, of which only the one that is wanted is run."""
+"""Conditionals: one of two values, or one of two computations, of which only the chosen one runs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,12 +22,12 @@ _linkers: list[Callable[[FunctionGraph], Callable[..., list[Any]]]] = []
 
 
 def register_branch_linker(link: Callable[[FunctionGraph], Callable[..., list[Any]]]) -> None:
-    """Set what makes a callable of a branch's graph; the linker, which is above this file, registers itself."""
+    """Set the function that links the graph of a branch; the linker, in a layer above, registers itself."""
     _linkers[:] = [link]
 
 
 class _Choice:
-    """Hand on the arrays of one side."""
+    """Returns the arrays of one branch."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -47,19 +47,19 @@ class GpuIfElse(GpuOp):
     operand_placements = (HOST, DEVICE)
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return the choice."""
+        """Return the routine that selects the branch."""
         return _Choice(self.host.n_outs)
 
 
 class IfElseWithDeviceGraphs(LazyIfElse):
-    """A `LazyIfElse` that is not for the host yet, with what a device would run.
+    """A `LazyIfElse` with device graphs of its branches, before nodes are placed.
 
     Parameters
     ----------
     lazy
-        Its branches are as the user wrote them.
+        The Op; its branches are the user's.
     graphs
-        The graph of each branch with device nodes inside; inputs and outputs are of the host.
+        The graph of each branch with device nodes; inputs and outputs are host variables.
     """
 
     def __init__(self, lazy: LazyIfElse, graphs: Sequence[FunctionGraph]) -> None:
@@ -68,12 +68,12 @@ class IfElseWithDeviceGraphs(LazyIfElse):
 
 
 class _Branches:
-    """Runs one of two graphs.
+    """Runs one of two branches.
 
     Parameters
     ----------
     branches
-        A callable for each, the one of the true condition first.
+        A callable for each; that of the true condition is first.
     is_array
         Which inputs are arrays, of 0 dimensions too.
     """
@@ -83,7 +83,7 @@ class _Branches:
         self._is_array = tuple(is_array)
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """No kernels but those that the branches have built."""
+        """No kernels: the branches build their own."""
         return ()
 
     def __call__(self, condition: Any, *inputs: Any) -> tuple[GpuArray, ...]:
@@ -100,9 +100,9 @@ class GpuLazyIfElse(GpuOp):
     host, context_name
         See `GpuOp`.
     operand_placements
-        Per input, where it must be.
+        Per input, its placement.
     graphs
-        The graph of each branch, with inputs where they are demanded, and outputs on the device.
+        The graph of each branch, with inputs at their placements and outputs on the device.
     """
 
     __props__ = ("host", "context_name", "operand_placements")
@@ -117,16 +117,16 @@ class GpuLazyIfElse(GpuOp):
         self.is_compute = any(getattr(n.op, "is_compute", False) for graph in graphs for n in graph.apply_nodes)
 
     def __str__(self) -> str:
-        return f"GpuLazyIfElse{{{' | '.join(map(_told, self.graphs))}}}"
+        return f"GpuLazyIfElse{{{' | '.join(map(_described, self.graphs))}}}"
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return what runs one of the branches."""
+        """Return the routine that runs one of the branches."""
         (link,) = _linkers
         is_array = [isinstance(v.type, TensorType) for v in node.inputs[1:]]
         return _Branches([link(graph) for graph in self.graphs], is_array)
 
 
-def _told(graph: FunctionGraph) -> str:
-    """Name the nodes of a branch, and where they are if not on the device."""
+def _described(graph: FunctionGraph) -> str:
+    """Return the names of the nodes of a branch; host nodes are marked."""
     ops = [n.op for n in graph.toposort() if not isinstance(n.op, GpuFromHost | HostFromGpu)]
     return ", ".join(str(op) if isinstance(op, GpuOp) else f"{op} on the host" for op in ops) or "nothing"

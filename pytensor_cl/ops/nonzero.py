@@ -1,4 +1,4 @@
-"""Places of the elements that are not zero."""
+"""Positions of the nonzero elements."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ __all__ = ["GpuNonzero"]
 
 
 class GpuNonzero(GpuOp):
-    """Device counterpart of `Nonzero`: waits for the number of places."""
+    """Device counterpart of `Nonzero`: a call waits for the number of positions."""
 
     is_memory_bound = True
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Give up: only the values tell."""
+        """Raise ShapeError: the shape depends on the values."""
         raise ShapeError("the number of elements that are not zero depends on the values")
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return the kernels that count and write the places."""
+        """Return the kernels that count and write the positions."""
         source = node.inputs[0].type
         return Nonzero(context, source.dtype, source.ndim)

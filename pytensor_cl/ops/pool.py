@@ -14,7 +14,7 @@ __all__ = ["GpuAvgPool", "GpuAvgPoolGrad", "GpuMaxPool", "GpuMaxPoolGather", "Gp
 
 
 class _GpuPool(GpuOp):
-    """What the pooling Ops have in common: the parameters are the host Op's; float16 is computed as float32."""
+    """Common part of the pooling Ops. The parameters are the host Op's; float16 is computed as float32."""
 
     is_memory_bound = True
     kind: Any = None

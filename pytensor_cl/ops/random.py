@@ -10,6 +10,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import custom_rng_deepcopy
 
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.routines.random.counter import CounterDraw
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
@@ -34,9 +35,11 @@ class GpuRandomVariable(GpuOp):
         Fewer draws than that are NumPy's in a call.
     inplace
         Whether the Generator is changed, and not a copy of it.
+    counts
+        Whether the numbers are those of Philox, and not NumPy's.
     """
 
-    __props__ = ("host", "context_name", "by_value", "fewest", "inplace")
+    __props__ = ("host", "context_name", "by_value", "fewest", "inplace", "counts")
     is_capturable = False
 
     def __init__(
@@ -46,11 +49,13 @@ class GpuRandomVariable(GpuOp):
         by_value: tuple[bool, ...],
         fewest: int = 0,
         inplace: bool = False,
+        counts: bool = False,
     ) -> None:
         super().__init__(host, context_name)
         self.by_value = by_value
         self.fewest = fewest
         self.inplace = inplace
+        self.counts = counts
         if inplace:
             self.destroy_map = {0: [0]}
 
@@ -64,7 +69,7 @@ class GpuRandomVariable(GpuOp):
     def placement_of(self, index: int) -> str:
         """Return where input number `index` must be."""
         parameter = index - 2
-        if parameter < 0 or parameter in self._fixed:
+        if parameter < 0 or (parameter in self._fixed and not self.counts):
             return HOST
         return ANY if self.by_value[parameter] else DEVICE
 
@@ -75,7 +80,7 @@ class GpuRandomVariable(GpuOp):
 
     def in_place(self) -> "GpuRandomVariable":
         """Return the Op that changes the Generator."""
-        return GpuRandomVariable(self.host, self.context_name, self.by_value, self.fewest, True)
+        return GpuRandomVariable(self.host, self.context_name, self.by_value, self.fewest, True, self.counts)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels of the distribution."""
@@ -86,4 +91,5 @@ class GpuRandomVariable(GpuOp):
 
         copy = None if self.inplace else custom_rng_deepcopy
         name, dtype = type(host).__name__, node.outputs[1].type.dtype
-        return Draw(context, name, dtype, HostDraw(draw, copy, self.fewest))
+        kind = CounterDraw if self.counts else Draw
+        return kind(context, name, dtype, HostDraw(draw, copy, self.fewest))

@@ -25,7 +25,7 @@ OPERATIONS: dict[str, str] = {
 
 
 class GpuCAReduce(GpuOp):
-    """Device counterpart of `CAReduce` and of what derives from it: Sum, Prod, ProdWithoutZeros, Max, Min, All, Any."""
+    """Device counterpart of `CAReduce` and its subclasses: Sum, Prod, ProdWithoutZeros, Max, Min, All, Any."""
 
     is_memory_bound = True
 
@@ -46,7 +46,7 @@ class GpuCAReduce(GpuOp):
         )
 
     def make_node(self, *inputs: Any) -> Apply:
-        """Make a node; the host Op may replace itself by one whose axes and dtypes are spelt out."""
+        """Make a node; the host Op may replace itself by one with explicit axes and dtypes."""
         (x,) = map(self.on_device, inputs)
         host_node = self.host.make_node(x.type.host_type())
         op = self if host_node.op == self.host else type(self)(host_node.op, self.context_name)

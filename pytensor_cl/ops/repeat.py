@@ -10,7 +10,7 @@ __all__ = ["GpuRepeat"]
 
 
 class GpuRepeat(GpuOp):
-    """Device counterpart of `Repeat`: waits for the sum of the numbers of repetitions."""
+    """Device counterpart of `Repeat`: a call waits for the sum of the repetitions."""
 
     is_memory_bound = True
 

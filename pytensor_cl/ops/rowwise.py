@@ -1,4 +1,4 @@
-"""Functions of rows: fused elementwise functions and reductions along the same axes."""
+"""Row functions: fused elementwise functions and reductions along the same axes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,19 +14,19 @@ from pytensor_cl.runtime.context import Context
 __all__ = ["DROPPED", "FULL", "GATHERED", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown", "step_names"]
 
 FULL = "full"
-"""A variable with an element for each position of a row."""
+"""A variable with an element for each element of the rows."""
 KEPT = "kept"
 """A variable with an element for each row, and length 1 along the axes of the reductions."""
 DROPPED = "dropped"
-"""The same without these axes."""
+"""The same without the axes of the reductions."""
 VALUE = "value"
-"""A 0-d value of the host."""
+"""A 0-d host value."""
 TABLE = "table"
-"""An array in which elements are looked up, of one dimension that has nothing to do with the rows."""
+"""A vector whose elements are looked up; its length is independent of the rows."""
 GATHERED = "picked"
-"""A matrix of which an index, a variable with an element for each row, picks rows."""
+"""A matrix whose rows are gathered by an index with an element for each row."""
 
-_APART = frozenset((VALUE, TABLE))  # forms that have no shape in common with the others
+_WITHOUT_SHAPE = frozenset((VALUE, TABLE))  # forms whose shape is independent of the rows
 
 SHOWN = 8  # names in the text of an Op
 
@@ -34,31 +34,31 @@ _NAMES = {"maximum": "max", "minimum": "min", "add": "sum", "mul": "prod", "and"
 
 
 def shown(names: Sequence[str]) -> str:
-    """Return the first names of what an Op computes, for its text."""
+    """Return the first names of a list, for the text of an Op."""
     return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."])
 
 
 def step_names(function: RowFunction) -> str:
-    """Return what a row function computes, for the text of an Op."""
+    """Return the names of the steps of a row function, for the text of an Op."""
     steps = function.steps
     return shown([_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in steps])
 
 
 class GpuRowwise(GpuOp):
-    """What several device nodes compute of the rows of some arrays, in one kernel.
+    """Several device nodes over the same rows, in one kernel.
 
     Parameters
     ----------
     function
-        What is computed.
+        The row function.
     ndim
         Dimensions of full variables.
     axes
-        Along which the reductions go.
+        The reduced axes.
     forms
         Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE, GATHERED or TABLE.
     context_name
-        Where it runs.
+        Name of the context.
     """
 
     __props__ = ("function", "ndim", "axes", "forms", "context_name")
@@ -78,22 +78,22 @@ class GpuRowwise(GpuOp):
         return f"GpuRowwise{{axes={self.axes}: {step_names(self.function)}}}"
 
     def placement_of(self, index: int) -> str:
-        """Arrays must be on the device; the values are those that were when the nodes were fused."""
+        """Arrays must be on the device; host values are those of the fused nodes."""
         return ANY
 
     def _spread(self, form: str, entries: Sequence[Any], one: Any) -> tuple[Any, ...]:
-        """Give what belongs to the dimensions of a variable those that it lacks."""
+        """Insert an entry for each axis that a dropped variable lacks."""
         if form != DROPPED:
             return tuple(entries)
         rest = iter(entries)
         return tuple(one if d in self.axes else next(rest) for d in range(self.ndim))
 
     def _common(self, node_inputs: Sequence[Variable], entries: Sequence[Sequence[Any]], one: Any) -> tuple[Any, ...]:
-        """Return, per dimension, the entry of the first input that is not repeated along it."""
+        """Return, per dimension, the entry of the first input that does not broadcast along it."""
         found = [one] * self.ndim
         is_open = [True] * self.ndim
         for variable, form, own in zip(node_inputs, self.forms, entries, strict=False):
-            if form in _APART:
+            if form in _WITHOUT_SHAPE:
                 continue
             known = self._spread(form, variable.type.broadcastable, True)
             if form == GATHERED:
@@ -112,7 +112,7 @@ class GpuRowwise(GpuOp):
         return tuple(one if d in self.axes else n for d, n in enumerate(full))
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Make a node; tensors of the host are transferred, except those that were values."""
+        """Make a node; host tensors are transferred, except host values."""
         placed = [v if form == VALUE else self.on_device(v) for v, form in zip(inputs, self.forms, strict=False)]
         full = self._common(placed, [getattr(v.type, "shape", ()) for v in placed], 1)
         types = [
@@ -122,7 +122,7 @@ class GpuRowwise(GpuOp):
         return self.apply(placed, types)
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return the common shape of the inputs, or what it leaves for row values."""
+        """Return the common shape of the inputs for full values, and its row shape for row values."""
         full = self._common(node.inputs, shapes, 1)
         return [self._formed(form, full, 1) for form in self.forms[len(node.inputs) :]]
 

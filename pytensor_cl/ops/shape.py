@@ -1,4 +1,4 @@
-"""Ops that change an array's shape and not its elements: views where the strides allow."""
+"""Ops that change an array's shape and not its elements; they make views where the strides allow."""
 
 from collections.abc import Sequence
 from math import prod
@@ -43,12 +43,12 @@ class GpuDimShuffle(GpuOp):
 
 
 def target_shape(size: int, shape: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return `shape` with its negative extent, if it has one, replaced by what `size` leaves.
+    """Return `shape` with its negative extent, if it has one, computed from `size`.
 
     Raises
     ------
     ValueError
-        The length is not `ndim`, or no shape of that size is meant.
+        The length is not `ndim`, or the shape does not fit the size.
     """
     wanted = tuple(int(n) for n in shape)
     if len(wanted) != ndim:

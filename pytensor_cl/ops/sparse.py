@@ -1,4 +1,4 @@
-"""Products of sparse and dense matrices; the sparse one is given by its parts, dense vectors that devices hold."""
+"""Products of sparse and dense matrices; the sparse matrix is given by its CSR vectors, which devices can hold."""
 
 from typing import Any
 
@@ -42,8 +42,8 @@ class CsrDot(Op):
         return [(shapes[2][0] - 1, *shapes[3][1:])]
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Ask SciPy."""
-        from scipy import sparse  # loading it takes 0.1 s: not where nothing is sparse
+        """Compute with SciPy."""
+        from scipy import sparse  # loading it takes 0.1 s
 
         data, indices, indptr, dense, inner = inputs
         matrix = sparse.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, int(inner)))
@@ -51,7 +51,7 @@ class CsrDot(Op):
 
 
 class CsrSampledDot(Op):
-    """The entries of ``X @ Y.T`` at the places that a matrix of compressed rows has.
+    """SDDMM: the entries of ``X @ Y.T`` at the positions of a matrix of compressed rows.
 
     Inputs are columns and row pointers (int32), ``X`` and ``Y``.
     """
@@ -65,7 +65,7 @@ class CsrSampledDot(Op):
         return Apply(self, [indices, indptr, left, right], [tensor(dtype=dtype, shape=indices.type.shape)])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """One for each entry."""
+        """Return one result for each entry."""
         return [shapes[0]]
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
@@ -93,11 +93,11 @@ class RowsOfColumns(Op):
         return Apply(self, [indices, indptr, rows], outputs)
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """As many entries, and a pointer more than rows."""
+        """Return the number of entries, and of rows plus one."""
         return [shapes[0], shapes[0], (node.inputs[2] + 1,)]
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Ask SciPy, with the number of each entry as its value."""
+        """Convert with SciPy, with the position of each entry as its value."""
         from scipy import sparse
 
         indices, indptr, rows = inputs

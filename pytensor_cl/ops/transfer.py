@@ -28,14 +28,14 @@ def download(array: GpuArray) -> np.ndarray:
 
 
 class _Transfer(Op):
-    """What the transfers share: the value stays the same."""
+    """Common part of the transfers, which do not change the value."""
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
         """Return the input's shape."""
         return shapes
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Never: a constant is uploaded when the function is linked."""
+        """Return False: a constant is uploaded when the function is linked."""
         return False
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
@@ -49,7 +49,7 @@ class GpuFromHost(_Transfer):
     Parameters
     ----------
     context_name
-        Where to.
+        Name of the target context.
     """
 
     __props__ = ("context_name",)
@@ -61,14 +61,14 @@ class GpuFromHost(_Transfer):
         return f"GpuFromHost<{self.context_name}>"
 
     def make_node(self, x: Any) -> Apply:
-        """Make a node of anything that is like a tensor."""
+        """Make a node of a tensor-like value."""
         x = as_tensor_variable(x)
         if type(x.type) is not TensorType:  # sparse matrices are a subclass
             raise TypeError(f"{self} cannot take {x} of Type {x.type}")
         return Apply(self, [x], [GpuArrayType(x.type.dtype, x.type.shape, self.context_name)()])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
-        """Upload; the host array may change afterwards."""
+        """Upload a copy; the host array may change afterwards."""
         output_storage[0][0] = get_context(self.context_name).from_host(inputs[0])
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Sequence[Variable]) -> list[Variable]:
@@ -81,7 +81,7 @@ class GpuFromHost(_Transfer):
 
 
 class HostFromGpu(_Transfer):
-    """Download an array; the only place where a function waits for the device."""
+    """Download an array; only this Op waits for the device."""
 
     __props__ = ()
 
@@ -118,7 +118,7 @@ class GpuToGpu(_Transfer):
     Parameters
     ----------
     context_name
-        Where to.
+        Name of the target context.
     """
 
     __props__ = ("context_name",)
@@ -152,7 +152,7 @@ host_from_gpu = HostFromGpu()
 
 
 def _moved(x: Any, context_name: str) -> Variable:
-    """Bring a variable to a context, from wherever it is."""
+    """Return a variable on a context, transferred if needed."""
     if not (isinstance(x, Variable) and isinstance(x.type, GpuArrayType)):
         return GpuFromHost(context_name)(x)
     return x if x.type.context_name == context_name else GpuToGpu(context_name)(x)
@@ -164,7 +164,7 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
     Parameters
     ----------
     x
-        A tensor, a device variable, or what ``pytensor.tensor.as_tensor`` takes.
+        A tensor, a device variable, or an argument of ``pytensor.tensor.as_tensor``.
     target
         Name of a context; None is the default one.
 
@@ -183,7 +183,7 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
 
 
 def _transfer(variable: Variable, target: str | None) -> Variable | None:
-    """Return what ``x.transfer(target)`` asks for; None leaves the target to another package, if there is one.
+    """Return the variable for ``x.transfer(target)``; None leaves the target to another package.
 
     Raises
     ------

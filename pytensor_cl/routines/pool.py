@@ -1,14 +1,14 @@
 """Pooling in one to three dimensions, and its gradients."""
 
-import struct
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import literal
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Plans, Routine
@@ -26,9 +26,12 @@ GROUPS_PER_UNIT = 32
 SMALL = 1 << 14  # elements of a gradient for which rows need not be kept
 INT_LIMIT = 1 << 30  # 32-bit indices, with room for a step of the grid
 COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own
-ROWS = {"scatter": "scatter_rows", "spread": "spread_rows"}  # kinds, and their variants that keep rows of windows
+ROWS = {
+    "max_grad": "max_grad_rows",
+    "average_grad": "average_grad_rows",
+}  # variants that keep rows of windows
 _PLACES = {"int": "int32", "long": "int64"}
-_TEMPLATES = dict.fromkeys(("scatter", "spread"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
+_TEMPLATES = dict.fromkeys(("max_grad", "average_grad"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
 _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # what vectors of so many bytes an element compare to
 
 
@@ -37,20 +40,20 @@ class Window(NamedTuple):
 
     extent: int
     step: int
-    before: int
-    after: int
+    pad_lo: int
+    pad_hi: int
 
     def positions(self, length: int, ceil: bool) -> int:
         """Return how many windows there are; with `ceil` the last may reach out of the padding behind."""
-        room = length + self.before + self.after - self.extent
+        room = length + self.pad_lo + self.pad_hi - self.extent
         count = max(0, (-(-room // self.step) if ceil else room // self.step) + 1) if length else 0
         # What begins in the padding behind the dimension sees none of it.
-        return count - 1 if ceil and count and (count - 1) * self.step >= length + self.before else count
+        return count - 1 if ceil and count and (count - 1) * self.step >= length + self.pad_lo else count
 
     def whole(self, length: int, count: int) -> tuple[int, int]:
         """Return the first and one past the last window that sees no padding."""
-        room = length + self.before - self.extent
-        first = -(-self.before // self.step)
+        room = length + self.pad_lo - self.extent
+        first = -(-self.pad_lo // self.step)
         return first, max(first, min(count, room // self.step + 1))
 
 
@@ -84,6 +87,15 @@ class _Variant(NamedTuple):
     def is_gradient(self) -> bool:
         """Whether it writes as much as is pooled."""
         return self.kind in _TEMPLATES
+
+
+@cache
+def _geometry_struct(index: str) -> Struct:
+    """Return the struct that kernels take, with this type of indices; see kernels/pool/common.mako."""
+    return Struct(
+        (index, "planes inc_pad inner_first inner_last"),
+        (index, "n[3] count[3] k[3] step[3] pad_lo[3] pad_hi[3]"),
+    )
 
 
 class _Launch(NamedTuple):
@@ -206,6 +218,7 @@ class _Pooling(Routine):
             other=self.other.name,
             mask=_MASKS[compared.itemsize],
             lowest=literal(least, dtype),
+            geometry=_geometry_struct(variant.indices),
             inner=inner if self.schedule == "cpu" and inner in COMMON else None,
         )
 
@@ -220,11 +233,11 @@ class _Pooling(Routine):
     def _may_keep_rows(self) -> bool:
         """Whether gradients are computed from rows of windows that schedule cpu keeps, but for rare shapes."""
         overlap = self.ndim == 2 and self.windows[0].extent > self.windows[0].step
-        pays = self.ndim < 3 if self.kind == "scatter" else overlap
+        pays = self.ndim < 3 if self.kind == "max_grad" else overlap
         return self.schedule == "cpu" and pays and self.windows[-1][:2] in COMMON
 
     def _keeps_rows(self, s: _Shape) -> bool:
-        pays = self.kind == "scatter" or s.planes * s.plane >= SMALL
+        pays = self.kind == "max_grad" or s.planes * s.plane >= SMALL
         return self._may_keep_rows and pays and s.plane < INT_LIMIT and s.counts[2] > 0
 
     def _run_rows(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
@@ -232,11 +245,11 @@ class _Pooling(Routine):
         s = self._normal(output.shape)
         launch = self._launch(ROWS[self.kind], output.shape)
         rows, last = -(-s.windows[1].extent // s.windows[1].step), s.windows[2]
-        kept = launch.global_size[0] * rows * ((s.lengths[2] + last.before) // last.step + 1 + 2 * LANES)
-        scratch = [self.context.empty((kept,), self.other)]
-        if self.kind == "scatter":
-            scratch.append(self.context.empty((kept,), "int32"))
-        self._run(ROWS[self.kind], output.shape, *inputs, *scratch, output)
+        kept = launch.global_size[0] * rows * ((s.lengths[2] + last.pad_lo) // last.step + 1 + 2 * LANES)
+        workspace = [self.context.empty((kept,), self.other)]
+        if self.kind == "max_grad":
+            workspace.append(self.context.empty((kept,), "int32"))
+        self._run(ROWS[self.kind], output.shape, *inputs, *workspace, output)
 
     def _variant(self, kind: str, s: _Shape) -> _Variant:
         ordinary = self._ordinary(kind)
@@ -254,15 +267,15 @@ class _Pooling(Routine):
             return (first, last) if last - first >= LANES else (0, 0)
         # Elements of as many whole steps: the windows that they are in begin there, or up to `reach` steps before.
         reach = -(-window.extent // window.step) - 1
-        room = (length + window.before) // window.step
-        first, last = (n * window.step - window.before for n in (first + reach, min(last, room)))
+        room = (length + window.pad_lo) // window.step
+        first, last = (n * window.step - window.pad_lo for n in (first + reach, min(last, room)))
         return (first, last) if last - first >= LANES * window.step else (0, 0)
 
     def _geometry(self, s: _Shape, variant: _Variant) -> bytes:
         columns = (s.lengths, s.counts, *zip(*s.windows, strict=True))
         inner = self._inner(s, variant.kind in ROWS)
         values = [s.planes, int(self.inc_pad), *inner, *(v for c in columns for v in c)]
-        return struct.pack(f"{len(values)}{'i' if variant.indices == 'int' else 'q'}", *values)
+        return _geometry_struct(variant.indices).pack_values(*values)
 
     def _launch(self, kind: str, shape: tuple[int, ...]) -> _Launch:
         """Return the launch of a kernel for what is pooled of that shape."""
@@ -329,7 +342,7 @@ class AvgPool(_Reduction):
 class MaxPoolGather(_Pooling):
     """From x and v, the element of v that lies where the first largest element of each window of x does."""
 
-    kind = "gather"
+    kind = "max_gather"
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
@@ -348,7 +361,7 @@ class MaxPoolGather(_Pooling):
 class MaxPoolScatter(_Pooling):
     """From x and dy, each element of dy added to where the first largest element of its window of x is."""
 
-    kind = "scatter"
+    kind = "max_grad"
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
@@ -364,7 +377,7 @@ class MaxPoolScatter(_Pooling):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels: one finds the largest elements and one asks who they are, or one does both."""
-        kinds = (ROWS["scatter"],) if self._may_keep_rows else ("place", "scatter")
+        kinds = (ROWS["max_grad"],) if self._may_keep_rows else ("argmax", "max_grad")
         return tuple(self._source(self._ordinary(kind)) for kind in kinds)
 
     def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
@@ -372,17 +385,17 @@ class MaxPoolScatter(_Pooling):
         if self._keeps_rows(self._normal(x.shape)):
             self._run_rows(inputs, output)
             return
-        variant = self._variant("place", self._normal(x.shape))
+        variant = self._variant("argmax", self._normal(x.shape))
         places = self.context.empty(dy.shape, _PLACES[variant.place])
         if dy.layout.size:
-            self._run("place", x.shape, x, places)
-        self._run("scatter", x.shape, places, dy, output)
+            self._run("argmax", x.shape, x, places)
+        self._run("max_grad", x.shape, places, dy, output)
 
 
 class AvgPoolGrad(_Pooling):
     """From dy and the lengths of what was pooled, each element's share: called with ``(dy, lengths)``."""
 
-    kind = "spread"
+    kind = "average_grad"
 
     def layout(self, dy: Layout, lengths: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the output.
@@ -405,4 +418,4 @@ class AvgPoolGrad(_Pooling):
         if self._keeps_rows(self._normal(output.shape)):
             self._run_rows(inputs, output)
         else:
-            self._run("spread", output.shape, *inputs, output)
+            self._run("average_grad", output.shape, *inputs, output)

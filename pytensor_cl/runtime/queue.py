@@ -221,7 +221,8 @@ class Queue:
 
     def end_wait(self) -> None:
         """The caller has waited by other means: release what commands have used."""
-        self.release_done()
+        if self._host_arrays or self._uploads:
+            self.release_done()
         self.hooks.after_wait()
 
     def _note_unsupported(self, command: str) -> None:

@@ -231,6 +231,30 @@ def test_selection_may_move_a_draw(context):
         np.testing.assert_array_equal(f(n), want.normal(size=n))
 
 
+def test_numbers_of_a_generator_that_counts(context, by_the_device):
+    """Arrays of any parameter run on the device; no other backend may run the function."""
+    shapes, m = pt.vector("shapes", dtype="float64"), pt.lscalar("m")
+    generator = pytensor.shared(np.random.default_rng(5))
+    following, z = pt.random.gamma(shapes, scale=2.0, size=(m, 3), rng=generator, return_next_rng=True)
+    following, u = pt.random.binomial(10, 0.5, size=(m,), rng=following, return_next_rng=True)
+    with pytensor.config.change_flags(opencl__random="philox", opencl__placement="auto", opencl__adapt=True):
+        f = opencl([shapes, m], [z, u], updates={generator: following})
+    assert not any(isinstance(op, RandomVariable) for op in host_ops(f))
+    assert "other numbers" in str(explain(f))
+    values = np.array([0.5, 1.0, 4.0])
+    (a, b), (c, d) = f(values, 4000), f(values, 4000)
+    assert not np.array_equal(a, c)
+    assert not np.array_equal(b, d)
+    np.testing.assert_allclose(a.mean(axis=0), 2 * values, rtol=0.15)
+    assert b.dtype == "int64"
+    assert abs(b.mean() - 5) < 0.2
+    generator.set_value(np.random.default_rng(5))
+    np.testing.assert_array_equal(f(values, 4000)[0], a)
+    want = np.random.default_rng(5)
+    want.bit_generator.random_raw(4)
+    assert str(generator.get_value(borrow=True).bit_generator.state) == str(want.bit_generator.state)
+
+
 def test_pymc_draw(context, by_the_device):
     pymc = pytest.importorskip("pymc")
     with pymc.Model():

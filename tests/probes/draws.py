@@ -1,4 +1,4 @@
-"""Random draws. Other numbers from the same distribution are as right: dtypes and shapes are compared."""
+"""Random draws: the numbers are NumPy's, whatever makes them."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytensor.tensor.random.basic as random
 from pytensor.tensor.random.op import DefaultGeneratorMakerOp, RandomVariable
 
+from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
 from tests.probes.probe import Probe, probe
 
 ONE, TWO = (np.ones(3, dtype="float32"),), (np.ones(3, dtype="float32"), np.full(3, 0.5, dtype="float32"))
@@ -56,21 +57,28 @@ def _draws() -> Iterator[Probe]:
                     np.random.default_rng(1),
                     *parameters,
                     variant=f"size-{size}",
-                    compare="types",
                 )
+    for kind, op in sorted(_ops().items(), key=lambda item: item[0].__name__):
+        if kind.__name__ in DISTRIBUTIONS and kind.__name__ not in CORE:
+            numbers = [np.asarray(p).flat[0] for p in PARAMETERS.get(kind.__name__, TWO)]
+            yield probe(
+                kind,
+                lambda rng, *p, f=op: f(*p, rng=rng, size=(3, 4)),
+                np.random.default_rng(2),
+                *numbers,
+                variant="of-numbers",
+            )
     yield probe(
         random.ChoiceWithoutReplacement,
         lambda rng, x: random.choice(x, size=3, replace=False, rng=rng),
         np.random.default_rng(1),
         np.arange(6),
-        compare="types",
     )
     yield probe(
         random.PermutationRV,
         lambda rng, x: random.permutation(x, rng=rng),
         np.random.default_rng(1),
         np.arange(6),
-        compare="types",
     )
     yield probe(
         DefaultGeneratorMakerOp,

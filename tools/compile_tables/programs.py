@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from pathlib import Path
 
@@ -16,15 +17,11 @@ __all__ = ["Program", "collect", "read"]
 
 _REQUIRED = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)[^;{]*?\bvoid\s+(\w+)\s*\(")
 _DIGEST = re.compile(r"_[0-9a-f]{12}")
-_DIRECT = (
-    "tests/routines/",
-    "tests/test_scalar",
-    "tests/scalar/test_special.py",
-)  # tests that make routines themselves
+_DIRECT = ("tests/routines/", "tests/scalar/")  # tests that make routines themselves
 _DOUBLES = re.compile(r"__global (?:const )?double|\(\s*const double\b|\bconst double i\d")
 _WRONG = re.compile(r"= nonsense;")  # what tests of error messages compile
-TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "test_special.py", "test_scalar.py",
-         "test_scalar_complex.py", "test_scalar_loop.py", "test_coverage.py", "test_sharedvar.py")  # fmt: skip
+TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "scalar",
+         "test_coverage.py", "test_sharedvar.py")  # fmt: skip
 """The rest of the tests launches no kernels of GPUs that these do not."""
 
 
@@ -96,7 +93,15 @@ def _asks_for_fp64(device: str, origins: Iterable[str], text: str) -> bool:
 
 def _is_kernel(name: str) -> bool:
     """Whether a text is one of the project's kernels; tests have some of their own, or wrong ones on purpose."""
-    return (ROOT / "kernels" / f"{_DIGEST.split(name)[0]}.mako").is_file()
+    return _DIGEST.split(name)[0] in _templates()
+
+
+@cache
+def _templates() -> frozenset[str]:
+    """Return the names that programs have from their templates: the path in ``kernels``, with underscores."""
+    folder = ROOT / "kernels"
+    paths = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.mako"))
+    return frozenset("_".join(path.parts) for path in paths)
 
 
 def _commands(share: int, tests: Sequence[str]) -> Iterator[list[str]]:

@@ -2,7 +2,7 @@
 
 PyTensor's `Function.__call__` keeps arguments and results of a call in the function, so a second call must not begin
 before the first one has ended. `_compat.SerialFunction` sets and clears `held` itself, since a call of a small function
-takes a microsecond; what is here runs when several threads call at once, or a call calls the function again.
+takes a microsecond. The code here runs when several threads call at once, or when a call calls the function again.
 """
 
 import os
@@ -19,26 +19,26 @@ from weakref import WeakSet, WeakValueDictionary
 from pytensor_cl._compat import SerialFunction
 from pytensor_cl.linker.types import Cell
 
-__all__ = ["CallLock", "CallLocks", "give_lock", "in_turn"]
+__all__ = ["CallLock", "CallLocks", "assign_lock", "run_exclusively"]
 
-POLL = 0.05
-"""Seconds after which a thread that waits looks again: a signal may have interrupted the thread that was to wake it."""
-PATIENCE, HANDOVER = 5e-3, 5e-3
-"""Seconds that a thread waits before others let it go first, and for how long they do: a thread that calls in a loop
-would take the lock again before another one is awake."""
+POLL_SECONDS = 0.05
+"""Seconds after which a waiting thread checks again: a signal may have interrupted the thread that was to wake it."""
+HANDOVER_AFTER, HANDOVER_SECONDS = 5e-3, 5e-3
+"""Seconds after which a waiting thread gets the lock next, and for how many seconds a releasing thread waits for that.
+A thread that calls in a loop would take the lock again before another one is awake."""
 
 Run = Callable[..., Any]
 
 
 class _Waiter:
-    """A thread that waits.
+    """A thread that waits for a lock.
 
     Attributes
     ----------
     since
-        When it began to.
+        When the wait began, in seconds of `monotonic`.
     woken, ended
-        Locks that are released when it shall look, and when it does not wait any more.
+        Locks that are released when the thread shall check, and when its wait has ended.
     """
 
     __slots__ = ("ended", "since", "woken")
@@ -50,10 +50,10 @@ class _Waiter:
         self.ended.acquire()
 
     def wake(self) -> None:
-        """Make the thread look."""
+        """Make the thread check whether the lock is free."""
         try:
             self.woken.release()
-        except RuntimeError:  # it has been woken, and has not looked yet
+        except RuntimeError:  # it has been woken, and has not checked yet
             pass
 
 
@@ -63,9 +63,9 @@ class CallLock:
     Attributes
     ----------
     held
-        Whether a call runs. Whoever has found it false sets it in the next line.
+        Whether a call runs. The code that finds it false sets it in the next line.
     waiting
-        The threads that want it, the first one first.
+        The threads that wait for it, in order.
     """
 
     __slots__ = ("__weakref__", "held", "waiting")
@@ -107,21 +107,21 @@ class CallLock:
         try:
             self.waiting.append(waiter)
             while self.held:
-                waiter.woken.acquire(timeout=POLL)
+                waiter.woken.acquire(timeout=POLL_SECONDS)
         finally:
             if waiter in self.waiting:
                 self.waiting.remove(waiter)
             waiter.ended.release()
 
     def notify(self) -> None:
-        """Wake the first thread that waits, and let it go first if it has waited for long."""
+        """Wake the first waiting thread; if it has waited for long, wait until it has the lock."""
         try:
             waiter = self.waiting[0]
         except IndexError:
             return
         waiter.wake()
-        if monotonic() - waiter.since > PATIENCE:
-            waiter.ended.acquire(timeout=HANDOVER)
+        if monotonic() - waiter.since > HANDOVER_AFTER:
+            waiter.ended.acquire(timeout=HANDOVER_SECONDS)
 
     def is_held_above(self, frame: FrameType | None) -> bool:
         """Whether a frame, or one that called it, holds the lock."""
@@ -129,7 +129,7 @@ class CallLock:
 
 
 class CallLocks:
-    """The locks of a function of several shared variables, which others update that have different locks.
+    """The locks of a function of several shared variables that other functions with different locks update.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class CallLocks:
         In the order in which all such functions take them.
     """
 
-    held = True  # so that each call comes to `wait`
+    held = True  # so that each call runs `wait`
     waiting = ()
 
     def __init__(self, locks: Sequence[CallLock]) -> None:
@@ -201,8 +201,8 @@ def _nested(function: SerialFunction, frame: FrameType | None) -> Run:
     return function.vm.copy_for_nested_calls
 
 
-class _Use:
-    """What is known of a shared variable's storage cell; the virtual machines that use it keep it.
+class _CellLock:
+    """The lock of a shared variable's storage cell, kept by the virtual machines that use the cell.
 
     Attributes
     ----------
@@ -220,11 +220,11 @@ class _Use:
 
 
 _locks: WeakSet[CallLock] = WeakSet()
-_uses: WeakValueDictionary[int, _Use] = WeakValueDictionary()  # by the cells' ids: virtual machines keep both
+_cell_locks: WeakValueDictionary[int, _CellLock] = WeakValueDictionary()  # by the id of the cell
 _creation = RLock()
 
 
-def give_lock(function: SerialFunction) -> None:
+def assign_lock(function: SerialFunction) -> None:
     """Give the virtual machine of a new function its lock.
 
     Functions of a variable that one of them updates get the same one, or several. So no update is lost, and none is
@@ -235,22 +235,23 @@ def give_lock(function: SerialFunction) -> None:
     shared = [cell for cell, given in pairs if given.shared]
     updated = [cell for cell, given in pairs if given.update is not None]
     with _creation:
-        uses = {id(cell): _uses.setdefault(id(cell), _Use()) for cell in (*shared, *updated, *machine.generators)}
-        machine.uses = list(uses.values())
+        cells = (*shared, *updated, *machine.mutable_rngs)
+        cell_locks = {id(cell): _cell_locks.setdefault(id(cell), _CellLock()) for cell in cells}
+        machine.cell_locks = list(cell_locks.values())
         machine.call_lock = CallLock()
-        new = [uses[id(c)] for c in (*updated, *machine.generators) if uses[id(c)].lock is None]
-        lock = next((use.lock for use in machine.uses if use.lock is not None), machine.call_lock)
-        for use in new:
-            use.lock = lock
-        for use in machine.uses:
-            use.machines.add(machine)
-        for other in {machine, *(m for use in new for m in use.machines)}:
+        new = [cell_locks[id(c)] for c in (*updated, *machine.mutable_rngs) if cell_locks[id(c)].lock is None]
+        lock = next((entry.lock for entry in machine.cell_locks if entry.lock is not None), machine.call_lock)
+        for entry in new:
+            entry.lock = lock
+        for entry in machine.cell_locks:
+            entry.machines.add(machine)
+        for other in {machine, *(m for entry in new for m in entry.machines)}:
             _choose_lock(other)
 
 
 def _choose_lock(machine: Any) -> None:
-    """Give a virtual machine the locks of the variables that it uses."""
-    locks = {id(use.lock): use.lock for use in machine.uses if use.lock is not None}
+    """Give a virtual machine the locks of the shared variables that it uses."""
+    locks = {id(entry.lock): entry.lock for entry in machine.cell_locks if entry.lock is not None}
     mine = machine.call_lock
     if not locks:
         return
@@ -262,22 +263,22 @@ def _choose_lock(machine: Any) -> None:
         machine.call_lock = chosen[0] if len(chosen) == 1 else CallLocks(chosen)
 
 
-def in_turn(cell: Cell, action: Run) -> Any:
-    """Run something that reads or sets a shared variable while no function that updates it runs.
+def run_exclusively(cell: Cell, action: Run) -> Any:
+    """Run an action that reads or sets a shared variable while no function that updates it runs.
 
     Parameters
     ----------
     cell
         The variable's storage.
     action
-        What to do, without arguments.
+        Called without arguments.
     """
-    use = _uses.get(id(cell))
-    return action() if use is None or use.lock is None else _call_under((use.lock,), action)
+    entry = _cell_locks.get(id(cell))
+    return action() if entry is None or entry.lock is None else _call_under((entry.lock,), action)
 
 
 def _after_fork() -> None:
-    """Free the locks that threads of the parent process had: they do not run here."""
+    """Free the locks that threads of the parent process held: they do not run in the child."""
     global _creation
     _creation = RLock()
     frame = sys._getframe()

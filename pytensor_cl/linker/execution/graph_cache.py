@@ -253,7 +253,7 @@ class GraphCache:
         self._shape_cells, self._shared_cells, self._signature_readers = shapes, shared, readers
 
     def _signature(self) -> tuple[Any, Any]:
-        """Return what tells apart the calls that need different graphs, and the values of the index inputs."""
+        """Return what distinguishes calls that need different graphs, and the values of the index inputs."""
         name = self._context_name
         parts = [cell[0].shape for cell in self._shape_cells]
         parts += [a.layout if (a := c.devices.get(name)) is not None else _future_layout(c) for c in self._shared_cells]

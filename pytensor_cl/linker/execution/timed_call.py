@@ -25,9 +25,9 @@ class TimedStep(NamedTuple):
     Attributes
     ----------
     node
-        Its number in the order of execution.
+        Its index in the order of execution.
     start, end
-        When the host began and ended: with device nodes it only enqueues, and a download waits.
+        When the host began and ended. Steps of device nodes only enqueue; a download waits.
     shapes
         Of the node's inputs and outputs.
     """
@@ -39,14 +39,14 @@ class TimedStep(NamedTuple):
 
 
 class TimedCall:
-    """A timed call. The devices' time stamps are read when somebody asks for them.
+    """A timed call. The devices' time stamps are read when `commands` is read first.
 
     Attributes
     ----------
     start, end
         When the host began, and when the devices had finished.
     steps
-        What the host did.
+        Of the host.
     """
 
     def __init__(self, start: int, logs: Sequence[CommandLog]) -> None:
@@ -58,7 +58,7 @@ class TimedCall:
 
     @property
     def commands(self) -> list[Command]:
-        """What the devices did; `Command.owner` is the number of the node."""
+        """The commands of the devices; `Command.owner` is the index of the node."""
         if self._commands is None:
             self._commands = [c for log in self._logs for c in stamp(log)]
             self._logs = []
@@ -90,17 +90,15 @@ class Timer:
         self._cells = [tuple(storage[v] for v in (*node.inputs, *node.outputs)) for node in nodes]
         self._contexts = _contexts(nodes)
 
-    def __call__(
-        self, run: Callable[[Callable[[int], None]], None], finish: Callable[[], list[Any]]
-    ) -> tuple[TimedCall, list[Any]]:
-        """Run a call and time it, all that it takes to do so included.
+    def __call__(self, run: Callable[[Callable[[int], None]], None], finish: Callable[[], None]) -> TimedCall:
+        """Run a call and time it. The cost of the measurement is included.
 
         Parameters
         ----------
         run
-            Runs all nodes; calls what it is given with the number of each after it ran, while its values are there.
+            Runs all nodes. It calls its argument with the index of each node that has run, while its values are there.
         finish
-            Ends the call; returns the results.
+            Ends the call.
         """
         start = perf_counter_ns()
         with timed(self._contexts) as logs:
@@ -116,15 +114,15 @@ class Timer:
                 begin = perf_counter_ns()
 
             run(note)
-            results = finish()
+            finish()
         call.end = perf_counter_ns()
-        return call, results
+        return call
 
 
 def node_seconds(call: TimedCall) -> dict[int, float]:
-    """Return how long each node took: on the device, or on the host where it enqueued nothing."""
+    """Return the seconds of each node: on the device, or on the host where it enqueued nothing."""
     seconds = {step.node: 0.0 for step in call.steps}
     for command in call.commands:
-        if command.owner in seconds:  # the others look for errors after the last node
+        if command.owner in seconds:  # the others read error flags after the last node
             seconds[command.owner] += 1e-9 * (command.end - command.start)
     return {s.node: seconds[s.node] or 1e-9 * (s.end - s.start) for s in call.steps}

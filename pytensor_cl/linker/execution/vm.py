@@ -76,15 +76,14 @@ class OpenCLVM:
 
     Attributes
     ----------
-    time_thunks
-        Whether calls are timed: they run step by step, on the device, and wait for it. PyTensor sets it for
-        ``profile=True``.
+    is_timed
+        Whether calls are timed: they run step by step, on the device, and wait for it.
     call_listeners
         Called with each timed call.
     call_lock
-        What a call of the function takes; `call_lock.give_lock` sets it.
-    uses
-        What `call_lock` knows of its shared variables.
+        What a call of the function takes; `call_lock.assign_lock` sets it.
+    cell_locks
+        The locks of its shared variables; `call_lock.assign_lock` sets them.
     copy_for_nested_calls
         Copy of the function for calls within a call, once there has been one.
     """
@@ -99,13 +98,13 @@ class OpenCLVM:
         self.input_storage = list(linked.input_storage)
         self.output_storage = list(linked.output_storage)
         self.allow_gc = linked.allow_gc
-        self.time_thunks = False
+        self.is_timed = False
         self.call_listeners: list[Callable[[TimedCall], None]] = []
         self.call_lock: Any = None
-        self.uses: list[Any] = []
+        self.cell_locks: list[Any] = []
         self.copy_for_nested_calls: Any = None
         self.executor = linked.executor
-        self.generators = list(linked.mutable_rngs)
+        self.mutable_rngs = list(linked.mutable_rngs)
         self._last_timed_call: TimedCall | None = None
         self._timer: Timer | None = None
         self._finish = linked.finish
@@ -115,33 +114,39 @@ class OpenCLVM:
             linked.fgraph, self.nodes, linked.storage_map, linked.monitor, linked.executor.restore_recorded_shapes
         )
         outputs = [linked.storage_map[v] for v in linked.fgraph.outputs]
-        # Cells that PyTensor does not know as outputs, or does not empty: their values are the caller's.
+        # Cells that PyTensor does not empty, or that are no outputs: their values are the caller's.
         self._emptied = [c for c in self.output_storage if not self.allow_gc or not any(c is o for o in outputs)]
         self._steps = list(zip(self.thunks, linked.free_after, strict=True))
 
+    @property
+    def time_thunks(self) -> bool:
+        """Whether calls are timed. PyTensor sets it for ``profile=True``."""
+        return self.is_timed
+
+    @time_thunks.setter
+    def time_thunks(self, value: bool) -> None:
+        self.is_timed = value
+
     def __call__(self) -> list[Any]:
-        rng_states = save_rng_states(self.generators) if self.generators else ()
+        rng_states = save_rng_states(self.mutable_rngs) if self.mutable_rngs else ()
+        runs_steps = False
         try:
-            if self.time_thunks:
-                return self._run_timed()
-            if self.executor.run(self):
-                return self._results()
-            self.run()
-            results = self._results()
-            self.executor.confirm()
+            if self.is_timed:
+                self._run_timed()
+            elif not self.executor.run(self):
+                runs_steps = True
+                self.run()
+            if self._has_checks:
+                self._errors.raise_device_error()  # before shared variables get their updates
+            results = [cell[0] for cell in self.output_storage]
+            for cell in self._emptied:
+                cell[0] = None
+            if runs_steps:
+                self.executor.confirm()
             return results
         except BaseException:
             restore_rng_states(rng_states)
             raise
-
-    def _results(self) -> list[Any]:
-        """Return the results of a call, and empty their cells."""
-        if self._has_checks:
-            self._errors.raise_device_error()  # before shared variables get their updates
-        results = [cell[0] for cell in self.output_storage]
-        for cell in self._emptied:
-            cell[0] = None
-        return results
 
     def build(self) -> None:
         """Build the kernels, if that was left to the first call."""
@@ -208,15 +213,14 @@ class OpenCLVM:
             for cell in freed:
                 cell[0] = None
 
-    def _run_timed(self) -> list[Any]:
-        """Run a call step by step and time it; the device's times come from its own clock."""
+    def _run_timed(self) -> None:
+        """Run a call step by step and time it; times of kernels come from the device's clock."""
         self.build()
         if self._timer is None:
             self._timer = Timer(self.nodes, self.storage_map)
-        self._last_timed_call, results = self._timer(lambda note: self.run(after=note), self._results)
+        self._last_timed_call = self._timer(lambda note: self.run(after=note), self._errors.raise_device_error)
         for listener in self.call_listeners:
             listener(self._last_timed_call)
-        return results
 
     def raise_at_node(self, at: int) -> NoReturn:
         """Re-raise the current exception, or an error that a kernel has reported before, with the node's name."""

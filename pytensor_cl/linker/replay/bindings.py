@@ -5,6 +5,7 @@ results have other buffers in each call. Guards check that the values are those 
 """
 
 from collections.abc import Callable
+from ctypes import addressof, c_char
 from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any, NamedTuple
@@ -308,7 +309,7 @@ class SharedBinding:
     def to_device(self) -> None:
         """Put the value into the cell of the device array.
 
-        A host array that somebody else may change is read in each call. If it is small, a staged copy takes 10 us less
+        A host array that other code may change is read in each call. If it is small, a staged copy takes 10 us less
         than an upload.
         """
         source, upload = self._source, self._upload
@@ -365,15 +366,17 @@ class ArgumentBinding:
         if pointers is None or value.dtype != self._dtype:
             self.bind_buffer()
             return
-        if self._is_staged:
-            if value.shape != self._layout.shape:
-                self.bind_buffer()
-                return
+        if self._is_staged and value.shape == self._layout.shape:
             value = np.array(value, order="C")
-            address = address_of(value)
-        else:
-            address = address_of(value) if value.flags.c_contiguous else 0
-            if not address or address % self._alignment != self._misalignment:
+        elif self._is_staged or not value.flags.c_contiguous:
+            self.bind_buffer()
+            return
+        try:
+            address = addressof(c_char.from_buffer(value))  # `address_of`, without a call
+        except (TypeError, ValueError, BufferError):
+            address = address_of(value)  # it is read-only, or empty
+        if not self._is_staged:
+            if address % self._alignment != self._misalignment:
                 self.bind_buffer()
                 return
             address -= self._misalignment

@@ -24,6 +24,9 @@ from pytensor_cl.runtime.queue import Queue
 
 __all__ = ["ArenaDownload", "CapturedGraph", "GraphBindings", "SequenceStep"]
 
+REPLAYS_PER_NOTE = 15
+"""Replays between two notes to the buffer pool, which frees buffers that were idle for many calls."""
+
 
 class SequenceStep:
     """The step that runs a launch sequence.
@@ -35,7 +38,7 @@ class SequenceStep:
     sequence
         Kernels whose arguments are set.
     bindings
-        Of the buffers that the kernels use, where the driver does not know of them.
+        Of the buffers that the kernels use, where the driver does not keep them.
     keep
         Objects that must stay until the kernels have run.
     writes_shared
@@ -185,6 +188,7 @@ class CapturedGraph:
         self._arena = context.memory.arena
         self._arena_version = -1
         self.signature: Any = None
+        self._replays_until_note = 0
         self.guard_failures = 0
         self.recorded_shapes: list[tuple[Any, list[Any]]] = []
         self.current_node = 0
@@ -210,7 +214,10 @@ class CapturedGraph:
         if parameters is not None:
             self.parameters.apply(parameters)
         memory = self.context.memory
-        memory.buffers.tick()
+        self._replays_until_note -= 1
+        if self._replays_until_note < 0:
+            self._replays_until_note = REPLAYS_PER_NOTE
+            memory.buffers.tick(1 + REPLAYS_PER_NOTE)
         if self._arena_version != self._arena.version:
             self._bind_arena()
         for binding, nbytes in self._outputs:

@@ -127,7 +127,7 @@ class GraphReport:
     Attributes
     ----------
     signature
-        What tells the calls apart that it serves: shapes of the inputs, and values.
+        Shapes of the inputs, and values that launches depend on, of the calls that it serves.
     kernels
         Number of kernels of a call.
     launches

@@ -251,7 +251,7 @@ class Profile:
         return sorted(self._nodes.values(), key=lambda n: -max(n.device_seconds, n.transfer_seconds, n.host_seconds))
 
     def peaks(self) -> dict[str, Peak]:
-        """Return what the devices reach at most, by context; measured when somebody first asks."""
+        """Return the measured peak of each device, by context; the first call measures it."""
         names = sorted({n.context for n in self.nodes if n.context})
         return {name: measure_peak(get_context(name)) for name in names}
 

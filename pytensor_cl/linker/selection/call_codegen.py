@@ -37,7 +37,7 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["SlowPaths", "compile_call", "with_host_arrays"]
 
 _CALL = """
-def make(find_stats, run_slowly, run_on_device, run_without_selection, ndarray, {cells}):
+def make(find_stats, run_slowly, run_after_failure, run_without_selection, ndarray, {cells}):
     stats = None
     {initial_shapes}
     def call():
@@ -54,13 +54,15 @@ def make(find_stats, run_slowly, run_on_device, run_without_selection, ndarray, 
         else:
             try:
                 results = stats.run()
-            except Exception:
-                if stats.is_on_device:
-                    raise
+            except Exception as error:
+                failure = error
             else:
                 {empty_cells}
                 return results
-            results = run_on_device()  # after the except clause, so that its error has no context
+            try:
+                results = run_after_failure(stats, failure)  # outside the except clause: its error has no context
+            finally:
+                failure = None
         {empty_cells}
         return results
     return call
@@ -83,15 +85,15 @@ class SlowPaths(NamedTuple):
         Returns the statistics of the arguments' signature; None if an argument has no shape.
     run_slowly
         Runs a call that belongs to a comparison, or that has values which compiled code cannot read.
-    run_on_device
-        Repeats a call on the device that failed elsewhere.
+    run_after_failure
+        Runs a call again that has failed on the present backend, or raises the error.
     run_without_selection
         Runs a call whose arguments have no signature.
     """
 
     find_stats: Callable[[], Any]
     run_slowly: Callable[[Any], list[Any]]
-    run_on_device: Callable[[], list[Any]]
+    run_after_failure: Callable[[Any, Exception], list[Any]]
     run_without_selection: Callable[[], list[Any]]
 
 
@@ -100,6 +102,7 @@ def compile_call(
     distinguishing: Sequence[tuple[Cell, int]],
     emptied: Sequence[Cell],
     host_array_cells: Sequence[Cell] = (),
+    context_name: str = "",
 ) -> Callable[[], list[Any]]:
     """Return the function that runs a call.
 
@@ -113,17 +116,20 @@ def compile_call(
         Cells that are empty after each call.
     host_array_cells
         Cells that compiled code of the host reads; see `with_host_arrays`.
+    context_name
+        Of the device, whose copies of shared variables have the shape too.
     """
-    cells = {f"c{i}": cell for i, (cell, _) in enumerate(distinguishing)}
+    cells = {f"c{i}": getattr(cell, "shared", cell) for i, (cell, _) in enumerate(distinguishing)}
     cells |= {f"d{i}": cell for i, cell in enumerate(emptied)}
     cells |= {f"e{i}": cell for i, cell in enumerate(host_array_cells)}
     differs = ["stats is None"] if not distinguishing else []
     note = []
     for i, (cell, ndim) in enumerate(distinguishing):
-        # The length of a vector takes half as long as its shape. Cells of shared variables give what has a shape.
+        # The length of a vector takes half as long as its shape.
         if type(cell) is not list:
-            differs.append(f"c{i}[0].shape != s{i}")
-            note.append(f"s{i} = c{i}[0].shape")
+            copy = f"a.layout.shape if (a := c{i}.devices.get({context_name!r})) is not None"
+            differs.append(f"({copy} else c{i}.anywhere().shape) != s{i}")
+            note.append(f"s{i} = c{i}.anywhere().shape")
         elif ndim == 1:
             differs.append(f"type(v := c{i}[0]) is not ndarray or len(v) != s{i}")
             note.append(f"s{i} = len(c{i}[0])")
@@ -131,13 +137,14 @@ def compile_call(
             differs.append(f"type(v := c{i}[0]) is not ndarray or v.shape != s{i}")
             note.append(f"s{i} = c{i}[0].shape")
     shapes = [f"s{i}" for i in range(len(distinguishing))]
+    tests = _needs_host_array(host_array_cells)
     text = _CALL.format(
         cells=", ".join(cells),
         initial_shapes=" = ".join([*shapes, "None"]),
         state=", ".join(["stats", *shapes]),
         is_other_signature=" or ".join(differs),
         note_shapes="; ".join(note) or "pass",
-        or_needs_host_arrays="".join(f" or {test}" for test in _needs_host_array(host_array_cells)),
+        or_needs_host_arrays=f" or not stats.is_on_device and ({' or '.join(tests)})" if tests else "",
         empty_cells="".join(f"d{i}[0] = " for i in range(len(emptied))) + "None",
     )
     return _compiled(text)(*paths, np.ndarray, *cells.values())

@@ -26,11 +26,14 @@ class SignatureSource(NamedTuple):
         Those of them that determine the shapes of all, and their numbers of dimensions.
     estimate
         Estimates the time of a call from the shapes of all inputs.
+    context_name
+        Of the device; empty if there is none.
     """
 
     dynamic: Sequence[Cell]
     distinguishing: Sequence[tuple[Cell, int]]
     estimate: Callable[[Sequence[Shape]], CostEstimate]
+    context_name: str = ""
 
 
 def bucket(shapes: Sequence[Shape]) -> tuple[tuple[int, ...], ...]:

@@ -94,7 +94,7 @@ class SelectingVM(OpenCLVM):
         # Scan in it keeps the flag: without it, pickling compiles the inner graphs.
         self._empties_cells = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
         self.allow_gc = self.allow_gc and not self._empties_cells
-        self._device = Backend(self._run_on_device)
+        self._device = Backend(super().__call__)
         self._hosts = {host.name: host for host in hosts}
         self._source = source
         self._arguments, self._result_containers = arguments, results
@@ -102,6 +102,7 @@ class SelectingVM(OpenCLVM):
         self._excluded: dict[str, str] = {}  # backends that no call may use, and why
         self._computes_on_device = any(isinstance(n.op, GpuOp) and n.op.is_compute for n in self.nodes)
         self.problem = ""
+        self._set_call(self._generate_and_call)
 
     @property
     def backends(self) -> list[str]:
@@ -118,11 +119,11 @@ class SelectingVM(OpenCLVM):
     @property
     def time_thunks(self) -> bool:
         """Whether calls are timed node by node, on the device. PyTensor sets it for ``profile=True``."""
-        return self._is_timed
+        return self.is_timed
 
     @time_thunks.setter
     def time_thunks(self, value: bool) -> None:
-        self._is_timed = value
+        self.is_timed = value
         self._set_call(self._run_without_selection if value else self._generate_and_call)
 
     def _set_call(self, call: Run) -> None:
@@ -130,9 +131,10 @@ class SelectingVM(OpenCLVM):
 
     def _generate_and_call(self) -> list[Any]:
         """Generate the call. The first call does that: by then PyTensor has said which cells it wants back."""
-        paths = SlowPaths(self._find_stats, self._run_slowly, self._run_on_device, self._run_without_selection)
+        paths = SlowPaths(self._find_stats, self._run_slowly, self._run_after_failure, self._run_without_selection)
         host_array_cells = [cell for host in self._hosts.values() for cell in host.host_array_cells]
-        call = compile_call(paths, self._source.distinguishing, self._emptied_cells(), host_array_cells)
+        source = self._source
+        call = compile_call(paths, source.distinguishing, self._emptied_cells(), host_array_cells, source.context_name)
         self._set_call(call)
         return call()
 
@@ -257,6 +259,20 @@ class SelectingVM(OpenCLVM):
         return self._run_on_host(failure)
 
     # Backends that fail
+
+    def _run_after_failure(self, stats: SelectedSignature, failure: Exception) -> list[Any]:
+        """Run a call again that has failed on the present backend: on the device, or on a host if that cannot.
+
+        Raises
+        ------
+        Exception
+            The failure of the device, if it is the data's.
+        """
+        if not stats.is_on_device:
+            return self._run_on_device()
+        if isinstance(failure, ForkedProcessError | OutOfDeviceMemory):
+            return self._run_on_host(failure)
+        raise failure
 
     def _run_on_host(self, failure: OpenCLError) -> list[Any]:
         """Run a call on a host: the device is the parent process's, or has no memory for it now.

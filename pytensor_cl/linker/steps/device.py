@@ -48,17 +48,17 @@ class PeekCell:
 
     Parameters
     ----------
-    cell
+    shared
         The shared variable's storage.
     """
 
-    __slots__ = ("_cell",)
+    __slots__ = ("shared",)
 
-    def __init__(self, cell: DeviceCell) -> None:
-        self._cell = cell
+    def __init__(self, shared: DeviceCell) -> None:
+        self.shared = shared
 
     def __getitem__(self, index: int) -> Any:
-        return self._cell.peek()
+        return self.shared.peek()
 
 
 class CopyOnReadCell(PeekCell):
@@ -67,7 +67,7 @@ class CopyOnReadCell(PeekCell):
     __slots__ = ()
 
     def __getitem__(self, index: int) -> Any:
-        return np.array(self._cell.peek())
+        return np.array(self.shared.peek())
 
 
 class ShapeOnlyCell(PeekCell):
@@ -76,7 +76,7 @@ class ShapeOnlyCell(PeekCell):
     __slots__ = ()
 
     def __getitem__(self, index: int) -> Any:
-        return self._cell.anywhere()
+        return self.shared.anywhere()
 
 
 class ArgumentImporter:

@@ -1,4 +1,4 @@
-"""Diagonals: views of them, and copies of arrays with another one."""
+"""Diagonals: views of a diagonal, and copies of an array with a new one."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reductions of rows of a table that an index picks."""
+"""Reductions of gathered rows of a table."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["GpuEmbeddingBag"]
 
 
 class GpuEmbeddingBag(GpuOp):
-    """``host(gather(table, index))``: rows are reduced where they are.
+    """``host(gather(table, index))``: rows are read in place.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class GpuEmbeddingBag(GpuOp):
     gather
         The AdvancedSubtensor ``table[index]``.
     context_name
-        Where it runs.
+        Name of the context.
     """
 
     __props__ = ("host", "gather", "context_name")
@@ -45,7 +45,7 @@ class GpuEmbeddingBag(GpuOp):
         return self.apply(placed, [self.host.make_node(rows.type()).outputs[0].type])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return the lengths that are kept of the index, and those of a row."""
+        """Return the kept lengths of the index, and the lengths of a row."""
         table, index = shapes
         kept = (n for axis, n in enumerate(index) if axis not in self.host.axis)
         return [(*kept, *table[1:])]

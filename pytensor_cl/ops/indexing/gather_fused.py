@@ -1,4 +1,4 @@
-"""Functions of the elements that index arrays pick."""
+"""Elementwise functions of gathered elements."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["GpuFusedGather"]
 
 
 class GpuFusedGather(GpuOp):
-    """Elements of an elementwise function, picked by an index of every axis; the others are not computed.
+    """A gather of an elementwise result by an index of every axis; the other elements are not computed.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class GpuFusedGather(GpuOp):
     function
         Of one element of each operand; one output.
     context_name
-        Where it runs.
+        Name of the context.
     """
 
     __props__ = ("host", "function", "context_name")
@@ -45,16 +45,16 @@ class GpuFusedGather(GpuOp):
         return f"GpuFusedGather{{{shown(scalar_op_names(self.function))}}}"
 
     def placement_of(self, index: int) -> str:
-        """Arrays are on the device already; what is 0-d may be a value of the host."""
+        """Arrays are on the device already; 0-d inputs may be host values."""
         return ANY
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the operands, or what belongs to them, and the index inputs."""
+        """Divide a sequence with an entry for each input into those of the operands and of the index."""
         count = len(self.function.inputs)
         return inputs[:count], inputs[count:]
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Make a node; inputs are where the nodes had them that it replaces."""
+        """Make a node; inputs keep the placements of the replaced nodes."""
         operands, index = self.split(inputs)
         dtype = self.function.outputs[0].type.dtype
         whole = TensorType(dtype, _common([v.type.shape for v in operands if not is_by_value(v)]))()
@@ -62,7 +62,7 @@ class GpuFusedGather(GpuOp):
         return self.apply(inputs, [node.outputs[0].type])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Ask the host Op: the shape is that of what the index arrays broadcast to."""
+        """Return what the host Op infers: the broadcast shape of the index arrays."""
         operands, index = self.split(node.inputs)
         places = [k for k, v in enumerate(operands) if not is_by_value(v)]
         known = zip(*(operands[k].type.broadcastable for k in places), strict=True)
@@ -83,7 +83,7 @@ class GpuFusedGather(GpuOp):
 
 
 def _common(shapes: Sequence[Sequence[int | None]]) -> tuple[int | None, ...]:
-    """Return the static shape of what arrays of these static shapes broadcast to."""
+    """Return the static broadcast shape of static shapes."""
     return tuple(
         next((n for n in lengths if n is not None and n != 1), None if None in lengths else 1)
         for lengths in zip(*shapes, strict=True)

@@ -1,4 +1,4 @@
-"""Indexing with arrays: selecting elements, setting them, adding to them."""
+"""Indexing with arrays: gathers, and scatters that set or add."""
 
 from collections.abc import Sequence
 from math import prod
@@ -49,28 +49,28 @@ def index_placements(entries: Sequence[Entry], variables: Sequence[Variable]) ->
 
 
 def _constant_behind(variable: Variable) -> Constant | None:
-    """Return the constant that is uploaded when the function is linked."""
+    """Return the constant of which a variable is the upload; None if it is none."""
     owner = variable.owner
     uploaded = owner is not None and isinstance(owner.op, GpuFromHost) and isinstance(owner.inputs[0], Constant)
     return owner.inputs[0] if uploaded else None
 
 
 def _is_fixed(variable: Variable) -> bool:
-    """Whether an index input is no array that may change; numbers are part of a plan's key."""
+    """Whether an index input is constant for a plan: no array that may change. Scalars are part of a plan's key."""
     if _is_mask(variable):
         return isinstance(variable, Constant)
     return is_by_value(variable) or _constant_behind(variable) is not None
 
 
 def _array_type(variable: Variable) -> tuple[str, int] | None:
-    """Return dtype and dimensions of the index array that an input is, None for a number of the host."""
+    """Return dtype and number of dimensions of an index array; None for a host scalar."""
     if _is_mask(variable):
         return "int64", 1
     return None if is_by_value(variable) else (variable.type.dtype, variable.type.ndim)
 
 
 def _bounds(variable: Variable) -> Bounds | None:
-    """Return the bounds of an index array that is a constant, or what a mask is replaced by."""
+    """Return the bounds of a constant index array or of the positions of a mask; None if they are unknown."""
     if _is_mask(variable):
         return TRUSTED
     constant = _constant_behind(variable)
@@ -81,26 +81,26 @@ def _bounds(variable: Variable) -> Bounds | None:
 
 
 def index_arguments(variables: Sequence[Variable]) -> tuple[list[tuple[str, int] | None], list[Bounds | None], bool]:
-    """Return types and bounds of index inputs, and whether every call gets the same, as `Indexing` takes them."""
+    """Return types and bounds of index inputs, and whether they are the same in every call."""
     return [_array_type(v) for v in variables], [_bounds(v) for v in variables], all(map(_is_fixed, variables))
 
 
 class _Index:
-    """The index of a node: each mask is replaced by the places where it is true, and the axes that it indexes by one.
+    """The index of a node. Each mask is replaced by the positions where it is true, and its axes by one axis.
 
     Parameters
     ----------
     context
         Where the index arrays live.
     entries
-        What indexes each axis, as PyTensor has it.
+        PyTensor's entries of the index.
     variables
         The index inputs.
 
     Attributes
     ----------
     arguments, constant
-        What the routines are made with.
+        Arguments of the routines.
     """
 
     def __init__(self, context: Context, entries: Sequence[Entry], variables: Sequence[Variable]) -> None:
@@ -126,15 +126,15 @@ class _Index:
             self._places[at] = Flatnonzero(self._context, "bool", mask.type.ndim)
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels that find the places."""
+        """Return the kernels that find the positions."""
         return tuple(source for places in self._places.values() for source in places.sources())
 
     def joined(self, ndim: int) -> int:
-        """Return how many dimensions are left of an array's where those that a mask indexes are one."""
+        """Return the number of dimensions after the axes of each mask are merged."""
         return ndim - sum(count - 1 for _, count in self._masks.values())
 
     def values(self, array: GpuArray, values: Sequence[Any]) -> Sequence[Any]:
-        """Replace the masks among the values of the index inputs."""
+        """Replace the masks among the index inputs by positions."""
         return [self._value(array, at, v) if at in self._masks else v for at, v in enumerate(values)]
 
     def _value(self, array: GpuArray, at: int, mask: Any) -> GpuArray:
@@ -145,7 +145,7 @@ class _Index:
         return self._places[at](mask)[0] if places is None else places
 
     def join(self, array: GpuArray) -> GpuArray:
-        """Make the axes of each mask one; copies only where the strides do not allow a view."""
+        """Merge the axes of each mask; copies only where the strides do not allow a view."""
         shape = list(array.shape)
         for first, count in sorted(self._masks.values(), reverse=True):
             shape[first : first + count] = [prod(shape[first : first + count])]
@@ -175,14 +175,14 @@ class _Indexed:
 
 
 class _GpuIndexing(GpuOp):
-    """What the Ops share.
+    """Common part of the gather and the scatter.
 
     Parameters
     ----------
     host, context_name
         See `GpuOp`.
     operand_placements
-        Per input, where it must be.
+        Per input, its placement.
     """
 
     __props__ = ("host", "context_name", "operand_placements")
@@ -195,7 +195,7 @@ class _GpuIndexing(GpuOp):
 
 
 def _is_whole_mask(op: Op, ndim: int, variables: Sequence[Variable]) -> bool:
-    """Whether the index is one mask of all dimensions, which is no constant."""
+    """Whether the index is one mask of all dimensions, and no constant."""
     return (
         op.idx_list == (0,)
         and _is_mask(variables[0])
@@ -219,7 +219,7 @@ class GpuAdvancedSubtensor(_GpuIndexing):
 
 
 class _Fitted:
-    """A scatter that refuses to repeat values where the host Op does, and takes a single value from the host.
+    """A scatter that broadcasts values only where the host Op does, and takes a single host value.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class _Fitted:
 
 
 class _LastWins:
-    """``x[i] += y`` as NumPy's statement means it: repeated indices do not add up, the last one wins.
+    """``x[i] += y`` as in NumPy: of repeated indices only the last one counts.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class _LastWins:
         return (*self._gather.sources(), *self._add.sources(), *self._scatter.sources())
 
     def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
-        """Make both kernels that read the indices use the alarm."""
+        """Make both kernels that read the indices use the error flag."""
         self._gather.watch(alarm, number)
         self._scatter.watch(alarm, number)
 
@@ -323,7 +323,7 @@ class GpuAdvancedIncSubtensor(_GpuIndexing):
         return _LastWins(_Indexed(gather, index, 0), plus, scatter)
 
     def _known(self, value: Variable, index: Variable) -> tuple[bool, ...] | None:
-        """Only a single vector that indexes the first axis forbids to repeat the values unseen, on the host too."""
+        """Return, for a single vector that indexes the first axis, where values may broadcast; None: everywhere."""
         if self.host.idx_list != (0,) or index.type.ndim != 1 or _is_mask(index):
             return None
         return tuple(n == 1 for n in reversed(value.type.shape))

@@ -1,4 +1,4 @@
-"""Basic indexing: views, and copies of which such a view is written."""
+"""Basic indexing: views, and copies of an array in which a view is updated."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class _Index(ViewRoutine):
         self._entries = entries
 
     def items(self, values: Sequence[Any]) -> Items:
-        """Return the index with its numbers."""
+        """Return the index with its values."""
         return tuple(unflatten_index_variables([int(v) for v in values], self._entries))
 
     def layout(self, layout: Layout, *values: Any) -> Layout:
@@ -45,16 +45,16 @@ class GpuSubtensor(GpuOp):
 
 
 class _Write:
-    """Write a view of an array.
+    """Updates a view of an array.
 
     Parameters
     ----------
     index
-        Makes the view.
+        The index of the view.
     write
-        Computes the view's elements: from those and the value, or from the value alone.
+        Computes the view's elements, from the value and, if `adds`, from the old elements.
     adds
-        Whether it reads the elements.
+        Whether it adds to the elements.
     """
 
     def __init__(self, index: _Index, write: Elemwise, adds: bool) -> None:
@@ -75,7 +75,7 @@ class _Write:
         return layout, value, items
 
     def launch(self, result: GpuArray, layout: Layout, value: Any) -> None:
-        """Write what was prepared."""
+        """Enqueue a prepared update."""
         if layout.size:
             view = result.view(layout)
             self._write.launch((view,), (view, value) if self._adds else (value,))
@@ -92,16 +92,16 @@ class _Write:
 
 
 class _Writes:
-    """Copy an array and write views of the copy, one after the other.
+    """Copies an array and updates views of the copy, one after the other.
 
     Parameters
     ----------
     copy
         Makes the copy.
     writes
-        Each with the number of arguments that it takes: the value, and the indices that are not static.
+        Each with its number of arguments: the value and the indices that are not static.
     together
-        Does all that with one kernel, for values that are arrays of the same dtype.
+        The routine that does all that with one kernel, for values that are arrays of the same dtype.
     """
 
     def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]], together: SliceWrites | None = None) -> None:
@@ -129,7 +129,7 @@ class _Writes:
 
 
 def _writes(array: Variable, parts: Sequence[tuple[IncSubtensor, Sequence[Variable]]], context: Context) -> _Writes:
-    """Return what sets or adds to slices of an array; each part is an Op with its value and indices."""
+    """Return the routine that updates slices of an array; each part is an Op with its value and indices."""
     kind = array.type
     copy = Copy(context, kind.dtype, kind.ndim)
     writes = [(_write(host, array, own[0], context), len(own)) for host, own in parts]
@@ -141,7 +141,7 @@ def _writes(array: Variable, parts: Sequence[tuple[IncSubtensor, Sequence[Variab
 
 
 def _write(host: IncSubtensor, array: Variable, value: Variable, context: Context) -> _Write:
-    """Return what writes a value into a view of an array."""
+    """Return the update of a view of an array by a value."""
     dtype, adds = array.type.dtype, not host.set_instead_of_inc
     by_value = is_by_value(value)
     entries = tuple(host.idx_list)
@@ -161,12 +161,12 @@ class GpuIncSubtensor(GpuOp):
     operand_placements = (DEVICE, ANY, HOST)
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return the copy with the write."""
+        """Return the copy with the update."""
         return _writes(node.inputs[0], [(self.host, node.inputs[1:])], context)
 
 
 class GpuMergedIncSubtensor(GpuOp):
-    """Several `GpuIncSubtensor`, each in the result of the one before, with one copy for all.
+    """Several `GpuIncSubtensor`, each applied to the result of the one before, with one copy.
 
     The inputs are the array, then for each its value and its indices.
 
@@ -175,9 +175,9 @@ class GpuMergedIncSubtensor(GpuOp):
     hosts
         The Ops of PyTensor that set or add.
     counts
-        How many inputs each has besides the array.
+        Number of inputs of each besides the array.
     context_name
-        Where it runs.
+        Name of the context.
     """
 
     __props__ = ("hosts", "counts", "context_name")
@@ -192,16 +192,16 @@ class GpuMergedIncSubtensor(GpuOp):
         return f"GpuMergedIncSubtensor{{{', '.join(map(str, self.hosts))}}}"
 
     def placement_of(self, index: int) -> str:
-        """As the Ops that were joined; their inputs are where they want them."""
+        """Inputs keep the placements of the merged Ops."""
         return ANY
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Make a node of what the nodes had that it stands for."""
+        """Make a node of the inputs of the merged nodes."""
         kind = inputs[0].type
         return self.apply(inputs, [kind.host_type])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """As the array."""
+        """Return the array's shape."""
         return [shapes[0]]
 
     def parts(self, node: Apply) -> Iterator[tuple[IncSubtensor, list[Variable]]]:
@@ -211,5 +211,5 @@ class GpuMergedIncSubtensor(GpuOp):
             yield host, [next(rest) for _ in range(count)]
 
     def routine(self, node: Apply, context: Context) -> Routine:
-        """Return the copy with the writes."""
+        """Return the copy with the updates."""
         return _writes(node.inputs[0], list(self.parts(node)), context)

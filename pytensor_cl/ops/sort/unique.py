@@ -1,4 +1,4 @@
-"""Values that occur in an array."""
+"""Unique values of an array."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ class GpuUnique(GpuOp):
     """Device counterpart of `Unique`; a call waits for the device, because the outputs' length depends on the data."""
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Leave it to the outputs themselves.
+        """Raise: the shape depends on the values.
 
         Raises
         ------
         ShapeError
-            Always.
+            In every case.
         """
         raise ShapeError("the number of unique values is known when they are found")
 

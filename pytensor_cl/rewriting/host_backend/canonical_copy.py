@@ -11,6 +11,7 @@ from pytensor.compile.aliasing import Supervisor
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
@@ -43,6 +44,7 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.linalg.summary import Det, SLogDet
 from pytensor.tensor.math import Argmax, Dot
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
@@ -79,6 +81,7 @@ draws are those of the device's functions.
 ON_HOST = "opencl__select_backend=False"
 NOT_AUTO = "opencl__placement is not auto"
 NO_RECIPE = "the mode has rewrites of its own"
+OTHER_NUMBERS = "opencl__random: other backends draw other numbers"
 NAMES_A_DEVICE = "the graph itself says what is on a device"
 
 
@@ -182,6 +185,8 @@ def _eligibility(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Eligibi
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return NAMES_A_DEVICE
+    if config.opencl__random != "numpy" and any(isinstance(n.op, RandomVariable) for n in nodes):
+        return OTHER_NUMBERS
     numba_excluded = _reason_against_numba(fgraph, nodes)
     c_eligible = not any(map(_differs_in_c, nodes))
     if numba_excluded and not c_eligible:

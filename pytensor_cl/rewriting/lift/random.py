@@ -39,13 +39,14 @@ def lift_random_variable(
     if not info.has_fp64:
         return NoKernel(f"{info.name} has no double precision: {DOUBLE}", missing_fp64=True)
     _, size, *parameters = node.inputs
-    if name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
+    counts = config.opencl__random == "philox" and name != "CategoricalRV"
+    if not counts and name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
         return NoKernel(ARRAYS)
     # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.
     has_size = not isinstance(size.type, NoneTypeT)
     by_value = tuple(has_size or not p.type.ndim for p in parameters)
-    fewest = 0 if config.opencl__placement == "device" else FEWEST
-    return GpuRandomVariable(op, context_name, by_value, fewest)
+    fewest = 0 if counts or config.opencl__placement == "device" else FEWEST
+    return GpuRandomVariable(op, context_name, by_value, fewest, counts=counts)
 
 
 @node_rewriter([GpuRandomVariable], inplace=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import ScalarType
@@ -119,7 +120,9 @@ def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
 
 def _makes_few_draws(node: Apply) -> bool:
     """Whether a node draws a number of random numbers that is statically small."""
-    count = _elements(node.outputs[-1]) if isinstance(node.op, RandomVariable) else None
+    if not isinstance(node.op, RandomVariable) or config.opencl__random != "numpy":
+        return False
+    count = _elements(node.outputs[-1])
     return count is not None and count < FEWEST_DRAWS
 
 

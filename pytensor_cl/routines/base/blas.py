@@ -1,18 +1,18 @@
 """What the matrix routines have in common: dtypes, and scalars that come by value or lie on the device."""
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype, is_special
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["BlasRoutine", "Scalar", "arithmetic_types", "lanes_of", "register_bytes"]
+__all__ = ["BlasRoutine", "Scalar", "arithmetic_types", "call_struct", "lanes_of", "register_bytes"]
 
 Scalar = GpuArray | np.generic
 Buffer = Any  # a pyopencl buffer; None is a null pointer
@@ -39,6 +39,19 @@ def arithmetic_types(dtype: np.dtype) -> dict[str, str]:
     return {"ctype": ctype(f"uint{8 * dtype.itemsize}"), "wide": ctype(f"uint{8 * max(4, dtype.itemsize)}")}
 
 
+def call_struct(operands: str, scalar_type: str) -> Struct:
+    """Return the struct of what may change from call to call: offsets, and scalars that are given by value.
+
+    Parameters
+    ----------
+    operands
+        Names of the arrays, separated by spaces.
+    scalar_type
+        C type of alpha and beta.
+    """
+    return Struct(("long", f"{operands} alpha_at beta_at"), (scalar_type, "alpha beta"))
+
+
 class BlasRoutine(Routine):
     """``alpha * (A times B) + beta * C``.
 
@@ -51,6 +64,8 @@ class BlasRoutine(Routine):
         Where the arrays live.
     dtype
         Of every operand.
+    operands
+        Names of the arrays in the struct that kernels take in each call, separated by spaces.
     has_c, has_alpha
         Which of the terms there are.
     schedule
@@ -58,7 +73,13 @@ class BlasRoutine(Routine):
     """
 
     def __init__(
-        self, context: Context, dtype: str | np.dtype, has_c: bool, has_alpha: bool, schedule: str | None
+        self,
+        context: Context,
+        dtype: str | np.dtype,
+        operands: str,
+        has_c: bool,
+        has_alpha: bool,
+        schedule: str | None,
     ) -> None:
         super().__init__(context, schedule)
         self.dtype = context.check_dtype(dtype)
@@ -66,11 +87,12 @@ class BlasRoutine(Routine):
             raise UnsupportedDtype(f"matrix products of {self.dtype} have no kernels of their own")
         self.output_dtypes = (self.dtype.name,)
         self.has_c, self.has_alpha = has_c, has_alpha or has_c
-        # The struct <name>_call of the kernels: four offsets and those of alpha and beta, then their values.
-        self._call = struct.Struct(f"6q2{self.dtype.char}0q")
+        # What may change from call to call. Kernels compute integers unsigned, so they have another type than NumPy's.
+        self._call = call_struct(operands, ctype(self.dtype))
+        self._call_typedef = call_struct(operands, arithmetic_types(self.dtype)["ctype"])
         self._zero = self.dtype.type(0)
 
-    def _split(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _normalize_inputs(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Sort the inputs: C, alpha, A, B, beta; None for those that this routine has not."""
         if self.has_c:
             return tuple(inputs)

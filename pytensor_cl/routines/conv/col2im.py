@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 
-__all__ = ["MOST_TAPS", "Fold", "fold_blocks", "folds", "is_dense", "positions_of"]
+__all__ = ["MOST_TAPS", "Col2imBlocks", "is_applicable", "is_dense", "positions_of", "split_blocks"]
 
 MOST_TAPS = 8  # along a dimension
 _MANY = 512  # positions of several images for which a product with kernels of one tap had better pack its operands
@@ -18,17 +18,17 @@ _SINGLE_BYTES, _MANY_TERMS = 256 << 10, 256
 _DEPTH = 1024  # terms of a sum that are computed at a time
 
 
-class Fold(NamedTuple):
+class Col2imBlocks(NamedTuple):
     """How a problem is split: channels of a block and how many there are, distance of their rows, terms at a time."""
 
     channels: int
     blocks: int
-    apart: int
+    row_stride: int
     depth: int
 
-    def scratch(self, taps: int, lanes: int) -> int:
-        """Return how many elements of scratch space a work-item needs."""
-        return self.channels * taps * self.apart + 3 * lanes
+    def workspace_size(self, taps: int, lanes: int) -> int:
+        """Return how many elements of the workspace a work-item needs."""
+        return self.channels * taps * self.row_stride + 3 * lanes
 
 
 def positions_of(p: Problem) -> int:
@@ -45,12 +45,12 @@ def _taps(p: Problem) -> int:
     return prod(a.taps for a in p.axes)
 
 
-def _apart(p: Problem, lanes: int) -> int:
+def _row_stride(p: Problem, lanes: int) -> int:
     """Return the distance of rows of products: whole vectors, and no power of two."""
     return -(-positions_of(p) // lanes) * lanes + lanes
 
 
-def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
+def is_applicable(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     """Whether the gradient with respect to x of a simplified problem can be computed so, and in the cache.
 
     Parameters
@@ -62,7 +62,7 @@ def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     itemsize
         Bytes of an element.
     """
-    size = lanes * _taps(p) * _apart(p, lanes) * itemsize
+    size = lanes * _taps(p) * _row_stride(p, lanes) * itemsize
     fits = size <= (_PRODUCT_BYTES if p.batch > 1 or p.m >= _MANY_TERMS else _SINGLE_BYTES)
     in_place = runs_of(p) == (p.depth, 1, 0)
     is_strided = any(a.stride > 1 for a in p.axes) and p.axes[-1].stride <= _STEP
@@ -72,24 +72,24 @@ def folds(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     return is_dense(p) and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
 
 
-def fold_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int) -> Fold:
-    """Split a problem that `folds`.
+def split_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int) -> Col2imBlocks:
+    """Split a problem for which `is_applicable` holds.
 
     Parameters
     ----------
     p, lanes, itemsize
-        As of `folds`.
+        As of `is_applicable`.
     vectors
         Of a register tile.
     units
         Work-items that run at a time.
     """
-    taps, apart = _taps(p), _apart(p, lanes)
-    most = max(1, _PRODUCT_BYTES // (lanes * taps * apart * itemsize))  # vectors of channels
+    taps, row_stride = _taps(p), _row_stride(p, lanes)
+    most = max(1, _PRODUCT_BYTES // (lanes * taps * row_stride * itemsize))  # vectors of channels
     wanted = min(most, -(-vectors // taps))
     count, others = -(-p.c // lanes), p.groups * p.batch
     blocks = -(-count // wanted)
     if blocks * others % units and others % units:
         blocks = min(count, -(-blocks // units) * units)
     channels = min(p.c // lanes, -(-count // blocks)) * lanes
-    return Fold(channels, -(-p.c // channels), apart, min(p.m, _DEPTH))
+    return Col2imBlocks(channels, -(-p.c // channels), row_stride, min(p.m, _DEPTH))

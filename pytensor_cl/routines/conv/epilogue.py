@@ -1,9 +1,9 @@
 """Functions that convolutions apply to what they store."""
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
@@ -51,11 +51,12 @@ class ConvEpilogue:
         self.fits = len({*function.input_dtypes, *function.output_dtypes}) == len(function.output_dtypes) == 1
         known = [(each, False, False, each) for each in self.of_channels]
         self.product = Epilogue(context, function, ((False,) * 4, *known), schedule)
-        self._starts = struct.Struct(f"{2 * max(1, len(known))}q")
+        count = max(1, len(known))
+        self._struct = Struct(("long", f"at[{count}] step[{count}]"))
 
     def arguments(self, lanes: int) -> dict[str, object]:
         """Return the arguments of the template, for a kernel that stores so many elements at a time."""
-        return {"further": self.of_channels, "statements": self.function.statements(lanes)}
+        return {"further": self.of_channels, "offsets": self._struct, "statements": self.function.statements(lanes)}
 
     @property
     def preambles(self) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ class ConvEpilogue:
         starts = [x.layout.offset - (0 if each else y.layout.offset) for x, each in pairs]
         steps = [_step(x) if each else 0 for x, each in pairs]
         unused = [0] * (not pairs)
-        return (self._starts.pack(*starts, *unused, *steps, *unused), *(x.buffer for x in further))
+        return (self._struct.pack_values(*starts, *unused, *steps, *unused), *(x.buffer for x in further))
 
     def views(self, y: Layout, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
         """Return prepared arrays in the dimensions of `product`; `y` is the output in them."""

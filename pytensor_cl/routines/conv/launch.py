@@ -4,22 +4,22 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from pytensor_cl.routines.conv.col2im import Fold
-from pytensor_cl.routines.conv.grad_weights import Weights
+from pytensor_cl.routines.conv.col2im import Col2imBlocks
+from pytensor_cl.routines.conv.grad_weights import GradWeightsBlocks
 from pytensor_cl.routines.conv.plan import Problem, encode
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Launch", "Whole", "fold_launch", "in_parts", "weights_launch"]
+__all__ = ["FusedGradient", "Launch", "col2im_launch", "grad_weights_launch", "with_split_k"]
 
 
-class Whole(NamedTuple):
+class FusedGradient(NamedTuple):
     """A gradient that one kernel may compute.
 
     Attributes
     ----------
     name
-        Of the variant: "fold" or "weights".
+        Of the variant: "col2im" or "grad_weights".
     convolution
         Makes the convolution whose gradient it is, from the layouts of what the problems have as x, w and y.
     """
@@ -36,36 +36,40 @@ class Launch(NamedTuple):
     starts: tuple[int, ...]
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
-    scratch: int = 0  # elements
-    parts: int = 1  # of the sums, which are added up in the end
+    workspace: int = 0  # elements
+    split_k: int = 1  # parts of the sums, which are added up in the end
     target: Layout | None = None  # of their sum, in y
 
 
-def in_parts(launch: Launch, p: Problem, span: Sequence[int], parts: int, blocks: Sequence[int] = (0,) * 5) -> Launch:
+def with_split_k(
+    launch: Launch, p: Problem, span: Sequence[int], split_k: int, blocks: Sequence[int] = (0,) * 5
+) -> Launch:
     """Complete a launch whose sums fall into parts."""
     target = p.target
-    if parts > 1:
+    if split_k > 1:
         p = p.into(Layout.contiguous(target.shape))
-    return launch._replace(encoded=encode(p, span, blocks, parts), starts=p.starts, parts=parts, target=target)
+    return launch._replace(encoded=encode(p, span, blocks, split_k), starts=p.starts, split_k=split_k, target=target)
 
 
-def fold_launch(kernel: Kernel, p: Problem, fold: Fold, lanes: int, units: int) -> Launch:
-    """Return how to launch conv_fold.mako for a convolution, on a device with so many compute units."""
-    scratch = fold.scratch(prod(a.taps for a in p.axes), lanes)
-    items = min(4 * units, p.groups * p.batch * fold.blocks)
-    encoded = encode(p, (0,) * 4, (fold.channels, fold.apart, fold.depth, 0, scratch))
-    return Launch(kernel, encoded, p.starts[::-1], (items,), (1,), scratch * items)
+def col2im_launch(kernel: Kernel, p: Problem, blocks: Col2imBlocks, lanes: int, units: int) -> Launch:
+    """Return how to launch kernels/conv/col2im.mako for a convolution, on a device with so many compute units."""
+    workspace = blocks.workspace_size(prod(a.taps for a in p.axes), lanes)
+    items = min(4 * units, p.groups * p.batch * blocks.blocks)
+    encoded = encode(p, (0,) * 4, (blocks.channels, blocks.row_stride, blocks.depth, 0, workspace))
+    return Launch(kernel, encoded, p.starts[::-1], (items,), (1,), workspace * items)
 
 
-def weights_launch(kernel: Kernel, p: Problem, weights: Weights, lanes: int, span: Sequence[int]) -> Launch:
-    """Return how to launch conv_weights.mako for a convolution; `span` is that of x, as of `encode`."""
-    parts = max(1, weights.grid[2] // p.groups)
+def grad_weights_launch(
+    kernel: Kernel, p: Problem, blocks: GradWeightsBlocks, lanes: int, span: Sequence[int]
+) -> Launch:
+    """Return how to launch kernels/conv/grad_weights.mako for a convolution; `span` is that of x, as of `encode`."""
+    split_k = max(1, blocks.grid[2] // p.groups)
     taps = tuple(a.taps for a in p.axes)
     target = Layout((p.groups, p.m, p.c, *taps), (*p.w, *(a.w for a in p.axes)), p.starts[1])
-    if parts > 1:
+    if split_k > 1:
         p = p._replace(w=(p.m * p.depth, p.depth, prod(taps)), starts=(p.starts[0], 0, p.starts[2]))
-    scratch = weights.scratch(lanes)
-    blocks = (weights.rows, weights.columns, weights.wide, weights.in_place, scratch)
-    encoded = encode(p, (*span[:2], 0, 0), blocks, parts, p.groups * p.m * p.depth)
+    workspace = blocks.workspace_size(lanes)
+    sizes = (blocks.rows, blocks.columns, blocks.row_length, blocks.in_place, workspace)
+    encoded = encode(p, (*span[:2], 0, 0), sizes, split_k, p.groups * p.m * p.depth)
     starts = p.starts[0], p.starts[2], p.starts[1]
-    return Launch(kernel, encoded, starts, weights.grid, (1, 1, 1), scratch * prod(weights.grid), parts, target)
+    return Launch(kernel, encoded, starts, blocks.grid, (1, 1, 1), workspace * prod(blocks.grid), split_k, target)

@@ -1,14 +1,16 @@
 """Convolutions and their gradients as one kind of problem: arithmetic without data."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from math import gcd, prod
 from typing import NamedTuple
 
+from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.codegen.template import render
 from pytensor_cl.runtime.layout import Layout, collapse
 
 __all__ = [
+    "CALL",
     "Geometry",
     "Problem",
     "Window",
@@ -16,15 +18,33 @@ __all__ = [
     "forward",
     "grad_input",
     "grad_weight",
+    "plan_preamble",
     "runs_of",
     "signals",
     "simplify",
 ]
 
 Ints = tuple[int, ...]
-_PLAN = struct.Struct("54q")  # conv_plan
 _DIMS = 3  # of conv_plan
+_PLAN = Struct(
+    ("long", "batch groups m c"),
+    ("long", "out[3] taps[3] image[3]"),
+    ("long", "stride[3] dilation[3] pad[3]"),
+    ("long", "x[6] w[6] y[6]"),
+    ("long", "x_low x_high w_low w_high"),
+    ("long", "w_inner w_step w_outer"),
+    ("long", "mc nc kc k_step workspace_size"),
+    ("long", "split_k partial_stride"),
+    name="conv_plan",
+)
+CALL = Struct(("long", "x w y"), name="conv_call")
+"""First elements of the arrays, which may change from call to call."""
 _LONG_RUN = 8  # elements of w along k that repay a loop of their own
+
+
+def plan_preamble() -> str:
+    """Return what kernels of the conv family have in common: structs, indices of positions and taps."""
+    return render("conv/plan", plan=_PLAN, call=CALL)
 
 
 class Window(NamedTuple):
@@ -304,7 +324,11 @@ def runs_of(p: Problem) -> tuple[int, int, int]:
 
 
 def encode(
-    p: Problem, span: Sequence[int], blocks: Sequence[int] = (0,) * 5, parts: int = 1, apart: int | None = None
+    p: Problem,
+    span: Sequence[int],
+    blocks: Sequence[int] = (0,) * 5,
+    split_k: int = 1,
+    partial_stride: int | None = None,
 ) -> bytes:
     """Pack a conv_plan.
 
@@ -315,13 +339,14 @@ def encode(
     span
         First and one past the last element of x, then of w, relative to where the problem starts in them.
     blocks
-        Along m, n and k what is packed at a time; what is read at a time along k; the elements of scratch space.
-    parts
+        Along m, n and k what is packed at a time; what is read at a time along k; the elements of the workspace.
+    split_k
         Into how many parts, one after the other in y, the sums fall.
-    apart
+    partial_stride
         How far the parts are from one another; the size of y, if it is None.
     """
     columns = tuple(zip(*p.axes, strict=True))  # out, taps, ..., strides of y
     shape = (p.batch, p.groups, p.m, p.c, *(v for column in columns[:6] for v in column))
     strides = (*p.x, *columns[6], *p.w, *columns[7], *p.y, *columns[8])
-    return _PLAN.pack(*shape, *strides, *span, *runs_of(p), *blocks, parts, p.size if apart is None else apart)
+    partial_stride = p.size if partial_stride is None else partial_stride
+    return _PLAN.pack_values(*shape, *strides, *span, *runs_of(p), *blocks, split_k, partial_stride)

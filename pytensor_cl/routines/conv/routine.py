@@ -8,7 +8,7 @@ import numpy as np
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
-from pytensor_cl.routines.conv.launch import Whole
+from pytensor_cl.routines.conv.launch import FusedGradient
 from pytensor_cl.routines.conv.plan import Geometry, Problem, Window, forward, grad_input, grad_weight, signals
 from pytensor_cl.routines.conv.select import Engine
 from pytensor_cl.routines.elemwise.routine import contiguous
@@ -159,7 +159,7 @@ class ConvGradInput(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
         w, dy, *further = inputs
-        self.engine.run(self.problems, dy, w, outputs, further, Whole("fold", self.convolution))
+        self.engine.run(self.problems, dy, w, outputs, further, FusedGradient("col2im", self.convolution))
 
     def convolution(self, dy: Layout, w: Layout, dx: Layout) -> Problem:
         """Return the convolution whose gradient this is."""
@@ -196,7 +196,7 @@ class ConvGradWeight(_Convolution):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
         x, dy = map(contiguous, inputs)
-        self.engine.run(self.problems, x, dy, outputs, (), Whole("weights", self.convolution))
+        self.engine.run(self.problems, x, dy, outputs, (), FusedGradient("grad_weights", self.convolution))
 
     def problems(self, x: Layout, dy: Layout, dw: Layout) -> tuple[Problem, ...]:
         """Return what is to be computed."""

@@ -1,6 +1,5 @@
 """Choose and launch the kernels of the conv family."""
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from math import lcm, prod
@@ -11,14 +10,12 @@ from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, WorkGroupLimits, ndrange
 from pytensor_cl.routines.base.routine import Plans
-from pytensor_cl.routines.conv.col2im import MOST_TAPS, fold_blocks, folds
+from pytensor_cl.routines.conv import col2im, grad_weights, winograd
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
-from pytensor_cl.routines.conv.grad_weights import suits_weights, weights_blocks
-from pytensor_cl.routines.conv.im2col import EDGE, Unfolded
-from pytensor_cl.routines.conv.launch import Launch, Whole, fold_launch, in_parts, weights_launch
-from pytensor_cl.routines.conv.plan import Problem, encode, simplify
+from pytensor_cl.routines.conv.im2col import EDGE, Im2colSchedule
+from pytensor_cl.routines.conv.launch import FusedGradient, Launch, col2im_launch, grad_weights_launch, with_split_k
+from pytensor_cl.routines.conv.plan import CALL, Problem, encode, plan_preamble, simplify
 from pytensor_cl.routines.conv.simt import Tile, is_small, tile_of
-from pytensor_cl.routines.conv.winograd import Winograd, pays, suits
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.reduction.routine import Reduction
@@ -34,25 +31,53 @@ Variant = tuple[object, ...]  # name of a variant, and its parameters
 Arrays = Sequence[GpuArray]
 _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
 
-_CALL = struct.Struct("3q")  # conv_call
-_STORING = ("pointwise", "product", "simt", "unfolded", "winograd")  # variants that can apply an epilogue
 
 # Register tiles of the cpu schedule, rows and vectors, by bytes of the device's vector registers; see gemm.py.
 # The second one wastes less where there are few rows.
 _TILES = {64: ((12, 2), (8, 3)), 32: ((4, 3),), 16: ((4, 2),)}
 
-_GATHERING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
+_LOADING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
 
 # Channels of the output in a group that do not repay packing; twice as many if a group of the input has few, too.
-_FEW, _FEW_CHANNELS = 8, 4
+_SMALL_M, _FEW_CHANNELS = 8, 4
 # Rows (channels, if there is one channel then rows of the image) and vectors along a row that the direct kernels
 # compute at a time.
 _DIRECT = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
 _DEPTHWISE_ROWS = 4  # of the output
-_MANY = 512  # positions of an image that are worth a matrix product of their own
-_ITEMS_OF_ANY = 64  # work-items of a work-group of schedule simt, where there is a kernel for anything
-_ITEMS_OF_FEW = 128  # work-items of a work-group of schedule simt, where there are few channels
+_MANY_PIXELS = 512  # positions of an image that are worth a matrix product of their own
+_NAIVE_GROUP = 64  # work-items of a work-group of schedule simt, where there is a kernel for anything
+_SMALL_M_GROUP = 128  # work-items of a work-group of schedule simt, where there are few channels
 _DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
+
+
+class _Algorithm(NamedTuple):
+    """A way to compute problems; the first applicable one of a schedule is taken.
+
+    Attributes
+    ----------
+    name
+        Of the algorithm.
+    is_applicable
+        Whether it computes a simplified problem, and does so faster than those that come later.
+    source
+        Returns the kernel for the parameters.
+    plan
+        Returns how to launch the kernel for a problem, the spans of x and w, and a variant.
+    compose
+        Returns a step of several launches instead, for algorithms without a kernel of their own.
+    parameters
+        Returns the parameters of the kernel for a problem.
+    applies_epilogue
+        Whether it can apply an epilogue.
+    """
+
+    name: str
+    is_applicable: Callable[[Problem], bool]
+    source: Callable[..., KernelSource] | None = None
+    plan: Callable[[Problem, Sequence[int], Variant], Launch] | None = None
+    compose: Callable[[Problem, Sequence[int]], _Step] | None = None
+    parameters: Callable[[Problem], tuple[object, ...]] = lambda p: ()
+    applies_epilogue: bool = False
 
 
 class _Plan(NamedTuple):
@@ -81,7 +106,7 @@ def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: i
         y = min(left // x, tiles_m)
         tiles = -(-tiles_n // x) * -(-tiles_m // y)
         columns, blocks = p.columns / x, -(-p.columns // (x * packed))
-        return tiles * rows * vectors + _GATHERING * columns / lanes + _PACKING * p.m / y * blocks
+        return tiles * rows * vectors + _LOADING * columns / lanes + _PACKING * p.m / y * blocks
 
     x = min(range(1, min(left, tiles_n) + 1), key=cost)
     return x, max(1, min(left // x, tiles_m)), z
@@ -105,6 +130,20 @@ def _is_pointwise(p: Problem) -> bool:
         and last[:4] == (last.image, 1, last.image, 1)
         and not last.pad
     )
+
+
+def _is_large_pointwise(p: Problem) -> bool:
+    return _is_pointwise(p) and p.axes[-1].out >= _MANY_PIXELS
+
+
+def _is_along_taps(p: Problem) -> bool:
+    """Whether rows of taps are longer than rows of output pixels, as in gradients of weights."""
+    last = p.axes[-1]
+    return last.taps > last.out and last.dilation > 0
+
+
+def _has_few_channels(p: Problem) -> bool:
+    return p.m <= _SMALL_M or (p.m <= 2 * _SMALL_M and p.c <= _FEW_CHANNELS)
 
 
 def _spans(p: Problem, x: Layout, w: Layout) -> tuple[int, ...]:
@@ -141,68 +180,95 @@ class Engine:
         self.limits = WorkGroupLimits(context)
         self._plans: Plans[_Plan] = Plans()
         self._kernels: dict[Variant, Kernel] = {}
-        self._sources: dict[str, Callable[..., KernelSource]] = {
-            "general": self._general_source,
-            "few": self._few_source,
-            "depthwise": partial(self._direct_source, template="conv/depthwise"),
-            "direct": self._direct_source,
-            "dot": self._dot_source,
-            "product": self._product_source,
-            "simt": self._simt_source,
-            "unfolded": self._unfolded_source,
-            "fold": self._fold_source,
-            "weights": self._weights_source,
+        self._winograd = winograd.Winograd(context, dtype, epilogue)
+        self._algorithms = self._cpu_algorithms() if schedule == "cpu" else self._simt_algorithms()
+        self._fused_gradients = {
+            "col2im": (self._col2im_source, self._plan_col2im),
+            "grad_weights": (self._grad_weights_source, self._plan_grad_weights),
         }
-        self._planners: dict[str, Callable[[Problem, Sequence[int], Variant], Launch]] = {
-            "general": self._plan_general,
-            "few": self._plan_few,
-            "depthwise": self._plan_direct,
-            "direct": self._plan_direct,
-            "dot": self._plan_direct,
-            "product": self._plan_product,
-            "simt": self._plan_simt,
-            "unfolded": self._plan_unfolded,
-        }
-        self._wholes = {"fold": self._plan_fold, "weights": self._plan_weights}
-        self._composed = {"pointwise": self._pointwise, "winograd": Winograd(context, dtype, epilogue).plan}
 
-    # --- which variant ---
+    # --- which algorithm ---
+
+    def _cpu_algorithms(self) -> tuple["_Algorithm", ...]:
+        def rows(p: Problem) -> int:
+            return 1 if p.axes[-2].out == 1 else _DEPTHWISE_ROWS
+
+        return (
+            _Algorithm("naive", lambda p: self.dtype.kind != "f", self._naive_source, self._plan_naive),
+            _Algorithm(
+                "dot",
+                lambda p: _is_along_taps(p) and p.m <= _SMALL_M // 2,
+                self._dot_source,
+                self._plan_direct,
+                parameters=lambda p: (min(p.axes[-1].out, _DOT_COUNT),),
+            ),
+            _Algorithm(
+                "depthwise",
+                lambda p: p.m == 1 and not _is_along_taps(p),
+                partial(self._direct_source, template="conv/depthwise"),
+                self._plan_direct,
+                parameters=lambda p: self._block(p, rows(p)),
+            ),
+            _Algorithm(
+                "direct",
+                lambda p: _has_few_channels(p) and not _is_along_taps(p),
+                self._direct_source,
+                self._plan_direct,
+                parameters=lambda p: self._block(p, p.m),
+            ),
+            _Algorithm(
+                "winograd",
+                lambda p: winograd.is_applicable(p) and winograd.is_profitable(p),
+                compose=self._winograd.plan,
+                applies_epilogue=True,
+            ),
+            _Algorithm("pointwise", _is_large_pointwise, compose=self._pointwise, applies_epilogue=True),
+            _Algorithm(
+                "im2col",
+                lambda p: not _is_along_taps(p) and self._im2col.is_applicable(p),
+                self._im2col_source,
+                self._plan_im2col,
+                applies_epilogue=True,
+            ),
+            _Algorithm(
+                "implicit_gemm",
+                lambda p: True,
+                self._implicit_gemm_source,
+                self._plan_implicit_gemm,
+                parameters=lambda p: ("columns" if _is_along_taps(p) else "rows", *self._tile(p)),
+                applies_epilogue=True,
+            ),
+        )
+
+    def _simt_algorithms(self) -> tuple["_Algorithm", ...]:
+        is_float = self.dtype.kind == "f"
+        return (
+            _Algorithm(
+                "small_m",
+                lambda p: is_float and p.m < _SMALL_M and is_small(p),
+                self._small_m_source,
+                self._plan_small_m,
+                parameters=lambda p: (p.m,),
+            ),
+            _Algorithm("naive", lambda p: not is_float or p.m < _SMALL_M, self._naive_source, self._plan_naive),
+            _Algorithm("pointwise", _is_large_pointwise, compose=self._pointwise, applies_epilogue=True),
+            _Algorithm(
+                "simt",
+                lambda p: True,
+                self._simt_source,
+                self._plan_simt,
+                parameters=lambda p: (tile_of(p, self.limits.info, self.dtype),),
+                applies_epilogue=True,
+            ),
+        )
+
+    def _select(self, p: Problem) -> "_Algorithm":
+        return next(algorithm for algorithm in self._algorithms if algorithm.is_applicable(p))
 
     def variant(self, p: Problem) -> Variant:
-        """Return the name and the parameters of the kernel for a simplified problem."""
-        last = p.axes[-1]
-        along_taps = last.taps > last.out and last.dilation > 0
-        is_float = self.dtype.kind == "f"
-        is_matrix = _is_pointwise(p) and last.out >= _MANY
-        few = p.m <= _FEW or (p.m <= 2 * _FEW and p.c <= _FEW_CHANNELS)
-        if self.schedule == "simt":
-            conditions = {
-                "few": is_float and p.m < _FEW and is_small(p),
-                "general": not is_float or p.m < _FEW,
-                "pointwise": is_matrix,
-                "simt": True,
-            }
-        else:
-            conditions = {
-                "general": not is_float,
-                "dot": along_taps and p.m <= _FEW // 2,
-                "depthwise": p.m == 1 and not along_taps,
-                "direct": few and not along_taps,
-                "winograd": suits(p) and pays(p),
-                "pointwise": is_matrix,
-                "unfolded": not along_taps and self._unfolded.suits(p),
-                "product": True,
-            }
-        name = next(name for name, holds in conditions.items() if holds)
-        parameters: dict[str, tuple[object, ...]] = {
-            "few": (p.m,),
-            "dot": (min(last.out, _DOT_COUNT),),
-            "depthwise": self._block(p, 1 if p.axes[-2].out == 1 else _DEPTHWISE_ROWS),
-            "direct": self._block(p, p.m),
-            "product": ("columns" if along_taps else "rows", *self._tile(p)),
-            "simt": (tile_of(p, self.limits.info, self.dtype),),
-        }
-        return (name, *parameters.get(name, ()))
+        """Return the name of the algorithm and the parameters of its kernel for a simplified problem."""
+        algorithm = self._select(p)
+        return (algorithm.name, *algorithm.parameters(p))
 
     def _block(self, p: Problem, count: int) -> tuple[int, int]:
         """Return rows and vectors of what the direct kernels compute at a time, if there are `count` rows."""
@@ -233,22 +299,26 @@ class Engine:
 
     def _source(self, variant: Variant) -> KernelSource:
         name, *parameters = variant
-        return self._sources[str(name)](*parameters)
+        if name in self._fused_gradients:
+            return self._fused_gradients[str(name)][0]()
+        source = next(algorithm.source for algorithm in self._algorithms if algorithm.name == name)
+        assert source is not None
+        return source(*parameters)
 
     def _cpu_source(self, template: str, *functions: str, **extra: object) -> KernelSource:
         lanes = lanes_of(self.context, self.dtype)
         types = {"ctype": arithmetic_types(self.dtype)["ctype"]}
         vectors = render("conv/vector_types", **types, itemsize=self.dtype.itemsize, lanes=lanes)
         others = self._epilogue_preambles if "statements" in extra else ()
-        preambles = (render("conv/plan"), vectors, *functions, *others)
+        preambles = (plan_preamble(), vectors, *functions, *others)
         return kernel_source(template, preambles=preambles, **types, lanes=lanes, **extra)
 
-    def _general_source(self) -> KernelSource:
-        return kernel_source("conv/naive", preambles=(render("conv/plan"),), **arithmetic_types(self.dtype))
+    def _naive_source(self) -> KernelSource:
+        return kernel_source("conv/naive", preambles=(plan_preamble(),), **arithmetic_types(self.dtype))
 
-    def _few_source(self, rows: int) -> KernelSource:
+    def _small_m_source(self, rows: int) -> KernelSource:
         types = arithmetic_types(self.dtype)
-        return kernel_source("conv/simt_small_m", preambles=(render("conv/plan"),), **types, rows=rows)
+        return kernel_source("conv/simt_small_m", preambles=(plan_preamble(),), **types, rows=rows)
 
     def _direct_source(self, rows: int, vectors: int, template: str = "conv/direct") -> KernelSource:
         return self._cpu_source(template, rows=rows, vectors=vectors)
@@ -256,45 +326,45 @@ class Engine:
     def _dot_source(self, count: int) -> KernelSource:
         return self._cpu_source("conv/dot", count=count)
 
-    def _product_source(self, gather: str, rows: int, vectors: int) -> KernelSource:
-        sizes = {"itemsize": self.dtype.itemsize, "rows": rows, "vectors": vectors}
+    def _implicit_gemm_source(self, gather: str, rows: int, vectors: int) -> KernelSource:
+        sizes = {"itemsize": self.dtype.itemsize, "mr": rows, "vectors": vectors}
         lanes = lanes_of(self.context, self.dtype)
         return self._cpu_source("conv/implicit_gemm", **sizes, gather=gather, **self._epilogue_arguments(lanes))
 
-    def _unfolded_source(self) -> KernelSource:
+    def _im2col_source(self) -> KernelSource:
         lanes = lanes_of(self.context, self.dtype)
-        sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile(), "edge": EDGE}
-        functions, final = self._unfolded.preambles(), self._epilogue_arguments(lanes)
+        sizes = {"itemsize": self.dtype.itemsize, **self._im2col.tile(), "edge": EDGE}
+        functions, final = self._im2col.preambles(), self._epilogue_arguments(lanes)
         return self._cpu_source("conv/im2col_gemm", *functions, **sizes, **final)
 
-    def _fold_source(self) -> KernelSource:
-        functions, final = self._unfolded.preambles(), self._epilogue_arguments(self._unfolded.lanes)
-        sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile(), "most": MOST_TAPS}
+    def _col2im_source(self) -> KernelSource:
+        functions, final = self._im2col.preambles(), self._epilogue_arguments(self._im2col.lanes)
+        sizes = {"itemsize": self.dtype.itemsize, **self._im2col.tile(), "most": col2im.MOST_TAPS}
         return self._cpu_source("conv/col2im", *functions, **sizes, **final)
 
-    def _weights_source(self) -> KernelSource:
-        sizes = {"itemsize": self.dtype.itemsize, **self._unfolded.tile()}
-        return self._cpu_source("conv/grad_weights", *self._unfolded.preambles(), **sizes)
+    def _grad_weights_source(self) -> KernelSource:
+        sizes = {"itemsize": self.dtype.itemsize, **self._im2col.tile()}
+        return self._cpu_source("conv/grad_weights", *self._im2col.preambles(), **sizes)
 
     @cached_property
-    def _unfolded(self) -> Unfolded:
-        return Unfolded(self.context, self.dtype.name)
+    def _im2col(self) -> Im2colSchedule:
+        return Im2colSchedule(self.context, self.dtype.name)
 
     def _simt_source(self, tile: Tile) -> KernelSource:
         arguments = {**arithmetic_types(self.dtype), **self._epilogue_arguments(1), **dict(tile.parameters)}
-        preambles = (render("conv/plan"), *self._epilogue_preambles)
+        preambles = (plan_preamble(), *self._epilogue_preambles)
         return kernel_source(tile.template, preambles=preambles, **arguments)
 
     def sources(self, signals: int = 0) -> tuple[KernelSource, ...]:
         """Return the kernel that most problems need, or most convolutions of signals of so many dimensions."""
         if self.dtype.kind != "f" or (signals and self.schedule == "simt"):
-            return (self._general_source(),)
+            return (self._naive_source(),)
         if self.schedule == "simt":
             return (self._simt_source(tile_of(None, self.limits.info, self.dtype)),)
         if signals:
             return (self._source(("depthwise", 1 if signals == 1 else _DEPTHWISE_ROWS, max(_DIRECT[1]))),)
         tile = _TILES.get(register_bytes(self.context), _TILES[16])[0]
-        return (self._product_source("rows", *tile),)
+        return (self._implicit_gemm_source("rows", *tile),)
 
     def _kernel(self, variant: Variant, work_items: int = 1) -> Kernel:
         if variant not in self._kernels:
@@ -303,47 +373,49 @@ class Engine:
 
     # --- plans ---
 
-    def _plan(self, problems: Problems, whole: Whole | None, x: Layout, w: Layout, y: Layout) -> _Plan:
+    def _plan(self, problems: Problems, whole: FusedGradient | None, x: Layout, w: Layout, y: Layout) -> _Plan:
         simple = [simplify(p) for p in problems(x, w, y) if p.size]
         if whole is not None and simple:
             convolution = simplify(whole.convolution(x, w, y))
-            launch = self._wholes[whole.name](simple, convolution, _spans(convolution, x, w))
+            _, plan = self._fused_gradients[whole.name]
+            launch = plan(simple, convolution, _spans(convolution, x, w))
             if launch is not None:
                 return _Plan((partial(self._launch, launch),), self.epilogue is None or self.epilogue.fits)
-        if self.epilogue is not None and not (
-            self.epilogue.fits and all(self.variant(p)[0] in _STORING for p in simple)
-        ):
+        algorithms = [self._select(p) for p in simple]
+        if self.epilogue is not None and not (self.epilogue.fits and all(a.applies_epilogue for a in algorithms)):
             return _Plan((), False)
         steps, launches = [], []
-        for p in simple:
-            variant, span = self.variant(p), _spans(p, x, w)
-            compose = self._composed.get(str(variant[0]))
-            if compose is not None:
-                steps.append(compose(p, span))
-            else:
-                launches.append(self._planners[str(variant[0])](p, span, variant))
-                steps.append(partial(self._launch, launches[-1]))
-        return _Plan(tuple(steps), all(launch.parts == 1 for launch in launches))
+        for p, algorithm in zip(simple, algorithms, strict=True):
+            span = _spans(p, x, w)
+            if algorithm.compose is not None:
+                steps.append(algorithm.compose(p, span))
+                continue
+            assert algorithm.plan is not None
+            launches.append(algorithm.plan(p, span, (algorithm.name, *algorithm.parameters(p))))
+            steps.append(partial(self._launch, launches[-1]))
+        return _Plan(tuple(steps), all(launch.split_k == 1 for launch in launches))
 
     def _is_product(self, problems: Sequence[Problem]) -> bool:
         names = (self.variant(p)[0] for p in problems if p.depth)
-        return self.schedule == "cpu" and all(name in ("product", "unfolded") for name in names)
+        return self.schedule == "cpu" and all(name in ("implicit_gemm", "im2col") for name in names)
 
-    def _plan_fold(self, phases: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
+    def _plan_col2im(self, phases: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
         """Gradients of inputs in one kernel for all phases; None where that is no way."""
-        unfolded, itemsize = self._unfolded, self.dtype.itemsize
-        if not (self._is_product(phases) and folds(p, unfolded.lanes, unfolded.rows, itemsize)):
+        im2col, itemsize = self._im2col, self.dtype.itemsize
+        if not (self._is_product(phases) and col2im.is_applicable(p, im2col.lanes, im2col.mr, itemsize)):
             return None
-        blocks = fold_blocks(p, unfolded.lanes, unfolded.vectors, itemsize, self.context.info.compute_units)
-        return fold_launch(self._kernel(("fold",)), p, blocks, unfolded.lanes, self.context.info.compute_units)
+        blocks = col2im.split_blocks(p, im2col.lanes, im2col.vectors, itemsize, self.context.info.compute_units)
+        return col2im_launch(self._kernel(("col2im",)), p, blocks, im2col.lanes, self.context.info.compute_units)
 
-    def _plan_weights(self, problems: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
-        """Gradients of weights from x that is unfolded; None where that is no way."""
-        lanes = self._unfolded.lanes
-        if not (self._is_product(problems) and suits_weights(p, lanes)):
+    def _plan_grad_weights(self, problems: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
+        """Gradients of weights from x that is im2col; None where that is no way."""
+        lanes = self._im2col.lanes
+        if not (self._is_product(problems) and grad_weights.is_applicable(p, lanes)):
             return None
         items = min(self.context.info.compute_units, p.size * p.depth // self.context.tuning["conv.grain"] + 1)
-        return weights_launch(self._kernel(("weights",)), p, weights_blocks(p, lanes, items), lanes, span)
+        return grad_weights_launch(
+            self._kernel(("grad_weights",)), p, grad_weights.split_blocks(p, lanes, items), lanes, span
+        )
 
     def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
         """Kernels of one tap: products of matrices that lie in the arrays as they are."""
@@ -368,51 +440,53 @@ class Engine:
         epilogue = None if self.epilogue is None else self.epilogue.product
         return BatchedGemm(self.context, self.dtype, schedule=self.schedule, epilogue=epilogue)
 
-    def _plan_general(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
-        kernel, most = self._kernel(variant), 1 if self.schedule == "cpu" else _ITEMS_OF_ANY
+    def _plan_naive(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
+        kernel, most = self._kernel(variant), 1 if self.schedule == "cpu" else _NAIVE_GROUP
         return Launch(kernel, encode(p, span), p.starts, *ndrange(self.context, kernel, p.size, most, 64))
 
-    def _plan_few(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
+    def _plan_small_m(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         kernel, size = self._kernel(variant), -(-p.size // p.m)
-        return Launch(kernel, encode(p, span), p.starts, *ndrange(self.context, kernel, size, _ITEMS_OF_FEW, 64))
+        return Launch(kernel, encode(p, span), p.starts, *ndrange(self.context, kernel, size, _SMALL_M_GROUP, 64))
 
     def _plan_direct(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         items = max(1, min(4 * self.context.info.compute_units, p.size * p.depth // self.context.tuning["conv.grain"]))
         return Launch(self._kernel(variant), encode(p, span), p.starts, (items,), (1,))
 
-    def _plan_product(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
+    def _plan_implicit_gemm(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         rows, vectors, lanes = int(str(variant[2])), int(str(variant[3])), lanes_of(self.context, self.dtype)
         tuning = self.context.tuning
         items = min(self.context.info.compute_units, p.size * p.depth // tuning["conv.grain"] + 1)
         x, y, z = grid = _grid(p, rows, vectors, lanes, items, tuning["conv.block_columns"])
-        parts = max(1, min(items // prod(grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
+        split_k = max(1, min(items // prod(grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
         limit = tuning["conv.depth_bytes"] // self.dtype.itemsize
-        kb, step = _depths(p, -(-p.depth // parts), limit, tuning["conv.step"], str(variant[1]))
-        mb = _balanced(-(-p.m // y), tuning["conv.block_rows"], rows)
-        nb = _balanced(-(-p.columns // x), tuning["conv.block_columns"], vectors * lanes)
-        scratch = kb * (mb + nb)
-        grid = x, y, z * parts
-        launch = Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), scratch * prod(grid))
-        return in_parts(launch, p, span, parts, (mb, nb, kb, step, scratch))
+        kc, step = _depths(p, -(-p.depth // split_k), limit, tuning["conv.step"], str(variant[1]))
+        mc = _balanced(-(-p.m // y), tuning["conv.block_rows"], rows)
+        nc = _balanced(-(-p.columns // x), tuning["conv.block_columns"], vectors * lanes)
+        workspace_size = kc * (mc + nc)
+        grid = x, y, z * split_k
+        launch = Launch(self._kernel(variant), b"", (), grid, (1, 1, 1), workspace_size * prod(grid))
+        return with_split_k(launch, p, span, split_k, (mc, nc, kc, step, workspace_size))
 
-    def _plan_unfolded(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
-        tuning, unfolded = self.context.tuning, self._unfolded
+    def _plan_im2col(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
+        tuning, im2col = self.context.tuning, self._im2col
         items = min(self.context.info.compute_units, p.size * p.depth // tuning["conv.grain"] + 1)
-        blocks = unfolded.split(p, items)
+        blocks = im2col.split(p, items)
         x, y, z = blocks.grid
-        parts = max(1, min(items // prod(blocks.grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
-        blocks = unfolded.split(p, items, parts)
-        scratch = unfolded.scratch(blocks)
-        launch = Launch(self._kernel(variant), b"", (), (x, y, z * parts), (1, 1, 1), scratch * x * y * z * parts)
-        return in_parts(launch, p, span, parts, (0, blocks.columns, blocks.depth, 0, scratch))
+        split_k = max(1, min(items // prod(blocks.grid), p.depth // tuning["conv.part"])) if z == p.groups else 1
+        blocks = im2col.split(p, items, split_k)
+        workspace_size = im2col.workspace_size(blocks)
+        launch = Launch(
+            self._kernel(variant), b"", (), (x, y, z * split_k), (1, 1, 1), workspace_size * x * y * z * split_k
+        )
+        return with_split_k(launch, p, span, split_k, (0, blocks.columns, blocks.depth, 0, workspace_size))
 
     def _plan_simt(self, p: Problem, span: Sequence[int], variant: Variant) -> Launch:
         tile = tile_of(p, self.limits.info, self.dtype)
-        parts = tile.parts(p, self.context.info.compute_units, self.context.tuning)
-        across, down = tile.group
-        size = (tile.count(p) * across, min(p.groups * parts, MAX_GROUPS) * down)
-        kernel = self._kernel(variant, across * down)
-        return in_parts(Launch(kernel, b"", (), size, tile.group), p, span, parts)
+        split_k = tile.split_k(p, self.context.info.compute_units, self.context.tuning)
+        columns, rows = tile.group
+        size = (tile.count(p) * columns, min(p.groups * split_k, MAX_GROUPS) * rows)
+        kernel = self._kernel(variant, columns * rows)
+        return with_split_k(Launch(kernel, b"", (), size, tile.group), p, span, split_k)
 
     # --- launch ---
 
@@ -423,7 +497,7 @@ class Engine:
         w: GpuArray,
         outputs: Arrays,
         further: Arrays = (),
-        whole: Whole | None = None,
+        whole: FusedGradient | None = None,
     ) -> None:
         """Enqueue what computes the outputs: y, or what the epilogue makes of it.
 
@@ -467,17 +541,17 @@ class Engine:
         return Engine(self.context, self.dtype.name, self.schedule)
 
     def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
-        if launch.parts > 1 and launch.target is not None:
+        if launch.split_k > 1 and launch.target is not None:
             target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
-            y = self.context.empty((launch.parts, *target.shape), self.dtype)
+            y = self.context.empty((launch.split_k, *target.shape), self.dtype)
         offsets = (a.layout.offset + start for a, start in zip((x, w, y), launch.starts, strict=True))
-        # The queue is in order, so the scratch space may be dropped once the launch is enqueued.
-        scratch = self.context.empty((launch.scratch,), self.dtype).buffer if launch.scratch else None
+        # The queue is in order, so the workspace space may be dropped once the launch is enqueued.
+        workspace = self.context.empty((launch.workspace,), self.dtype).buffer if launch.workspace else None
         bound = () if self.epilogue is None else self.epilogue.bind(y, further)
-        buffers = (x.buffer, w.buffer, y.buffer, scratch, *bound)
-        call = _CALL.pack(*offsets)
+        buffers = (x.buffer, w.buffer, y.buffer, workspace, *bound)
+        call = CALL.pack_values(*offsets)
         launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, launch.encoded, call, *buffers)
-        if launch.parts > 1:
+        if launch.split_k > 1:
             self._sum.launch((target,), (y,))
 
     @cached_property

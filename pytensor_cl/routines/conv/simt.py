@@ -18,7 +18,7 @@ _COLUMNS, _STEP = 128, 8  # of a tile of kernels/conv/simt_double_buffered.mako
 _ROWS = (128, 64)  # of such a tile
 _BYTES = 24 << 10  # of local memory that it takes
 _FEW_COLUMNS = 32  # that leave most of a large tile empty
-_PART = 128  # terms of a sum that are worth a work-group of their own
+_SPLIT_K_DEPTH = 128  # terms of a sum that are worth a work-group of their own
 _GROUPS_PER_UNIT = 2  # work-groups per compute unit, where sums are split
 _REACH = 1 << 30  # elements, so that offsets and positions fit into 32 bits
 
@@ -51,11 +51,11 @@ class Tile(NamedTuple):
         """Return the number of tiles of a group of a problem."""
         return -(-p.m // self.rows) * -(-p.columns // self.columns)
 
-    def parts(self, p: Problem, units: int, tuning: Tuning) -> int:
+    def split_k(self, p: Problem, units: int, tuning: Tuning) -> int:
         """Return into how many parts the sums fall, so that each of so many compute units has work."""
         tiles = p.groups * self.count(p)
         if self.template == "conv/simt_double_buffered":
-            return 1 if tiles >= units else max(1, min(_GROUPS_PER_UNIT * units // tiles, p.depth // _PART))
+            return 1 if tiles >= units else max(1, min(_GROUPS_PER_UNIT * units // tiles, p.depth // _SPLIT_K_DEPTH))
         wanted = -(-tuning["conv.groups_per_unit"] * units // tiles)
         return max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * self.step)))
 
@@ -93,14 +93,14 @@ def is_small(p: Problem) -> bool:
 def _large(p: Problem, rows: int) -> Tile:
     last = p.axes[-1]
     volumes = p.axes[0][:3] != (1, 1, 1) or p.axes[0].pad != 0
-    parameters = ("rows", rows), ("deep", int(last.taps > last.out)), ("volumes", int(volumes))
+    parameters = ("rows", rows), ("k_contiguous", int(last.taps > last.out)), ("volumes", int(volumes))
     return Tile("conv/simt_double_buffered", (16, rows // 8), rows, _COLUMNS, _STEP, parameters)
 
 
 def _is_enough(p: Problem, info: DeviceInfo) -> bool:
     """Whether large tiles, of parts of the sums if need be, keep a device busy."""
     tiles = p.groups * _large(p, min(_ROWS)).count(p)
-    return p.columns > _FEW_COLUMNS and tiles * max(1, p.depth // _PART) >= info.compute_units
+    return p.columns > _FEW_COLUMNS and tiles * max(1, p.depth // _SPLIT_K_DEPTH) >= info.compute_units
 
 
 def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:

@@ -1,6 +1,5 @@
 """Winograd's convolutions: fewer multiplications for kernels of three by three taps."""
 
-import struct
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
@@ -8,24 +7,31 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
-from pytensor_cl.routines.conv.plan import Axis, Problem, encode
+from pytensor_cl.routines.conv.plan import CALL, Axis, Problem, encode
+from pytensor_cl.routines.conv.plan import plan_preamble as conv_preamble
 from pytensor_cl.routines.conv.winograd_transforms import code, transforms
-from pytensor_cl.routines.gemm.plan import sizes_of
+from pytensor_cl.routines.gemm.problem import plan_preamble as gemm_preamble
 from pytensor_cl.routines.gemm.routine import BatchedGemm
+from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Winograd", "pays", "suits"]
+__all__ = ["Winograd", "is_applicable", "is_profitable"]
 
 TAPS, COUNT = 3, 4  # of the kernels, and outputs of a tile, along a dimension
 # Rounding errors are a third of those with 0, +-1 and +-2.
 _POINTS = tuple(Fraction(n, 4) for n in (0, 3, -3, 6, -6))
-_CALL = struct.Struct("3q")  # conv_call
-_TILES = struct.Struct("16q")  # <name>_tiles
+_TILES = Struct(
+    ("long", "first images feature features"),
+    ("long", "rows cols width"),
+    ("long", "u_point u_group v_point v_tile m_point m_tile m_group"),
+    ("long", "workspace_size depth"),
+)
 _KERNELS = ("filters", "inputs", "outputs", "fused")
 _SIZE = TAPS + COUNT - 1
 # What is transformed should stay in the cache. If inputs and outputs of all images take less than the first, then they
@@ -34,7 +40,7 @@ _ALL_BYTES, _IMAGE_BYTES, _FILTER_BYTES = 16 << 20, 6 << 20, 4 << 20
 _PER_TILE, _PER_FILTER = 1000, 800  # multiply-adds in the time of a transform
 _LANES = 32  # features that are multiplied together, at most
 _FEW_TILES, _FUSED_BYTES = 64, 320 << 10  # which do not repay keeping transformed filters; those of a work-item
-_ROWS = {64: 8}  # of a register tile, by bytes of the device's vector registers
+_MR = {64: 8}  # of a register tile, by bytes of the device's vector registers
 _UNIT = 8  # units of work that are worth a work-item
 _ITEMS = 4  # work-items per compute unit at most
 
@@ -44,7 +50,7 @@ def _whole(total: int, unit: int) -> int:
     return -(-total // unit) * unit
 
 
-def _shares(total: int, most: int) -> list[int]:
+def _part_bounds(total: int, most: int) -> list[int]:
     """Return where about equal parts, of at most so much, begin and end."""
     count = -(-total // most)
     return [total * i // count for i in range(count + 1)]
@@ -67,7 +73,7 @@ class _Tiles(NamedTuple):
     m_point: int
     m_tile: int
     m_group: int
-    scratch: int
+    workspace_size: int
     depth: int = 0
 
     @property
@@ -102,7 +108,7 @@ def normalized(p: Problem) -> Problem:
     return p._replace(axes=axes, starts=(x, w + sum(start for _, start in turned), y))
 
 
-def suits(p: Problem) -> bool:
+def is_applicable(p: Problem) -> bool:
     """Whether a simplified problem is one of those that Winograd's algorithm is for."""
     first, *image = p.axes
     return (
@@ -112,7 +118,7 @@ def suits(p: Problem) -> bool:
     )
 
 
-def pays(p: Problem) -> bool:
+def is_profitable(p: Problem) -> bool:
     """Whether the transforms cost less than the multiplications that they save.
 
     Counted in multiply-adds; those of images are the less, the more channels share them, and those of filters, the more
@@ -151,21 +157,25 @@ class Winograd:
         """Return the kernels of the transforms."""
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         vectors = self.panel // self.lanes
-        tile = {"rows": self._rows, "tiles": f"gemm_{types['ctype']}_{self._rows}x{vectors}x{self.lanes}"}
-        multiply = render("gemm/microkernel", **types, tiles=tile["tiles"], sizes=sizes_of(self._rows, vectors))
+        tile = {"mr": self._mr, "micro": f"gemm_{types['ctype']}_{self._mr}x{vectors}x{self.lanes}"}
+        multiply = render(
+            "gemm/microkernel", **types, micro=tile["micro"], shapes=micro_kernel_shapes(self._mr, vectors)
+        )
         found = transforms(COUNT, TAPS, _POINTS)
         vector = f"{types['ctype']}{self.lanes}"
-        forms: dict[str, object] = {
-            f"to_{name}": code(matrix, self.dtype.name, vector) for name, matrix in found._asdict().items()
+        matrices: dict[str, object] = {
+            f"{name.removesuffix('s')}_matrix": code(matrix, self.dtype.name, vector)
+            for name, matrix in found._asdict().items()
         }
         preambles: tuple[str, ...] = (
-            render("conv/plan"),
+            conv_preamble(),
             render("conv/vector_types", **types),
-            render("gemm/plan"),
+            gemm_preamble(),
             multiply,
         )
+        final: dict[str, object] = {}
         if self.epilogue is not None:
-            preambles, forms = (*preambles, *self.epilogue.preambles), {**forms, **self.epilogue.arguments(self.lanes)}
+            preambles, final = (*preambles, *self.epilogue.preambles), self.epilogue.arguments(self.lanes)
         return kernel_source(
             "conv/winograd_filters",
             preambles=preambles,
@@ -174,13 +184,15 @@ class Winograd:
             panel=self.panel,
             taps=TAPS,
             count=COUNT,
-            **forms,
+            tiles=_TILES,
+            **matrices,
+            **final,
         )
 
     @property
-    def _rows(self) -> int:
+    def _mr(self) -> int:
         """Rows of a register tile."""
-        return _ROWS.get(register_bytes(self.context), 4)
+        return _MR.get(register_bytes(self.context), 4)
 
     @cached_property
     def _kernels(self) -> Callable[[str], Any]:
@@ -221,8 +233,10 @@ class Winograd:
         count = -(-t.images * t.rows // y) * t.cols
         fitting = _FUSED_BYTES // (_SIZE**2 * self.panel * self.dtype.itemsize)
         depth = min(plan.p.c, max(1, fitting // self.lanes) * self.lanes)
-        u, m = (n * self.panel + self.lanes for n in (depth, _whole(count, self._rows)))
-        t = t._replace(u_point=u, m_point=m, m_tile=self.panel, depth=depth, scratch=_SIZE**2 * (u + m) + t.scratch)
+        u, m = (n * self.panel + self.lanes for n in (depth, _whole(count, self._mr)))
+        t = t._replace(
+            u_point=u, m_point=m, m_tile=self.panel, depth=depth, workspace_size=_SIZE**2 * (u + m) + t.workspace_size
+        )
         return plan._replace(blocks=(t,), fused=(x, y))
 
     def _blocks(self, p: Problem, whole: bool) -> tuple[_Tiles, ...]:
@@ -235,16 +249,16 @@ class Winograd:
         if whole:
             pass
         elif p.batch * each > _ALL_BYTES:
-            images = _shares(p.batch, max(1, _IMAGE_BYTES // each))
+            images = _part_bounds(p.batch, max(1, _IMAGE_BYTES // each))
         else:
-            panels = _shares(panels[1], max(1, _FILTER_BYTES // (size * p.c * p.groups * self.panel)))
+            panels = _part_bounds(panels[1], max(1, _FILTER_BYTES // (size * p.c * p.groups * self.panel)))
         m_group = max(b - a for a, b in pairwise(panels)) * self.panel
         features, tiles = p.groups * m_group, max(b - a for a, b in pairwise(images)) * rows * cols
         # At distances of a power of two, all points would share a set of the cache.
         u, v, m = (n + self.lanes for n in (p.c * features, tiles * channels, tiles * features))
         width = _whole(cols * COUNT + TAPS - 1, self.lanes)
-        scratch = _SIZE * (width + self.lanes) * self.lanes
-        strides = (rows, cols, width, u, p.c * m_group, v, channels, m, features, m_group, scratch)
+        workspace = _SIZE * (width + self.lanes) * self.lanes
+        strides = (rows, cols, width, u, p.c * m_group, v, channels, m, features, m_group, workspace)
         spans = [(a * self.panel, min(p.m, b * self.panel)) for a, b in pairwise(panels)]
         return tuple(_Tiles(a, b - a, f, g - f, *strides) for f, g in spans for a, b in pairwise(images))
 
@@ -252,30 +266,30 @@ class Winograd:
 
     def _run(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, further: Sequence[GpuArray]) -> None:
         p, t, empty = plan.p, plan.blocks[0], self.context.empty
-        call = _CALL.pack(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
+        call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
         u, v, m = (empty((_SIZE**2 * n,), self.dtype) for n in (t.u_point, t.v_point, t.m_point))
-        scratch = empty((_ITEMS * self.context.info.compute_units * t.scratch,), self.dtype)
+        workspace = empty((_ITEMS * self.context.info.compute_units * t.workspace_size,), self.dtype)
         inputs, outputs = t.v_tile // self.lanes, t.m_tile // self.lanes  # vectors of a tile
         bound = () if self.epilogue is None else self.epilogue.bind(y, further)
         for t in plan.blocks:
-            head, rows = (plan.encoded, call, _TILES.pack(*t)), t.images * t.rows
+            head, rows = (plan.encoded, call, _TILES.pack_values(*t)), t.images * t.rows
             if t.first == 0:
                 self._launch("filters", p.c * outputs // 8, *head, w.buffer, u.buffer)
             if t.feature == 0:
-                self._launch("inputs", rows * inputs, *head, x.buffer, v.buffer, scratch.buffer)
+                self._launch("inputs", rows * inputs, *head, x.buffer, v.buffer, workspace.buffer)
             self._multiply(p, t, u, v, m)
-            self._launch("outputs", rows * outputs, *head, m.buffer, y.buffer, scratch.buffer, *bound)
+            self._launch("outputs", rows * outputs, *head, m.buffer, y.buffer, workspace.buffer, *bound)
 
     def _run_fused(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, further: Sequence[GpuArray]) -> None:
         (t,) = plan.blocks
-        call = _CALL.pack(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
-        v = self.context.empty((_SIZE**2 * t.v_point + self._rows * t.v_tile,), self.dtype)
+        call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
+        v = self.context.empty((_SIZE**2 * t.v_point + self._mr * t.v_tile,), self.dtype)
         items = max(prod(plan.fused), _ITEMS * self.context.info.compute_units)
-        scratch = self.context.empty((items * t.scratch,), self.dtype)
-        head = (plan.encoded, call, _TILES.pack(*t))
+        workspace = self.context.empty((items * t.workspace_size,), self.dtype)
+        head = (plan.encoded, call, _TILES.pack_values(*t))
         bound = () if self.epilogue is None else self.epilogue.bind(y, further)
-        self._launch("inputs", t.images * t.rows * t.v_tile // self.lanes, *head, x.buffer, v.buffer, scratch.buffer)
-        buffers = (w.buffer, v.buffer, y.buffer, scratch.buffer)
+        self._launch("inputs", t.images * t.rows * t.v_tile // self.lanes, *head, x.buffer, v.buffer, workspace.buffer)
+        buffers = (w.buffer, v.buffer, y.buffer, workspace.buffer)
         self._kernels("fused").launch(self.context.queue, plan.fused, (1, 1), *head, *buffers, *bound)
 
     def _multiply(self, p: Problem, t: _Tiles, u: GpuArray, v: GpuArray, m: GpuArray) -> None:

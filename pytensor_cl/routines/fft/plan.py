@@ -2,22 +2,22 @@
 
 A launch transforms many lines: it loads elements, runs the passes of Stockham's algorithm, and stores. Around the
 passes it can do what the longer ways need: real transforms of even length go through complex ones of half the length
-(tangle, untangle); long ones are split in two (the four-step method of Gentleman and Sande, Bailey 1990); lengths
+(real_pre, real_post); long ones are split in two (the four-step method of Gentleman and Sande, Bailey 1990); lengths
 with large prime factors become convolutions (Bluestein 1970). An inverse transform is the forward one between two
 conjugations.
 """
 
-import struct
 from collections.abc import Sequence
 from functools import cache
 from math import isqrt, prod
 from typing import Any, NamedTuple
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.routines.fft.butterfly import RADICES
 from pytensor_cl.routines.fft.tables import Table
 from pytensor_cl.runtime.layout import collapse
 
-__all__ = ["INPUT", "OUTPUT", "Device", "Lines", "Plan", "Side", "Step", "factorise", "pack", "plan_lines"]
+__all__ = ["INPUT", "OUTPUT", "Device", "LineIO", "Lines", "Plan", "Step", "factorise", "pack", "plan_lines"]
 
 INPUT, OUTPUT = 0, 1  # slots of arrays; those that follow are temporary
 NEVER = 1 << 62
@@ -27,7 +27,7 @@ FOUR_STEP_COST = 2  # of a transform by the four-step method, relative to one la
 Dim = tuple[int, int, int]  # extent, step in the input, step in the output
 
 
-class Side(NamedTuple):
+class LineIO(NamedTuple):
     """Where the elements of a line lie in the input or output; steps count real numbers."""
 
     at: int
@@ -49,11 +49,11 @@ class Step(NamedTuple):
     inner: int
     length: int
     size: int
-    read: Side
-    write: Side
+    read: LineIO
+    write: LineIO
     signs: tuple[int, int] = (1, 1)
-    tangle: bool = False
-    untangle: bool = False
+    real_pre: bool = False
+    real_post: bool = False
     radices: tuple[int, ...] = ()
     pre: Table | None = None
     pre_steps: tuple[int, int] = (1, 0)
@@ -84,8 +84,8 @@ class Lines(NamedTuple):
     source: int
     target: int
     dims: tuple[Dim, ...]
-    read: Side
-    write: Side
+    read: LineIO
+    write: LineIO
     signs: tuple[int, int]
 
     @property
@@ -136,18 +136,18 @@ def _folded(lines: Lines) -> Step:
     """Return the launch all but its passes: a real transform of even length becomes a complex one of half of it."""
     n, read, write = lines.n, lines.read, lines.write
     is_even = n % 2 == 0
-    length, untangle, tangle = n, is_even and lines.kind == "rfft", is_even and lines.kind == "irfft"
-    if untangle:
+    length, real_post, real_pre = n, is_even and lines.kind == "rfft", is_even and lines.kind == "irfft"
+    if real_post:
         length, valid = n // 2, read.re_count
         read = read._replace(step=2 * read.step, im=read.step, re_count=-(-valid // 2), im_count=valid // 2)
-    elif tangle:
+    elif real_pre:
         length = n // 2
         write = write._replace(step=2 * write.step, im=write.step, re_count=length, im_count=length)
     elif lines.kind == "irfft":
         read = read._replace(re_count=n, im_count=n, mirror=n // 2 + 1, total=n * read.step)
     inner = lines.number
     return Step(
-        lines.source, lines.target, lines.dims, inner, length, length, read, write, lines.signs, tangle, untangle
+        lines.source, lines.target, lines.dims, inner, length, length, read, write, lines.signs, real_pre, real_post
     )
 
 
@@ -163,7 +163,7 @@ def _direct(lines: Lines) -> Step:
     return step._replace(size=size, radices=factorise(size) or (), pre=chirp, mid=mid, post=chirp)
 
 
-def _every(side: Side, n: int, length: int, is_half: bool) -> Side:
+def _every(side: LineIO, n: int, length: int, is_half: bool) -> LineIO:
     """Return every (n / length)-th element; those past the end of half a spectrum are conjugates of others."""
     counts = {"re_count": length, "im_count": length if side.im_count else 0}
     if is_half:
@@ -221,13 +221,13 @@ class _Builder:
         extents = [n for n, *_ in lines.dims]
         dims = tuple((n, s, 2 * size * prod(extents[k + 1 :])) for k, (n, s, _) in enumerate(lines.dims))
         slot = self.temporary(2 * size * lines.number)
-        return lines._replace(target=slot, dims=dims, write=Side(0, 2, 1, size, size))
+        return lines._replace(target=slot, dims=dims, write=LineIO(0, 2, 1, size, size))
 
     def _fetched(self, lines: Lines, stored: Lines, size: int) -> Lines:
         """Return the lines, read from where `stored` wrote them; their sign has been taken into account."""
         pairs = zip(lines.dims, stored.dims, strict=True)
         dims = tuple((n, s, t) for (n, _, t), (_, _, s) in pairs)
-        side, signs = Side(0, 2, 1, size, size), (1, lines.signs[1])
+        side, signs = LineIO(0, 2, 1, size, size), (1, lines.signs[1])
         return lines._replace(source=stored.target, dims=dims, read=side, signs=signs)
 
     def _padded(self, lines: Lines, size: int) -> Lines:
@@ -235,7 +235,7 @@ class _Builder:
         stored = self._stored(lines, size)._replace(signs=(lines.signs[0], 1))
         valid = min(lines.read.re_count, size)
         self._copy(stored, valid)
-        zeros = stored._replace(read=Side(0, 0, 0, 0, 0))
+        zeros = stored._replace(read=LineIO(0, 0, 0, 0, 0))
         self._copy(zeros, size - valid, valid)
         return self._fetched(lines, stored, size)
 
@@ -254,14 +254,14 @@ class _Builder:
             n=a,
             dims=(*stored.dims, (columns, lines.read.step, 2 * rows)),
             read=_every(lines.read, n, a, lines.kind == "irfft"),
-            write=Side(0, 2, 1, rows, rows),
+            write=LineIO(0, 2, 1, rows, rows),
             signs=(lines.signs[0], 1),
         )
         second = fetched._replace(
             kind="irfft" if lines.kind == "irfft" else "fft",
             n=b,
             dims=(*fetched.dims, (rows, 2, lines.write.step)),
-            read=Side(0, 2 * rows, 1, columns, columns),
+            read=LineIO(0, 2 * rows, 1, columns, columns),
             write=_every(lines.write, n, b, lines.kind == "rfft"),
         )
         self.steps.append(_direct(first)._replace(inner=columns, twiddle=n))
@@ -287,13 +287,13 @@ class _Builder:
         stored = self._stored(lines, size)._replace(signs=(lines.signs[0], 1))
         valid = min(lines.read.re_count, n)
         self._copy(stored, valid, pre=chirp, pre_steps=(0, 1))
-        self._copy(stored._replace(read=Side(0, 0, 0, 0, 0)), size - valid, valid)
+        self._copy(stored._replace(read=LineIO(0, 0, 0, 0, 0)), size - valid, valid)
         p, q, count = stored.target, self.temporary(2 * size * lines.number), (lines.number, 2 * size, 2 * size)
         signs, mid = (1, 1), Table("chirp_filter", (n, size))
-        columns, whole = Side(0, 2 * b, 1, a, a), Side(0, 2, 1, a, a)
+        columns, whole = LineIO(0, 2 * b, 1, a, a), LineIO(0, 2, 1, a, a)
         first = Lines("fft", a, p, q, (count, (b, 2, 2 * a)), columns, whole, signs)
         self.steps.append(_direct(first)._replace(inner=b, twiddle=size))
-        middle = Lines("fft", b, q, p, (count, (a, 2, 2 * b)), Side(0, 2 * a, 1, b, b), Side(0, 2, 1, b, b), signs)
+        middle = Lines("fft", b, q, p, (count, (a, 2, 2 * b)), LineIO(0, 2 * a, 1, b, b), LineIO(0, 2, 1, b, b), signs)
         self.steps.append(_direct(middle)._replace(inner=a, twiddle=size, mid=mid, mid_steps=(a, 1)))
         last = Lines("fft", a, p, q, (count, (b, 2, 2)), columns, columns, signs)
         self.steps.append(_direct(last)._replace(inner=b))
@@ -326,14 +326,31 @@ def _pack_radices(radices: Sequence[int]) -> tuple[int, int]:
     return low, high
 
 
+LINE_IO = Struct(("long", "at step im re_count im_count"), ("long", "mirror total mirror_step"), name="fft_io")
+
+
+@cache
+def geometry_struct(kept_dims: int) -> Struct:
+    """Return the struct that kernels take, for lines with so many batch dimensions; see kernels/fft/plan.mako."""
+    return Struct(
+        ("long", "blocks tiles inner"),
+        ("long", "length size passes radix[2]"),
+        ("long", "real_pre real_post twiddle"),
+        ("long", "pre pre_step pre_lane mid mid_step mid_lane post"),
+        (LINE_IO, "in out"),
+        ("long", f"kept[{kept_dims}] kept_in[{kept_dims}] kept_out[{kept_dims}]"),
+        name="fft_geometry",
+    )
+
+
 def pack(step: Step, lanes: int, kept_dims: int) -> bytes:
     """Return the struct of kernels/fft/plan.mako."""
     groups = prod(n for n, *_ in step.dims) // step.inner
     tiles = -(-step.inner // lanes)
-    flags = [step.tangle, step.untangle, bool(step.twiddle)]
+    flags = [step.real_pre, step.real_post, bool(step.twiddle)]
     tables = [step.pre is not None, *step.pre_steps, step.mid is not None, *step.mid_steps, step.post is not None]
     dims = [*reversed(step.dims), *((1, 0, 0),) * (kept_dims - len(step.dims))]
     columns = [value for column in zip(*dims, strict=True) for value in column]
     head = [groups * tiles, tiles, step.inner, step.length, step.size, len(step.radices)]
     values = [*head, *_pack_radices(step.radices), *flags, *tables, *step.read, *step.write, *columns]
-    return struct.pack(f"{len(values)}q", *map(int, values))
+    return geometry_struct(kept_dims).pack_values(*map(int, values))

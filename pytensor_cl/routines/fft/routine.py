@@ -12,7 +12,18 @@ from pytensor_cl.routines.base.ndrange import WorkGroupLimits, local_memory
 from pytensor_cl.routines.base.routine import SCHEDULES, Plans
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.routines.fft.butterfly import RADICES, butterfly
-from pytensor_cl.routines.fft.plan import Device, Lines, Plan, Side, Step, factorise, pack, plan_lines
+from pytensor_cl.routines.fft.plan import (
+    LINE_IO,
+    Device,
+    LineIO,
+    Lines,
+    Plan,
+    Step,
+    factorise,
+    geometry_struct,
+    pack,
+    plan_lines,
+)
 from pytensor_cl.routines.fft.tables import Table, device_table
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -27,7 +38,7 @@ MANY_DIMS = 4  # dimensions that every kernel takes
 GROUP = 256  # work-items of a work-group on schedule simt
 SPARED = 512  # bytes of local memory besides the elements: where the lines of a work-group lie
 WIDEST = 16  # lines of a work-group
-GROUPS_PER_UNIT = 4  # work-groups with scratch in global memory
+GROUPS_PER_UNIT = 4  # work-groups with workspace in global memory
 BUSY = 1024  # elements that keep a work-group busy
 
 
@@ -38,7 +49,7 @@ class _Launch(NamedTuple):
     kernel: Kernel
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
-    scratch: Any  # local memory, or the number of bytes
+    workspace: Any  # local memory, or the number of bytes
     constants: tuple[Any, ...]
 
 
@@ -134,6 +145,8 @@ class _Transform:
             "dtype": dtype,
             "lanes": self._lanes,
             "kept_dims": self._kept_dims,
+            "io": LINE_IO,
+            "geometry": geometry_struct(self._kept_dims),
             "butterflies": {radix: butterfly(radix, dtype, vector) for radix in RADICES},
         }
         if is_simt:
@@ -159,8 +172,8 @@ class _Transform:
     def _constants(self, step: Step) -> tuple[Any, ...]:
         """Return the tables; one that is not needed is a null pointer."""
         table = partial(device_table, self.context, str(self.dtype))
-        count = step.length + step.untangle
-        halves = Table("half_turns", (step.length,)) if step.tangle or step.untangle else None
+        count = step.length + step.real_post
+        halves = Table("half_turns", (step.length,)) if step.real_pre or step.real_post else None
         block = Table("block_twiddles", (step.twiddle, step.inner, count, self._lanes)) if step.twiddle else None
         lane = Table("lane_twiddles", (step.twiddle, count, self._lanes)) if step.twiddle else None
         factors = Table("factors", step.radices) if step.radices else None
@@ -169,10 +182,10 @@ class _Transform:
 
     def _cpu_launch(self, step: Step) -> _Launch:
         blocks = prod(n for n, *_ in step.dims) // step.inner * -(-step.inner // self._lanes)
-        workers = min(blocks, self.context.info.compute_units)  # more would need more scratch than caches hold
-        scratch = workers * 4 * (step.size + 1) * self._lanes
+        workers = min(blocks, self.context.info.compute_units)  # more would need more workspace than caches hold
+        workspace = workers * 4 * (step.size + 1) * self._lanes
         geometry = pack(step, self._lanes, self._kept_dims)
-        return _Launch(step, self._kernel("local"), (workers,), (1,), scratch, (*self._values(step), geometry))
+        return _Launch(step, self._kernel("local"), (workers,), (1,), workspace, (*self._values(step), geometry))
 
     def _simt_launch(self, step: Step) -> _Launch:
         room, units = self._device.capacity // (step.size + 1), self.context.info.compute_units
@@ -183,9 +196,9 @@ class _Transform:
         blocks = prod(n for n, *_ in step.dims) // step.inner * -(-step.inner // width)
         groups = blocks if room else min(blocks, GROUPS_PER_UNIT * units)
         count = 4 * (step.size + 1) * width
-        scratch = cl.LocalMemory(count * self.dtype.itemsize) if room else groups * count
+        workspace = cl.LocalMemory(count * self.dtype.itemsize) if room else groups * count
         values = (*self._values(step), np.int32(width), pack(step, width, self._kept_dims))
-        return _Launch(step, self._kernel(space), (groups * self._group,), (self._group,), scratch, values)
+        return _Launch(step, self._kernel(space), (groups * self._group,), (self._group,), workspace, values)
 
     def _values(self, step: Step) -> tuple[Any, ...]:
         return (*self._constants(step), *map(self.dtype.type, step.signs))
@@ -201,8 +214,8 @@ class _Transform:
         empty, queue = self.context.empty, self.context.queue
         slots = [(source.buffer, np.int64(_real_offset(source))), (output.buffer, np.int64(_real_offset(output)))]
         slots += [(empty((size,), self.dtype).buffer, np.int64(0)) for size in ready.temporaries]
-        for step, kernel, global_size, local_size, scratch, constants in ready.launches:
-            memory = empty((scratch,), self.dtype).buffer if isinstance(scratch, int) else scratch
+        for step, kernel, global_size, local_size, workspace, constants in ready.launches:
+            memory = empty((workspace,), self.dtype).buffer if isinstance(workspace, int) else workspace
             arrays = *slots[step.source], *slots[step.target]
             kernel.launch(queue, global_size, local_size, *arrays, memory, *constants)
 
@@ -259,8 +272,8 @@ class RFFT(_Transform):
         shape = [*source.shape[:lead], *map(min, source.shape[lead:], lengths)]
         writes, half = output.strides[:-1], n // 2 + 1
         dims = _line_dims(shape, source.strides, writes, ndim - 1)
-        read = Side(0, source.strides[-1], 0, shape[-1], 0)
-        axes = [Lines("rfft", n, 0, 1, dims, read, Side(0, 2, 1, half, half), (1, 1))]
+        read = LineIO(0, source.strides[-1], 0, shape[-1], 0)
+        axes = [Lines("rfft", n, 0, 1, dims, read, LineIO(0, 2, 1, half, half), (1, 1))]
         shape[-1] = half
         for axis in range(ndim - 2, lead - 1, -1):
             axes.append(_in_place(1, shape, writes, axis, lengths[axis - lead], (1, 1)))
@@ -270,7 +283,7 @@ class RFFT(_Transform):
 
 def _in_place(slot: int, shape: Sequence[int], strides: Sequence[int], axis: int, n: int, signs: Any) -> Lines:
     """Return complex transforms along an axis of a contiguous array, of which `shape` holds data."""
-    side = Side(0, strides[axis], 1, min(shape[axis], n), min(shape[axis], n))
+    side = LineIO(0, strides[axis], 1, min(shape[axis], n), min(shape[axis], n))
     dims = _line_dims(shape, strides, strides, axis)
     return Lines("fft", n, slot, slot, dims, side, side._replace(re_count=n, im_count=n), signs)
 
@@ -312,8 +325,8 @@ class IRFFT(_Transform):
         if slot:
             reads, im = between.strides[:-1], 1
         dims = _line_dims(shape, reads, output.strides, ndim - 1)
-        read = Side(0, reads[-1], im, valid, valid)
-        axes.append(Lines("irfft", n, slot, 1, dims, read, Side(0, 1, 0, n, 0), (-1, 1)))
+        read = LineIO(0, reads[-1], im, valid, valid)
+        axes.append(Lines("irfft", n, slot, 1, dims, read, LineIO(0, 1, 0, n, 0), (-1, 1)))
         return plan_lines(self._device, axes, temporaries)
 
 
@@ -381,8 +394,8 @@ class FFT(_Transform):
         reads, writes = source.strides[: self.ndim], tuple(2 * s for s in output.strides)
         valid = min(n, source.shape[axis])
         dims = _line_dims(source.shape[: self.ndim], reads, writes, axis)
-        read = Side(0, reads[axis], 1, valid, valid if self._is_complex else 0)
+        read = LineIO(0, reads[axis], 1, valid, valid if self._is_complex else 0)
         if self._is_complex:
             read = read._replace(im=source.strides[-1])
-        lines = Lines("fft", n, 0, 1, dims, read, Side(0, writes[axis], 1, n, n), (1, 1))
+        lines = Lines("fft", n, 0, 1, dims, read, LineIO(0, writes[axis], 1, n, n), (1, 1))
         return plan_lines(self._device, [lines])

@@ -1,6 +1,5 @@
 """A matrix-vector product, a function of its elements, and the transposed product with a result of that function."""
 
-import struct
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import lanes_of
 from pytensor_cl.routines.base.routine import Plans, Routine, layout_of, value_arguments
@@ -78,8 +78,8 @@ class _Plan(NamedTuple):
     items: int = 0
     finish_items: int = 0
     partial: int = 0  # elements
-    scratch: int = 0  # elements
-    partials: int = 0  # bytes
+    workspace: int = 0  # elements
+    totals: int = 0  # bytes of the partial results of reductions
 
 
 def is_one_pass(function: RowFunction, factor: int) -> bool:
@@ -142,7 +142,15 @@ class GemvPair(Routine):
         # The inputs of the first product come before the operands, which lack that product.
         self.value_arguments = value_arguments((5 + k - (k > pair.product), t) for k, t in self._scalars)
         self._arrays = self._describe_arrays()
-        self._call = struct.Struct(f"{9 + max(1, len(self._arrays))}q4{self.dtype.char}0q")
+        totals = [total for loop in self._program.loops(self._lanes, 1) for total in loop.totals]
+        arrays = max(1, len(self._arrays))
+        self._plan_struct = Struct(
+            ("long", "n k padded_k block items workspace_size a_row a_col x_step y_step yt_step o_step"),
+            ("long", f"step[{arrays}] partial_at[{max(1, len(totals))}]"),
+        )
+        self._call = Struct(
+            ("long", f"a x y yt o scalar_at[4] at[{arrays}]"), (ctype(self.dtype), "alpha beta alpha_t beta_t")
+        )
         self._is_repeated = is_repeated
         self._has_addend = has_addend
         self._built: dict[str, tuple[Kernel, Kernel]] = {}
@@ -204,6 +212,8 @@ class GemvPair(Routine):
             loops=loops,
             row_values=tuple(rows),
             totals=totals,
+            plan=self._plan_struct,
+            call=self._call,
         )
 
     @property
@@ -268,13 +278,13 @@ class GemvPair(Routine):
         offsets = [v.layout.offset for v in (a, x, y, yt, outputs[0])]
         places = [v.layout.offset if isinstance(v, GpuArray) else 0 for v in scalars]
         values = [self.dtype.type(0) if isinstance(v, GpuArray) else v for v in scalars]
-        call = self._call.pack(*offsets, *places, *([v.layout.offset for v in arrays] or [0]), *values)
+        call = self._call.pack_values(*offsets, *places, *([v.layout.offset for v in arrays] or [0]), *values)
         memory = self.context.memory
         arguments: list[Any] = [convert(operands[k]) for k, convert in self._scalars]
         arguments += [v.buffer for v in arrays]
         arguments += [plan.encoded, call, a.buffer, x.buffer, y.buffer, yt.buffer, outputs[0].buffer]
-        arguments += [self._workspace(plan.partial), self._workspace(plan.scratch)]
-        arguments.append(memory.allocate(plan.partials) if plan.partials else None)
+        arguments += [self._workspace(plan.partial), self._workspace(plan.workspace)]
+        arguments.append(memory.allocate(plan.totals) if plan.totals else None)
         arguments += [v.buffer if isinstance(v, GpuArray) else None for v in scalars]
         plan.kernel.launch(self.context.queue, (plan.items,), (1,), *arguments)
         if plan.finish is not None:
@@ -290,26 +300,26 @@ class GemvPair(Routine):
         a, x = (inputs[i].layout for i in (2, 3))
         (n, k), wide = a.shape, lanes_of(self.context, self.dtype)
         lanes = max(self._lanes, wide)
-        padded = -(-k // wide) * wide
+        padded_k = -(-k // wide) * wide
         fitting = _BLOCK_BYTES[order] // (k * self.dtype.itemsize) // lanes * lanes
         block = max(lanes, min(_BLOCK[order], fitting))
-        tasks = n * k // self.context.tuning["gemm.vector_grain"] + 1
-        items = max(1, min(_ITEMS * self.context.info.compute_units, tasks, n // block))
-        scratch = -(-(padded + block) // 16) * 16
+        most_items = n * k // self.context.tuning["gemm.vector_grain"] + 1
+        items = max(1, min(_ITEMS * self.context.info.compute_units, most_items, n // block))
+        workspace_size = -(-(padded_k + block) // 16) * 16
         (g, *_), y, yt = outputs, *(inputs[i].layout.broadcast_to((m,)) for i, m in ((0, n), (-3, k)))
-        steps, sums = self._steps(inputs, outputs), self._sums(items)
+        steps, partial_at = self._steps(inputs, outputs), self._partial_offsets(items)
         strides = [*a.strides, *x.strides, *y.strides, *yt.strides, *g.layout.strides]
-        numbers = [n, k, padded, block, items, scratch, *strides, *(steps or [0]), *(sums[:-1] or [0])]
+        sizes = [n, k, padded_k, block, items, workspace_size]
         product, finish = self._kernels(order)
         return _Plan(
             product,
             finish if items > 1 else None,
-            np.array(numbers, "int64").tobytes(),
+            self._plan_struct.pack_values(*sizes, *strides, *(steps or [0]), *(partial_at[:-1] or [0])),
             items,
             -(-k // _FINISH),
-            items * padded,
-            items * scratch,
-            sums[-1],
+            items * padded_k,
+            items * workspace_size,
+            partial_at[-1],
         )
 
     def _order(self, a: Layout) -> str:
@@ -326,7 +336,7 @@ class GemvPair(Routine):
         arrays = [*(operands[k] for k, _ in self._operands("full", "row")), *outputs[1:]]
         return [v.layout.strides[0] if d.kind == "full" else 0 for v, d in zip(arrays, self._arrays, strict=True)]
 
-    def _sums(self, items: int) -> list[int]:
+    def _partial_offsets(self, items: int) -> list[int]:
         """Return where the partial results of each reduction begin, in bytes, and where they end."""
         places = [0]
         for loop in self._program.loops(self._lanes, 1):

@@ -1,6 +1,5 @@
 """Matrix-vector products, dot products and rank-one updates."""
 
-import struct
 from collections.abc import Sequence
 from functools import partial
 from math import prod
@@ -8,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
@@ -19,19 +20,25 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Dot", "Gemv", "Ger"]
 
-_PLAN = struct.Struct("13q")  # gemv_plan
-_UPDATE = struct.Struct("8q")  # <name>_plan of ger
+_PLAN = Struct(
+    ("long", "m k"),
+    ("long", "a_start x_start y_start o_start"),
+    ("long", "a_row a_col x_step y_step o_step"),
+    ("long", "packed_x_size split_k"),
+    name="gemv_plan",
+)
+_GER_PLAN = Struct(("long", "m n a_row a_col x_step y_step o_row o_col"))
 # Schedule cpu: work-items per compute unit if there is enough to do (where one reads whole rows of the memory, several:
 # units that come late take fewer), and the rows that one takes at least before k is split.
-_ITEMS = {"row": 4, "col": 1}
-_ROWS = {"row": 16, "col": 64}
+_ITEMS_PER_UNIT = {"row": 4, "col": 1}
+_MIN_ROWS = {"row": 16, "col": 64}
 
 _GROUP = 64  # work-items of a work-group on schedule simt
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
-_PART = 1024  # elements of a row that are worth another work-group of the simt schedule
+_SPLIT_K_DEPTH = 1024  # elements of a row that are worth another work-group of the simt schedule
 
 
-class _Product(NamedTuple):
+class _Problem(NamedTuple):
     """A product ``A @ x`` whose larger strides are not negative."""
 
     m: int
@@ -51,7 +58,7 @@ class _Plan(NamedTuple):
     kernel: Kernel | None  # None: the output is empty
     global_size: tuple[int, int]
     local_size: tuple[int, int]
-    scratch: int  # elements
+    workspace: int  # elements
     partial: int  # elements; 0 where one launch does everything
     finish_size: tuple[int]
 
@@ -64,7 +71,7 @@ class _Update(NamedTuple):
     local_size: tuple[int, int]
 
 
-def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Product:
+def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Problem:
     """Turn round the dimensions along which A runs backwards, so that more of them are contiguous."""
     (m, k), (row, col) = a.shape, a.strides
     starts, steps = [0, 0, 0, 0], [x.strides[0], y.strides[0], o.strides[0]]
@@ -74,7 +81,7 @@ def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Product:
     if row < 0:
         starts[0], starts[2], starts[3] = starts[0] + (m - 1) * row, (m - 1) * steps[1], (m - 1) * steps[2]
         row, steps[1], steps[2] = -row, -steps[1], -steps[2]
-    return _Product(m, k, tuple(starts), row, col, *steps)
+    return _Problem(m, k, tuple(starts), row, col, *steps)
 
 
 class Gemv(BlasRoutine):
@@ -107,46 +114,42 @@ class Gemv(BlasRoutine):
         has_alpha: bool = False,
         schedule: str | None = None,
     ) -> None:
-        super().__init__(context, dtype, has_y, has_alpha, schedule)
+        super().__init__(context, dtype, "a x y o", has_y, has_alpha, schedule)
         self._plans: Plans[_Plan] = Plans()
-        self._flags = {**arithmetic_types(self.dtype), "has_alpha": self.has_alpha, "has_y": has_y}
-        self._source, self._make = {
-            "cpu": (self._cpu, self._plan_cpu),
-            "simt": (self._simt, self._plan_simt),
-        }[self.schedule]
+        self._flags = {
+            **arithmetic_types(self.dtype),
+            "has_alpha": self.has_alpha,
+            "has_y": has_y,
+            "call": self._call_typedef,
+        }
+        self._make = {"cpu": self._plan_cpu, "simt": self._plan_simt}[self.schedule]
         self._kernels: dict[str, Kernel] = {}
 
     # --- kernels ---
-
-    def _render(self, template: str, **extra: object) -> KernelSource:
-        return kernel_source(template, preambles=(render("gemv/plan"),), **self._flags, **extra)
-
-    def _cpu(self) -> KernelSource:
-        size = self.dtype.itemsize
-        lanes = lanes_of(self.context, self.dtype)
-        return self._render(
-            "gemv/cpu", itemsize=size, lanes=lanes, block=self.context.tuning["gemm.vector_block"] // size
-        )
 
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt; each has a sum in local memory."""
         return self.limits.size(_GROUP, self.dtype.itemsize) if self.schedule == "simt" else 1
 
-    def _simt(self) -> KernelSource:
-        return self._render("gemv/simt", group=self._group)
-
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the two orders of the loops, and the second stage of sums that are split."""
-        return self._source(), self._render("gemv/split_k_reduce", cpu=self.schedule == "cpu")
+        """Return the two variants of the product, and the second launch of a split sum."""
+        is_cpu, itemsize = self.schedule == "cpu", self.dtype.itemsize
+        arguments = {"group": self._group}
+        if is_cpu:
+            block = self.context.tuning["gemm.vector_block"] // itemsize
+            arguments = {"itemsize": itemsize, "lanes": lanes_of(self.context, self.dtype), "block": block}
+        preambles = (render("gemv/plan", plan=_PLAN),)
+        product = kernel_source(f"gemv/{self.schedule}", preambles=preambles, **self._flags, **arguments)
+        return product, kernel_source("gemv/split_k_reduce", preambles=preambles, **self._flags, cpu=is_cpu)
 
     def _kernel(self, suffix: str) -> Kernel:
         if suffix not in self._kernels:
             product, finish = self.sources()
             self.context.build((product, finish))
             self._kernels["finish"] = self.context.kernel(finish)
-            for way in ("row", "col"):
-                self._kernels[way] = self.limits.kernel(product, f"{product.name}_{way}", self._group)
+            for variant in ("row", "col"):
+                self._kernels[variant] = self.limits.kernel(product, f"{product.name}_{variant}", self._group)
         return self._kernels[suffix]
 
     # --- layouts ---
@@ -159,7 +162,7 @@ class Gemv(BlasRoutine):
         ValueError
             The shapes do not fit together.
         """
-        y, _, a, x, _ = self._split(inputs)
+        y, _, a, x, _ = self._normalize_inputs(inputs)
         if a.ndim != 2 or x.ndim != 1:
             raise ValueError(f"A must be a matrix and x a vector; A has shape {a.shape}, x has shape {x.shape}")
         if a.shape[1] != x.shape[0]:
@@ -176,44 +179,47 @@ class Gemv(BlasRoutine):
         p = _forward(a, x, o if y is None else y.broadcast_to(o.shape), o)
         return self._make(p)
 
-    def _encode(self, p: _Product, packed: int, splits: int) -> bytes:
-        return _PLAN.pack(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed, splits)
+    def _encode(self, p: _Problem, packed_x_size: int, split_k: int) -> bytes:
+        return _PLAN.pack_values(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed_x_size, split_k)
 
-    def _plan_cpu(self, p: _Product) -> _Plan:
-        way = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
+    def _plan_cpu(self, p: _Problem) -> _Plan:
+        variant = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
         grain, units = self.context.tuning["gemm.vector_grain"], self.context.info.compute_units
-        items = min(_ITEMS[way] * units, p.m * p.k // grain + 1)
-        along_m = max(1, min(items, p.m // _ROWS[way]))
-        splits = items // along_m
-        copies = 0 if way == "col" or p.x == 1 else p.k // splits + 32
-        size = (along_m, splits)
-        partial = p.m * splits if splits > 1 else 0
+        items = min(_ITEMS_PER_UNIT[variant] * units, p.m * p.k // grain + 1)
+        along_m = max(1, min(items, p.m // _MIN_ROWS[variant]))
+        split_k = items // along_m
+        packed_x_size = 0 if variant == "col" or p.x == 1 else p.k // split_k + 32
+        size = (along_m, split_k)
         return _Plan(
-            self._encode(p, copies, splits),
-            self._kernel(way),
+            self._encode(p, packed_x_size, split_k),
+            self._kernel(variant),
             size,
             (1, 1),
-            copies * prod(size),
-            partial,
-            (1,),
+            workspace=packed_x_size * prod(size),
+            partial=p.m * split_k if split_k > 1 else 0,
+            finish_size=(1,),
         )
 
-    def _plan_simt(self, p: _Product) -> _Plan:
+    def _plan_simt(self, p: _Problem) -> _Plan:
         group = self._group
-        way = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= _LONG_ROW) else "col"
-        rows = p.m if way == "row" else -(-p.m // group)
-        wanted = 8 * self.context.info.compute_units // rows  # parts of k that keep the device busy
-        splits = max(1, min(wanted, p.k // _PART, MAX_GROUPS))
-        size = (min(rows, MAX_GROUPS) * group, splits)
-        partials = p.m * splits if splits > 1 else 0
+        variant = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= _LONG_ROW) else "col"
+        groups = p.m if variant == "row" else -(-p.m // group)
+        wanted = 8 * self.context.info.compute_units // groups  # parts of k that keep the device busy
+        split_k = max(1, min(wanted, p.k // _SPLIT_K_DEPTH, MAX_GROUPS))
         return _Plan(
-            self._encode(p, 0, splits), self._kernel(way), size, (group, 1), 0, partials, (min(p.m, MAX_GROUPS),)
+            self._encode(p, 0, split_k),
+            self._kernel(variant),
+            (min(groups, MAX_GROUPS) * group, split_k),
+            (group, 1),
+            workspace=0,
+            partial=p.m * split_k if split_k > 1 else 0,
+            finish_size=(min(p.m, MAX_GROUPS),),
         )
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
         (out,) = outputs
-        y, alpha, a, x, beta = self._split(inputs)
+        y, alpha, a, x, beta = self._normalize_inputs(inputs)
         la, lx, lo = a.layout, x.layout, out.layout
         ly, y_at, addend = (None, 0, None) if y is None else (y.layout, y.layout.offset, y.buffer)
         key = (la[:2], lx[1], lo[1], ly and ly[:2])
@@ -225,10 +231,10 @@ class Gemv(BlasRoutine):
             return
         alpha, alpha_at, alpha_buffer = self._scalar(alpha)
         beta, beta_at, beta_buffer = self._scalar(beta)
-        call = self._call.pack(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
-        partials, scratch = self._workspace(plan.partial), self._workspace(plan.scratch)
+        call = self._call.pack_values(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
+        partials, workspace = self._workspace(plan.partial), self._workspace(plan.workspace)
         scalars = self._scalars((alpha_buffer, beta_buffer))
-        buffers = (a.buffer, x.buffer, addend, out.buffer, partials, scratch, *scalars)
+        buffers = (a.buffer, x.buffer, addend, out.buffer, partials, workspace, *scalars)
         queue = self.context.queue
         plan.kernel.launch(queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)
         if partials is not None:
@@ -267,7 +273,7 @@ class Dot(Gemv):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
         (out,) = outputs
-        _, _, a, b, _ = self._split(inputs)
+        _, _, a, b, _ = self._normalize_inputs(inputs)
         if b.ndim == 2:
             a, b = b.T, a
         elif a.ndim == 1:
@@ -278,6 +284,11 @@ class Dot(Gemv):
 def _with_axis(layout: Layout) -> Layout:
     """Put a dimension of length one in front."""
     return Layout((1, *layout.shape), (0, *layout.strides), layout.offset)
+
+
+def _ger_call(scalar_type: str) -> Struct:
+    """Return the struct of what may change from call to call."""
+    return Struct(("long", "a x y o alpha_at"), (scalar_type, "alpha"))
 
 
 class Ger(BlasRoutine):
@@ -294,8 +305,8 @@ class Ger(BlasRoutine):
     """
 
     def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:
-        super().__init__(context, dtype, False, True, schedule)
-        self._update = struct.Struct(f"5q{self.dtype.char}0q")
+        super().__init__(context, dtype, "a x y o", False, True, schedule)
+        self._update = _ger_call(ctype(self.dtype))
         self._plans: Plans[_Update] = Plans()
         self._source = kernel_source(
             "gemv/ger",
@@ -303,6 +314,8 @@ class Ger(BlasRoutine):
             lanes=lanes_of(context, self.dtype),
             itemsize=self.dtype.itemsize,
             cpu=self.schedule == "cpu",
+            plan=_GER_PLAN,
+            call=_ger_call(arithmetic_types(self.dtype)["ctype"]),
         )
         self._kernel: Kernel | None = None
 
@@ -325,7 +338,7 @@ class Ger(BlasRoutine):
 
     def _plan(self, kernel: Kernel, a: Layout, x: Layout, y: Layout, o: Layout) -> "_Update":
         m, n = a.shape
-        encoded = _UPDATE.pack(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
+        encoded = _GER_PLAN.pack_values(m, n, *a.strides, *x.strides, *y.strides, *o.strides)
         if self.schedule == "cpu":
             items = min(self.context.info.compute_units, m, a.size // self.context.tuning["gemm.vector_grain"])
             return _Update(encoded, (1, max(1, items)), (1, 1))
@@ -344,6 +357,6 @@ class Ger(BlasRoutine):
         key = (la[:2], lx[1], ly[1], lo[1])
         plan = self._plans.get(key) or self._plans.remember(key, self._plan(self._kernel, la, lx, ly, lo))
         alpha, at, scalar = self._scalar(alpha)
-        call = self._update.pack(la.offset, lx.offset, ly.offset, lo.offset, at, alpha)
+        call = self._update.pack_values(la.offset, lx.offset, ly.offset, lo.offset, at, alpha)
         buffers = (a.buffer, x.buffer, y.buffer, out.buffer, scalar)
         self._kernel.launch(self.context.queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["DISTRIBUTIONS", "VARIATES", "Distribution", "Variate"]
+__all__ = ["APART", "DISTRIBUTIONS", "VARIATES", "Apart", "Distribution", "Variate"]
 
 NORMAL_R, NORMAL_INVERSE_R = 3.6541528853610087963519472518, 0.27366123732975827203338247596
 EXPONENTIAL_R = 7.69711747013104972
@@ -105,7 +105,9 @@ class Variate(NamedTuple):
     is_exact
         Whether all but few draws are the same to the last bit, whatever the device's functions.
     mend
-        From the number that the kernel lists to such a draw; None: NumPy draws it.
+        From the number that the kernel lists, and the constants, to such a draw; None: NumPy draws it.
+    fast
+        Code of the template `random/stream` for draws that take one number and no function, many at once.
     """
 
     draw: str
@@ -120,7 +122,8 @@ class Variate(NamedTuple):
     words: int = 64
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: Callable[..., bool] = lambda *_: True
-    mend: Callable[[float], float] | None = None
+    mend: Callable[..., float] | None = None
+    fast: str = ""
 
 
 def _tail_of_normal(number: float) -> float:
@@ -131,6 +134,14 @@ def _tail_of_normal(number: float) -> float:
 def _tail_of_exponential(number: float) -> float:
     """Return an exponential number beyond the layers of the ziggurat."""
     return EXPONENTIAL_R - log1p(-number)
+
+
+def _odd_gamma(number: float, shape: float, b: float, c: float) -> float:
+    """Return a gamma number of a normal, or of an exponential, number in the tail."""
+    if shape == 1:
+        return _tail_of_exponential(number)
+    v = 1.0 + c * _tail_of_normal(number)
+    return b * (v * v * v)
 
 
 def _is_range(low: float, high: float) -> bool:
@@ -157,6 +168,7 @@ _STANDARD_GAMMA = Variate(
     warm=1024,
     is_proper=lambda a: 0 < a < inf,
     is_exact=lambda a: a >= 1,
+    mend=_odd_gamma,
 )
 
 VARIATES: dict[str, Variate] = {
@@ -166,6 +178,7 @@ VARIATES: dict[str, Variate] = {
         takes=lambda: 1.0223,
         needed=("normal",),
         mend=_tail_of_normal,
+        fast="normal",
     ),
     "exponential": Variate(
         "{g}_exponential(r)",
@@ -173,6 +186,7 @@ VARIATES: dict[str, Variate] = {
         takes=lambda: 1.0225,
         needed=("exponential",),
         mend=_tail_of_exponential,
+        fast="exponential",
     ),
     "integers32": Variate(
         "(long)(as_ulong(p0) + {g}_bounded32(r, &word, (uint)as_ulong(p1)))",
@@ -184,6 +198,7 @@ VARIATES: dict[str, Variate] = {
         kind="long",
         words=32,
         is_proper=_is_range,
+        fast="integers",
     ),
     "integers64": Variate(
         "(long)(as_ulong(p0) + {g}_bounded64(r, as_ulong(p1)))",
@@ -260,6 +275,17 @@ VARIATES: dict[str, Variate] = {
         warm=256,
         is_proper=lambda lam: 0 < lam < 1e15,
     ),
+    "negative_binomial": Variate(
+        "{g}_negative_binomial(r, p0, p1, p2, p3)",
+        lambda rng, n, count, p: rng.negative_binomial(count, p, n),
+        lambda n, p: ((1 - p) / p, *_gamma(n)),
+        4,
+        lambda n, p: (2.1 if n >= 1 else 2.8) + min(n * (1 - p) / p + 1, 3.0),
+        (*_GAMMA, "poisson", "negative_binomial"),
+        kind="long",
+        warm=2048,
+        is_proper=lambda n, p: 0 < n < 1e9 and 1e-3 < p < 1,
+    ),
     "geometric": Variate(
         "{g}_geometric(r, p0, p1)",
         lambda rng, n, p: rng.geometric(p, n),
@@ -335,11 +361,13 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         "pow(z, 1.0 / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf, False
     ),
     "LaplaceRV": Distribution(
-        "z >= 0.5 ? a - b * log(2.0 - z - z) : a + b * log(z + z)", "", (), (0, 1), _SCALE, _is_scale, False
+        "a + (z >= 0.5 ? -b : b) * log(z >= 0.5 ? 2.0 - z - z : z + z)", "", (), (0, 1), _SCALE, _is_scale, False
     ),
     "LogisticRV": Distribution("a + b * log(z / (1.0 - z))", "", (), (0, 1), _SCALE, _is_scale, False),
     "GumbelRV": Distribution("-log(-log(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
-    "CauchyRV": Distribution("(-1.0 / tanpi(z)) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
+    "CauchyRV": Distribution(
+        "(-1.0 / tan(3.141592653589793 * (z > 0.5 ? z - 1.0 : z))) * b + a", "", (), (0, 1), _SCALE, _is_scale, False
+    ),
     "HalfCauchyRV": Distribution("tan(1.5707963267948966 * z) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
     "ParetoRV": Distribution(
         "pow(1.0 - z, -1.0 / a) * b",
@@ -362,7 +390,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         is_proper=lambda a, b, c: a <= b <= c and a < c and isfinite(c - a),
     ),
     "BernoulliRV": Distribution(
-        "a <= 0.5 ? z > 1.0 - a : !(z > 1.0 - (1.0 - a))",
+        "(a <= 0.5 ? z > 1.0 - a : z <= 1.0 - (1.0 - a)) ? one : zero",
         free=(0,),
         proper="a > 0.0 && a <= 1.0",
         is_proper=lambda p: 0 < p <= 1,
@@ -381,7 +409,62 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "WaldRV": Distribution(variate="wald", fixed=(0, 1)),
     "VonMisesRV": Distribution(variate="vonmises", fixed=(0, 1), is_exact=False),
     "PoissonRV": Distribution(variate="poisson", fixed=(0,)),
+    "NegBinomialRV": Distribution(variate="negative_binomial", fixed=(0, 1)),
     "GeometricRV": Distribution(variate="geometric", fixed=(0,)),
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
 }
 """By the name of PyTensor's Op."""
+
+
+class Apart(NamedTuple):
+    """How a variate is drawn where each element has a stream of its own.
+
+    Attributes
+    ----------
+    draw
+        C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``.
+    proper
+        C expression that is true for parameters that the kernel takes.
+    needed
+        Functions of the template `random/variates`.
+    kind
+        C type.
+    """
+
+    draw: str
+    proper: str = "1"
+    needed: tuple[str, ...] = ()
+    kind: str = "double"
+
+
+APART: dict[str, Apart] = {
+    "": Apart("philox_unit(r)"),
+    "normal": Apart("philox_normal(r)", needed=("normal",)),
+    "exponential": Apart("philox_exponential(r)", needed=("exponential",)),
+    "integers": Apart(
+        "(long)((ulong)(long)x0 + philox_bounded64(r, (ulong)(long)(x1 - x0 - 1.0)))",
+        "x0 < x1 - 1.0 && fabs(x0) < 4e15 && fabs(x1) < 4e15",
+        ("bounded64",),
+        "long",
+    ),
+    "gamma": Apart("philox_gamma_of(r, x0)", "x0 > 0.0 && isfinite(x0)", _GAMMA),
+    "ratio_gamma": Apart("philox_gamma_of(r, x0 / x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 / x1)", _GAMMA),
+    "beta": Apart("philox_beta_of(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", (*_GAMMA, "beta")),
+    "student": Apart("philox_student_of(r, x0)", "x0 > 0.0 && isfinite(x0)", (*_GAMMA, "student")),
+    "wald": Apart("philox_wald(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", ("normal", "wald")),
+    "vonmises": Apart("philox_vonmises_of(r, x0, x1)", "isfinite(x0) && x1 >= 0.0 && x1 < 1e6", ("vonmises",)),
+    "poisson": Apart("philox_poisson_of(r, x0)", "x0 >= 0.0 && x0 < 1e15", ("poisson",), "long"),
+    "geometric": Apart(
+        "philox_geometric(r, x0, log1p(-x0))", "x0 > 1e-15 && x0 <= 1.0", ("exponential", "geometric"), "long"
+    ),
+    "binomial": Apart(
+        "philox_binomial_of(r, x0, x1)", "x0 > 0.0 && x0 < 1e12 && x1 > 0.0 && x1 <= 1.0", ("binomial",), "long"
+    ),
+    "negative_binomial": Apart(
+        "philox_negative_binomial_of(r, x0, x1)",
+        "x0 > 0.0 && x0 < 1e9 && x1 > 1e-3 && x1 < 1.0",
+        (*_GAMMA, "poisson", "negative_binomial"),
+        "long",
+    ),
+}
+"""By the name of the variate."""

@@ -1,5 +1,6 @@
 """Draws from a distribution: NumPy's numbers for NumPy's Generator."""
 
+import re
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -20,7 +21,9 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["Draw", "HostDraw"]
 
 SHARES, SHORTEST = 8, 256  # chunks of uniform numbers for each compute unit; the least length of one
-NAMES = "abc"
+LANES = 8  # of the vectors that schedule cpu computes with
+FUNCTIONS = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "pow": "pow", "tan": "trigonometric"}
+"""What there is for vectors in ``kernels/math``, and in which template."""
 
 
 class HostDraw(NamedTuple):
@@ -82,6 +85,7 @@ class Draw:
         self.schedule = schedule or context.info.schedule
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
+        self._lanes = LANES if self.schedule == "cpu" else 1
         self.distribution: Distribution = DISTRIBUTIONS[name]
         self.on_host = 0
         self._name = name
@@ -103,25 +107,33 @@ class Draw:
             return "integers32" if not values or int(values[1]) - int(values[0]) <= 1 << 32 else "integers64"
         return name
 
-    def _finish(self) -> dict[str, Any]:
-        finish = self.distribution.finish
+    def _finished(self) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return arguments of the templates, and the functions that the expression calls."""
+        finish, preambles = self.distribution.finish, []
+        if self._lanes > 1:
+            for name, family in FUNCTIONS.items():
+                finish, count = re.subn(rf"\b{name}\(", f"{name}_double{self._lanes}(", finish)
+                if count:
+                    preambles.append(render(f"math/{family}", dtype="float64"))
         if self.dtype == "bool":
-            finish = f"({finish}) != 0"
-        return {"result": ctype(self.dtype), "finish": finish, "proper": self.distribution.proper}
+            finish = f"(({finish}) != 0) & 1"
+        arguments = {"result": ctype(self.dtype), "finish": finish, "proper": self.distribution.proper}
+        return {**arguments, "lanes": self._lanes, "schedule": self.schedule}, tuple(dict.fromkeys(preambles))
 
     def _uniform_source(self, generator: str, varying: tuple[bool, ...]) -> KernelSource:
+        arguments, preambles = self._finished()
         return kernel_source(
             "random/uniform",
-            preambles=(render("random/generator", generator=generator),),
+            preambles=(render("random/generator", generator=generator), *preambles),
             generator=generator,
             varying=varying,
             search=self._name == "CategoricalRV",
-            schedule=self.schedule,
-            **self._finish(),
+            **arguments,
         )
 
     def _place_source(self, kind: str, varying: tuple[bool, ...]) -> KernelSource:
-        return kernel_source("random/place", kind=kind, varying=varying, schedule=self.schedule, **self._finish())
+        arguments, preambles = self._finished()
+        return kernel_source("random/place", preambles=preambles, kind=kind, varying=varying, **arguments)
 
     def __call__(self, generator: np.random.Generator, size: Any, *parameters: Any) -> tuple[Any, GpuArray]:
         """Return the Generator after the draws, and the draws.
@@ -192,7 +204,7 @@ class Draw:
     def _free(self, parameter: Any, shape: tuple[int, ...]) -> Any:
         """Return a parameter as a number, or as a contiguous array of float64 of the result's shape."""
         if not isinstance(parameter, GpuArray):
-            return float(parameter)
+            return float(_number(parameter))
         key = str(parameter.dtype), len(shape)
         if parameter.shape == shape and parameter.dtype == "float64" and parameter.layout.is_contiguous:
             return parameter if not parameter.layout.offset else self._cast(key, parameter, shape)

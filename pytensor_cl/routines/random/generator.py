@@ -31,6 +31,7 @@ class Sequence128:
         self.name = GENERATORS[self._saved["bit_generator"]]
         self._state: int = self._saved["state"]["state"]
         self._increment: int = self._saved["state"]["inc"]
+        self._powers = [(_MULTIPLIERS[self._saved["bit_generator"]], self._increment)]
 
     @staticmethod
     def is_known(generator: Any) -> bool:
@@ -49,10 +50,17 @@ class Sequence128:
         return int(self._saved["uinteger"]) if self._saved["has_uint32"] else None
 
     def _jumped(self, steps: int) -> int:
-        """Return the state after some steps: m^k s + (1 + m + ... + m^(k-1)) c."""
-        m = _MULTIPLIERS[self._saved["bit_generator"]]
-        power = pow(m, steps, (m - 1) * _MODULUS)
-        return (power % _MODULUS * self._state + (power - 1) // (m - 1) * self._increment) % _MODULUS
+        """Return the state after some steps, by those that are powers of two: ``m s + c`` applied again and again."""
+        state, at = self._state, 0
+        while steps >> at:
+            if at == len(self._powers):
+                m, c = self._powers[-1]
+                self._powers.append((m * m % _MODULUS, (m + 1) * c % _MODULUS))
+            if steps >> at & 1:
+                m, c = self._powers[at]
+                state = (m * state + c) % _MODULUS
+            at += 1
+        return state
 
     def _set(self, state: int, has_half: int, half: int) -> None:
         inner = {"state": state, "inc": self._increment}

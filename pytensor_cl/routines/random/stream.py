@@ -14,12 +14,13 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Batch", "NotNumpy", "Stream"]
+__all__ = ["Batch", "NotNumpy", "Stream", "tables_on"]
 
 GROUP = 64  # work-items of a work-group on schedule simt
 SHORTEST, LONGEST = 64, 4096  # positions of a chunk
 SHARES = 8  # chunks that each compute unit gets at least
-ROUND = 1 << 20  # positions that are followed at once
+ROUND = 1 << 22  # positions that are followed at once
+PADDING = 8  # places after those of a chunk: vectors are written and read past its end
 ODD, ODD_RARE = 256, 256  # draws, and one of so many positions, for which there is room in the list of odd ones
 
 
@@ -110,6 +111,7 @@ class Stream:
             preambles=preambles,
             generator=generator,
             draw=variate.draw.format(g=generator),
+            fast=variate.fast,
             kind=variate.kind,
             parameters=variate.numbers,
             words=variate.words,
@@ -168,7 +170,7 @@ class Stream:
         longest = max(LONGEST if self.schedule == "cpu" else 512, 4 * variate.warm)
         chunk = int(min(max(SHORTEST, positions / shares), longest)) & ~1
         count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND) / chunk))
-        capacity = ceil(chunk / variate.least)
+        capacity = ceil(chunk / variate.least) + PADDING
         draws = self.context.empty((count * capacity,), "float64" if variate.kind == "double" else "int64")
         return _Chunks(origin, chunk, count, capacity, draws, self.context.empty((3, count), "int64"))
 
@@ -196,7 +198,7 @@ class Stream:
             *map(np.int64, extents),
             context.from_host(again).buffer,
             np.int64(chunks.capacity),
-            _tables_on(context).buffer,
+            tables_on(context).buffer,
             chunks.draws.buffer,
             chunks.report.buffer,
             odd_count.buffer,
@@ -237,7 +239,8 @@ class Stream:
             return
         drawn = []
         if variate.mend is not None:
-            drawn = list(map(variate.mend, odd.numbers.tolist()))
+            constants = [float(c) for c in task.constants]
+            drawn = [variate.mend(number, *constants) for number in odd.numbers.tolist()]
         else:
             for position in odd.places[:, 2].tolist():
                 task.sequence.go(position)
@@ -267,7 +270,7 @@ class Stream:
             raise NotNumpy("this NumPy draws other numbers")
 
 
-def _tables_on(context: Context) -> GpuArray:
+def tables_on(context: Context) -> GpuArray:
     """Return the tables of the ziggurats."""
     kept = context.tables.setdefault("random", DeviceTables(1 << 16))
     return kept.lookup("ziggurat", lambda: (context.from_host(ziggurat_tables()),))[0]

@@ -109,9 +109,9 @@ class BufferPool:
             self._tidy()
         return self._allocate_small(nbytes) if nbytes < LARGE else self._allocate_large(nbytes)
 
-    def tick(self) -> None:
-        """Count a call as an allocation: of small arrays it may make none."""
-        self._left -= 1
+    def tick(self, calls: int = 1) -> None:
+        """Count calls as allocations: of small arrays they may make none."""
+        self._left -= calls
         if self._left < 0:
             self._tidy()
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from math import inf
 from time import monotonic
 
-__all__ = ["ThreadAffinity", "pin_threads", "pinned_cores", "rebalance", "without_python_threads"]
+__all__ = ["REBALANCE_SECONDS", "ThreadAffinity", "pin_threads", "pinned_cores", "rebalance", "without_python_threads"]
 
-_INTERVAL = 0.3  # seconds between two measurements
+REBALANCE_SECONDS = 0.3
+"""Between two measurements."""
 _MIN_NANOSECONDS = 10_000_000  # that threads ran or waited, from which the ratio of the two is used
 _MAX_WAIT_SHARE = 0.2  # of this time, with a core for each thread, above which each gets two
 _RETRY_SECONDS = (1.0, 32.0)  # until one core for each thread is tried again: at first, and at most
@@ -72,7 +73,7 @@ class ThreadAffinity:
         now = monotonic()
         if now < self._next_time:
             return
-        self._next_time = now + _INTERVAL
+        self._next_time = now + REBALANCE_SECONDS
         try:
             self._adjust(now)
         except (OSError, ValueError):  # the threads have ended

@@ -60,7 +60,8 @@ def _offset(field: str) -> int:
     return int(_HOST_CALL.fields[field][1])
 
 
-_PARTICIPATION = slice(_offset("participants") // _WORD, _offset("global_id") // _WORD + 1)
+_GLOBAL_ID = _offset("global_id")
+_PARTICIPATION = slice(_offset("participants") // _WORD, _GLOBAL_ID // _WORD + 1)
 """The words that differ from call to call: participants, call number, workers that are called, the host's own index."""
 
 
@@ -357,7 +358,7 @@ class KernelBatch:
                 self._enqueue(slot, tuner.max_workers, tuner.max_workers + 1, spin_cycles)
                 self._events[slot] = None  # the launch ends only when no worker is parked any more
             address = self._host_addresses[slot]
-            self._host_entry(address, address + _offset("global_id"))
+            self._host_entry(address, address + _GLOBAL_ID)
         except BaseException:  # a signal, before this thread took part or after it
             try:
                 queue.finish_raw()

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from math import inf
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.interfaces import HostAddresses
-from pytensor_cl.runtime.pocl.affinity import pinned_cores, rebalance
+from pytensor_cl.runtime.pocl.affinity import REBALANCE_SECONDS, pinned_cores, rebalance
 
 __all__ = ["CALL_NUMBERS", "MAX_CORES", "SPIN_CYCLES", "WorkerPool"]
 
@@ -79,6 +79,7 @@ class WorkerPool:
         self._exclusive_waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self.active_callers: list[object] = []
         self._call_ended, self._calls_in_burst, self._stretch = -inf, 0, 1.0
+        self._next_rebalance = 0.0
         self._deferred: deque[tuple[np.ndarray, Any]] = deque()
 
     # Queue hooks
@@ -100,8 +101,11 @@ class WorkerPool:
             self._exclusive_waits.pop(key, None)
 
     def after_wait(self) -> None:
-        """See whether PoCL's threads have the right cores."""
-        rebalance()
+        """See whether PoCL's threads have the right cores, if the last time is a while ago."""
+        now = monotonic()
+        if now >= self._next_rebalance:
+            self._next_rebalance = now + REBALANCE_SECONDS / 4  # which measures the interval itself
+            rebalance()
 
     # Launches
 

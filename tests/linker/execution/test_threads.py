@@ -360,7 +360,7 @@ def test_the_lock_is_free_after_a_call_that_fails(on_device, context, error, mon
 
 def test_a_wait_for_the_lock_can_be_interrupted_and_no_wake_is_missed(monkeypatch):
     lock = call_lock.CallLock()
-    monkeypatch.setattr(call_lock, "POLL", 1e-4)
+    monkeypatch.setattr(call_lock, "POLL_SECONDS", 1e-4)
     lock.held = True
     looks = []
 

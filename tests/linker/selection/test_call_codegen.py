@@ -150,7 +150,7 @@ def test_a_function_without_arguments_has_one_signature():
     assert [call() for _ in range(3)] == [[], [], ["measured"]] and len(found) == 1
 
 
-def test_an_error_on_the_device_is_raised_and_others_are_repeated_there():
+def test_a_call_that_fails_is_left_to_the_virtual_machine():
     class Stats:
         calls_left, is_on_device = 9, True
 
@@ -158,8 +158,14 @@ def test_an_error_on_the_device_is_raised_and_others_are_repeated_there():
         def run():
             raise KeyError("broken")
 
+    def after_failure(stats, failure):
+        assert stats is Stats and failure.__context__ is None
+        if stats.is_on_device:
+            raise failure
+        return ["repeated"]
+
     cell = [1]
-    call = compile_call(slow_paths(find_stats=lambda: Stats, run_on_device=lambda: ["repeated"]), [], [cell])
+    call = compile_call(slow_paths(find_stats=lambda: Stats, run_after_failure=after_failure), [], [cell])
     with pytest.raises(KeyError):
         call()
     Stats.is_on_device = False

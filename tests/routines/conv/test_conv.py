@@ -209,7 +209,7 @@ def test_few_channels(context, make, rng, schedule, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert (routine.engine.variant(problem)[0] == "few") == (schedule == "simt" and problem.m < 8)
+    assert (routine.engine.variant(problem)[0] == "small_m") == (schedule == "simt" and problem.m < 8)
 
 
 def test_large_tiles_of_any_strides(context, make, rng, few_units):
@@ -244,7 +244,7 @@ def test_tiles_suit_the_problem(context):
         x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
         p = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
         tile = conv_simt.tile_of(p, info, np.dtype("float32"))
-        assert (tile.template, tile.rows, tile.parts(p, 100, {"conv.groups_per_unit": 4, "conv.simt_part": 16})) == (
+        assert (tile.template, tile.rows, tile.split_k(p, 100, {"conv.groups_per_unit": 4, "conv.simt_part": 16})) == (
             template,
             rows,
             parts,
@@ -280,7 +280,7 @@ def test_unfolded(context, make, rng, schedule, monkeypatch, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert (routine.engine.variant(problem)[0] == "unfolded") == (schedule == "cpu")
+    assert (routine.engine.variant(problem)[0] == "im2col") == (schedule == "cpu")
 
 
 def test_unfolded_in_parts(context, make, rng, monkeypatch):
@@ -306,7 +306,9 @@ FOLDED = {
 def is_whole(routine, name, *layouts):
     """Whether one kernel computes a gradient, from layouts in the order of its problems."""
     phases = [simplify(p) for p in routine.problems(*layouts) if p.size]
-    return routine.engine._wholes[name](phases, simplify(routine.convolution(*layouts)), (0,) * 4) is not None
+    return (
+        routine.engine._fused_gradients[name][1](phases, simplify(routine.convolution(*layouts)), (0,) * 4) is not None
+    )
 
 
 @pytest.mark.parametrize("case", FOLDED)
@@ -321,7 +323,7 @@ def test_folded(context, make, rng, schedule, monkeypatch, case):
     routine, x, w = make(ConvForward, "float32", len(shape) - 2, **parameters), *map(Layout.contiguous, (shape, kernel))
     layouts = *routine.layout(x, w), w, x
     gradient = make(ConvGradInput, "float32", len(shape) - 2, **parameters)
-    assert is_whole(gradient, "fold", *layouts) == (schedule == "cpu")
+    assert is_whole(gradient, "col2im", *layouts) == (schedule == "cpu")
 
 
 def test_folded_of_any_strides(context, make, rng, monkeypatch):
@@ -363,7 +365,7 @@ def test_weights(context, make, rng, schedule, monkeypatch, case, grain):
     routine, x, w = make(ConvForward, "float32", len(shape) - 2, **parameters), *map(Layout.contiguous, (shape, kernel))
     layouts = x, *routine.layout(x, w), w
     gradient = make(ConvGradWeight, "float32", len(shape) - 2, **parameters)
-    assert is_whole(gradient, "weights", *layouts) == (schedule == "cpu")
+    assert is_whole(gradient, "grad_weights", *layouts) == (schedule == "cpu")
 
 
 def test_weights_of_any_strides(context, make, rng, monkeypatch):
@@ -393,7 +395,7 @@ WINOGRAD = {
 @pytest.fixture
 def winograd(monkeypatch):
     """Take Winograd's algorithm wherever it can be taken."""
-    monkeypatch.setattr(select, "pays", lambda problem: True)
+    monkeypatch.setattr(conv_winograd, "is_profitable", lambda problem: True)
 
 
 def is_winograd(routine, *layouts):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.routines.conv import col2im, im2col, select, winograd
+from pytensor_cl.routines.conv import col2im, im2col, winograd
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
@@ -71,14 +71,14 @@ def test_products(context, make, rng, case):
 
 @pytest.mark.parametrize("case", ["odd sizes", "groups", "many filters"])
 def test_winograd(context, make, rng, monkeypatch, schedule, case):
-    monkeypatch.setattr(select, "pays", lambda problem: True)
+    monkeypatch.setattr(winograd, "is_profitable", lambda problem: True)
     shape, kernel, parameters = WINOGRAD[case]
     assert all(map(stores, check(make, context, rng, shape, kernel, **parameters))) or schedule == "simt"
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 30], ids=["transformed", "fused"])
 def test_winograd_of_any_number_of_tiles(context, make, rng, monkeypatch, limit):
-    monkeypatch.setattr(select, "pays", lambda problem: True)
+    monkeypatch.setattr(winograd, "is_profitable", lambda problem: True)
     monkeypatch.setattr(winograd, "_FEW_TILES", limit)
     shape, kernel, parameters = WINOGRAD["odd sizes"]
     check(make, context, rng, shape, kernel, **parameters)

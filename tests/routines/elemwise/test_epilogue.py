@@ -141,7 +141,7 @@ def test_large_arrays_between_short_sums(context, rng, monkeypatch):
     for k in (3, 200):
         a, b, d = (draw(rng, "float32", *s) for s in ((20, k), (k, 17), (20, 17)))
         check(routine, (a.astype("float64") @ b, d), routine(*map(context.from_host, (a, b, d))))
-    assert [plan.is_apart for plan in routine._plans._plans.values()] == [True, False]
+    assert [plan.is_unfused for plan in routine._plans._plans.values()] == [True, False]
 
 
 def test_shapes_that_do_not_fit(context, make):

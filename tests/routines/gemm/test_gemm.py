@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines.gemm import plan as planning
-from pytensor_cl.routines.gemm import routine as module
-from pytensor_cl.routines.gemm import simt as gemm_simt
-from pytensor_cl.routines.gemm.plan import Tile
+from pytensor_cl.routines.gemm import schedule_cpu, schedule_simt
+from pytensor_cl.routines.gemm.problem import GemmProblem, canonical_problem
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
+from pytensor_cl.routines.gemm.schedule_cpu import CpuSchedule, Tile
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.tuning import PARAMETERS
@@ -161,7 +160,7 @@ def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeyp
     c, a, b = draw(rng, "float32", 101, 151), draw(rng, "float32", 101, 99), draw(rng, "float32", 99, 151)
     inputs = (context.from_host(c), np.float32(2), context.from_host(a), context.from_host(b), np.float32(3))
     for grid in ((1, 1, 1), (2, 3, 1), (7, 20, 2)):
-        monkeypatch.setattr(module, "grid", lambda *_, grid=grid: grid)
+        monkeypatch.setattr(schedule_cpu, "grid", lambda *_, grid=grid: grid)
         routine._plans = type(routine._plans)()
         check(routine(*inputs)[0], 2, a, b, 3, c)
 
@@ -169,8 +168,8 @@ def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeyp
 @pytest.mark.parametrize("packed", [(1, 1), (1, 1000), (1000, 1)])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
-    for name, value in zip(("_REUSE_A", "_REUSE_B", "_WAY_BYTES"), (*packed, 8), strict=True):
-        monkeypatch.setattr(module, name, value)
+    for name, value in zip(("_REUSE_A", "_REUSE_B", "_CACHE_WAY_BYTES"), (*packed, 8), strict=True):
+        monkeypatch.setattr(schedule_cpu, name, value)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((16, 20, 48), (17, 3, 64), (31, 33, 97)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -185,8 +184,8 @@ def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.tile", tile)
     monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
     for name in ("_REUSE_A", "_REUSE_B"):
-        monkeypatch.setattr(module, name, 1)
-    monkeypatch.setattr(module, "_WAY_BYTES", 8)
+        monkeypatch.setattr(schedule_cpu, name, 1)
+    monkeypatch.setattr(schedule_cpu, "_CACHE_WAY_BYTES", 8)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((31, 40, 97), (50, 7, 33), (64, 33, 130), (31, 20, 50)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -197,9 +196,9 @@ def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
 @pytest.fixture
 def sharing(context, monkeypatch):
     """Pack B of every product once for all work-items; tell the launches."""
-    monkeypatch.setattr(Gemm, "_shares_panels", lambda self, p, high: not p.batch)
-    monkeypatch.setattr(module, "_WAY_BYTES", 8)  # A is packed where there are many columns
-    monkeypatch.setattr(module, "_REUSE_A", 100)
+    monkeypatch.setattr(CpuSchedule, "shares_b", lambda self, p, rows: not p.batch)
+    monkeypatch.setattr(schedule_cpu, "_CACHE_WAY_BYTES", 8)  # A is packed where there are many columns
+    monkeypatch.setattr(schedule_cpu, "_REUSE_A", 100)
     monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
     launched, launch = [], Kernel.launch
 
@@ -215,7 +214,7 @@ def sharing(context, monkeypatch):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_panels_that_all_work_items_share(context, rng, dtype, depth, sharing, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)
-    monkeypatch.setattr(Gemm, "_is_scattered", lambda self, stride, tile: True)
+    monkeypatch.setattr(CpuSchedule, "is_unaligned", lambda self, row_stride: True)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((64, 64, 64), (70, 101, 203), (9, 33, 5), (31, 7, 400), (1000, 50, 26), (2, 3, 2)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -246,7 +245,7 @@ def test_shared_panels_of_integers(context, rng, dtype, sharing):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
-    monkeypatch.setattr(module, "_FETCHED_BYTES", 0)
+    monkeypatch.setattr(schedule_cpu, "_PREFETCHED_BYTES", 0)
     monkeypatch.setitem(context.tuning, "gemm.items_per_unit", 1)
     routine = BatchedGemm(context, dtype, has_alpha=True, schedule="cpu")
     for batch, m, k, n in (((), 40, 50, 130), ((9,), 24, 33, 100), ((2, 5), 17, 8, 50), ((3,), 100, 3, 48)):
@@ -262,8 +261,8 @@ def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
 def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.grain", 64)
-    monkeypatch.setattr(planning, "_PART", 40)
-    monkeypatch.setattr(gemm_simt, "_PART", 40)
+    monkeypatch.setattr(schedule_cpu, "_SPLIT_K_DEPTH", 40)
+    monkeypatch.setattr(schedule_simt, "_SPLIT_K_DEPTH", 40)
     routine = Gemm(context, dtype, has_c=True, schedule=schedule)
     for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):
         c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -288,9 +287,9 @@ def test_large_tiles(context, rng):
     for flags in ({}, {"has_c": True}):
         routine = Gemm(context, "float32", schedule="simt", **flags)
         for m, k, n, rows in ((256, 8, 257, 128), (300, 19, 383, 64), (129, 100, 520, 64), (128, 0, 512, 128)):
-            shape = gemm_simt.Shape(m, n, k, ())
-            blocks = routine._blocks(shape)
-            assert (blocks.template, blocks.rows) == ("gemm/simt_double_buffered", rows)
+            shape = schedule_simt.GemmShape(m, n, k, ())
+            tile = routine._work_group_tile(shape)
+            assert (tile.template, tile.rows) == ("gemm/simt_double_buffered", rows)
             c, a, b = draw(rng, "float32", m, n), draw(rng, "float32", m, k), draw(rng, "float32", k, n)
             for place in PLACEMENTS if k else ("rows",):
                 operands = [PLACEMENTS[place](context, x) for x in (a, b)]
@@ -303,9 +302,11 @@ def test_large_tiles(context, rng):
 
 def test_large_tiles_of_split_sums(context, rng, monkeypatch):
     _need_large_tiles(context)
-    monkeypatch.setattr(gemm_simt, "_PART", 50)
+    monkeypatch.setattr(schedule_simt, "_SPLIT_K_DEPTH", 50)
     info = replace(context.info, compute_units=8)
-    monkeypatch.setattr(Gemm, "_blocks", lambda _, p: gemm_simt.blocks_of(p, info, np.dtype("float32"), 16))
+    monkeypatch.setattr(
+        Gemm, "_work_group_tile", lambda _, p: schedule_simt.select_tile(p, info, np.dtype("float32"), 16)
+    )
     a, b = draw(rng, "float32", 70, 210), draw(rng, "float32", 210, 130)
     routine = Gemm(context, "float32", schedule="simt")
     (got,) = routine(*map(context.from_host, (a, b)))
@@ -322,7 +323,7 @@ def test_large_tiles_of_batches(context, rng):
     check(got, 1, a, b)
 
 
-def test_blocks_suit_the_product(context):
+def test_tile_suits_the_product(context):
     info = replace(context.info, compute_units=100, max_work_group_size=256, local_memory=32768)
     wanted = {
         (4096, 4096, 4096): ("gemm/simt_double_buffered", 1),
@@ -333,12 +334,12 @@ def test_blocks_suit_the_product(context):
         (10, 64, 100): ("gemm/simt", 1),
     }
     for (m, n, k), what in wanted.items():
-        blocks = gemm_simt.blocks_of(gemm_simt.Shape(m, n, k, ()), info, np.dtype("float32"), 16)
-        assert (blocks.template, blocks.splits) == what
+        tile = schedule_simt.select_tile(schedule_simt.GemmShape(m, n, k, ()), info, np.dtype("float32"), 16)
+        assert (tile.template, tile.split_k) == what
     small = replace(info, local_memory=16384)
-    shape = gemm_simt.Shape(4096, 4096, 4096, ())
-    assert gemm_simt.blocks_of(shape, small, np.dtype("float32"), 16).template == "gemm/simt"
-    assert gemm_simt.blocks_of(shape, info, np.dtype("float64"), 16).template == "gemm/simt"
+    shape = schedule_simt.GemmShape(4096, 4096, 4096, ())
+    assert schedule_simt.select_tile(shape, small, np.dtype("float32"), 16).template == "gemm/simt"
+    assert schedule_simt.select_tile(shape, info, np.dtype("float64"), 16).template == "gemm/simt"
 
 
 @pytest.mark.parametrize("depth", [4096, 128])
@@ -367,9 +368,10 @@ def test_thin_products_are_turned(context, rng, dtype):
         (got,) = routine(context.from_host(c), alpha, *inputs, beta)
         check(got, 3, a, b, 2, c)
     strides = (1, 256), (10, 1), (10, 1), (10, 1)
-    product = planning.Product(256, 10, 256, (), *strides)
-    assert planning.turned(product, Tile(8, 3, 16)).m == 10
-    assert planning.turned(product._replace(a=(256, 1)), Tile(8, 3, 16)) == product._replace(a=(256, 1))
+    product = GemmProblem(256, 10, 256, (), *strides)
+    schedule = CpuSchedule(Tile(8, 3, 16), 4, 64, 2, {}, can_share_b=False, stores_partial_sums=True)
+    assert schedule.swap_operands(product).m == 10
+    assert schedule.swap_operands(product._replace(a=(256, 1))) == product._replace(a=(256, 1))
 
 
 def test_equal_layouts_share_a_plan_but_not_their_offsets(context, make, rng):
@@ -413,7 +415,7 @@ def test_a_matrix_times_itself(context, make, rng):
 
 def test_rows_of_many_matrices_become_one_product():
     a, b, o = Layout.contiguous((8, 9, 4, 5)), Layout.contiguous((5, 6)), Layout.contiguous((8, 9, 4, 6))
-    merged = planning.merge(a, b.broadcast_to((8, 9, 5, 6)), o, o)
+    merged = canonical_problem(a, b.broadcast_to((8, 9, 5, 6)), o, o)
     assert (merged.m, merged.n, merged.k, merged.batch) == (288, 6, 5, ())
 
 
@@ -454,8 +456,8 @@ def test_float32_kernels_do_not_mention_double(context, make):
 def test_grid_covers_the_work_items_and_no_more(items):
     strides = (1, 1)
     for m, n, batch in ((1000, 1000, ()), (5, 5000, ()), (5000, 5, ()), (5, 5, (3,)), (100, 100, (40, 2))):
-        product = planning.Product(m, n, 10, batch, strides, strides, strides, strides)
-        x, y, z = planning.grid(product, Tile(8, 3, 16), items, 4)
+        product = GemmProblem(m, n, 10, batch, strides, strides, strides, strides)
+        x, y, z = schedule_cpu.grid(product, Tile(8, 3, 16), items, 4)
         assert 1 <= x <= -(-n // 16)
         assert 1 <= y <= -(-m // 8)
         assert z == min(items, int(np.prod(batch, dtype=int)))
@@ -465,8 +467,8 @@ def test_grid_covers_the_work_items_and_no_more(items):
 def test_grid_of_shared_panels_reads_little_and_leaves_nobody_idle(items):
     strides = (1, 1)
     for m, n in ((256, 512), (1000, 24), (8, 5000), (3, 3)):
-        x, y, z = planning.shared_grid(
-            planning.Product(m, n, 10, (), strides, strides, strides, strides), Tile(4, 3, 8), items, 4
+        x, y, z = schedule_cpu.shared_b_grid(
+            GemmProblem(m, n, 10, (), strides, strides, strides, strides), Tile(4, 3, 8), items, 4
         )
         assert 1 <= x <= -(-n // 24)
         assert 1 <= y <= -(-m // 4)

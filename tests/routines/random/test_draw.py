@@ -27,6 +27,7 @@ PARAMETERS = {
     "LaplaceRV": [(1.0, 2.0)],
     "LogNormalRV": [(0.5, 0.7)],
     "LogisticRV": [(1.0, 2.0)],
+    "NegBinomialRV": [(3.0, 0.4), (0.5, 0.05), (200.0, 0.5)],
     "NormalRV": [(1.0, 2.0)],
     "ParetoRV": [(2.0, 3.0)],
     "PoissonRV": [(3.0,), (30.0,), (1e4,)],

@@ -8,7 +8,7 @@ import numpy as np
 from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["Blocks", "Shape", "blocks_of"]
+__all__ = ["GemmShape", "WorkGroupTile", "select_tile"]
 
 # Width of the work-group and steps along k; the first that the device can run.
 _GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
@@ -18,12 +18,12 @@ _LARGE_STEP = 8
 _LARGE_ITEMS = 256
 _LARGE_BYTES = 2 * 2 * _LARGE_STEP * (_LARGE + 4) * 4  # of local memory
 _FEW_ROWS, _FEW_COLUMNS = 32, 64  # that leave most of a large tile empty
-_PART = 256  # elements along k that are worth a work-group of their own
+_SPLIT_K_DEPTH = 256  # elements along k that are worth a work-group of their own
 _BANKS_BYTES = 128
 _GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
 
 
-class Shape(NamedTuple):
+class GemmShape(NamedTuple):
     """What of a product matters here: sizes, and lengths of the batch dimensions."""
 
     m: int
@@ -32,7 +32,7 @@ class Shape(NamedTuple):
     batch: tuple[int, ...]
 
 
-class Blocks(NamedTuple):
+class WorkGroupTile(NamedTuple):
     """A kernel, and how many parts there are of each sum.
 
     Attributes
@@ -45,7 +45,7 @@ class Blocks(NamedTuple):
         Elements along k between barriers.
     rows, columns
         Of what a work-group computes.
-    splits
+    split_k
         Parts of the sums; each has work-groups of its own.
     padding
         Elements after each row of a block in local memory (`_padding`).
@@ -56,7 +56,7 @@ class Blocks(NamedTuple):
     step: int
     rows: int
     columns: int
-    splits: int = 1
+    split_k: int = 1
     padding: int = 0
 
     def tiles(self, m: int, n: int) -> int:
@@ -70,16 +70,16 @@ class Blocks(NamedTuple):
             return {"rows": self.rows}
         return {"group": self.group[0], "step": self.step, "padding": self.padding}
 
-    def split(self, shape: Shape, units: int) -> "Blocks":
+    def with_split_k(self, shape: GemmShape, units: int) -> "WorkGroupTile":
         """Return the same with k split, if there are fewer tiles than compute units."""
         tiles = self.tiles(shape.m, shape.n)
         if shape.batch or tiles >= units:
             return self
-        return self._replace(splits=max(1, min(_GROUPS_PER_UNIT * units // tiles, shape.k // _PART)))
+        return self._replace(split_k=max(1, min(_GROUPS_PER_UNIT * units // tiles, shape.k // _SPLIT_K_DEPTH)))
 
 
-_LARGE_BLOCKS = tuple(
-    Blocks("gemm/simt_double_buffered", (16, rows // 8), _LARGE_STEP, rows, _LARGE) for rows in _LARGE_ROWS
+_LARGE_TILES = tuple(
+    WorkGroupTile("gemm/simt_double_buffered", (16, rows // 8), _LARGE_STEP, rows, _LARGE) for rows in _LARGE_ROWS
 )
 
 
@@ -92,10 +92,10 @@ def _padding(dtype: np.dtype, step: int) -> int:
     return max(1, min(8, _BANKS_BYTES // (dtype.itemsize * step)))
 
 
-def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
+def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     """Return the largest work-group that the device can run, of those no wider than `widest`."""
     fits = (
-        Blocks("gemm/simt", (g, g), s, 4 * g, 4 * g, padding=_padding(dtype, s))
+        WorkGroupTile("gemm/simt", (g, g), s, 4 * g, 4 * g, padding=_padding(dtype, s))
         for g, s in _GROUPS
         if g <= widest
         and g * g <= info.max_work_group_size
@@ -104,20 +104,20 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
     return next(fits)
 
 
-def _large(shape: Shape, info: DeviceInfo, dtype: np.dtype) -> Blocks | None:
+def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype) -> WorkGroupTile | None:
     """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
     runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and local_memory(info) >= _LARGE_BYTES
     if not (runs and info.has_large_tiles) or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
         return None
     units, batches = info.compute_units, prod(shape.batch)
-    high, low = (blocks.split(shape, units) for blocks in _LARGE_BLOCKS)
+    high, low = (tile.with_split_k(shape, units) for tile in _LARGE_TILES)
     tiles = high.tiles(shape.m, shape.n), low.tiles(shape.m, shape.n)
     if batches * tiles[0] >= units and 2 * tiles[0] <= tiles[1]:
         return high
-    return low if batches * tiles[1] * low.splits >= units else None
+    return low if batches * tiles[1] * low.split_k >= units else None
 
 
-def blocks_of(shape: Shape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> Blocks:
+def select_tile(shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     """Choose the kernel and the parts of k for a product.
 
     Parameters
@@ -134,4 +134,4 @@ def blocks_of(shape: Shape | None, info: DeviceInfo, dtype: np.dtype, widest: in
     general = _general(info, dtype, widest)
     if shape is None:
         return general
-    return _large(shape, info, dtype) or general.split(shape, info.compute_units)
+    return _large(shape, info, dtype) or general.with_split_k(shape, info.compute_units)

@@ -1,0 +1,170 @@
+## Cholesky factors of a batch of small matrices: A = L L^T, of which only the lower triangle is read.
+##
+## Algorithm  `_block`: right-looking, one matrix after the other; rows of U = L^T are contiguous in private memory.
+##            `_lanes`: left-looking, `lanes` matrices at a time, one in each lane of a vector.
+##            `_group`: right-looking, one matrix for each work-group, in local memory.
+## Operands   a, l: rows x rows, any strides, rows <= block. a and l may be the same array.
+##            Where `whole` is nonzero, zeros are written above the diagonal of l, and NaN everywhere if A is not positive definite.
+## NDRange    `_block`, `_lanes`: work-items share the matrices evenly. `_group`: work-groups of `group` loop over the matrices.
+## Workspace  `_lanes`: rows * (rows + 1) / 2 vectors for each work-item.
+## Invariant  A pivot that is not positive becomes NaN, which reaches the last element of the diagonal.
+## Reference  Golub and Van Loan, Matrix Computations, 4.2.
+<%page args="name, ctype, lanes, block, group, schedule"/>
+<% V, T = f"{ctype}{lanes}", ctype %>
+% if schedule == "cpu":
+<% steps = block // lanes %>
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}_block(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
+                   __global const ${T} *a, __global ${T} *l)
+{
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const int n = size.rows;
+    ${V} u[${block} * ${steps}];
+    ${T} *element = (${T} *)u;
+    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+        __global const ${T} *source = a + a_at.offset + b * a_at.batch;
+        __global ${T} *target = l + l_at.offset + b * l_at.batch;
+        for (int j = 0; j < n; ++j)
+            for (int i = 0; i <= j; ++i)
+                element[i * ${block} + j] = source[j * a_at.row + i * a_at.column];
+        for (int k = 0; k < n; ++k) {
+            const ${T} pivot = element[k * ${block} + k];
+            const ${T} root = pivot > 0 ? sqrt(pivot) : (${T})NAN;
+            const ${T} inverse = 1 / root;
+            for (int v = k / ${lanes}; v * ${lanes} < n; ++v)
+                u[k * ${steps} + v] *= inverse;
+            element[k * ${block} + k] = root;
+            for (int i = k + 1; i < n; ++i) {
+                const ${T} factor = element[k * ${block} + i];
+                for (int v = i / ${lanes}; v * ${lanes} < n; ++v)
+                    u[i * ${steps} + v] -= factor * u[k * ${steps} + v];
+            }
+        }
+        const int failed = isnan(element[(n - 1) * ${block} + n - 1]);
+        for (int i = 0; i < n; ++i) {
+            for (int j = 0; j <= i; ++j)
+                target[i * l_at.row + j * l_at.column] = size.whole && failed ? (${T})NAN : element[j * ${block} + i];
+            if (size.whole)
+                for (int j = i + 1; j < n; ++j)
+                    target[i * l_at.row + j * l_at.column] = failed ? (${T})NAN : 0;
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
+                   __global const ${T} *a, __global ${T} *l, __global ${V} *workspace)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), groups = (size.count + ${lanes - 1}) / ${lanes};
+    const int n = size.rows;
+    __global ${V} *row_of = workspace + part * (n * (n + 1) / 2); /* row i begins at i * (i + 1) / 2 */
+    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+        const int valid = min((long)${lanes}, size.count - g * ${lanes});
+        for (int lane = 0; lane < ${lanes}; ++lane) {
+            __global const ${T} *source = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;
+            __global ${T} *packed = (__global ${T} *)row_of + lane;
+            for (int i = 0; i < n; ++i)
+                for (int j = 0; j <= i; ++j, packed += ${lanes})
+                    *packed = source[i * a_at.row + j * a_at.column];
+        }
+        for (int j = 0; j < n; ++j) {
+            __global ${V} *pivots = row_of + j * (j + 1) / 2;
+            ${V} pivot = pivots[j];
+            for (int k = 0; k < j; ++k)
+                pivot -= pivots[k] * pivots[k];
+            const ${V} root = sqrt(select((${V})NAN, pivot, pivot > 0));
+            const ${V} inverse = 1 / root;
+            pivots[j] = root;
+            int i = j + 1;
+            for (; i + 4 <= n; i += 4) {
+                __global ${V} *row0 = row_of + i * (i + 1) / 2;
+                __global ${V} *row1 = row0 + i + 1, *row2 = row1 + i + 2, *row3 = row2 + i + 3;
+                ${V} sum0 = row0[j], sum1 = row1[j], sum2 = row2[j], sum3 = row3[j];
+                for (int k = 0; k < j; ++k) {
+                    const ${V} factor = pivots[k];
+                    sum0 -= row0[k] * factor;
+                    sum1 -= row1[k] * factor;
+                    sum2 -= row2[k] * factor;
+                    sum3 -= row3[k] * factor;
+                }
+                row0[j] = sum0 * inverse;
+                row1[j] = sum1 * inverse;
+                row2[j] = sum2 * inverse;
+                row3[j] = sum3 * inverse;
+            }
+            for (; i < n; ++i) {
+                __global ${V} *row = row_of + i * (i + 1) / 2;
+                ${V} sum = row[j];
+                for (int k = 0; k < j; ++k)
+                    sum -= row[k] * pivots[k];
+                row[j] = sum * inverse;
+            }
+        }
+        for (int lane = 0; lane < valid; ++lane) {
+            __global ${T} *target = l + l_at.offset + (g * ${lanes} + lane) * l_at.batch;
+            __global const ${T} *packed = (__global const ${T} *)row_of + lane;
+            const int failed = isnan(packed[(n * (n + 1) / 2 - 1) * ${lanes}]);
+            for (int i = 0; i < n; ++i) {
+                for (int j = 0; j <= i; ++j, packed += ${lanes})
+                    target[i * l_at.row + j * l_at.column] = size.whole && failed ? (${T})NAN : *packed;
+                if (size.whole)
+                    for (int j = i + 1; j < n; ++j)
+                        target[i * l_at.row + j * l_at.column] = failed ? (${T})NAN : 0;
+            }
+        }
+    }
+}
+% else:
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
+                   __global const ${T} *a, __global ${T} *l)
+{
+    __local ${T} tile[${block} * ${block + 1}];
+    const int n = size.rows, item = get_local_id(0);
+    for (long b = get_group_id(0); b < size.count; b += get_num_groups(0)) {
+        __global const ${T} *source = a + a_at.offset + b * a_at.batch;
+        __global ${T} *target = l + l_at.offset + b * l_at.batch;
+        for (int e = item; e < n * n; e += ${group}) {
+            const int i = e / n, j = e - i * n;
+            if (j <= i)
+                tile[i * ${block + 1} + j] = source[i * a_at.row + j * a_at.column];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < n; ++k) {
+            const ${T} pivot = tile[k * ${block + 1} + k];
+            const ${T} root = pivot > 0 ? sqrt(pivot) : (${T})NAN;
+            barrier(CLK_LOCAL_MEM_FENCE); /* every work-item has read the pivot */
+            for (int i = k + item; i < n; i += ${group})
+                tile[i * ${block + 1} + k] = i == k ? root : tile[i * ${block + 1} + k] / root;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            const int rest = n - k - 1;
+            for (int e = item; e < rest * rest; e += ${group}) {
+                const int i = k + 1 + e / rest, j = k + 1 + e % rest;
+                if (j <= i)
+                    tile[i * ${block + 1} + j] -= tile[i * ${block + 1} + k] * tile[j * ${block + 1} + k];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        const int failed = size.whole && isnan(tile[(n - 1) * ${block + 1} + n - 1]);
+        for (int e = item; e < n * n; e += ${group}) {
+            const int i = e / n, j = e - i * n;
+            if (j <= i || size.whole)
+                target[i * l_at.row + j * l_at.column] =
+                    failed ? (${T})NAN : j <= i ? tile[i * ${block + 1} + j] : 0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* before the next matrix overwrites the tile */
+    }
+}
+% endif
+
+/* Zeros above the diagonal; NaN everywhere where the last element of the diagonal is NaN. */
+__kernel void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global ${T} *l)
+{
+    for (long r = get_global_id(0); r < size.count * size.rows; r += get_global_size(0)) {
+        const long b = r / size.rows, i = r - b * size.rows;
+        __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
+        const int failed = isnan(matrix[(size.rows - 1) * (l_at.row + l_at.column)]);
+        for (long j = failed ? 0 : i + 1; j < size.rows; ++j)
+            matrix[i * l_at.row + j * l_at.column] = failed ? (${T})NAN : 0;
+    }
+}

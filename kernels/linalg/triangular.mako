@@ -1,0 +1,217 @@
+## Solutions of L X = B with lower triangular matrices of at most `block` rows. Upper ones have negative strides.
+##
+## Algorithm  Forward substitution. `_columns`: vectors lie along the columns of B, which share a matrix.
+##            `_lanes`: `lanes` matrices at a time, one in each lane of a vector.
+##            `_group`: a column for each work-item; the matrix in local memory. `_items`: a column for each work-item.
+## Operands   a: rows x rows, b and x: rows x columns, any strides, rows <= block. b and x may be the same array.
+##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, as LAPACK's trtrs tells it.
+## NDRange    `_columns`, `_lanes`: work-items share tiles of columns, or groups of matrices, evenly.
+##            `_group`: work-groups loop over tiles of `group` columns. `_items`: work-items loop over columns.
+## Workspace  `_lanes`: rows * (rows + 1) / 2 + rows vectors for each work-item.
+## Reference  Golub and Van Loan, Matrix Computations, 3.1.
+<%page args="name, ctype, lanes, block, group, unit, schedule"/>
+<% V, T = f"{ctype}{lanes}", ctype %>
+<%def name="singular(source)">
+    % if unit:
+    const int failed = 0;
+    % else:
+    int failed = 0;
+    for (int i = 0; i < n; ++i)
+        failed |= ${source} == 0;
+    failed = failed && size.whole;
+    % endif
+</%def>
+<%def name="tile(vectors)">
+<% width = vectors * lanes %>
+            if (b_at.column == 1 && valid == ${width}) {
+                for (int i = 0; i < n; ++i) {
+    % for v in range(vectors):
+                    tile[i * ${vectors} + ${v}] = *(__global const linalg_${V} *)(source + i * b_at.row + ${v * lanes});
+    % endfor
+                }
+            } else {
+                for (int c = 0; c < ${width}; ++c)
+                    for (int i = 0; i < n; ++i)
+                        element[i * ${width} + c] = source[i * b_at.row + min(c, valid - 1) * b_at.column];
+            }
+            for (int i = 0; i < n; ++i) {
+    % for v in range(vectors):
+                ${V} sum${v} = tile[i * ${vectors} + ${v}];
+    % endfor
+                for (int k = 0; k < i; ++k) {
+                    const ${T} factor = matrix[i * a_at.row + k * a_at.column];
+    % for v in range(vectors):
+                    sum${v} -= factor * tile[k * ${vectors} + ${v}];
+    % endfor
+                }
+    % if not unit:
+                const ${T} pivot = failed ? (${T})NAN : matrix[i * (a_at.row + a_at.column)];
+    % endif
+    % for v in range(vectors):
+                tile[i * ${vectors} + ${v}] = sum${v}${"" if unit else " / pivot"};
+    % endfor
+            }
+            if (x_at.column == 1 && valid == ${width}) {
+                for (int i = 0; i < n; ++i) {
+    % for v in range(vectors):
+                    *(__global linalg_${V} *)(target + i * x_at.row + ${v * lanes}) = tile[i * ${vectors} + ${v}];
+    % endfor
+                }
+            } else {
+                for (int c = 0; c < valid; ++c)
+                    for (int i = 0; i < n; ++i)
+                        target[i * x_at.row + c * x_at.column] = element[i * ${width} + c];
+            }
+</%def>
+% if schedule == "cpu":
+<% wide = 4 %>
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
+                     const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
+{
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const int n = size.rows, width = size.columns > ${lanes} ? ${wide * lanes} : ${lanes};
+    const long tiles = (size.columns + width - 1) / width, units = size.count * tiles;
+    ${V} tile[${block * wide}];
+    ${T} *element = (${T} *)tile;
+    for (long unit = units * part / parts; unit < units * (part + 1) / parts; ++unit) {
+        const long item = unit / tiles, column = (unit - item * tiles) * width;
+        const int valid = min((long)width, size.columns - column);
+        __global const ${T} *matrix = a + a_at.offset + item * a_at.batch;
+        __global const ${T} *source = b + b_at.offset + item * b_at.batch + column * b_at.column;
+        __global ${T} *target = x + x_at.offset + item * x_at.batch + column * x_at.column;
+        ${singular("matrix[i * (a_at.row + a_at.column)]")}
+        if (width == ${lanes}) {
+            ${tile(1)}
+        } else {
+            ${tile(wide)}
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
+                   const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x,
+                   __global ${V} *workspace)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), groups = (size.count + ${lanes - 1}) / ${lanes};
+    const int n = size.rows, packed = n * (n + 1) / 2;
+    __global ${V} *factors = workspace + part * (packed + n); /* row i begins at i * (i + 1) / 2 */
+    __global ${V} *solution = factors + packed;
+    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+        const int valid = min((long)${lanes}, size.count - g * ${lanes});
+        for (int lane = 0; lane < ${lanes}; ++lane) {
+            __global const ${T} *matrix = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;
+            __global ${T} *element = (__global ${T} *)factors + lane;
+            ${singular("matrix[i * (a_at.row + a_at.column)]")}
+            for (int i = 0; i < n; ++i) {
+                for (int j = 0; j < i; ++j, element += ${lanes})
+                    *element = matrix[i * a_at.row + j * a_at.column];
+                *element = ${"1" if unit else f"failed ? ({T})NAN : 1 / matrix[i * (a_at.row + a_at.column)]"};
+                element += ${lanes};
+            }
+        }
+        for (long column = 0; column < size.columns; ++column) {
+            for (int lane = 0; lane < ${lanes}; ++lane) {
+                __global const ${T} *source = b + b_at.offset + column * b_at.column +
+                    (g * ${lanes} + min(lane, valid - 1)) * b_at.batch;
+                for (int i = 0; i < n; ++i)
+                    ((__global ${T} *)solution)[i * ${lanes} + lane] = source[i * b_at.row];
+            }
+            __global const ${V} *row = factors;
+            for (int i = 0; i < n; row += ++i) {
+                ${V} even = solution[i], odd = 0;
+                int k = 0;
+                for (; k + 2 <= i; k += 2) {
+                    even -= row[k] * solution[k];
+                    odd += row[k + 1] * solution[k + 1];
+                }
+                if (k < i)
+                    even -= row[k] * solution[k];
+                solution[i] = (even - odd) * row[i];
+            }
+            for (int lane = 0; lane < valid; ++lane) {
+                __global ${T} *target = x + x_at.offset + column * x_at.column + (g * ${lanes} + lane) * x_at.batch;
+                for (int i = 0; i < n; ++i)
+                    target[i * x_at.row] = ((__global const ${T} *)solution)[i * ${lanes} + lane];
+            }
+        }
+    }
+}
+% else:
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
+                   const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
+{
+    __local ${T} factors[${block} * ${block}];
+    const int n = size.rows, item = get_local_id(0);
+    const long tiles = (size.columns + ${group - 1}) / ${group};
+    for (long unit = get_group_id(0); unit < size.count * tiles; unit += get_num_groups(0)) {
+        const long batch = unit / tiles, column = (unit - batch * tiles) * ${group} + item;
+        __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;
+        barrier(CLK_LOCAL_MEM_FENCE); /* the matrix of the unit before is not read any more */
+        for (int e = item; e < ${block * block}; e += ${group}) {
+            const int i = e / ${block}, k = e % ${block};
+            const int inside = i < n && k < n;
+            ${T} value = inside && k < i ? matrix[i * a_at.row + k * a_at.column] : 0;
+            if (i == k)
+                value = ${"1" if unit else "inside ? matrix[i * (a_at.row + a_at.column)] : 1"};
+            factors[e] = value;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${singular(f"factors[i * {block + 1}]")}
+        if (column < size.columns) {
+            __global const ${T} *source = b + b_at.offset + batch * b_at.batch + column * b_at.column;
+            __global ${T} *target = x + x_at.offset + batch * x_at.batch + column * x_at.column;
+    % for i in range(block):
+            ${T} x${i} = ${i} < n ? source[${i} * b_at.row] : 0;
+    % endfor
+    % for i in range(block):
+        % for k in range(i):
+            x${i} -= factors[${i * block + k}] * x${k};
+        % endfor
+            x${i} /= factors[${i * block + i}];
+    % endfor
+    % for i in range(block):
+            if (${i} < n)
+                target[${i} * x_at.row] = failed ? (${T})NAN : x${i};
+    % endfor
+        }
+    }
+}
+
+__kernel void ${name}_items(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
+                            const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
+{
+    const int n = size.rows;
+    for (long unit = get_global_id(0); unit < size.count * size.columns; unit += get_global_size(0)) {
+        const long batch = unit / size.columns, column = unit - batch * size.columns;
+        __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;
+        __global const ${T} *source = b + b_at.offset + batch * b_at.batch + column * b_at.column;
+        __global ${T} *target = x + x_at.offset + batch * x_at.batch + column * x_at.column;
+        ${singular("matrix[i * (a_at.row + a_at.column)]")}
+        for (int i = 0; i < n; ++i) {
+            ${T} sum = source[i * b_at.row];
+            for (int k = 0; k < i; ++k)
+                sum -= matrix[i * a_at.row + k * a_at.column] * target[k * x_at.row];
+            target[i * x_at.row] = failed ? (${T})NAN : sum${"" if unit else " / matrix[i * (a_at.row + a_at.column)]"};
+        }
+    }
+}
+% endif
+
+/* NaN in the solutions of matrices with a zero on the diagonal; a work-item for each matrix. */
+__kernel void ${name}_finish(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
+                             __global const ${T} *a, __global ${T} *x)
+{
+    for (long batch = get_global_id(0); batch < size.count; batch += get_global_size(0)) {
+        __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;
+        int failed = 0;
+        for (long i = 0; i < size.rows; ++i)
+            failed |= matrix[i * (a_at.row + a_at.column)] == 0;
+        for (long e = 0; failed && e < size.rows * size.columns; ++e) {
+            const long i = e / size.columns;
+            x[x_at.offset + batch * x_at.batch + i * x_at.row + (e - i * size.columns) * x_at.column] = (${T})NAN;
+        }
+    }
+}

@@ -1,0 +1,40 @@
+## Draws of which each has a stream of its own: the element's. `values` are the parameters x0, x1 and x2; those that are arrays have the
+## result's shape, and `bad` is set where they are not `proper`.
+<%page args="name, result, draw, kind, finish, names, varying, proper, schedule"/>\
+<%
+parameters = [f"__global const double *x{k}_values" if v else f"const double x{k}" for k, v in enumerate(varying)]
+%>\
+__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
+void ${name}(const uint key_low, const uint key_high, const long size, __global const ulong *tables, __global ${result} *out,
+             __global int *bad${"".join(f", {p}" for p in parameters)})
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const long item = get_global_id(0), items = get_global_size(0);
+    const double one = 1.0, zero = 0.0;
+% if schedule == "cpu":
+    for (long i = size * item / items; i < size * (item + 1) / items; ++i) {
+% else:
+    for (long i = item; i < size; i += items) {
+% endif
+% for k, v in enumerate(varying):
+    % if v:
+        const double x${k} = x${k}_values[i];
+    % endif
+% endfor
+% for letter, k in names:
+        const double ${letter} = x${k};
+% endfor
+        if (!(${proper})) {
+            *bad = 1;
+            continue;
+        }
+        philox_stream stream, *r = &stream;
+        r->key = (uint2)(key_low, key_high);
+        r->element = i;
+        r->block = 0;
+        r->at = 0;
+        r->tables = tables;
+        const ${kind} z = ${draw};
+        out[i] = (${result})(${finish});
+    }
+}

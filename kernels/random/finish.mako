@@ -1,0 +1,50 @@
+## Parts of kernels that finish draws: what the parameters are, and how `lanes` elements are loaded, computed and stored.
+## `varying` tells which of the parameters a, b, c are arrays of the result's shape; `bad` is set where one is not `proper`.
+<%def name="arguments(varying)">\
+% for c, v in zip("abc", varying):
+, ${f"__global const double *{c}_values" if v else f"const double {c}_value"}\
+% endfor
+${", __global int *bad" if any(varying) else ""}\
+</%def>\
+<%def name="constants(varying, V)">\
+    const ${V} one = (${V})(1.0), zero = (${V})(0.0);
+% for c, v in zip("abc", varying):
+    % if not v:
+    const ${V} ${c} = (${V})(${c}_value);
+    % endif
+% endfor
+</%def>\
+## Elements ${at} and the following of the parameters: all lanes, or the first of them that are left, one by one.
+<%def name="load(varying, V, lanes, at, left)">\
+% for c, v in zip("abc", varying):
+    % if v and lanes == 1:
+            const double ${c} = ${c}_values[${at}];
+    % elif v:
+            double${lanes} ${c};
+            if (${left} >= ${lanes}) ${c} = vload${lanes}(0, ${c}_values + ${at});
+            else {
+                double parts[${lanes}];
+                for (int l = 0; l < ${lanes}; ++l) parts[l] = ${c}_values[${at} + min((long)l, ${left} - 1)];
+                ${c} = vload${lanes}(0, parts);
+            }
+    % endif
+% endfor
+</%def>\
+<%def name="check(varying, proper, lanes)">\
+% if any(varying):
+            if (${f"!(proper)" if False else (f"!({proper})" if lanes == 1 else f"!all({proper})")}) *bad = 1;
+% endif
+</%def>\
+<%def name="store(result, finish, lanes, at, left)">\
+% if lanes == 1:
+            out[${at}] = convert_${result}(${finish});
+% else:
+            const ${result}${lanes} found = convert_${result}${lanes}(${finish});
+            if (${left} >= ${lanes}) vstore${lanes}(found, 0, out + ${at});
+            else {
+                ${result} parts[${lanes}];
+                vstore${lanes}(found, 0, parts);
+                for (int l = 0; l < ${left}; ++l) out[${at} + l] = parts[l];
+            }
+% endif
+</%def>\

@@ -1,0 +1,33 @@
+## A stream of random numbers for each element of a result: Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011). The key is the draw's, the
+## counter is the element's number and that of the block; a block is two numbers of 64 bits.
+typedef struct {
+    uint2 key;
+    ulong element;
+    uint block;
+    uint4 words;
+    int at;                    /* numbers of the block that are left */
+    int is_odd;                /* not used here: see the template random/variates */
+    double u;
+    __global const ulong *tables;
+} philox_stream;
+
+static inline uint4 philox_block(const uint2 key, const ulong element, const uint block)
+{
+    uint4 x = (uint4)(block, 0, (uint)element, (uint)(element >> 32));
+    uint2 k = key;
+    for (int i = 0; i < 10; ++i) {
+        x = (uint4)(mul_hi(0xCD9E8D57U, x.z) ^ x.y ^ k.x, 0xCD9E8D57U * x.z, mul_hi(0xD2511F53U, x.x) ^ x.w ^ k.y, 0xD2511F53U * x.x);
+        k += (uint2)(0x9E3779B9U, 0xBB67AE85U);
+    }
+    return x;
+}
+static ulong philox_next(philox_stream *r)
+{
+    if (r->at == 0) {
+        r->words = philox_block(r->key, r->element, r->block++);
+        r->at = 2;
+    }
+    --r->at;
+    return r->at ? (ulong)r->words.y << 32 | r->words.x : (ulong)r->words.w << 32 | r->words.z;
+}
+static inline double philox_unit(philox_stream *r) { return (double)(philox_next(r) >> 11) * (1.0 / 9007199254740992.0); }

@@ -1,0 +1,315 @@
+"""Schedule cpu of matrix products: register tile, blocking, and partition among work-items.
+
+Costs are counted in steps of a micro-kernel: a vector of B times the rows of a register tile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem
+
+__all__ = ["CpuPartition", "CpuSchedule", "Tile", "micro_kernel_shapes", "register_tile"]
+
+# By bytes of the vector registers: rows and vectors of the register tile. The accumulators and the operands of one
+# step must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
+# ways (8): rows whose distance is a multiple of 4096 bytes share a set.
+_FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
+_INTEGER_TILE = (4, 2)
+# By bytes of the vector registers: bytes along k of a block. With few registers a multiply-add needs more of B: the
+# panel that a tile walks along should be near.
+_DEPTH_BYTES = {64: 4096, 32: 2048, 16: 2048}
+
+_LOW_ROWS = 8  # rows of a tile from which there is one with half as many
+_NARROW_LANES = 4  # lanes from which half a vector is worth a micro-kernel: panels are packed four columns at a time
+
+# Costs.
+_PACKING = 6.4  # rows of A by which a vector of B is multiplied in the time in which it is packed
+_SCATTERED_STORE = 0.2  # of storing an element of a column
+_SWAP_GAIN = 0.9  # time for which a product is transposed
+_PANEL = 0.15  # of a panel beside that of its vectors
+_FAR_READ = 1.0  # of a vector that a work-item reads from far caches
+_TOLERANCE = 1.03  # partitions that take this much longer are as good as the best
+
+# Split-K.
+_LONG_K = 16  # how many times longer than m and n k must be
+_SPLIT_K_DEPTH = 512  # elements along k that are worth another work-item
+
+# Packing.
+_REUSE_B = 64  # rows for which unaligned rows of B are worth packing
+_REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
+_PACKED_B_BYTES = 1 << 20  # panels of B that a work-item keeps
+_SHARED_WORK = 1 << 22  # multiply-adds from which panels of B are packed once for all work-items,
+_SHARED_BYTES = 1 << 24  # up to so many bytes
+_SHARED_ROWS = 64, 512  # rows of A, and rows of a work-item, that make it worth while
+_SHARED_ITEMS, _PACKING_ITEMS = 2, 4  # work-items then: times as many as otherwise; those that pack, for each core
+PACKED_ROWS = 8
+"""Rows of B that are packed at a time."""
+
+_PREFETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep
+_SHORT_ROW = 128  # bytes of a row of B in a tile: where they are fewer, two lines are read for one and a half
+_CACHE_WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def micro_kernel_shapes(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
+    """Return micro-kernels of ``kernels/gemm/microkernel.mako``: rows and half vectors of each."""
+    heights = (rows, rows // 2) if rows >= _LOW_ROWS else (rows,)
+    return tuple((height, 2 * count) for height in heights for count in range(1, vectors + 1))
+
+
+class Tile(NamedTuple):
+    """The register tile of schedule cpu: `mr` x `vectors` accumulators of `lanes` elements."""
+
+    mr: int
+    vectors: int
+    lanes: int
+
+    @property
+    def nr(self) -> int:
+        """Width in elements."""
+        return self.vectors * self.lanes
+
+    @property
+    def packed_mr(self) -> int:
+        """Rows of a packed panel of A, which is packed four rows at a time."""
+        return _ceil_div(self.mr, 4) * 4
+
+    @property
+    def packing(self) -> float:
+        """Cost of packing a vector of B."""
+        return _PACKING / self.mr
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Rows and half vectors of the micro-kernels: the whole tile, and smaller ones for edges."""
+        full = micro_kernel_shapes(self.mr, self.vectors)
+        return (*full, (self.mr, 1)) if self.mr >= _LOW_ROWS and self.lanes > _NARROW_LANES else full
+
+
+def register_tile(kind: str, register_bytes: int, lanes: int, tuned: int) -> Tile:
+    """Return the register tile of a device.
+
+    Parameters
+    ----------
+    kind
+        Of the dtype: "f", or that of integers.
+    register_bytes
+        Width of the vector registers.
+    lanes
+        Elements of a vector.
+    tuned
+        Ten times the rows plus the vectors; 0 takes what suits the registers.
+    """
+    rows, vectors = _INTEGER_TILE
+    if kind == "f":
+        rows, vectors = divmod(tuned, 10) if tuned else _FLOAT_TILES.get(register_bytes, _FLOAT_TILES[16])
+    return Tile(rows, vectors, lanes)
+
+
+def _balanced_block(total: int, limit: int, unit: int) -> int:
+    """Size of the fewest equal blocks of at most `limit`, in whole units."""
+    count = _ceil_div(total, limit) or 1
+    return _ceil_div(total, count * unit) * unit or unit
+
+
+class CpuPartition(NamedTuple):
+    """A partition of a product among work-items, and the blocking of each."""
+
+    size: tuple[int, int, int]  # along n, m, and the batch times the parts of k
+    blocking: CpuBlocking
+    workspace: int  # elements
+    packing_size: tuple[int, int] | None = None  # work-items that pack B along n and k, if that is done once for all
+
+
+@dataclass(frozen=True)
+class CpuSchedule:
+    """Facts of a device and of a routine that decide how schedule cpu computes a product.
+
+    Parameters
+    ----------
+    tile
+        The register tile.
+    itemsize
+        Bytes of an element.
+    register_bytes
+        Width of the device's vector registers.
+    units
+        Compute units.
+    tuning
+        Parameters of ``runtime/tuning.py``.
+    can_share_b
+        Whether a kernel that packs B for all work-items costs little: one launch runs all kernels of a call.
+    stores_partial_sums
+        Whether the output can hold sums of some of the blocks along k.
+    """
+
+    tile: Tile
+    itemsize: int
+    register_bytes: int
+    units: int
+    tuning: Mapping[str, int]
+    can_share_b: bool
+    stores_partial_sums: bool
+
+    def partition(self, p: GemmProblem, extra_items: int = 0) -> CpuPartition:
+        """Choose the work-items of a product, and the blocking of each.
+
+        Parameters
+        ----------
+        p
+            The product.
+        extra_items
+            Work-items that are worth while for what is done with the elements, however short the sums are.
+        """
+        items = min(
+            self.tuning["gemm.items_per_unit"] * self.units,
+            p.multiply_adds // self.tuning["gemm.grain"] + 1 + extra_items,
+        )
+        split_k = split_k_parts(p, items)
+        packs_b = p.b[-1] != 1 or self.is_unaligned(p.b[-2])
+        packing = self.tile.packing if packs_b else 0
+        x, y, z = (1, 1, 1) if split_k > 1 else grid(p, self.tile, items, self.units, packing)
+        if packs_b and split_k == 1 and self.shares_b(p, _ceil_div(p.m, y)):
+            x, y, z = shared_b_grid(p, self.tile, _SHARED_ITEMS * items, self.units)
+            blocking = self._shared_blocking(p, x, y)
+            workspace = blocking.shared_b_size + blocking.workspace_size * x * y
+            return CpuPartition((x, y, z), blocking, workspace, self._packing_size(p))
+        blocking = self._blocking(p, x, y, split_k)
+        count = x * y * z * split_k
+        blocking = blocking._replace(split_k_start=blocking.workspace_size * count)
+        partial_sums = split_k * p.m * p.n if split_k > 1 else 0
+        return CpuPartition((x, y, z * split_k), blocking, blocking.split_k_start + partial_sums)
+
+    def swap_operands(self, p: GemmProblem) -> GemmProblem:
+        """Return ``C.T = B.T @ A.T`` where that is cheaper, because vectors lie along m then; else p itself."""
+        other = p.transposed()
+        return other if self._cost(other) < _SWAP_GAIN * self._cost(p) else p
+
+    def is_unaligned(self, row_stride: int) -> bool:
+        """Whether rows of B cross cache lines, or their pieces are so short that panels use the cache better."""
+        return row_stride % self.tile.lanes != 0 or self.tile.nr * self.itemsize < _SHORT_ROW
+
+    def shares_b(self, p: GemmProblem, rows: int) -> bool:
+        """Whether B, which has to be packed, is packed once for all work-items, which would have `rows` each."""
+        few, many = _SHARED_ROWS
+        is_worth_it = not p.batch and p.m >= few and rows <= many and p.m * p.n * p.k >= _SHARED_WORK
+        fits = p.k * p.n * self.itemsize <= _SHARED_BYTES
+        return is_worth_it and fits and self.can_share_b and self.units > 1
+
+    def _cost(self, p: GemmProblem) -> float:
+        """Cost of a product for each step along k."""
+        half, low_mr = self.tile.lanes // 2, self.tile.mr // 2
+        vectors = (p.n // self.tile.lanes * 2 + _ceil_div(p.n % self.tile.lanes, half)) / 2
+        row_tiles = _ceil_div(p.m, low_mr) / 2
+        packs_b, scatters = p.b[-1] != 1, p.o[-1] != 1
+        stores = _SCATTERED_STORE * scatters * p.m * p.n / max(1, p.k)
+        return vectors * (row_tiles + self.tile.packing * packs_b) + stores
+
+    def _packing_size(self, p: GemmProblem) -> tuple[int, int]:
+        """Work-items that pack B, along n and k: whole rows, or whole columns if these are contiguous."""
+        most = _PACKING_ITEMS * self.units
+        rows, panels = _ceil_div(p.k, PACKED_ROWS), _ceil_div(p.n, self.tile.nr)
+        return (1, min(most, rows)) if p.b[-1] == 1 else (min(most, panels), 1)
+
+    def _depth(self, p: GemmProblem) -> int:
+        """Elements along k of a block: all, where partial sums cannot be stored."""
+        if not self.stores_partial_sums:
+            return max(1, p.k)
+        by_width = _DEPTH_BYTES.get(self.register_bytes, _DEPTH_BYTES[16])
+        return (self.tuning["gemm.depth_bytes"] or by_width) // self.itemsize
+
+    def _aliases_cache_sets(self, stride: int) -> bool:
+        return stride * self.itemsize % _CACHE_WAY_BYTES == 0
+
+    def _common_blocking(self, p: GemmProblem, rows: int, columns: int, split_k: int) -> CpuBlocking:
+        """Blocks of a work-item with so many rows and columns, and whether it packs A."""
+        # Whole cache lines along k keep the panels aligned.
+        kc = _balanced_block(_ceil_div(p.k, split_k), self._depth(p), 16)
+        mc = _balanced_block(rows, self.tuning["gemm.block_rows"], self.tile.mr)
+        pack_a = columns >= _REUSE_A and any(map(self._aliases_cache_sets, p.a[-2:]))
+        prefetch = not pack_a and p.m * p.k * p.batch_count * self.itemsize >= _PREFETCHED_BYTES
+        return CpuBlocking(mc, kc, pack_a, prefetch=prefetch, split_k=split_k)
+
+    def _blocking(self, p: GemmProblem, x: int, y: int, split_k: int) -> CpuBlocking:
+        """Blocking where each work-item packs what it needs of B."""
+        tile, rows, columns = self.tile, _ceil_div(p.m, y), _ceil_div(p.n, x)
+        blocking = self._common_blocking(p, rows, columns, split_k)
+        mc, kc = blocking.mc, blocking.kc
+        pack_b = p.b[-1] != 1 or (rows >= _REUSE_B and self.is_unaligned(p.b[-2]))
+        kept = 0  # columns whose panels are kept for more blocks of rows
+        if pack_b and rows > mc:
+            kept = _ceil_div(columns, tile.lanes) * tile.lanes
+            kept = kept if kc * kept * self.itemsize <= _PACKED_B_BYTES else 0
+        packed_b_size = kc * max(tile.nr, kept)
+        packed_a_size = kc * (mc // tile.mr if blocking.pack_a else 1) * tile.packed_mr
+        return blocking._replace(
+            pack_b=pack_b, packed_b_size=packed_b_size, workspace_size=packed_b_size + packed_a_size
+        )
+
+    def _shared_blocking(self, p: GemmProblem, x: int, y: int) -> CpuBlocking:
+        """Blocking where B is packed once for all work-items; `packed_b_size` is the row length of the packed B."""
+        tile = self.tile
+        blocking = self._common_blocking(p, _ceil_div(p.m, y), _ceil_div(p.n, x), 1)
+        row_length = _ceil_div(p.n, tile.lanes) * tile.lanes
+        panels_of_a = blocking.mc // tile.mr if blocking.pack_a else 0
+        packed_a_size = blocking.kc * panels_of_a * tile.packed_mr
+        shared = p.k * row_length
+        return blocking._replace(packed_b_size=row_length, workspace_size=packed_a_size, shared_b_size=shared)
+
+
+def split_k_parts(p: GemmProblem, items: int) -> int:
+    """In how many parts k is computed, because it is what there is most of."""
+    return 1 if p.batch or p.k < _LONG_K * max(p.m, p.n) else max(1, min(items, p.k // _SPLIT_K_DEPTH))
+
+
+def grid(p: GemmProblem, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
+    """Split a product among at most about `items` work-items along n, m and the batch.
+
+    Parameters
+    ----------
+    p, tile
+        What is computed, and with which tile.
+    items, units
+        Work-items that there may be, and those that run at a time.
+    packing
+        Cost of packing a vector of B.
+    """
+    z = min(p.batch_count, items)
+    row_tiles, vectors, left = _ceil_div(p.m, tile.mr), _ceil_div(p.n, tile.lanes), _ceil_div(items, z)
+
+    def cost(size: tuple[int, int]) -> float:
+        x, y = size
+        rows, columns = _ceil_div(row_tiles, y), _ceil_div(vectors, x)
+        columns_cost = columns + _PANEL * _ceil_div(columns, tile.vectors)
+        return _ceil_div(p.batch_count, z) * _ceil_div(x * y * z, units) * columns_cost * (rows + packing)
+
+    sizes = [(x, y) for x in range(1, min(left, vectors) + 1) for y in {max(1, min(left // x, row_tiles)), 1}]
+    best = _TOLERANCE * min(map(cost, sizes))
+    good = [size for size in sizes if cost(size) <= best]
+    x, y = min(good, key=lambda size: (-size[0] * size[1], p.m / size[1] + p.n / size[0]))
+    return x, y, z
+
+
+def shared_b_grid(p: GemmProblem, tile: Tile, items: int, units: int) -> tuple[int, int, int]:
+    """Split a product among at most `items` work-items along n and m, if B is packed before they begin.
+
+    What counts is how much of A and of B they all read, and how much is left for some when others are through.
+
+    Parameters
+    ----------
+    p, tile, items, units
+        As those of `grid`.
+    """
+    row_tiles, panels = _ceil_div(p.m, tile.mr), _ceil_div(p.n, tile.nr)
+
+    def cost(size: tuple[int, int]) -> float:
+        x, y = size
+        largest = _ceil_div(panels, x) * tile.vectors * _ceil_div(row_tiles, y)
+        return _FAR_READ * (y * p.n + x * p.m) / tile.lanes / units + largest / 2
+
+    sizes = ((x, y) for x in range(1, min(panels, items) + 1) for y in range(1, min(row_tiles, items // x) + 1))
+    return *min(sizes, key=cost), 1

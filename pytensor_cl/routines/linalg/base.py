@@ -1,0 +1,161 @@
+"""Base of the routines of linear algebra: batches of matrices, kernels of small blocks, products between them."""
+
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.blas import lanes_of
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.gemm.routine import BatchedGemm
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["BlockedRoutine", "rows_of", "transposed"]
+
+SIZES = Struct(("long", "count rows columns whole"), name="linalg_sizes")
+"""Number of matrices, rows and columns of each; `whole`: whether a kernel also writes what it does not compute."""
+STRIDES = Struct(("long", "offset batch row column"), name="linalg_strides")
+"""Element (i, j) of matrix b of a batch lies at ``offset + b * batch + i * row + j * column``."""
+PIVOTS = Struct(("long", "offset batch base"), name="linalg_pivots")
+"""Pivot k of matrix b lies at ``offset + b * batch + k``; `base` is the row of the whole matrix that is row 0."""
+
+BLOCKS = {"cpu": 64, "simt": 32}
+"""Rows of the largest matrix that one kernel factors or solves; larger ones are divided."""
+GROUP = 64
+"""Work-items of a work-group on schedule simt."""
+ITEMS_PER_UNIT = 4
+"""Work-items for each compute unit on schedule cpu."""
+
+
+def strides_argument(array: GpuArray, is_reversed: bool = False) -> bytes:
+    """Return the struct `STRIDES` of an array (count, rows, columns); rows and columns may be counted from the end."""
+    batch, row, column = array.layout.strides
+    offset = array.layout.offset
+    if is_reversed:
+        _, rows, columns = array.shape
+        offset += (rows - 1) * row + (columns - 1) * column
+        row, column = -row, -column
+    return STRIDES.pack_values(offset, batch, row, column)
+
+
+def transposed(array: GpuArray) -> GpuArray:
+    """Return a view with the last two dimensions swapped."""
+    *batch, rows, columns = array.shape
+    *steps, row, column = array.layout.strides
+    return array.view(Layout((*batch, columns, rows), (*steps, column, row), array.layout.offset))
+
+
+def rows_of(array: GpuArray, begin: int, end: int, first: int = 0, last: int | None = None) -> GpuArray:
+    """Return a view of rows ``begin:end`` and of columns ``first:last`` of each matrix (count, rows, columns)."""
+    return array.view(array.layout.subscript((slice(None), slice(begin, end), slice(first, last))))
+
+
+class BlockedRoutine(Routine):
+    """A routine that divides matrices into blocks: small ones have a kernel, products of matrices join them.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    dtype
+        Of the outputs: float32 or float64. Inputs of other dtypes are cast.
+    schedule
+        See `Routine`.
+    """
+
+    template = ""
+    """Of the kernels of small matrices."""
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        super().__init__(context, schedule)
+        self.dtype = np.dtype(dtype)
+        self.output_dtypes = (self.dtype.name,)
+        self.block = BLOCKS[self.schedule]
+        self.lanes = lanes_of(context, self.dtype) if self.schedule == "cpu" else 1
+        self._kernels: dict[str, Kernel] = {}
+        self._copies: dict[tuple[str, int], Copy] = {}
+        self._one = self.dtype.type(1)
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the arguments of the template that only this routine has."""
+        return {}
+
+    def _preambles(self) -> tuple[str, ...]:
+        """Return helper functions of the template that only this routine has."""
+        return ()
+
+    def _source(self) -> KernelSource:
+        types = {"ctype": ctype(self.dtype), "lanes": self.lanes}
+        common = render("linalg/common", typedefs=tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS)), **types)
+        group = self.limits.size(GROUP)
+        blocks = {"block": self.block, "group": group, "schedule": self.schedule}
+        preambles = (common, *self._preambles())
+        return kernel_source(self.template, preambles=preambles, **types, **blocks, **self._parameters())
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of small matrices."""
+        return (self._source(),)
+
+    def _kernel(self, function: str, work_items: int = 1) -> Kernel:
+        """Return a kernel of the template, with `work_items` as its compiled work-group size."""
+        if function not in self._kernels:
+            source = self._source()
+            self._kernels[function] = self.limits.kernel(source, f"{source.name}_{function}", work_items)
+        return self._kernels[function]
+
+    def _grid(self, kernel: Kernel, units: int) -> Sizes:
+        """Return the NDRange of a kernel whose work-items share `units` evenly, or loop over them."""
+        if self.schedule == "cpu":
+            return (max(1, min(units, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
+        return ndrange(self.context, kernel, units, GROUP)
+
+    def _group_grid(self, units: int) -> Sizes:
+        """Return the NDRange of a kernel whose work-groups loop over `units`."""
+        group = self.limits.size(GROUP)
+        groups = max(1, min(units, 32 * self.context.info.compute_units))
+        return (groups * group,), (group,)
+
+    def _copy(self, source: GpuArray, target: GpuArray) -> None:
+        """Cast and copy; dimensions of length one are repeated to the shape of the target."""
+        ndim = target.ndim
+        key = source.dtype.name, ndim
+        if key not in self._copies:
+            self._copies[key] = Copy(self.context, *key, self.dtype.name, self.schedule)
+        layout = source.layout
+        padded = Layout(
+            (1,) * (ndim - source.ndim) + layout.shape, (0,) * (ndim - source.ndim) + layout.strides, layout.offset
+        )
+        self._copies[key].launch((target,), (source.view(padded),))
+
+    def _matrices(self, array: GpuArray, batch: tuple[int, ...]) -> GpuArray:
+        """Return an array, broadcast to batch dimensions, as one of shape (count, rows, columns) in this dtype."""
+        shape = (*batch, *array.shape[-2:])
+        if array.dtype == self.dtype:
+            layout = array.layout.broadcast_to(shape).reshape((prod(batch), *shape[-2:]))
+            if layout is not None:
+                return array.view(layout)
+        target = self.context.empty(shape, self.dtype)
+        self._copy(array, target)
+        return target.view(Layout.contiguous((prod(batch), *shape[-2:])))
+
+    @cached_property
+    def _gemm(self) -> BatchedGemm:
+        return BatchedGemm(self.context, self.dtype, has_c=True, schedule=self.schedule)
+
+    def _subtract_product(self, target: GpuArray, left: GpuArray, right: GpuArray) -> None:
+        """Enqueue ``target -= left @ right`` of arrays (count, rows, columns)."""
+        if target.size and left.shape[-1]:
+            self._gemm.launch((target,), (target, -self._one, left, right, self._one))
+
+    def _half(self, n: int) -> int:
+        """Return where a matrix of `n` rows is divided: whole blocks in the first part."""
+        return -(-n // (2 * self.block)) * self.block

@@ -1,0 +1,184 @@
+"""Cholesky factors."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.linalg.base import (
+    GROUP,
+    SIZES,
+    BlockedRoutine,
+    rows_of,
+    strides_argument,
+    transposed,
+)
+from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["Cholesky", "PositiveSolve"]
+
+UPDATE_BLOCKS = 4
+"""Blocks of a symmetric update that are computed as one product, the upper triangle with the lower one."""
+
+
+class Cholesky(BlockedRoutine):
+    """L of ``A = L @ L.T``, or U of ``A = U.T @ U``, for batches of symmetric positive definite matrices.
+
+    The input is A (..., n, n), of which one triangle is read; the output has its shape. The other triangle of the
+    output is zero. A factor is NaN where A is not positive definite.
+
+    The matrix is divided in halves: the factor of the first one, a triangular solve, a symmetric update, the factor of
+    the rest (F. Gustavson, Recursion leads to automatic variable blocking for dense linear-algebra algorithms, 1997).
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    lower
+        Whether L is computed, from the lower triangle; else U, from the upper one.
+    """
+
+    template = "linalg/cholesky"
+
+    def __init__(self, context: Context, dtype: str, *, lower: bool = True, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, schedule)
+        self.lower = lower
+
+    @cached_property
+    def _triangular(self) -> TriangularSolve:
+        return TriangularSolve(self.context, self.dtype.name, schedule=self.schedule)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the factor.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The matrix is not square.
+        """
+        (a,) = inputs
+        if a.shape[-1] != a.shape[-2]:
+            raise np.linalg.LinAlgError(f"Input array is expected to be square but has the shape: {a.shape}.")
+        return (Layout.contiguous(a.shape),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the output is C-contiguous."""
+        (output,) = outputs
+        (a,) = (v for v in inputs if isinstance(v, GpuArray))
+        if not output.size:
+            return
+        batch, n = output.shape[:-2], output.shape[-1]
+        factor = output.view(Layout((prod(batch), n, n), (n * n, n, 1), output.layout.offset))
+        if n <= self.block:
+            a = self._matrices(a, batch)
+            if not self.lower:
+                a, factor = transposed(a), transposed(factor)
+            self.limits.settle(lambda: self._factor_block(a, factor, whole=True), self._kernels.clear)
+            return
+        self._copy(a, output)
+        if not self.lower:
+            factor = transposed(factor)
+        self.limits.settle(lambda: self._factor(factor), self._kernels.clear)
+        self._clear_upper(factor)
+
+    def _factor(self, factor: GpuArray) -> None:
+        """Enqueue the factor in place: factor (count, n, n) holds A before."""
+        n = factor.shape[-1]
+        if n <= self.block:
+            self._factor_block(factor, factor, whole=False)
+            return
+        half = self._half(n)
+        panel = rows_of(factor, half, n, 0, half)
+        first = rows_of(factor, 0, half, 0, half)
+        self._factor(first)
+        self._triangular.solve(first, transposed(panel))
+        self._update(rows_of(factor, half, n, half, n), panel)
+        self._factor(rows_of(factor, half, n, half, n))
+
+    def _update(self, target: GpuArray, panel: GpuArray) -> None:
+        """Enqueue ``target -= panel @ panel.T`` for the lower triangle; what lies above it becomes arbitrary."""
+        n = target.shape[-1]
+        if n <= UPDATE_BLOCKS * self.block:
+            self._subtract_product(target, panel, transposed(panel))
+            return
+        half = self._half(n)
+        first, second = rows_of(panel, 0, half), rows_of(panel, half, n)
+        self._update(rows_of(target, 0, half, 0, half), first)
+        self._subtract_product(rows_of(target, half, n, 0, half), second, transposed(first))
+        self._update(rows_of(target, half, n, half, n), second)
+
+    def _factor_block(self, a: GpuArray, factor: GpuArray, whole: bool) -> None:
+        """Enqueue the kernel of matrices of at most `block` rows."""
+        count, n, _ = factor.shape
+        places = strides_argument(a), strides_argument(factor)
+        arguments: tuple[Any, ...] = (SIZES.pack_values(count, n, n, whole), *places, a.buffer, factor.buffer)
+        if self.schedule == "simt":
+            kernel = self._kernel("group", self.limits.size(GROUP))
+            size = self._group_grid(count)
+        elif count >= self.lanes:
+            kernel = self._kernel("lanes")
+            size = self._grid(kernel, -(-count // self.lanes))
+            vectors = size[0][0] * (n * (n + 1) // 2)
+            arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
+        else:
+            kernel = self._kernel("block")
+            size = self._grid(kernel, count)
+        kernel.launch(self.context.queue, *size, *arguments)
+
+    def _clear_upper(self, factor: GpuArray) -> None:
+        count, n, _ = factor.shape
+        kernel = self._kernel("finish")
+        arguments = SIZES.pack_values(count, n, n, 1), strides_argument(factor), factor.buffer
+        kernel.launch(self.context.queue, *self._grid(kernel, count * n), *arguments)
+
+
+class PositiveSolve(Routine):
+    """X of ``A @ X = B`` for batches of symmetric positive definite matrices A, of which one triangle is read.
+
+    Inputs and output are those of `CholeskySolve`, with A in place of its factor. X is NaN where A is not positive
+    definite.
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    lower
+        Whether the lower triangle is read.
+    is_vector
+        Whether B is a vector, or a batch of vectors.
+    """
+
+    def __init__(
+        self, context: Context, dtype: str, *, lower: bool = True, is_vector: bool = False, schedule: str | None = None
+    ) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (np.dtype(dtype).name,)
+        self._factor = Cholesky(context, dtype, lower=lower, schedule=schedule)
+        self._solve = CholeskySolve(context, dtype, lower=lower, is_vector=is_vector, schedule=schedule)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the factor and of the substitutions."""
+        return (*self._factor.sources(), *self._solve.sources())
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of X.
+
+        Raises
+        ------
+        ValueError
+            A is not square, or the shapes do not fit together.
+        """
+        return self._solve.layout(*inputs)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the output is C-contiguous."""
+        a, b = (v for v in inputs if isinstance(v, GpuArray))
+        if outputs[0].size:
+            self._solve.launch(outputs, (*self._factor(a), b))

@@ -1,0 +1,100 @@
+"""Draws of which each element has a stream of its own, by a generator that counts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.random.distributions import APART
+from pytensor_cl.routines.random.draw import Draw, HostDraw
+from pytensor_cl.routines.random.stream import GROUP, tables_on
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+
+__all__ = ["CounterDraw"]
+
+SHARE = 512  # draws that are worth a work-item on schedule cpu
+
+
+class CounterDraw(Draw):
+    """Draw from a distribution with Philox4x32-10: other numbers than NumPy's, the same on every device.
+
+    The key is taken from the Generator, which goes on by two numbers of its bit generator for each call. All
+    parameters may be arrays. What has no kernel, such as parameters that NumPy refuses, is left to NumPy.
+
+    Parameters
+    ----------
+    context, name, dtype, host, schedule
+        See `Draw`.
+    """
+
+    def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
+        super().__init__(context, name, dtype, host, schedule)
+        self._apart = APART[self.distribution.variate]
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """No kernels: how many parameters are arrays is not known."""
+        return ()
+
+    def _each_source(self, varying: tuple[bool, ...]) -> KernelSource:
+        finish, needed = self.distribution.finish, self._apart.needed
+        names = tuple(zip("abc", self.distribution.free, strict=False))
+        return kernel_source(
+            "random/each",
+            preambles=(render("random/variates", generator="philox", needed=needed),),
+            result=ctype(self.dtype),
+            draw=self._apart.draw,
+            kind=self._apart.kind,
+            finish=f"(({finish}) != 0) & 1" if self.dtype == "bool" else finish,
+            names=names,
+            varying=varying,
+            proper=f"({self.distribution.proper}) && ({self._apart.proper})",
+            schedule=self.schedule,
+        )
+
+    def __call__(self, generator: np.random.Generator, size: Any, *parameters: Any) -> tuple[Any, GpuArray]:
+        """Return the Generator after the draws, and the draws.
+
+        Raises
+        ------
+        ValueError
+            NumPy refuses the parameters or the size.
+        """
+        generator = generator if self.host.copy is None else self.host.copy(generator)
+        wanted = None if size is None else tuple(int(n) for n in size)
+        shape = self._shape(wanted, parameters)
+        drawn = None
+        if shape is not None and 0 not in shape:
+            before = generator.bit_generator.state
+            drawn = self._by_key(generator, shape, parameters)
+            if drawn is None:
+                generator.bit_generator.state = before
+        if drawn is None:
+            drawn = self._by_host(generator, wanted, parameters)
+        return generator, drawn
+
+    def _by_key(
+        self, generator: np.random.Generator, shape: tuple[int, ...], parameters: Sequence[Any]
+    ) -> GpuArray | None:
+        """Return the draws; None where a parameter is not for the kernel."""
+        context = self.context
+        low, high = (int(n) & 0xFFFFFFFF for n in generator.bit_generator.random_raw(2))
+        arrays = [context.from_host(p) if isinstance(p, np.ndarray) and p.size > 1 else p for p in parameters]
+        values = [self._free(p, shape) for p in arrays]
+        varying = tuple(isinstance(value, GpuArray) for value in values)
+        kernel = self._kernel(("each", varying), lambda: self._each_source(varying))
+        out, bad = context.empty(shape, self.dtype), context.from_host(np.zeros(1, "int32"))
+        units, cpu = context.info.compute_units, self.schedule == "cpu"
+        group = 1 if cpu else GROUP
+        items = min(-(-out.size // SHARE), 8 * units) if cpu else min(-(-out.size // group), 64 * units) * group
+        kernel.launch(
+            context.queue,
+            (items,),
+            (group,),
+            *(np.uint32(low), np.uint32(high), np.int64(out.size)),
+            *(tables_on(context).buffer, out.buffer, bad.buffer),
+            *(value.buffer if isinstance(value, GpuArray) else np.float64(value) for value in values),
+        )
+        return None if context.download(bad)[0] else out

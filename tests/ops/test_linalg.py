@@ -1,0 +1,184 @@
+"""Factors of matrices and solutions of linear systems in compiled functions."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.replace import vectorize_graph
+
+from pytensor_cl.ops.linalg import (
+    GpuCholesky,
+    GpuCholeskySolve,
+    GpuDet,
+    GpuLUFactor,
+    GpuMatrixInverse,
+    GpuPivotToPermutations,
+    GpuSLogDet,
+    GpuSolve,
+    GpuSolveTriangular,
+)
+from tests.helpers import assert_close, assert_on_device, check_against_python, opencl
+
+dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+@pytest.fixture(autouse=True)
+def wherever_there_is_a_kernel():
+    with pytensor.config.change_flags(opencl__placement="device"):
+        yield
+
+
+def python(inputs, outputs):
+    """Return a function of PyTensor's Python Ops, which needs no compiler."""
+    with pytensor.config.change_flags(cxx=""):
+        return pytensor.function(inputs, outputs, mode="FAST_COMPILE")
+
+
+def positive(rng, *shape, dtype="float64"):
+    x = rng.normal(size=shape)
+    return (x @ np.swapaxes(x, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_cholesky_and_its_gradient(context, rng, dtype, lower):
+    a = pt.matrix("a", dtype=dtype)
+    factor = pt.linalg.cholesky(a, lower=lower)
+    cost = (factor * pt.arange(factor.size, dtype=dtype).reshape(factor.shape)).sum()
+    values = [(positive(rng, n, n, dtype=dtype),) for n in (1, 5, 40)]
+    f = check_against_python([a], [factor], (GpuCholesky,), *values)
+    assert not any(type(n.op).__name__ == "Cholesky" for n in f.maker.fgraph.apply_nodes)
+    gradient = opencl([a], pytensor.grad(cost, a))
+    assert_on_device(gradient, GpuCholesky, GpuSolveTriangular)
+    reference = python([a], pytensor.grad(cost, a))
+    for (value,) in values:
+        expected = reference(value)
+        tolerance = 1e-4 if dtype == "float32" else 1e-10
+        np.testing.assert_allclose(gradient(value), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+@dtypes
+@pytest.mark.parametrize("ndim", [1, 2])
+def test_solvers_and_their_gradients(context, rng, dtype, ndim):
+    a, b = pt.matrix("a", dtype=dtype), pt.tensor("b", dtype=dtype, shape=(None,) * ndim)
+    factor = pt.linalg.cholesky(a)
+    solutions = [
+        pt.linalg.solve_triangular(factor, b, lower=True, b_ndim=ndim),
+        pt.linalg.solve_triangular(factor, b, lower=True, trans="T", b_ndim=ndim),
+        pt.linalg.solve_triangular(factor, b, lower=True, unit_diagonal=True, b_ndim=ndim),
+        pt.linalg.cho_solve((factor, True), b, b_ndim=ndim),
+    ]
+    cost = sum(pt.sqr(s).sum() for s in solutions)
+    outputs = [*solutions, *pytensor.grad(cost, [a, b])]
+    f = opencl([a, b], outputs)
+    assert_on_device(f, GpuCholesky, GpuSolveTriangular)
+    reference = python([a, b], outputs)
+    for n, m in ((1, 1), (6, 3), (70, 5)):
+        values = positive(rng, n, n, dtype=dtype), rng.normal(size=(n, m)[:ndim]).astype(dtype)
+        for _ in range(4):  # the last ones replay
+            for got, expected in zip(f(*values), reference(*values), strict=True):
+                tolerance = 1e-3 if dtype == "float32" else 1e-9
+                np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+def test_upper_cholesky_solve(context, rng):
+    c, b = pt.dmatrix("c"), pt.dvector("b")
+    upper = np.ascontiguousarray(np.linalg.cholesky(positive(rng, 9, 9)).T)
+    outputs = [pt.linalg.cho_solve((c, False), b, b_ndim=1)]
+    check_against_python([c, b], outputs, (GpuCholeskySolve,), (upper, rng.normal(size=9)))
+
+
+def test_multivariate_normal_of_many_chains(context, rng):
+    """The log density of every chain, by `vectorize_graph`; a chain whose matrix is not positive definite gets NaN."""
+    x, mean, covariance = pt.dvector("x"), pt.dvector("mean"), pt.dmatrix("covariance")
+    factor = pt.linalg.cholesky(covariance)
+    z = pt.linalg.solve_triangular(factor, x - mean, lower=True, b_ndim=1)
+    density = -0.5 * pt.sqr(z).sum() - pt.log(pt.diagonal(factor)).sum()
+    means, covariances = pt.dmatrix("means"), pt.dtensor3("covariances")
+    batched = vectorize_graph([density], {mean: means, covariance: covariances})
+    outputs = [*batched, *pytensor.grad(batched[0].sum(), [means, covariances])]
+    f = opencl([x, means, covariances], outputs)
+    assert_on_device(f, GpuCholesky, GpuSolveTriangular)
+    values = rng.normal(size=5), rng.normal(size=(60, 5)), positive(rng, 60, 5, 5)
+    reference = python([x, means, covariances], outputs)
+    for got, expected in zip(f(*values), reference(*values), strict=True):
+        assert_close(got, expected, rtol=1e-9)
+    values[2][7] = -np.eye(5)
+    assert np.array_equal(np.isnan(f(*values)[0]), np.arange(60) == 7)
+
+
+def test_batches_are_not_broadcast_at_run_time(context, rng):
+    a, b = pt.dtensor3("a"), pt.dtensor3("b")
+    f = opencl([a, b], pt.linalg.solve_triangular(a, b, lower=True))
+    matrices = np.linalg.cholesky(positive(rng, 3, 4, 4))
+    assert f(matrices, rng.normal(size=(3, 4, 2))).shape == (3, 4, 2)
+    with pytest.raises(ValueError, match="no run-time broadcasting"):
+        f(matrices, rng.normal(size=(1, 4, 2)))
+    fixed = pt.tensor("fixed", shape=(1, None, None), dtype="float64")
+    g = opencl([a, fixed], pt.linalg.solve_triangular(a, fixed, lower=True))
+    right = rng.normal(size=(1, 4, 2))
+    assert_close(g(matrices, right), np.linalg.solve(matrices, right), rtol=1e-10)
+
+
+def test_wrong_shapes_and_integers(context, rng):
+    a, b = pt.dmatrix("a"), pt.dmatrix("b")
+    with pytest.raises(ValueError, match="square"):
+        opencl([a], pt.linalg.cholesky(a))(np.ones((3, 4)))
+    with pytest.raises(ValueError, match="incompatible"):
+        opencl([a, b], pt.linalg.solve_triangular(a, b))(np.eye(3), np.ones((4, 2)))
+    i = pt.lmatrix("i")
+    check_against_python([i], [pt.linalg.cholesky(i)], (GpuCholesky,), (np.array([[4, 2], [2, 10]]),))
+
+
+@dtypes
+@pytest.mark.parametrize("structure", ["gen", "pos"])
+def test_solve(context, rng, dtype, structure):
+    a, b = pt.matrix("a", dtype=dtype), pt.matrix("b", dtype=dtype)
+    solution = pt.linalg.solve(a, b, assume_a=structure, b_ndim=2)
+    f = opencl([a, b], solution)
+    assert_on_device(f, *((GpuSolve,) if structure == "gen" else (GpuCholesky, GpuCholeskySolve)))
+    outputs = pytensor.grad(pt.sqr(solution).sum(), [a, b])
+    gradient, reference = opencl([a, b], outputs), python([a, b], outputs)
+    for n, m in ((1, 1), (7, 3), (80, 2)):
+        values = positive(rng, n, n, dtype=dtype), rng.normal(size=(n, m)).astype(dtype)
+        assert_close(f(*values), np.linalg.solve(*values), rtol=1e-3 if dtype == "float32" else 1e-9)
+        for got, expected in zip(gradient(*values), reference(*values), strict=True):
+            tolerance = 1e-3 if dtype == "float32" else 1e-9
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+@dtypes
+def test_determinants_inverses_and_factors(context, rng, dtype):
+    a = pt.tensor3("a", dtype=dtype)
+    value = (rng.normal(size=(6, 5, 5)) + 2 * np.eye(5)[::-1]).astype(dtype)
+    # Each in a function of its own: of two in one graph PyTensor computes one from the other.
+    cases = {
+        GpuDet: [pt.linalg.det(a)],
+        GpuSLogDet: [*pt.linalg.slogdet(a)],
+        GpuMatrixInverse: [pt.linalg.inv(a)],
+        GpuLUFactor: [*pt.linalg.lu_factor(a)],
+    }
+    for kind, outputs in cases.items():
+        f = opencl([a], outputs)
+        assert_on_device(f, kind)
+        for got, expected in zip(f(value), python([a], outputs)(value), strict=True):
+            tolerance = 2e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_permutations_of_pivots(context, rng):
+    p = pt.ivector("p")
+    outputs = [pt.linalg.decomposition.lu.pivot_to_permutation(p, inverse=flag) for flag in (False, True)]
+    pivots = np.array([3, 1, 4, 3, 4], "int32")
+    f = check_against_python([p], outputs, (GpuPivotToPermutations,), (pivots,))
+    with pytest.raises(IndexError, match="out of bounds"):
+        f(np.array([3, 1, 9, 3, 4], "int32"))
+
+
+def test_a_singular_matrix_has_no_inverse(context):
+    a = pt.dmatrix("a")
+    f = opencl([a], pt.linalg.inv(a))
+    assert_on_device(f, GpuMatrixInverse)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        f(np.ones((3, 3)) * 0)
+    assert_close(f(np.eye(3) * 2), np.eye(3) / 2)

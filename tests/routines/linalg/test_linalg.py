@@ -1,0 +1,236 @@
+"""Cholesky factors and triangular systems, against SciPy."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.linalg.cholesky import Cholesky
+from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Solve
+from pytensor_cl.routines.linalg.triangular import TriangularSolve
+
+schedules = pytest.mark.parametrize("schedule", SCHEDULES)
+dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
+TOLERANCE = {"float32": 2e-4, "float64": 1e-10}
+SIZES = (1, 2, 3, 7, 16, 31, 32, 33, 64, 65, 100, 130, 300)
+
+
+def positive(rng, shape, dtype):
+    """Symmetric positive definite matrices whose condition does not grow with their size."""
+    x = rng.normal(size=shape)
+    return (x @ np.swapaxes(x, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(dtype)
+
+
+def triangle(rng, shape, dtype, lower):
+    """Triangular matrices far from singular, with nonsense in the other triangle."""
+    n = shape[-1]
+    x = rng.normal(size=shape) / n + (1 + rng.random(shape)) * np.eye(n)
+    other = np.triu(np.ones((n, n), bool), 1) if lower else np.tril(np.ones((n, n), bool), -1)
+    return np.where(other, 1e9, x).astype(dtype)
+
+
+def assert_near(got, expected, dtype):
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype], strict=True)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_cholesky(context, rng, schedule, dtype, lower):
+    cholesky = Cholesky(context, dtype, lower=lower, schedule=schedule)
+    for n in SIZES:
+        a = positive(rng, (n, n), dtype)
+        # The other triangle is not read.
+        given = np.where(
+            np.tril(np.ones((n, n), bool)) if lower else np.triu(np.ones((n, n), bool)), a, dtype.count("x")
+        )
+        (got,) = cholesky(context.from_host(given.astype(dtype)))
+        assert_near(got, scipy.linalg.cholesky(a, lower=lower), dtype)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_cholesky_of_batches(context, rng, schedule, dtype, lower):
+    cholesky = Cholesky(context, dtype, lower=lower, schedule=schedule)
+    for batch, n in (((3,), 5), ((2, 40), 4), ((37,), 17), ((2, 2), 70), ((0,), 3), ((3,), 0)):
+        a = positive(rng, (*batch, n, n), dtype)
+        (got,) = cholesky(context.from_host(a))
+        expected = np.linalg.cholesky(a)
+        assert_near(got, expected if lower else np.swapaxes(expected, -1, -2), dtype)
+
+
+@schedules
+def test_cholesky_of_views_and_other_dtypes(context, rng, schedule):
+    a = positive(rng, (5, 9, 9), "float64")
+    array = context.from_host(np.ascontiguousarray(np.moveaxis(a, 0, -1)))
+    (got,) = Cholesky(context, "float64", schedule=schedule)(array.view(array.layout.transpose((2, 0, 1))))
+    assert_near(got, np.linalg.cholesky(a), "float64")
+    whole = np.array([[4, 2], [2, 10]], "int32")
+    (got,) = Cholesky(context, "float64", schedule=schedule)(context.from_host(whole))
+    assert_near(got, np.linalg.cholesky(whole), "float64")
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_not_positive_definite(context, rng, schedule, dtype, lower):
+    cholesky = Cholesky(context, dtype, lower=lower, schedule=schedule)
+    for n, wrong in ((1, 0), (5, 0), (5, 4), (50, 20), (150, 149), (150, 3)):
+        a = positive(rng, (19, n, n), dtype)
+        a[3, wrong, wrong] = -1
+        (got,) = cholesky(context.from_host(a))
+        got = np.asarray(got)
+        assert np.isnan(got[3]).all()
+        expected = np.linalg.cholesky(np.delete(a, 3, 0))
+        assert_near(np.delete(got, 3, 0), expected if lower else np.swapaxes(expected, -1, -2), dtype)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+@pytest.mark.parametrize("unit_diagonal", [False, True], ids=["any", "unit"])
+def test_triangular(context, rng, schedule, dtype, lower, unit_diagonal):
+    flags = {"lower": lower, "unit_diagonal": unit_diagonal}
+    solve = TriangularSolve(context, dtype, schedule=schedule, **flags)
+    solve_vector = TriangularSolve(context, dtype, schedule=schedule, is_vector=True, **flags)
+    for n in SIZES:
+        a = triangle(rng, (n, n), dtype, lower)
+        if unit_diagonal:
+            a[np.arange(n), np.arange(n)] = 1e9
+        for m in (None, 1, 3, 16, 40):
+            b = rng.normal(size=(n,) if m is None else (n, m)).astype(dtype)
+            (got,) = (solve_vector if m is None else solve)(context.from_host(a), context.from_host(b))
+            assert_near(got, scipy.linalg.solve_triangular(a, b, **flags), dtype)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_triangular_of_batches(context, rng, schedule, dtype, lower):
+    cases = (
+        ((6,), (6,), 5, 3),
+        ((37,), (37,), 11, 1),
+        ((37,), (37,), 11, None),
+        ((), (50,), 20, None),
+        ((), (50,), 90, None),
+        ((2, 1), (3,), 40, 5),
+        ((3,), (2, 1), 70, 4),
+        ((4,), (), 7, 20),
+        ((0,), (0,), 3, 2),
+        ((2,), (2,), 0, 2),
+    )
+    for batch_a, batch_b, n, m in cases:
+        a = triangle(rng, (*batch_a, n, n), dtype, lower)
+        b = rng.normal(size=(*batch_b, n) if m is None else (*batch_b, n, m)).astype(dtype)
+        solve = TriangularSolve(context, dtype, lower=lower, is_vector=m is None, schedule=schedule)
+        (got,) = solve(context.from_host(a), context.from_host(b))
+        dense = (np.tril(a) if lower else np.triu(a)).astype("float64")
+        expected = np.linalg.solve(dense, b[..., None] if m is None else b).astype(dtype)
+        assert_near(got, expected[..., 0] if m is None else expected, dtype)
+
+
+@schedules
+@dtypes
+def test_views_of_triangles(context, rng, schedule, dtype):
+    a, b = triangle(rng, (90, 90), dtype, True), rng.normal(size=(90, 6)).astype(dtype)
+    matrix, right = context.from_host(np.ascontiguousarray(a.T)), context.from_host(np.ascontiguousarray(b.T))
+    (got,) = TriangularSolve(context, dtype, schedule=schedule)(
+        matrix.view(matrix.layout.transpose()), right.view(right.layout.transpose())
+    )
+    assert_near(got, scipy.linalg.solve_triangular(a, b, lower=True), dtype)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_zero_on_the_diagonal(context, rng, schedule, dtype, lower):
+    for n, m in ((4, 1), (4, 30), (100, 1), (100, 20)):
+        a = triangle(rng, (21, n, n), dtype, lower)
+        a[5, n - 1, n - 1] = 0
+        b = rng.normal(size=(21, n, m)).astype(dtype)
+        (got,) = TriangularSolve(context, dtype, lower=lower, schedule=schedule)(
+            context.from_host(a), context.from_host(b)
+        )
+        assert np.array_equal(np.isnan(np.asarray(got)).any((1, 2)), np.arange(21) == 5)
+        assert np.isnan(np.asarray(got)[5]).all()
+
+
+def test_shapes_that_do_not_fit(context):
+    matrix, wide = context.from_host(np.eye(3)), context.from_host(np.ones((3, 4)))
+    with pytest.raises(np.linalg.LinAlgError, match="square"):
+        Cholesky(context, "float64")(wide)
+    with pytest.raises(ValueError, match="square"):
+        TriangularSolve(context, "float64")(wide, wide)
+    with pytest.raises(ValueError, match="incompatible"):
+        TriangularSolve(context, "float64")(matrix, context.from_host(np.ones((4, 2))))
+
+
+def general(rng, shape, dtype):
+    """Matrices that need pivoting, and are not near to singular."""
+    x = rng.normal(size=shape) + 2 * np.eye(shape[-1])[::-1]
+    return x.astype(dtype)
+
+
+@schedules
+@dtypes
+def test_lu_factors(context, rng, schedule, dtype):
+    factor = LUFactor(context, dtype, schedule)
+    for n in (1, 2, 5, 33, 64, 65, 100, 170):
+        a = general(rng, (n, n), dtype)
+        lu, pivots = map(np.asarray, factor(context.from_host(a)))
+        lower, upper = np.tril(lu, -1) + np.eye(n), np.triu(lu)
+        assert pivots.dtype == np.int32 and np.abs(lower).max() <= 1 + 1e-5
+        order = np.arange(n)
+        for k, p in enumerate(pivots):
+            order[[k, p]] = order[[p, k]]
+        np.testing.assert_allclose(lower @ upper, a[order], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * n)
+
+
+@schedules
+@dtypes
+def test_solutions(context, rng, schedule, dtype):
+    for batch_a, batch_b, n, m in (((), (), 1, 1), ((), (), 5, None), ((7,), (7,), 6, 2), ((2, 1), (3,), 70, 4)):
+        a = general(rng, (*batch_a, n, n), dtype)
+        b = rng.normal(size=(*batch_b, n) if m is None else (*batch_b, n, m)).astype(dtype)
+        (got,) = Solve(context, dtype, is_vector=m is None, schedule=schedule)(
+            context.from_host(a), context.from_host(b)
+        )
+        right = b[..., None] if m is None else b
+        expected = np.linalg.solve(a.astype("float64"), right).astype(dtype)
+        got = np.asarray(got).reshape(expected.shape)
+        np.testing.assert_allclose(got, expected, rtol=50 * TOLERANCE[dtype], atol=50 * TOLERANCE[dtype])
+
+
+@schedules
+def test_singular_matrices(context, rng, schedule):
+    a = general(rng, (20, 6, 6), "float64")
+    a[4] = 0
+    (got,) = Solve(context, "float64", schedule=schedule)(context.from_host(a), context.from_host(np.ones((20, 6, 2))))
+    assert np.array_equal(np.isnan(np.asarray(got)).all((1, 2)), np.arange(20) == 4)
+    lu, _ = LUFactor(context, "float64", schedule)(context.from_host(a))
+    assert np.array_equal(np.isnan(np.asarray(lu)).all((1, 2)), np.arange(20) == 4)
+    inverse = Inverse(context, "float64", schedule)
+    inverse(context.from_host(a))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        inverse.check()
+
+
+@schedules
+@dtypes
+def test_determinants_and_inverses(context, rng, schedule, dtype):
+    for shape in ((1, 1), (6, 6), (9, 5, 5), (2, 3, 70, 70), (4, 0, 0)):
+        a = general(rng, shape, dtype) / 8
+        wide = a.astype("float64")
+        (got,) = Determinant(context, dtype, schedule=schedule)(context.from_host(a))
+        expected = np.linalg.det(wide)
+        np.testing.assert_allclose(np.asarray(got), expected.astype(dtype), rtol=100 * TOLERANCE[dtype])
+        parts = Determinant(context, dtype, in_parts=True, schedule=schedule)(context.from_host(a))
+        for part, wanted in zip(parts, np.linalg.slogdet(wide), strict=True):
+            np.testing.assert_allclose(np.asarray(part), wanted, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
+        inverse = Inverse(context, dtype, schedule)
+        (got,) = inverse(context.from_host(a))
+        inverse.check()
+        expected = np.linalg.inv(wide)
+        scale = np.abs(expected).max(initial=1)
+        np.testing.assert_allclose(np.asarray(got), expected, rtol=1, atol=100 * TOLERANCE[dtype] * scale)
