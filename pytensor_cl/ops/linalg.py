@@ -7,12 +7,23 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.linalg.cholesky import Cholesky
+from pytensor_cl.routines.linalg.cholesky import Cholesky, PositiveSolve
+from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Permutation, Solve
 from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuCholesky", "GpuCholeskySolve", "GpuSolveTriangular"]
+__all__ = [
+    "GpuCholesky",
+    "GpuCholeskySolve",
+    "GpuDet",
+    "GpuLUFactor",
+    "GpuMatrixInverse",
+    "GpuPivotToPermutations",
+    "GpuSLogDet",
+    "GpuSolve",
+    "GpuSolveTriangular",
+]
 
 
 def _core(op: Any) -> Any:
@@ -83,3 +94,62 @@ class GpuCholeskySolve(GpuOp):
         core = _core(self.host)
         solve = CholeskySolve(context, node.outputs[0].type.dtype, lower=core.lower, is_vector=core.b_ndim == 1)
         return _CheckedBatch(solve, node, core.b_ndim)
+
+
+class GpuSolve(GpuOp):
+    """Device counterpart of `Solve` for general and for positive definite matrices, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the factorisation and the substitutions."""
+        core, dtype = _core(self.host), node.outputs[0].type.dtype
+        is_vector = core.b_ndim == 1
+        solve: Any
+        if core.assume_a == "pos":
+            solve = PositiveSolve(context, dtype, lower=core.lower, is_vector=is_vector)
+        else:
+            solve = Solve(context, dtype, is_vector=is_vector)
+        return _CheckedBatch(solve, node, core.b_ndim)
+
+
+class GpuLUFactor(GpuOp):
+    """Device counterpart of `LUFactor`, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the factorisation."""
+        return LUFactor(context, node.outputs[0].type.dtype)
+
+
+class GpuPivotToPermutations(GpuOp):
+    """Device counterpart of `PivotToPermutations`, alone or in a Blockwise."""
+
+    checks_data = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel."""
+        return Permutation(context, inverse=_core(self.host).inverse)
+
+
+class GpuDet(GpuOp):
+    """Device counterpart of `Det`, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the factorisation and the product."""
+        return Determinant(context, node.outputs[0].type.dtype)
+
+
+class GpuSLogDet(GpuOp):
+    """Device counterpart of `SLogDet`, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the factorisation and the sum of logarithms."""
+        return Determinant(context, node.outputs[0].type.dtype, in_parts=True)
+
+
+class GpuMatrixInverse(GpuOp):
+    """Device counterpart of `MatrixInverse`, alone or in a Blockwise."""
+
+    checks_data = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the factorisation and the substitutions."""
+        return Inverse(context, node.outputs[0].type.dtype)

@@ -16,7 +16,6 @@ from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.tensor.linalg import cholesky
 from pytensor.tensor.special import log_softmax, softmax
-from scipy.linalg import lu_factor
 
 import pytensor_cl
 from pytensor_cl import GpuArray
@@ -598,12 +597,12 @@ def test_a_host_op_in_place_leaves_what_kernels_read_later(context, rng):
     x = pt.fmatrix("x")
     m = x @ x.T + pt.eye(200, dtype="float32") * 5
     with pytensor.config.change_flags(opencl__placement="device"):
-        f = opencl([x], pt.linalg.lu_factor(m)[0] + m * 2)
+        f = opencl([x], pt.linalg.qr(m, mode="r") + m * 2)
     assert any(n.op.destroy_map for n in f.maker.fgraph.apply_nodes)
     value = rng.uniform(0, 0.05, (200, 200)).astype("float32")
     product = value @ value.T + 5 * np.eye(200)
     for _ in range(5):
-        np.testing.assert_allclose(f(value), lu_factor(product)[0] + product * 2, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(f(value), np.linalg.qr(product, mode="r") + product * 2, rtol=1e-4, atol=1e-4)
 
 
 def test_a_branch_that_is_its_argument_is_a_copy_of_it(context, rng):

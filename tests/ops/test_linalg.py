@@ -6,7 +6,17 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 
-from pytensor_cl.ops.linalg import GpuCholesky, GpuCholeskySolve, GpuSolveTriangular
+from pytensor_cl.ops.linalg import (
+    GpuCholesky,
+    GpuCholeskySolve,
+    GpuDet,
+    GpuLUFactor,
+    GpuMatrixInverse,
+    GpuPivotToPermutations,
+    GpuSLogDet,
+    GpuSolve,
+    GpuSolveTriangular,
+)
 from tests.helpers import assert_close, assert_on_device, check_against_python, opencl
 
 dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -118,3 +128,57 @@ def test_wrong_shapes_and_integers(context, rng):
         opencl([a, b], pt.linalg.solve_triangular(a, b))(np.eye(3), np.ones((4, 2)))
     i = pt.lmatrix("i")
     check_against_python([i], [pt.linalg.cholesky(i)], (GpuCholesky,), (np.array([[4, 2], [2, 10]]),))
+
+
+@dtypes
+@pytest.mark.parametrize("structure", ["gen", "pos"])
+def test_solve(context, rng, dtype, structure):
+    a, b = pt.matrix("a", dtype=dtype), pt.matrix("b", dtype=dtype)
+    solution = pt.linalg.solve(a, b, assume_a=structure, b_ndim=2)
+    f = opencl([a, b], solution)
+    assert_on_device(f, *((GpuSolve,) if structure == "gen" else (GpuCholesky, GpuCholeskySolve)))
+    outputs = pytensor.grad(pt.sqr(solution).sum(), [a, b])
+    gradient, reference = opencl([a, b], outputs), python([a, b], outputs)
+    for n, m in ((1, 1), (7, 3), (80, 2)):
+        values = positive(rng, n, n, dtype=dtype), rng.normal(size=(n, m)).astype(dtype)
+        assert_close(f(*values), np.linalg.solve(*values), rtol=1e-3 if dtype == "float32" else 1e-9)
+        for got, expected in zip(gradient(*values), reference(*values), strict=True):
+            tolerance = 1e-3 if dtype == "float32" else 1e-9
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+@dtypes
+def test_determinants_inverses_and_factors(context, rng, dtype):
+    a = pt.tensor3("a", dtype=dtype)
+    value = (rng.normal(size=(6, 5, 5)) + 2 * np.eye(5)[::-1]).astype(dtype)
+    # Each in a function of its own: of two in one graph PyTensor computes one from the other.
+    cases = {
+        GpuDet: [pt.linalg.det(a)],
+        GpuSLogDet: [*pt.linalg.slogdet(a)],
+        GpuMatrixInverse: [pt.linalg.inv(a)],
+        GpuLUFactor: [*pt.linalg.lu_factor(a)],
+    }
+    for kind, outputs in cases.items():
+        f = opencl([a], outputs)
+        assert_on_device(f, kind)
+        for got, expected in zip(f(value), python([a], outputs)(value), strict=True):
+            tolerance = 2e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_permutations_of_pivots(context, rng):
+    p = pt.ivector("p")
+    outputs = [pt.linalg.decomposition.lu.pivot_to_permutation(p, inverse=flag) for flag in (False, True)]
+    pivots = np.array([3, 1, 4, 3, 4], "int32")
+    f = check_against_python([p], outputs, (GpuPivotToPermutations,), (pivots,))
+    with pytest.raises(IndexError, match="out of bounds"):
+        f(np.array([3, 1, 9, 3, 4], "int32"))
+
+
+def test_a_singular_matrix_has_no_inverse(context):
+    a = pt.dmatrix("a")
+    f = opencl([a], pt.linalg.inv(a))
+    assert_on_device(f, GpuMatrixInverse)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        f(np.ones((3, 3)) * 0)
+    assert_close(f(np.eye(3) * 2), np.eye(3) / 2)

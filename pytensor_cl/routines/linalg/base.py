@@ -25,6 +25,8 @@ SIZES = Struct(("long", "count rows columns whole"), name="linalg_sizes")
 """Number of matrices, rows and columns of each; `whole`: whether a kernel also writes what it does not compute."""
 STRIDES = Struct(("long", "offset batch row column"), name="linalg_strides")
 """Element (i, j) of matrix b of a batch lies at ``offset + b * batch + i * row + j * column``."""
+PIVOTS = Struct(("long", "offset batch base"), name="linalg_pivots")
+"""Pivot k of matrix b lies at ``offset + b * batch + k``; `base` is the row of the whole matrix that is row 0."""
 
 BLOCKS = {"cpu": 64, "simt": 32}
 """Rows of the largest matrix that one kernel factors or solves; larger ones are divided."""
@@ -87,12 +89,17 @@ class BlockedRoutine(Routine):
         """Return the arguments of the template that only this routine has."""
         return {}
 
+    def _preambles(self) -> tuple[str, ...]:
+        """Return helper functions of the template that only this routine has."""
+        return ()
+
     def _source(self) -> KernelSource:
         types = {"ctype": ctype(self.dtype), "lanes": self.lanes}
-        common = render("linalg/common", typedefs=(SIZES.c_typedef(), STRIDES.c_typedef()), **types)
+        common = render("linalg/common", typedefs=tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS)), **types)
         group = self.limits.size(GROUP)
         blocks = {"block": self.block, "group": group, "schedule": self.schedule}
-        return kernel_source(self.template, preambles=(common,), **types, **blocks, **self._parameters())
+        preambles = (common, *self._preambles())
+        return kernel_source(self.template, preambles=preambles, **types, **blocks, **self._parameters())
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels of small matrices."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.linalg.base import (
     GROUP,
     SIZES,
@@ -15,12 +17,12 @@ from pytensor_cl.routines.linalg.base import (
     strides_argument,
     transposed,
 )
-from pytensor_cl.routines.linalg.triangular import TriangularSolve
+from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Cholesky"]
+__all__ = ["Cholesky", "PositiveSolve"]
 
 UPDATE_BLOCKS = 4
 """Blocks of a symmetric update that are computed as one product, the upper triangle with the lower one."""
@@ -135,3 +137,48 @@ class Cholesky(BlockedRoutine):
         kernel = self._kernel("finish")
         arguments = SIZES.pack_values(count, n, n, 1), strides_argument(factor), factor.buffer
         kernel.launch(self.context.queue, *self._grid(kernel, count * n), *arguments)
+
+
+class PositiveSolve(Routine):
+    """X of ``A @ X = B`` for batches of symmetric positive definite matrices A, of which one triangle is read.
+
+    Inputs and output are those of `CholeskySolve`, with A in place of its factor. X is NaN where A is not positive
+    definite.
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    lower
+        Whether the lower triangle is read.
+    is_vector
+        Whether B is a vector, or a batch of vectors.
+    """
+
+    def __init__(
+        self, context: Context, dtype: str, *, lower: bool = True, is_vector: bool = False, schedule: str | None = None
+    ) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (np.dtype(dtype).name,)
+        self._factor = Cholesky(context, dtype, lower=lower, schedule=schedule)
+        self._solve = CholeskySolve(context, dtype, lower=lower, is_vector=is_vector, schedule=schedule)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the factor and of the substitutions."""
+        return (*self._factor.sources(), *self._solve.sources())
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of X.
+
+        Raises
+        ------
+        ValueError
+            A is not square, or the shapes do not fit together.
+        """
+        return self._solve.layout(*inputs)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the output is C-contiguous."""
+        a, b = (v for v in inputs if isinstance(v, GpuArray))
+        if outputs[0].size:
+            self._solve.launch(outputs, (*self._factor(a), b))

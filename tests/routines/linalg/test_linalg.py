@@ -6,6 +6,7 @@ import scipy.linalg
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.linalg.cholesky import Cholesky
+from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Solve
 from pytensor_cl.routines.linalg.triangular import TriangularSolve
 
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)
@@ -163,3 +164,73 @@ def test_shapes_that_do_not_fit(context):
         TriangularSolve(context, "float64")(wide, wide)
     with pytest.raises(ValueError, match="incompatible"):
         TriangularSolve(context, "float64")(matrix, context.from_host(np.ones((4, 2))))
+
+
+def general(rng, shape, dtype):
+    """Matrices that need pivoting, and are not near to singular."""
+    x = rng.normal(size=shape) + 2 * np.eye(shape[-1])[::-1]
+    return x.astype(dtype)
+
+
+@schedules
+@dtypes
+def test_lu_factors(context, rng, schedule, dtype):
+    factor = LUFactor(context, dtype, schedule)
+    for n in (1, 2, 5, 33, 64, 65, 100, 170):
+        a = general(rng, (n, n), dtype)
+        lu, pivots = map(np.asarray, factor(context.from_host(a)))
+        lower, upper = np.tril(lu, -1) + np.eye(n), np.triu(lu)
+        assert pivots.dtype == np.int32 and np.abs(lower).max() <= 1 + 1e-5
+        order = np.arange(n)
+        for k, p in enumerate(pivots):
+            order[[k, p]] = order[[p, k]]
+        np.testing.assert_allclose(lower @ upper, a[order], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * n)
+
+
+@schedules
+@dtypes
+def test_solutions(context, rng, schedule, dtype):
+    for batch_a, batch_b, n, m in (((), (), 1, 1), ((), (), 5, None), ((7,), (7,), 6, 2), ((2, 1), (3,), 70, 4)):
+        a = general(rng, (*batch_a, n, n), dtype)
+        b = rng.normal(size=(*batch_b, n) if m is None else (*batch_b, n, m)).astype(dtype)
+        (got,) = Solve(context, dtype, is_vector=m is None, schedule=schedule)(
+            context.from_host(a), context.from_host(b)
+        )
+        right = b[..., None] if m is None else b
+        expected = np.linalg.solve(a.astype("float64"), right).astype(dtype)
+        got = np.asarray(got).reshape(expected.shape)
+        np.testing.assert_allclose(got, expected, rtol=50 * TOLERANCE[dtype], atol=50 * TOLERANCE[dtype])
+
+
+@schedules
+def test_singular_matrices(context, rng, schedule):
+    a = general(rng, (20, 6, 6), "float64")
+    a[4] = 0
+    (got,) = Solve(context, "float64", schedule=schedule)(context.from_host(a), context.from_host(np.ones((20, 6, 2))))
+    assert np.array_equal(np.isnan(np.asarray(got)).all((1, 2)), np.arange(20) == 4)
+    lu, _ = LUFactor(context, "float64", schedule)(context.from_host(a))
+    assert np.array_equal(np.isnan(np.asarray(lu)).all((1, 2)), np.arange(20) == 4)
+    inverse = Inverse(context, "float64", schedule)
+    inverse(context.from_host(a))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        inverse.check()
+
+
+@schedules
+@dtypes
+def test_determinants_and_inverses(context, rng, schedule, dtype):
+    for shape in ((1, 1), (6, 6), (9, 5, 5), (2, 3, 70, 70), (4, 0, 0)):
+        a = general(rng, shape, dtype) / 8
+        wide = a.astype("float64")
+        (got,) = Determinant(context, dtype, schedule=schedule)(context.from_host(a))
+        expected = np.linalg.det(wide)
+        np.testing.assert_allclose(np.asarray(got), expected.astype(dtype), rtol=100 * TOLERANCE[dtype])
+        parts = Determinant(context, dtype, in_parts=True, schedule=schedule)(context.from_host(a))
+        for part, wanted in zip(parts, np.linalg.slogdet(wide), strict=True):
+            np.testing.assert_allclose(np.asarray(part), wanted, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
+        inverse = Inverse(context, dtype, schedule)
+        (got,) = inverse(context.from_host(a))
+        inverse.check()
+        expected = np.linalg.inv(wide)
+        scale = np.abs(expected).max(initial=1)
+        np.testing.assert_allclose(np.asarray(got), expected, rtol=1, atol=100 * TOLERANCE[dtype] * scale)

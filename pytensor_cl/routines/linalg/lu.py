@@ -1,0 +1,362 @@
+"""LU factors with partial pivoting, and what is computed from them: solutions, determinants, inverses."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.template import render
+from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.elemwise.routine import contiguous
+from pytensor_cl.routines.linalg.base import (
+    GROUP,
+    PIVOTS,
+    SIZES,
+    BlockedRoutine,
+    rows_of,
+    strides_argument,
+)
+from pytensor_cl.routines.linalg.triangular import TriangularSolve
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.error_flag import ErrorRecord
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["Determinant", "Inverse", "LUFactor", "Permutation", "Solve"]
+
+PANEL = 16
+"""Columns that one kernel factors in a matrix of more rows than a block."""
+
+
+class _LURoutine(BlockedRoutine):
+    """A routine that factors its first input, an array (..., n, n), into an array of its own."""
+
+    template = "linalg/lu"
+
+    @cached_property
+    def _lower(self) -> TriangularSolve:
+        return TriangularSolve(self.context, self.dtype.name, unit_diagonal=True, schedule=self.schedule)
+
+    @cached_property
+    def _upper(self) -> TriangularSolve:
+        return TriangularSolve(self.context, self.dtype.name, lower=False, schedule=self.schedule)
+
+    def _preambles(self) -> tuple[str, ...]:
+        return (render("runtime/error_flag"),)
+
+    @staticmethod
+    def _check_square(a: Layout) -> None:
+        if a.shape[-1] != a.shape[-2]:
+            raise np.linalg.LinAlgError(f"Last 2 dimensions of the array must be square; its shape is {a.shape}")
+
+    def _factored(self, a: GpuArray, batch: tuple[int, ...], lu: GpuArray | None = None) -> tuple[GpuArray, GpuArray]:
+        """Return the factors (count, n, n) of A with these batch dimensions, and their pivots (count, n)."""
+        n, count = a.shape[-1], prod(batch)
+        if lu is None:
+            lu = self.context.empty((*batch, n, n), self.dtype)
+        self._copy(a, lu)
+        lu = lu.view(Layout((count, n, n), (n * n, n, 1), lu.layout.offset))
+        pivots = self.context.empty((count, n), np.dtype("int32"))
+        self._factor(lu, pivots, 0)
+        return lu, pivots
+
+    def _pivots_argument(self, pivots: GpuArray, first: int) -> bytes:
+        return PIVOTS.pack_values(pivots.layout.offset + first, pivots.shape[-1], first)
+
+    def _factor(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
+        """Enqueue the factors of columns (count, m, n) in place; their row 0 is row `first` of the whole matrix."""
+        m, n = lu.shape[1:]
+        width = self.block if m <= self.block else PANEL
+        if n <= width:
+            self._factor_panel(lu, pivots, first)
+            return
+        half = -(-n // (2 * width)) * width
+        left, right = rows_of(lu, 0, m, 0, half), rows_of(lu, 0, m, half, n)
+        self._factor(left, pivots, first)
+        self._swap(right, pivots, first, half)
+        self._lower.solve(rows_of(left, 0, half), rows_of(right, 0, half))
+        self._subtract_product(rows_of(right, half, m), rows_of(left, half, m), rows_of(right, 0, half))
+        self._factor(rows_of(right, half, m), pivots, first + half)
+        self._swap(rows_of(left, half, m), pivots, first + half, n - half)
+
+    def _factor_panel(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
+        count, m, n = lu.shape
+        arguments = SIZES.pack_values(count, m, n, 0), strides_argument(lu), self._pivots_argument(pivots, first)
+        if self.schedule == "simt":
+            kernel = self._kernel("panel", self.limits.size(GROUP))
+            size = self._group_grid(count)
+        else:
+            kernel = self._kernel("panel")
+            size = self._grid(kernel, count)
+        kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer)
+
+    def _swap(self, target: GpuArray, pivots: GpuArray, first: int, steps: int) -> None:
+        """Enqueue the interchanges of `steps` pivots in an array (count, rows, columns) whose row 0 is row `first`."""
+        count, rows, columns = target.shape
+        kernel = self._kernel("swap")
+        sizes = SIZES.pack_values(count, rows, columns, steps)
+        arguments = sizes, strides_argument(target), self._pivots_argument(pivots, first)
+        size = self._grid(kernel, columns)
+        kernel.launch(self.context.queue, *size, *arguments, target.buffer, pivots.buffer)
+
+    def _substitute(self, lu: GpuArray, pivots: GpuArray, x: GpuArray) -> None:
+        """Enqueue the solution in place: x (count, n, m) holds B before and X after."""
+        self._swap(x, pivots, 0, x.shape[1])
+        self._lower.solve(lu, x)
+        self._upper.solve(lu, x)
+
+    def _mark_singular(self, lu: GpuArray, x: GpuArray, alarm: Any = None, number: int = 0) -> None:
+        """Enqueue NaN for the arrays of x whose factors have a zero pivot; report them if there is a number."""
+        count, n, m = x.shape
+        kernel = self._kernel("singular")
+        arguments = SIZES.pack_values(count, n, m, 0), strides_argument(lu), strides_argument(x), lu.buffer, x.buffer
+        size = self._grid(kernel, count)
+        kernel.launch(self.context.queue, *size, *arguments, alarm, np.int32(number))
+
+
+class LUFactor(_LURoutine):
+    """LU and pivots of ``P @ A = L @ U``, as of LAPACK's getrf, for batches of square matrices.
+
+    The input is A (..., n, n). The outputs are (..., n, n), with U in the upper triangle and L, whose diagonal is one,
+    below it, and (..., n) of int32: row k was interchanged with that row. Where a pivot is zero, the factors are NaN.
+
+    The columns are divided in halves down to panels (S. Toledo, Locality of reference in LU decomposition with partial
+    pivoting, 1997).
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, schedule)
+        self.output_dtypes = (self.dtype.name, "int32")
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layouts of the factors and of the pivots.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The matrix is not square.
+        """
+        (a,) = inputs
+        self._check_square(a)
+        return Layout.contiguous(a.shape), Layout.contiguous(a.shape[:-1])
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the outputs are C-contiguous."""
+        target, pivots = outputs
+        (a,) = (v for v in inputs if isinstance(v, GpuArray))
+        if not target.size:
+            return
+
+        def run() -> None:
+            *batch, n, _ = target.shape
+            self._copy(a, target)
+            lu = target.view(Layout((prod(batch), n, n), (n * n, n, 1), target.layout.offset))
+            self._factor(lu, pivots.view(Layout((prod(batch), n), (n, 1), pivots.layout.offset)), 0)
+            self._mark_singular(lu, lu)
+
+        self.limits.settle(run, self._kernels.clear)
+
+
+class Solve(_LURoutine):
+    """X of ``A @ X = B`` for batches of matrices A.
+
+    Inputs are A (..., n, n) and B (..., n, m), or (..., n) of vectors; batch dimensions broadcast. The output has the
+    shape of B with all batch dimensions. Where A is singular, its X is NaN.
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    is_vector
+        Whether B is a vector, or a batch of vectors.
+    """
+
+    def __init__(self, context: Context, dtype: str, *, is_vector: bool = False, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, schedule)
+        self._shapes = TriangularSolve(context, dtype, is_vector=is_vector, schedule=schedule)
+        self.is_vector = is_vector
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of X.
+
+        Raises
+        ------
+        ValueError
+            A is not square, or the shapes do not fit together.
+        """
+        return self._shapes.layout(*inputs)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the output is C-contiguous."""
+        (output,) = outputs
+        a, b = (v for v in inputs if isinstance(v, GpuArray))
+        if not output.size:
+            return
+        if self.is_vector:
+            b, output = (v.view(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output))
+
+        def run() -> None:
+            *batch, n, m = output.shape
+            lu, pivots = self._factored(a, tuple(batch))
+            self._copy(b, output)
+            x = output.view(Layout((prod(batch), n, m), (n * m, m, 1), output.layout.offset))
+            self._substitute(lu, pivots, x)
+            self._mark_singular(lu, x)
+
+        self.limits.settle(run, self._kernels.clear)
+
+
+class Determinant(_LURoutine):
+    """Determinants of batches of square matrices, or their signs and the logarithms of their absolute values.
+
+    The input is A (..., n, n); each output is (...).
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    in_parts
+        Whether sign and logarithm are the outputs, in place of the determinant.
+    """
+
+    def __init__(self, context: Context, dtype: str, *, in_parts: bool = False, schedule: str | None = None) -> None:
+        super().__init__(context, dtype, schedule)
+        self.in_parts = in_parts
+        self.output_dtypes = (self.dtype.name,) * (2 if in_parts else 1)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layouts of the outputs.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The matrix is not square.
+        """
+        (a,) = inputs
+        self._check_square(a)
+        return (Layout.contiguous(a.shape[:-2]),) * len(self.output_dtypes)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the outputs are C-contiguous."""
+        (a,) = (v for v in inputs if isinstance(v, GpuArray))
+        if not outputs[0].size:
+            return
+
+        def run() -> None:
+            lu, pivots = self._factored(a, a.shape[:-2])
+            count, n, _ = lu.shape
+            kernel = self._kernel("determinant")
+            arguments = SIZES.pack_values(count, n, n, not self.in_parts), strides_argument(lu)
+            places = [v.view(Layout((count,), (1,), v.layout.offset)) for v in outputs]
+            buffers = [v.buffer for v in places]
+            kernel.launch(
+                self.context.queue,
+                *self._grid(kernel, count),
+                *arguments,
+                self._pivots_argument(pivots, 0),
+                lu.buffer,
+                pivots.buffer,
+                buffers[0],
+                buffers[-1],
+                *(np.int64(v.layout.offset) for v in (places[0], places[-1])),
+            )
+
+        self.limits.settle(run, self._kernels.clear)
+
+
+class Inverse(_LURoutine, Checked):
+    """Inverses of batches of square matrices; the input and the output are (..., n, n).
+
+    A singular matrix is an error, as of `numpy.linalg.inv`.
+
+    Parameters
+    ----------
+    context, dtype, schedule
+        See `BlockedRoutine`.
+    """
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the inverses.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The matrix is not square.
+        """
+        (a,) = inputs
+        self._check_square(a)
+        return (Layout.contiguous(a.shape),)
+
+    def error(self, finding: ErrorRecord) -> Exception:
+        """Return what NumPy raises."""
+        return np.linalg.LinAlgError("Singular matrix")
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the output is C-contiguous."""
+        (output,) = outputs
+        (a,) = (v for v in inputs if isinstance(v, GpuArray))
+        if not output.size:
+            return
+
+        def run() -> None:
+            *batch, n, _ = output.shape
+            lu, pivots = self._factored(a, tuple(batch))
+            x = output.view(Layout((prod(batch), n, n), (n * n, n, 1), output.layout.offset))
+            kernel = self._kernel("identity")
+            sizes = SIZES.pack_values(*x.shape, 0)
+            kernel.launch(self.context.queue, *self._grid(kernel, x.size), sizes, strides_argument(x), x.buffer)
+            self._substitute(lu, pivots, x)
+            self._mark_singular(lu, x, self.alarm.buffer, int(self.number))
+
+        self.limits.settle(run, self._kernels.clear)
+
+
+class Permutation(_LURoutine, Checked):
+    """Permutations of rows from the interchanges of LU factors.
+
+    The input is (..., n) of int32, as `LUFactor` returns it; the output (..., n) of int64.
+
+    Parameters
+    ----------
+    context, schedule
+        See `BlockedRoutine`.
+    inverse
+        Whether ``P @ A`` is ``A[p]`` for the output p; else the output is the inverse of that permutation.
+    """
+
+    def __init__(self, context: Context, *, inverse: bool = True, schedule: str | None = None) -> None:
+        super().__init__(context, "float32", schedule)
+        self.inverse = inverse
+        self.output_dtypes = ("int64",)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the permutations."""
+        (pivots,) = inputs
+        return (Layout.contiguous(pivots.shape),)
+
+    def error(self, finding: ErrorRecord) -> Exception:
+        """Return what NumPy raises for an index."""
+        return IndexError(f"index {finding.value} is out of bounds for axis 0 with size {finding.limit}")
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernel; the output is C-contiguous."""
+        (output,) = outputs
+        (pivots,) = (contiguous(v) for v in inputs if isinstance(v, GpuArray))
+        if not output.size:
+            return
+        n = pivots.shape[-1]
+        count = output.size // n
+        kernel = self._kernel("permutation")
+        sizes = SIZES.pack_values(count, n, 1, self.inverse)
+        place = strides_argument(pivots.view(Layout((count, n, 1), (n, 1, 1), pivots.layout.offset)))
+        order = self.context.empty((count, n), np.dtype("int64"))
+        buffers = pivots.buffer, output.buffer, order.buffer, self.alarm.buffer
+        offset = np.int64(output.layout.offset)
+        kernel.launch(self.context.queue, *self._grid(kernel, count), sizes, place, offset, *buffers, self.number)
