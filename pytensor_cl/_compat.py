@@ -18,6 +18,7 @@ from pytensor.compile.executor import Function
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, get_mode, predefined_linkers, predefined_modes
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
@@ -35,6 +36,7 @@ from pytensor.tensor.basic import AllocDiag, transfer
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 __all__ = [
     "SerialFunction",
@@ -232,11 +234,12 @@ def compile_node_with_numba(node: Apply) -> Callable[..., Any]:
 
 
 def compile_with_numba(
-    graph: FunctionGraph, mode: Any, mutable_rngs: Collection[int] = ()
+    graph: FunctionGraph, mode: Any, mutable_rngs: Collection[int] = (), scattered: Collection[int] = ()
 ) -> tuple[Callable[..., Any], FunctionGraph]:
     """Compile a graph as mode NUMBA does.
 
-    The function changes none of its inputs and returns none of them, except random generators.
+    A call changes none of its arguments but random generators and those of `scattered`, and no result shares memory
+    with others.
 
     Parameters
     ----------
@@ -246,6 +249,8 @@ def compile_with_numba(
         The mode of the function; NUMBA's rewrites replace its linker's.
     mutable_rngs
         Positions of the random generators among the inputs that may be changed in place.
+    scattered
+        Positions of the inputs into whose memory results may be scattered, where no call that fails has done so.
 
     Returns
     -------
@@ -259,19 +264,47 @@ def compile_with_numba(
     NotImplementedError
         NUMBA would run an Op in Python.
     """
-    copied = graph.clone()
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
-        maker = FunctionMaker(
-            [In(v, mutable=i in mutable_rngs) for i, v in enumerate(copied.inputs)],
-            [Out(v) for v in copied.outputs],
-            mode=_numba_mode(mode),
-            on_unused_input="ignore",
-        )
+        maker = _numba_maker(graph, mode, {*mutable_rngs, *scattered})
+        if scattered and _may_fail_after_a_write(maker.fgraph, scattered):
+            maker = _numba_maker(graph, mode, mutable_rngs)
         vm = maker.create().vm
     if any("object mode" in str(w.message) for w in noted):
         raise NotImplementedError("NUMBA would run some of its Ops in Python")
     return vm.jit_fn, maker.fgraph
+
+
+def _numba_maker(graph: FunctionGraph, mode: Any, mutable: Collection[int]) -> FunctionMaker:
+    copied = graph.clone()
+    return FunctionMaker(
+        [In(v, mutable=i in mutable) for i, v in enumerate(copied.inputs)],
+        [Out(v) for v in copied.outputs],
+        mode=_numba_mode(mode),
+        on_unused_input="ignore",
+    )
+
+
+def _may_fail_after_a_write(fgraph: FunctionGraph, positions: Collection[int]) -> bool:
+    """Return whether a node may raise after another one has written to the memory of an input.
+
+    NUMBA runs the nodes in topological order. Checks of indices and shapes are nodes of their own, and a scatter that
+    follows them does not fail. Of the nodes after the first write, only scatters and copies are accepted.
+    """
+    order = fgraph.toposort()
+    written = [at for at, node in enumerate(order) if _writes_to(node, {fgraph.inputs[i] for i in positions})]
+    return bool(written) and not all(isinstance(n.op, AdvancedIncSubtensor | DeepCopyOp) for n in order[written[0] :])
+
+
+def _writes_to(node: Apply, variables: Collection[Any]) -> bool:
+    """Return whether a node changes the memory of variables, or of what they are views of."""
+    changed = [node.inputs[i] for many in node.op.destroy_map.values() for i in many]
+    for variable in changed:
+        while variable.owner is not None and variable.owner.op.view_map:
+            variable = variable.owner.inputs[next(iter(variable.owner.op.view_map.values()))[0]]
+        if variable in variables:
+            return True
+    return False
 
 
 def compile_with_c(

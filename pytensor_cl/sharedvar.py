@@ -86,17 +86,18 @@ class DeviceCell(list):
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if self._used and not isinstance(value, np.ndarray | GpuArray):
+        if type(value) is not np.ndarray and self._used and not isinstance(value, np.ndarray | GpuArray):
             value = np.array(value, self._dtype)  # JAX stores arrays of its own, which NUMBA cannot read
         with _state:
             self._store(value)
 
     def _store(self, value: Any) -> None:
         # No other code refers to values that functions compute; code that keeps a stored value calls lend().
-        held = list.__getitem__(self, 0)
-        self._lent = self._lent and value is (self._host if held is ON_DEVICE else held)
+        if self._lent:
+            held = list.__getitem__(self, 0)
+            self._lent = value is (self._host if held is ON_DEVICE else held)
         self._host = None
-        if isinstance(value, GpuArray):
+        if type(value) is not np.ndarray and isinstance(value, GpuArray):
             self.devices = {value.context.name: value}
             value = ON_DEVICE
         else:

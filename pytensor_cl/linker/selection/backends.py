@@ -132,30 +132,58 @@ class HostFunction(Backend):
         self.is_compiled = True
         return results
 
+    @property
+    def _has_updates(self) -> bool:
+        """Whether a call computes all outputs of the graph; a copy of a function may be without its updates."""
+        return len(self._outputs) == len(self._copy.graph.outputs)
+
     def _wanted(self, graph: FunctionGraph) -> FunctionGraph:
-        """Return a graph without the updates, for a copy of a function that has none."""
-        count = len(self._outputs)
-        return graph if count == len(graph.outputs) else FunctionGraph(graph.inputs, graph.outputs[:count], clone=True)
+        """Return a graph without the updates, if the function has none."""
+        if self._has_updates:
+            return graph
+        return FunctionGraph(graph.inputs, graph.outputs[: len(self._outputs)], clone=True)
 
     def _compile(self) -> Run:
         raise NotImplementedError
 
 
 class NumbaFunction(HostFunction):
-    """The graph with checks for the errors in the data that NUMBA does not find."""
+    """The graph with checks for the errors in the data that NUMBA does not find.
+
+    An update of some rows of a shared variable is written in place, if nothing can fail after that.
+    """
 
     name = NUMBA
     _compile_seconds = 0.3, 0.03
+    _fast_run: Run | None = None
+
+    @property
+    def fast_run(self) -> Run:
+        """As `run`, once that has compiled it, for calls where all `host_array_cells` hold arrays."""
+        return self._fast_run or self.run
+
+    @property
+    def host_array_cells(self) -> list[Cell]:
+        """Cells of shared variables, which may be on a device."""
+        return [c for c in self._given if isinstance(c, DeviceCell)]
 
     def _compile(self) -> Run:
-        wanted, rngs = self._wanted(self._copy.with_guards()), self._copy.mutable_rngs
-        function, graph = compile_with_numba(wanted, self._copy.mode, rngs)
-        cells = self._cells
+        rngs = self._copy.mutable_rngs
+        scattered = self._copy.scattered_inputs if self._has_updates else ()
+        function, graph = compile_with_numba(self._wanted(self._copy.with_guards()), self._copy.mode, rngs, scattered)
+        cells, given, generators = self._cells, self._given, [self._cells[i] for i in rngs]
+        read = list.__getitem__  # of a shared variable's cell, too: it is a list
 
         def call() -> list[Any]:
             return list(function(*[c[0] for c in cells]))
 
-        run = _with_rng_rollback(call, [cells[i] for i in rngs]) if rngs else call
+        def fast_call() -> list[Any]:
+            return list(function(*[read(c, 0) for c in given]))
+
+        run = _with_rng_rollback(call, generators) if rngs else call
+        are_lists = self.host_array_cells and all(isinstance(c, list) for c in given)
+        fast_run = fast_call if are_lists else call
+        fast_run = _with_rng_rollback(fast_run, generators) if rngs else fast_run
 
         def first_run() -> list[Any]:
             """Run and compile: NUMBA compiles for the types of the first arguments."""
@@ -165,7 +193,7 @@ class NumbaFunction(HostFunction):
                 self.compile_failed = isinstance(error, (*numba_unsupported_errors(), MemoryError, OSError))
                 _raise_at_first_result(graph)
                 raise
-            self.run = run
+            self.run, self._fast_run = run, fast_run
             return results
 
         return first_run

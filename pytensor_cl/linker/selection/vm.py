@@ -132,9 +132,9 @@ class SelectingVM(OpenCLVM):
     def _generate_and_call(self) -> list[Any]:
         """Generate the call. The first call does that: by then PyTensor has said which cells it wants back."""
         paths = SlowPaths(self._find_stats, self._run_slowly, self._run_after_failure, self._run_without_selection)
-        host_array_cells = [cell for host in self._hosts.values() for cell in host.host_array_cells]
-        source = self._source
-        call = compile_call(paths, source.distinguishing, self._emptied_cells(), host_array_cells, source.context_name)
+        cells = {id(cell): cell for host in self._hosts.values() for cell in host.host_array_cells}
+        source, emptied = self._source, self._emptied_cells()
+        call = compile_call(paths, source.distinguishing, emptied, list(cells.values()), source.context_name)
         self._set_call(call)
         return call()
 

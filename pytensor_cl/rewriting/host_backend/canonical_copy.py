@@ -111,6 +111,9 @@ class CanonicalCopy:
         The mode for which it was compiled.
     mutable_rngs
         Positions of the random generators among the inputs whose state a call may change in place.
+    scattered_inputs
+        Positions of the shared variables among the inputs that an update replaces by themselves with other values at
+        some indices, such as the table of an embedding.
     """
 
     graph: FunctionGraph
@@ -118,6 +121,7 @@ class CanonicalCopy:
     c_eligible: bool
     mode: Mode
     mutable_rngs: tuple[int, ...]
+    scattered_inputs: tuple[int, ...] = ()
 
     def with_guards(self) -> FunctionGraph:
         """Return a copy of the graph with the checks that NUMBA leaves out; a plain copy if it needs none."""
@@ -155,7 +159,7 @@ def keep_canonical_copy(fgraph: FunctionGraph) -> None:
     found = getattr(fgraph, "opencl_canonical_copy", None)
     if isinstance(found, _Eligibility):
         facts = found.numba_excluded, found.c_eligible, found.mode, found.mutable_rngs
-        fgraph.opencl_canonical_copy = CanonicalCopy(_copied(fgraph), *facts)
+        fgraph.opencl_canonical_copy = CanonicalCopy(_copied(fgraph), *facts, _scattered_inputs(fgraph))
 
 
 def attach_canonical_copy(fgraph: FunctionGraph) -> None:
@@ -228,6 +232,18 @@ def _mutable_rngs(fgraph: FunctionGraph) -> tuple[int, ...]:
     return tuple(
         i for i, v in enumerate(fgraph.inputs) if isinstance(v.type, RandomGeneratorType) and v not in protected
     )
+
+
+def _scattered_inputs(fgraph: FunctionGraph) -> tuple[int, ...]:
+    """Return the positions of the inputs that updates replace by a scatter into themselves."""
+    protected = {v for f in fgraph._features if isinstance(f, Supervisor) for v in f.protected}
+    found = []
+    for output, position in (fgraph.update_mapping or {}).items():
+        variable, new = fgraph.inputs[position], fgraph.outputs[output]
+        is_scatter = new.owner is not None and isinstance(new.owner.op, AdvancedIncSubtensor)
+        if is_scatter and new.owner.inputs[0] is variable and variable not in protected:
+            found.append(position)
+    return tuple(found)
 
 
 def _nodes(fgraph: Any) -> Iterator[Apply]:

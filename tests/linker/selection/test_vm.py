@@ -540,13 +540,19 @@ def test_flags_force_a_side(context, flags):
     assert not isinstance(f.vm, SelectingVM) and explain(f).fixed
 
 
+def of_a_number():
+    """A function without a node that computes on a device."""
+    a = pt.fscalar("a")
+    return opencl([a], pt.exp(a) * 2)
+
+
 @pytest.mark.parametrize("winner", [DEVICE, C])
 def test_a_graph_that_computes_nothing_on_the_device_runs_by_numba_without_a_trial(context, monkeypatch, winner):
     """Whatever is faster."""
-    f = draw(x, pytensor.shared(np.random.default_rng(11)))
+    f = of_a_number()
     fast(f, winner, monkeypatch)
     for _ in range(CALLS):
-        f(np.zeros(4, "float32"))
+        assert_close(f(np.float32(1)), np.float32(2 * np.e))
     (found,) = explain(f).choices
     assert (found.side, found.backend, found.next_calls) == (HOST, NUMBA, None)
     assert "computes nothing on a device" in found.why
@@ -558,12 +564,57 @@ def test_such_a_graph_runs_by_c_where_numba_has_no_function(context, monkeypatch
         raise NotImplementedError("no such Op")
 
     monkeypatch.setattr(backends, "compile_with_numba", refuse)
-    f = draw(x, pytensor.shared(np.random.default_rng(11)))
-    drawn = [f(np.zeros(4, "float32")) for _ in range(3)]
-    np.testing.assert_allclose(drawn, 2 * np.random.default_rng(11).normal(np.zeros((3, 4)), 1), rtol=1e-6)
+    f = of_a_number()
+    for _ in range(3):
+        assert_close(f(np.float32(1)), np.float32(2 * np.e))
     (found,) = explain(f).choices
     assert (found.side, found.backend, found.next_calls) == (HOST, C, None)
     assert "no such Op" in found.why
+
+
+def update_of_rows(index, value):
+    """A function that updates rows of a table, and returns a sum that is computed from them."""
+    table = pytensor.shared(np.zeros((50, 4), "float32"), "table")
+    looked_up = table[index]
+    loss = ((looked_up - value) ** 2).sum()
+    new = pt.inc_subtensor(looked_up, -0.5 * pytensor.grad(loss, looked_up))
+    return opencl([index, value], loss, updates={table: new}), table
+
+
+def test_numba_updates_rows_of_a_table_in_place(context, numba_first):
+    f, table = update_of_rows(i, m)
+    rows = np.arange(12, dtype="float32").reshape(3, 4)
+    expected, memory = np.zeros((50, 4), "float32"), table.get_value(borrow=True)
+    for k in range(4):
+        value = rows + k
+        at = np.array([1, 7, 1 + k])
+        before = expected.copy()
+        assert_close(f(at, value), ((before[at] - value) ** 2).sum())
+        np.add.at(expected, at, value - before[at])
+        assert_close(table.get_value(), expected)
+    assert only(f).backend == NUMBA and only(f).side == HOST
+    assert table.get_value(borrow=True) is memory
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "error"), [([1, 50, 2], (3, 4), IndexError), ([1, 3, 2], (2, 4), ValueError)]
+)
+def test_a_call_that_fails_has_changed_no_row(context, numba_first, index, shape, error):
+    f, table = update_of_rows(i, m)
+    f(np.array([1, 7, 9]), np.ones((3, 4), "float32"))
+    before = table.get_value()
+    for _ in range(3):
+        with pytest.raises(error):
+            f(np.array(index), np.full(shape, 5, "float32"))
+    np.testing.assert_array_equal(table.get_value(), before)
+
+
+def test_a_copy_without_updates_changes_no_row(context, numba_first):
+    f, table = update_of_rows(i, m)
+    g = f.copy(delete_updates=True)
+    for _ in range(3):
+        g(np.array([1, 7, 9]), np.ones((3, 4), "float32"))
+    assert not table.get_value().any()
 
 
 def test_a_function_without_inputs_or_with_fixed_shapes(context):
