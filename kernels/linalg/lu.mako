@@ -181,7 +181,7 @@ __kernel void ${name}_determinant(const linalg_sizes size, const linalg_strides 
 
 /* NaN in x (rows x columns) where U has a zero on its diagonal. */
 __kernel void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
-                               __global const ${T} *a, __global ${T} *x, volatile __global int *alarm, const int number)
+                               __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag, const int number)
 {
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *matrix = a + a_at.offset + b * a_at.batch;
@@ -189,7 +189,7 @@ __kernel void ${name}_singular(const linalg_sizes size, const linalg_strides a_a
         for (long k = 0; k < size.rows; ++k)
             failed |= matrix[k * (a_at.row + a_at.column)] == 0;
         if (failed && number)
-            raise_alarm(alarm, number, 0, b, 0);
+            report_error(error_flag, number, 0, b, 0);
         for (long e = 0; failed && e < size.rows * size.columns; ++e) {
             const long i = e / size.columns;
             x[x_at.offset + b * x_at.batch + i * x_at.row + (e - i * size.columns) * x_at.column] = (${T})NAN;
@@ -200,7 +200,7 @@ __kernel void ${name}_singular(const linalg_sizes size, const linalg_strides a_a
 /* Row k of P A is row p[k] of A (or the inverse permutation), from interchanges; a work-item for each vector. */
 __kernel void ${name}_permutation(const linalg_sizes size, const linalg_strides pivots_at, const long p_at,
                                   __global const int *pivots, __global long *p, __global long *order,
-                                  volatile __global int *alarm, const int number)
+                                  volatile __global int *error_flag, const int number)
 {
     const long n = size.rows;
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
@@ -211,7 +211,7 @@ __kernel void ${name}_permutation(const linalg_sizes size, const linalg_strides 
         for (long k = 0; k < n; ++k) {
             long other = pivot[k * pivots_at.row];
             if (other < -n || other >= n) {
-                raise_alarm(alarm, number, 0, other, n);
+                report_error(error_flag, number, 0, other, n);
                 other = 0;
             }
             other += other < 0 ? n : 0;
