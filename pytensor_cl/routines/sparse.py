@@ -84,8 +84,8 @@ class _Compressed(Checked):
         global_size, local_size = self._range(kernel, (indices.size + rows) * columns, items)
         buffers = [a.buffer for a in (indices, indptr, left, right, output)]
         plan = PLAN.pack_values(*numbers)
-        queue, alarm = self.context.queue, self.alarm.buffer
-        kernel.launch(queue, global_size, local_size, *buffers, plan, alarm, self.number)
+        queue, error_flag = self.context.queue, self.error_flag.buffer
+        kernel.launch(queue, global_size, local_size, *buffers, plan, error_flag, self.number)
 
 
 class CsrDot(_Compressed):

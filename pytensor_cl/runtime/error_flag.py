@@ -17,7 +17,7 @@ class ErrorRecord(NamedTuple):
     Attributes
     ----------
     number
-        Who found it, as numbered by whoever gave out the alarm; from 1.
+        Who found it, as numbered by whoever gave out the error flag; from 1.
     detail, value, limit
         What the kernel's routine makes of them: an axis, an index, a length.
     """

@@ -273,10 +273,10 @@ class _LastWins:
         """Kernels of the three."""
         return (*self._gather.sources(), *self._add.sources(), *self._scatter.sources())
 
-    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
+    def watch(self, error_flag: DeviceErrorFlag, number: int) -> None:
         """Make both kernels that read the indices use the error flag."""
-        self._gather.watch(alarm, number)
-        self._scatter.watch(alarm, number)
+        self._gather.watch(error_flag, number)
+        self._scatter.watch(error_flag, number)
 
     def __call__(self, array: GpuArray, value: GpuArray, *index: Any) -> tuple[GpuArray, ...]:
         (selected,) = self._gather(array, *index)

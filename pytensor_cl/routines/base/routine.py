@@ -227,27 +227,27 @@ class Checked(Routine):
 
     def __init__(self, context: Context, schedule: str | None = None) -> None:
         super().__init__(context, schedule)
-        self._alarm: DeviceErrorFlag | None = None
+        self._error_flag: DeviceErrorFlag | None = None
         self.number = np.int32(1)
 
     @property
-    def alarm(self) -> DeviceErrorFlag:
+    def error_flag(self) -> DeviceErrorFlag:
         """Where the kernels note what they find."""
-        if self._alarm is None:
-            self._alarm = DeviceErrorFlag(self.context)
-        return self._alarm
+        if self._error_flag is None:
+            self._error_flag = DeviceErrorFlag(self.context)
+        return self._error_flag
 
-    def watch(self, alarm: DeviceErrorFlag, number: int) -> None:
-        """Make the kernels use an alarm that several routines share.
+    def watch(self, error_flag: DeviceErrorFlag, number: int) -> None:
+        """Make the kernels use an error flag that several routines share.
 
         Parameters
         ----------
-        alarm
+        error flag
             Of the routine's context.
         number
             What they call themselves.
         """
-        self._alarm = alarm
+        self._error_flag = error_flag
         self.number = np.int32(number)
 
     def error(self, finding: ErrorRecord) -> Exception:
@@ -255,7 +255,7 @@ class Checked(Routine):
         raise NotImplementedError
 
     def check(self) -> None:
-        """Wait for the device and raise what this routine's kernels found; for callers that share no alarm."""
-        finding = self.alarm.read() if self.is_checked else None
+        """Wait for the device and raise what this routine's kernels found; for callers that share no error flag."""
+        finding = self.error_flag.read() if self.is_checked else None
         if finding is not None:
             raise self.error(finding)

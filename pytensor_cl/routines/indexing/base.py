@@ -232,9 +232,9 @@ class Indexing(Checked):
         start = source.layout.offset + shift if source is not None else 0
         offsets = self._offsets.pack_values(target.layout.offset, start, *places)
         buffers = [a.buffer for a in (*arrays, *(() if source is None else (source,)), target)]
-        queue, alarm = self.context.queue, self.alarm.buffer if self.is_checked else None
+        queue, error_flag = self.context.queue, self.error_flag.buffer if self.is_checked else None
         launch.kernel.launch(
-            queue, launch.global_size, launch.local_size, *buffers, offsets, launch.geometry, alarm, self.number
+            queue, launch.global_size, launch.local_size, *buffers, offsets, launch.geometry, error_flag, self.number
         )
 
     # The index

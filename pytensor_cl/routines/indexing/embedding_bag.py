@@ -140,17 +140,17 @@ class EmbeddingBag(Checked):
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.lookup(key, lambda: self._plan(*layouts))
         if not plan.work_items:
-            self._gather.watch(self.alarm, int(self.number))
+            self._gather.watch(self.error_flag, int(self.number))
             self._reduction.launch(outputs, self._gather(table, index))
             return
         if self._kernel is None:
             self._kernel = self.context.kernel(self._source())
         starts = table.layout.offset, index.layout.offset, output.layout.offset
         packed = PLAN.pack_values(*starts, *plan.sizes)
-        alarm = self.alarm.buffer if self.is_checked else None
+        error_flag = self.error_flag.buffer if self.is_checked else None
         buffers = table.buffer, index.buffer, output.buffer
         queue, size = self.context.queue, (plan.work_items,)
-        self._kernel.launch(queue, size, (1,), *buffers, packed, alarm, self.number)
+        self._kernel.launch(queue, size, (1,), *buffers, packed, error_flag, self.number)
 
     def _plan(self, output: Layout, table: Layout, index: Layout) -> _Plan:
         if self._bounds is not None and index.size:

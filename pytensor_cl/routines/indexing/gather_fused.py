@@ -208,10 +208,10 @@ class GatherFused(Indexing):
             starts.append(operands[k].layout.offset + shift)
             arguments[k] = operands[k].buffer
         offsets = self._fused_offsets.pack_values(output.layout.offset, *[a.layout.offset for a in used], *starts)
-        alarm = self.alarm.buffer if self.is_checked else None
+        error_flag = self.error_flag.buffer if self.is_checked else None
         _, size, group, geometry = plan.launch
         buffers = *arguments, *[a.buffer for a in used], output.buffer
-        plan.launch.kernel.launch(self.context.queue, size, group, *buffers, offsets, geometry, alarm, self.number)
+        plan.launch.kernel.launch(self.context.queue, size, group, *buffers, offsets, geometry, error_flag, self.number)
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Compute a new array."""
@@ -219,7 +219,7 @@ class GatherFused(Indexing):
         if plan.repeats:
             operands, values = self._split(inputs)
             if self.is_checked:
-                self._gather.watch(self.alarm, int(self.number))
+                self._gather.watch(self.error_flag, int(self.number))
             return self._gather(*self._function(*operands), *values)
         output = self.context.empty(plan.shape, self.output_dtypes[0])
         self._run(plan, output, inputs)

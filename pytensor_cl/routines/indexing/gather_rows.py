@@ -96,7 +96,7 @@ def launch_rows(
 ) -> None:
     """Enqueue what was planned; the selection starts `shift` elements into the array."""
     starts = output.layout.offset, array.layout.offset + shift, index.layout.offset
-    alarm = routine.alarm.buffer if routine.is_checked else None
+    error_flag = routine.error_flag.buffer if routine.is_checked else None
     buffers = index.buffer, array.buffer, output.buffer
     packed = PLAN.pack_values(*starts, *plan.sizes)
-    plan.kernel.launch(routine.context.queue, (plan.work_items,), (1,), *buffers, packed, alarm, routine.number)
+    plan.kernel.launch(routine.context.queue, (plan.work_items,), (1,), *buffers, packed, error_flag, routine.number)

@@ -338,8 +338,8 @@ class Scatter(Indexing):
         starts = target.layout.offset, value.layout.offset, index.layout.offset
         kernel, global_size, local_size, _ = plan.write
         assert kernel is not None
-        alarm = self.alarm.buffer if self.is_checked else None
-        arguments = VECTOR_PLAN.pack_values(*starts, *plan.direct, plan.apart.distance), alarm, self.number
+        error_flag = self.error_flag.buffer if self.is_checked else None
+        arguments = VECTOR_PLAN.pack_values(*starts, *plan.direct, plan.apart.distance), error_flag, self.number
         buffers = index.buffer, target.buffer, value.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
 

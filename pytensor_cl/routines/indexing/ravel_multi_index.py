@@ -77,8 +77,8 @@ class _Indices(Checked):
             sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
         else:
             sizes = ndrange(self.context, self._kernels[word], size, GROUP)
-        alarm = self.alarm.buffer if self.is_checked else None
-        self._kernels[word].launch(self.context.queue, *sizes, *arguments, alarm, self.number)
+        error_flag = self.error_flag.buffer if self.is_checked else None
+        self._kernels[word].launch(self.context.queue, *sizes, *arguments, error_flag, self.number)
 
 
 class RavelMultiIndex(_Indices):

@@ -126,10 +126,10 @@ def launch_order(
     starts = (a.layout.offset for a in (output, array, value, index))
     ends = (plan.parts - 1) * plan.length  # the last work-item of all notes where the values of a position end
     p = PLAN.pack_values(*starts, ends, plan.total, plan.length, plan.run, *steps, *plan.values)
-    alarm = routine.alarm.buffer if routine.is_checked else None
+    error_flag = routine.error_flag.buffer if routine.is_checked else None
     count, total, start, place, add = plan.kernels
     queue, size, one = context.queue, (plan.parts,), (1,)
-    count.launch(queue, size, one, index.buffer, counts.buffer, p, alarm, routine.number)
+    count.launch(queue, size, one, index.buffer, counts.buffer, p, error_flag, routine.number)
     total.launch(queue, size, one, counts.buffer, totals.buffer, p)
     start.launch(queue, size, one, counts.buffer, totals.buffer, p)
     place.launch(queue, size, one, index.buffer, counts.buffer, order.buffer, p)

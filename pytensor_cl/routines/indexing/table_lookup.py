@@ -73,7 +73,7 @@ class TableLookups:
     Parameters
     ----------
     routine
-        Whose alarm the kernels use.
+        Whose error flag the kernels use.
     takes
         Each with the number of the operand that is its index.
     """
@@ -89,8 +89,8 @@ class TableLookups:
         layouts = [table.layout for table in tables]
         words = [s.offset for s in layouts], [s.strides[0] for s in layouts], [s.shape[0] for s in layouts]
         packed = struct.pack(f"{3 * len(layouts)}q", *(number for numbers in words for number in numbers))
-        alarm = self._routine.alarm.buffer if self.is_checked else None
-        return *(table.buffer for table in tables), packed, alarm, self._routine.number
+        error_flag = self._routine.error_flag.buffer if self.is_checked else None
+        return *(table.buffer for table in tables), packed, error_flag, self._routine.number
 
     def check(self, operands: Sequence[Any], tables: Sequence[GpuArray], *, is_idle: bool) -> None:
         """Check what the kernels cannot.
@@ -120,5 +120,5 @@ class TableLookups:
         if key not in self._gathers:
             index = ((take.index_dtype, ndim),)
             self._gathers[key] = Gather(routine.context, take.dtype, 1, (0,), index, schedule=routine.schedule)
-        self._gathers[key].watch(routine.alarm, int(routine.number))
+        self._gathers[key].watch(routine.error_flag, int(routine.number))
         return self._gathers[key]

@@ -120,10 +120,10 @@ class TakeAlongAxis(Checked):
         rest = length, step, *(layout.offset for layout in layouts)
         packed = _plan_struct(word, self._ndim).pack_values(*numbers, output.size, *rest)
         plan = struct_argument(self.context, packed, self._is_large(word))
-        alarm = self.alarm.buffer if self.is_checked else None
+        error_flag = self.error_flag.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
         kernel = self._kernels[word]
-        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, plan, alarm, self.number)
+        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, plan, error_flag, self.number)
 
     def _range(self, kernel: Kernel, size: int) -> Sizes:
         units = self.context.info.compute_units

@@ -107,13 +107,13 @@ class _LURoutine(BlockedRoutine):
         self._lower.solve(lu, x)
         self._upper.solve(lu, x)
 
-    def _mark_singular(self, lu: GpuArray, x: GpuArray, alarm: Any = None, number: int = 0) -> None:
+    def _mark_singular(self, lu: GpuArray, x: GpuArray, error_flag: Any = None, number: int = 0) -> None:
         """Enqueue NaN for the arrays of x whose factors have a zero pivot; report them if there is a number."""
         count, n, m = x.shape
         kernel = self._kernel("singular")
         arguments = SIZES.pack_values(count, n, m, 0), strides_argument(lu), strides_argument(x), lu.buffer, x.buffer
         size = self._grid(kernel, count)
-        kernel.launch(self.context.queue, *size, *arguments, alarm, np.int32(number))
+        kernel.launch(self.context.queue, *size, *arguments, error_flag, np.int32(number))
 
 
 class LUFactor(_LURoutine):
@@ -313,7 +313,7 @@ class Inverse(_LURoutine, Checked):
             sizes = SIZES.pack_values(*x.shape, 0)
             kernel.launch(self.context.queue, *self._grid(kernel, x.size), sizes, strides_argument(x), x.buffer)
             self._substitute(lu, pivots, x)
-            self._mark_singular(lu, x, self.alarm.buffer, int(self.number))
+            self._mark_singular(lu, x, self.error_flag.buffer, int(self.number))
 
         self.limits.settle(run, self._kernels.clear)
 
@@ -357,6 +357,6 @@ class Permutation(_LURoutine, Checked):
         sizes = SIZES.pack_values(count, n, 1, self.inverse)
         place = strides_argument(pivots.view(Layout((count, n, 1), (n, 1, 1), pivots.layout.offset)))
         order = self.context.empty((count, n), np.dtype("int64"))
-        buffers = pivots.buffer, output.buffer, order.buffer, self.alarm.buffer
+        buffers = pivots.buffer, output.buffer, order.buffer, self.error_flag.buffer
         offset = np.int64(output.layout.offset)
         kernel.launch(self.context.queue, *self._grid(kernel, count), sizes, place, offset, *buffers, self.number)

@@ -23,7 +23,7 @@ class GatheredRows:
     Parameters
     ----------
     routine
-        Whose alarm the kernels use.
+        Whose error flag the kernels use.
     function
         Its `gathers` say which operands these are, and which operand is the index.
     operands
@@ -79,7 +79,7 @@ class GatheredRows:
 
     def arguments(self, geometry: bytes | None) -> tuple[Any, ...]:
         """Return the arguments at the end of a kernel's."""
-        return () if geometry is None else (geometry, self._routine.alarm.buffer, self._routine.number)
+        return () if geometry is None else (geometry, self._routine.error_flag.buffer, self._routine.number)
 
     def gathered(self, arrays: Sequence[GpuArray]) -> Iterator[tuple[int, GpuArray]]:
         """Yield the gathered rows, each with the number of its array."""
@@ -88,5 +88,5 @@ class GatheredRows:
             if key not in self._gathers:
                 routine = self._routine
                 self._gathers[key] = Gather(routine.context, key[0], 2, (0,), ((key[1], 1),), schedule=routine.schedule)
-            self._gathers[key].watch(self._routine.alarm, int(self._routine.number))
+            self._gathers[key].watch(self._routine.error_flag, int(self._routine.number))
             yield a, self._gathers[key](arrays[a], arrays[i])[0]

@@ -150,7 +150,7 @@ class SearchSorted(Checked):
         rows, values, *sorter = arrays
         offsets = [a.layout.offset for a in (output, values, rows, *sorter)] + [0] * (1 - len(sorter))
         numbers = (*plan.head, *offsets, *plan.tail)
-        watched = [v for s in sorter for v in (s.buffer, self.alarm.buffer, self.number)]
+        watched = [v for s in sorter for v in (s.buffer, self.error_flag.buffer, self.number)]
         dims = len(plan.tail) // 5
         kernel = self._kernels[dims]
         geometry = struct_argument(self.context, _geometry_struct(dims).pack_values(*numbers), self._is_large(dims))

@@ -413,7 +413,7 @@ def test_bad_indices(context, schedule, shape, index, message):
     for routine in case.routines:
         with pytest.raises(IndexError, match=message):
             case.run(routine, *([] if routine is case.routines[0] else [case.y]))
-        assert routine.alarm.read() is None  # it was heard, and the next call is a new one
+        assert routine.error_flag.read() is None  # it was heard, and the next call is a new one
 
 
 def test_bad_numbers_of_the_host(context, schedule):
