@@ -93,7 +93,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     """A test starts; if nothing follows in the log, it killed the process."""
     _write(test=nodeid, outcome="crashed", why="the process died")
     signal.signal(signal.SIGALRM, _give_up)
-    signal.error_flag(TEST_SECONDS)
+    signal.alarm(TEST_SECONDS)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
@@ -104,7 +104,7 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
     """A test is over."""
-    signal.error_flag(0)
+    signal.alarm(0)
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
