@@ -214,7 +214,7 @@ def test_an_error_that_may_pass_is_met_less_and_less_often(context, sides, estim
     sides.compile_errors = {NUMBA: OSError(28, "disk is full"), C: NotImplementedError("no")}
     f = opencl([x], pt.exp(x))
     call(f, ONE, 40_000)
-    assert 2 <= sides.compilations[NUMBA] <= 10
+    assert 2 <= sides.compilations[NUMBA] <= 13
     assert sides.compilations[C] == 1
 
 
