@@ -231,7 +231,7 @@ def test_a_device_that_runs_out_of_memory_leaves_the_call_to_the_host(context, s
     """In the first call, and in one that is not measured."""
     estimates(device=1e-6)
     sides.take(numba=1.0, c=1.0)
-    for calls in (0, 60):
+    for calls in (0, 40):
         f = opencl([x], pt.exp(x))
         call(f, ONE, calls)
         assert not calls or ran(f, sides, ONE) == DEVICE
