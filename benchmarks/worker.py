@@ -173,7 +173,7 @@ class Device(PyTensor):
         import pytensor_cl
 
         pytensor_cl.use(device or "opencl")
-        pytensor.config.opencl__adapt = False
+        pytensor.config.opencl__select_backend = False
 
 
 class JAX(Backend):

@@ -4,6 +4,7 @@ Nothing is imported here, neither PyTensor nor any module of ours: the start-up 
 loads this file while ``import pytensor`` is still under way.
 """
 
+import warnings
 from typing import Any, NamedTuple
 
 
@@ -24,6 +25,8 @@ class Flag(NamedTuple):
         Further values of an ``EnumStr``.
     mutable : bool
         Whether the value may change after start-up.
+    former : str
+        The flag's name in earlier versions, which still works, with a ``FutureWarning``.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Flag(NamedTuple):
     doc: str
     options: tuple[str, ...] = ()
     mutable: bool = True
+    former: str = ""
 
 
 FLAGS: tuple[Flag, ...] = (
@@ -66,10 +70,12 @@ FLAGS: tuple[Flag, ...] = (
         options=("device", "host"),
     ),
     Flag(
-        "opencl__adapt",
+        "opencl__select_backend",
         "BoolParam",
         True,
-        "Where placement is auto: run calls that a device cannot win by PyTensor's own NUMBA function.",
+        "With placement auto: run each call by the fastest of the device and PyTensor's NUMBA and C functions, as "
+        "measured; else always on the device.",
+        former="opencl__adapt",
     ),
     Flag(
         "opencl__on_host",
@@ -113,18 +119,20 @@ FLAGS: tuple[Flag, ...] = (
         mutable=False,
     ),
     Flag(
-        "opencl__compile_ahead",
+        "opencl__parallel_compile",
         "BoolParam",
         True,
-        "With PoCL, where a function has many new kernels: compile them on all cores, in helper processes.",
+        "With PoCL: compile the kernels of a function that has many new ones on all cores, in worker processes.",
         mutable=False,
+        former="opencl__compile_ahead",
     ),
     Flag(
-        "opencl__one_launch",
+        "opencl__batch_kernels",
         "BoolParam",
         True,
-        "With PoCL, on Linux and x86-64: run all kernels of a repeated call from one launch.",
+        "With PoCL, on Linux and x86-64: run all kernels of a repeated call in one launch.",
         mutable=False,
+        former="opencl__one_launch",
     ),
     Flag(
         "opencl__random",
@@ -143,11 +151,13 @@ FLAGS: tuple[Flag, ...] = (
         options=("always", "never"),
     ),
     Flag(
-        "opencl__stand_by",
+        "opencl__park_workers",
         "BoolParam",
         True,
-        "With opencl__one_launch: let its threads wait part of a millisecond for the next call, if calls come quickly.",
+        "With opencl__batch_kernels: let the threads of that launch poll for the next call for part of a millisecond, "
+        "where calls come in quick succession.",
         mutable=False,
+        former="opencl__stand_by",
     ),
 )
 
@@ -173,13 +183,52 @@ def declare(config: Any, parameters: Any) -> None:
     """
     known = config._config_var_dict
     for flag in FLAGS:
-        if flag.name not in known:
-            config.add(flag.name, flag.doc, _parameter(flag, parameters), in_c_key=False)
+        if flag.name in known:
+            continue
+        if flag.former:
+            _take_former_value(config, flag)
+        parameter = _parameter(flag, parameters)
+        config.add(flag.name, flag.doc, parameter, in_c_key=False)
+        if flag.former:
+            config.add(flag.former, f"Former name of {flag.name}.", _former_parameter(flag, parameter), in_c_key=False)
 
 
 def _parameter(flag: Flag, parameters: Any) -> Any:
     choices = (flag.options,) if flag.options else ()
     return getattr(parameters, flag.kind)(flag.default, *choices, mutable=flag.mutable)
+
+
+def _warn_of_former_name(flag: Flag) -> None:
+    warnings.warn(f"{flag.former} is now called {flag.name}; the next version will not know it", FutureWarning, 3)
+
+
+def _take_former_value(config: Any, flag: Flag) -> None:
+    """Give a flag the value that the user gave it under its former name, if there is no other."""
+    try:
+        value = config.fetch_val_for_key(flag.former, delete_key=True)
+    except KeyError:
+        return
+    _warn_of_former_name(flag)
+    try:
+        config.fetch_val_for_key(flag.name)
+    except KeyError:
+        config._flags_dict[flag.name] = value
+
+
+def _former_parameter(flag: Flag, parameter: Any) -> Any:
+    """Return a parameter that reads and sets another one."""
+
+    class FormerName(type(parameter)):  # type: ignore[misc]
+        """Has the value of the parameter with the new name."""
+
+        def __get__(self, config: Any, kind: Any = None, delete_key: bool = False) -> Any:
+            return self if config is None else parameter.__get__(config, kind)
+
+        def __set__(self, config: Any, value: Any) -> None:
+            _warn_of_former_name(flag)
+            parameter.__set__(config, value)
+
+    return FormerName(flag.default, mutable=flag.mutable)
 
 
 def wants_opencl_mode(config: Any) -> bool:

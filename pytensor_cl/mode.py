@@ -71,7 +71,7 @@ def _placement() -> str:
 def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
     """Note which host backends may run the graph; Scan of mode OPENCL -> Scan without a mode."""
     _compat.drop_scan_modes(fgraph, OpenCLLinker)
-    check_host_backends(fgraph, config.opencl__placement, config.opencl__adapt)
+    check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
 
 
 @graph_rewriter
@@ -214,9 +214,9 @@ def _settings_of_flags() -> Settings:
         cache_dir=config.opencl__cache_dir or None,
         synchronous=config.opencl__sync_debug,
         tuned=config.opencl__tuned,
-        compile_ahead=config.opencl__compile_ahead,
-        one_launch=config.opencl__one_launch,
-        stand_by=config.opencl__stand_by,
+        parallel_compile=config.opencl__parallel_compile,
+        batch_kernels=config.opencl__batch_kernels,
+        park_workers=config.opencl__park_workers,
         quiet=config.opencl__quiet,
     )
 

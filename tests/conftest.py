@@ -24,8 +24,8 @@ ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 SHARE = os.environ.get("PYTENSOR_CL_SHARE") or "1/1"
 """Which part of the tests runs, by their names."""
 CPU_DRIVERS = ("pocl", "intel")
-pytensor.config.opencl__adapt = False  # the arrays of tests are small: the kernels shall see them all the same
-change_settings(compile_ahead=False)  # the other cores run other tests
+pytensor.config.opencl__select_backend = False  # the arrays of tests are small: the kernels shall see them all the same
+change_settings(parallel_compile=False)  # the other cores run other tests
 
 _SIMT = re.compile(r"\bvoid\s+\w*_simt")
 _build = ProgramCache._call_driver

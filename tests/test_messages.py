@@ -232,7 +232,7 @@ _PARENT = """
     import multiprocessing, subprocess, sys
     import numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
     x = pt.fvector("x")
-    with pytensor.config.change_flags(opencl__placement="device", opencl__adapt=False):
+    with pytensor.config.change_flags(opencl__placement="device", opencl__select_backend=False):
         pytensor.function([x], pt.exp(x), mode="OPENCL")(np.zeros(3, "float32"))
     child = "import pytensor_cl; pytensor_cl.shared([1.0])"
     for _ in range(2):
@@ -342,7 +342,7 @@ def test_a_function_is_unpickled_in_a_new_process(tmp_path):
     make = f"""
         import pickle, pytensor, pytensor.tensor as pt
         x = pt.fvector("x")
-        with pytensor.config.change_flags(opencl__placement="device", opencl__adapt=False):
+        with pytensor.config.change_flags(opencl__placement="device", opencl__select_backend=False):
             f = pytensor.function([x], pt.exp(x), mode="OPENCL")
         with open({path!r}, "wb") as file:
             pickle.dump(f, file)

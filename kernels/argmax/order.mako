@@ -1,5 +1,5 @@
-## What the argmax kernels share: which value wins, where a position lies, and the last pass.
-## The defs see the arguments of the template that calls them. NaN beats every number, as in NumPy; equals do not beat each
+## What the argmax kernels share: which value wins, where a position lies, and the last pass. The defs see the
+## arguments of the template that calls them. NaN beats every output_index, as in NumPy; equals do not beat each
 ## other. The expressions serve scalars and vectors.
 <%!
     import numpy as np
@@ -9,12 +9,33 @@
     def is_real(dtype):
         return np.dtype(dtype).kind == "f"
 %>
-<%def name="beats(b, a)" buffered="True" filter="trim">${f"(({b} > {a}) | (({b} != {b}) & ({a} == {a})))" if is_real(dtype) else f"({b} > {a})"}</%def>
-<%def name="greater(a, b)" buffered="True" filter="trim">${f"(({b} > {a}) | ({b} != {b}) ? {b} : {a})" if is_real(dtype) else f"max({a}, {b})"}</%def>
-<%def name="same(a, b)" buffered="True" filter="trim">${f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))" if is_real(dtype) else f"({a} == {b})"}</%def>
+<%def name="beats(b, a)" buffered="True" filter="trim">
+% if is_real(dtype):
+((${b} > ${a}) | ((${b} != ${b}) & (${a} == ${a})))
+% else:
+(${b} > ${a})
+% endif
+</%def>
+
+<%def name="greater(a, b)" buffered="True" filter="trim">
+% if is_real(dtype):
+((${b} > ${a}) | (${b} != ${b}) ? ${b} : ${a})
+% else:
+max(${a}, ${b})
+% endif
+</%def>
+
+<%def name="same(a, b)" buffered="True" filter="trim">
+% if is_real(dtype):
+((${a} == ${b}) | ((${a} != ${a}) & (${b} != ${b})))
+% else:
+(${a} == ${b})
+% endif
+</%def>
 
 <%def name="position(reduced_offset=None)">
-% if lanes > 1:  # vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+% if lanes > 1:
 typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endif
 // Where element `rest` of the reduced range lies, in C order of the reduced axes.
@@ -38,7 +59,8 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 ## Calls the body for each run (x, n, step) of the innermost reduced dimension in the task's chunk; it begins at `at`.
 <%def name="runs()">
         for (long at = first, n; at < last; at += n) {
-            const long inner = at % g.reduced[0], step = g.reduced_in[0];
+            const long inner = at % g.reduced[0];
+            const long step = g.reduced_in[0];
             __global const ${ctype(dtype)} *x = input + ${name}_at(&g, at);
             n = min(g.reduced[0] - inner, last - at);
             ${caller.body()}
@@ -46,18 +68,20 @@ static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 </%def>
 
 ## Chooses among the positions that the chunks found: the earliest chunk wins where values are the same.
-<%def name="finish(kept_offset, unrolled=False)">
+<%def name="finish(outer_offset, unrolled=False)">
 __kernel void ${name}_finish(__global const ${ctype(dtype)} *input, const long input_at, __global const long *found,
-                             __global long *output, const long output_at, const ${name}_geometry g)
+    __global long *output, const long output_at, const ${name}_geometry g)
 {
-    for (${index} number = get_global_id(0); number < g.outputs; number += get_global_size(0)) {
-        ${index} rest = number, in = 0, out = 0;
-        ${kept_offset(unrolled)}
+    for (${index} output_index = get_global_id(0); output_index < g.outputs; output_index += get_global_size(0)) {
+        ${index} rest = output_index;
+        ${index} in = 0;
+        ${index} out = 0;
+        ${outer_offset(unrolled)}
         __global const ${ctype(dtype)} *x = input + input_at + in;
-        long where = found[number];
+        long where = found[output_index];
         ${ctype(dtype)} best = x[${name}_at(&g, where)];
         for (${index} chunk = 1; chunk < g.chunks; ++chunk) {
-            const long candidate = found[chunk * g.outputs + number];
+            const long candidate = found[chunk * g.outputs + output_index];
             const ${ctype(dtype)} value = x[${name}_at(&g, candidate)];
             if (${beats("value", "best")}) {
                 best = value;

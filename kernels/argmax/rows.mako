@@ -8,12 +8,14 @@
     def names(dtype, lanes):
         return ctype(dtype), vector_type(dtype, lanes), f"load_{vector_type(dtype, lanes)}"
 %>
-## Returns what is left when the lanes of a vector meet in pairs.
-<%def name="fold(vector, dtype, meet)">
+## Returns the combination of all lanes of a vector, which are combined in pairs.
+<%def name="horizontal_reduce(vector, dtype, combine_halves)">
     % for n in (8, 4, 2, 1):
     % if n < lanes:
     <% whole, half = vector if 2 * n == lanes else f"half{2 * n}", vector_type(dtype, n) %>
-    const ${half} low${n} = ${whole}.lo, high${n} = ${whole}.hi, half${n} = ${meet(f"low{n}", f"high{n}")};
+    const ${half} low${n} = ${whole}.lo;
+    const ${half} high${n} = ${whole}.hi;
+    const ${half} half${n} = ${combine_halves(f"low{n}", f"high{n}")};
     % endif
     % endfor
     return half1;
@@ -22,20 +24,21 @@
 <%def name="helpers()">
 static inline ${ctype(dtype)} ${name}_greatest(const ${vector_type(dtype, lanes)} v)
 {
-    ${fold("v", dtype, order.greater)}
+    ${horizontal_reduce("v", dtype, order.greater)}
 }
 
 static inline int ${name}_first(const int${lanes} is_there)
 {
     const int${lanes} place = is_there ? (int${lanes})(${", ".join(map(str, range(lanes)))}) : (int${lanes})(${lanes});
-    ${fold("place", "int32", "min({}, {})".format)}
+    ${horizontal_reduce("place", "int32", "min({}, {})".format)}
 }
 </%def>
 
 ## A vector from `i` on; the last one of a block reaches back for elements that were seen, rather than be incomplete.
 <%def name="read(i)">
                     const long j = max(min(${i}, stop - ${lanes}), start);
-                    const ${vector_type(dtype, lanes)} v = step == 1 && stop - j >= ${lanes} ? *(__global const ${name}_v *)(x + j)
+                    const ${vector_type(dtype, lanes)} v = step == 1 && stop - j >= ${lanes}
+                        ? *(__global const ${name}_v *)(x + j)
                         : load_${vector_type(dtype, lanes)}(x + j * step, step, min(${lanes}, (int)(stop - j)) - 1);
 </%def>
 

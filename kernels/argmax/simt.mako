@@ -1,51 +1,66 @@
-## Argmax on schedule simt: a work-group holds `slots` outputs with `threads` work-items each, which share a chunk of the
-## reduced range and meet in local memory. Neighbouring work-items read neighbouring elements: along the reduced dimension
-## (thread_step 1) or across the outputs (slot_step 1).
-<%page args="name, geometry, dtype, index, kept_dims, reduced_dims, group, lanes"/>
-<%namespace name="walk" file="/reduction/traversal.mako"/>
+## Algorithm   Argmax for GPUs. The work-items of an output each search a part of the range; a tree in local memory
+##             combines value and position.
+## Operands    As in kernels/argmax/cpu.mako.
+## Tiling      As in kernels/reduction/simt.mako.
+## NDRange     (groups * group, chunks), as in kernels/reduction/simt.mako.
+## Workspace   `group` values and positions in local memory; found[chunks][outputs] of several chunks.
+## Invariants  NaN beats every number; of equal elements the first wins. Barriers are uniform.
+<%page args="name, geometry, dtype, index, outer_dims, reduced_dims, group, lanes"/>
+<%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
 %>
 <% T = ctype(dtype) %>
 ${geometry.c_typedef(f"{name}_geometry")}
-${order.position(walk.reduced_offset)}
+${order.position(traversal.reduced_offset)}
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(__global const ${T} *restrict input, const long input_at, __global long *restrict output, const long output_at,
-             const ${name}_geometry g)
+void ${name}(__global const ${T} *restrict input, const long input_at, __global long *restrict output,
+    const long output_at, const ${name}_geometry g)
 {
     __local ${T} values[${group}];
     __local ${index} places[${group}];  // -1 where a work-item had no element
-    const ${index} item = get_local_id(0), slots = ${group} / g.threads;
-    const ${index} thread = item / g.thread_step % g.threads, slot = item / g.slot_step % slots;
-    const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
-    const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
-    ${index} rest = number < g.outputs ? number : 0, in = 0, out = chunk * g.chunk_step;
-    ${walk.kept_offset(unrolled=True)}
+    const ${index} item = get_local_id(0);
+    const ${index} outputs_per_group = ${group} / g.threads_per_output;
+    const ${index} lane = item / g.lane_stride % g.threads_per_output;
+    const ${index} output_slot = item / g.output_stride % outputs_per_group;
+    const ${index} output_index = (${index})get_group_id(0) * outputs_per_group + output_slot;
+    const ${index} chunk = get_group_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.total, first + g.chunk);
+    ${index} rest = output_index < g.outputs ? output_index : 0;
+    ${index} in = 0;
+    ${index} out = chunk * g.chunk_stride;
+    ${traversal.outer_offset(unrolled=True)}
     input += input_at + in;
-    ${index} where = first + thread < last ? first + thread : -1;
+    ${index} where = first + lane < last ? first + lane : -1;
     ${T} best = input[${name}_at(&g, max(where, first))];
-    ${index} i = first + thread + g.threads;
+    ${index} i = first + lane + g.threads_per_output;
     % for count in (4, 1):
-    for (; last - i > ${count - 1} * g.threads; i += ${count} * g.threads) {  // loads that are under way together
+    // loads that are under way together
+    for (; last - i > ${count - 1} * g.threads_per_output; i += ${count} * g.threads_per_output) {
         % for q in range(count):
-        const ${T} value${q} = input[${name}_at(&g, i + ${q} * g.threads)];
+        const ${T} value${q} = input[${name}_at(&g, i + ${q} * g.threads_per_output)];
         % endfor
         % for q in range(count):
         if (${order.beats(f"value{q}", "best")}) {
             best = value${q};
-            where = i + ${q} * g.threads;
+            where = i + ${q} * g.threads_per_output;
         }
         % endfor
     }
     % endfor
     values[item] = best;
     places[item] = where;
-    for (int reach = g.threads / 2; reach > 0; reach /= 2) {  // the same for the whole group, so the barriers are uniform
+    // the same for the whole group, so the barriers are uniform
+    for (int distance = g.threads_per_output / 2; distance > 0; distance /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (thread < reach) {
-            const ${index} other = item + reach * g.thread_step, place = places[other], own = places[item];
-            const ${T} value = values[other], mine = values[item];
+        if (lane < distance) {
+            const ${index} other = item + distance * g.lane_stride;
+            const ${index} place = places[other];
+            const ${index} own = places[item];
+            const ${T} value = values[other];
+            const ${T} mine = values[item];
             const int sooner = ${order.same("value", "mine")} && place < own;
             if (place >= 0 && (own < 0 || ${order.beats("value", "mine")} || sooner)) {
                 values[item] = value;
@@ -53,7 +68,7 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
             }
         }
     }
-    if (thread == 0 && number < g.outputs)
+    if (lane == 0 && output_index < g.outputs)
         output[output_at + out] = places[item];
 }
-${order.finish(walk.kept_offset, unrolled=True)}
+${order.finish(traversal.outer_offset, unrolled=True)}

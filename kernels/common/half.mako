@@ -1,6 +1,7 @@
-## float16 as the bits of a half in a ushort: to float, and back. widen_half<n>, narrow_half<n>: n lanes; rounding is to nearest
-## even, as in NumPy's casts. Devices with cl_khr_fp16 convert themselves. PoCL 3.0 has no such type, and crashes on vload_half of
-## vectors; on x86 its compiler knows the processor's own conversion of 8 lanes. Elsewhere it is arithmetic on bits.
+## float16 as the bits of a half in a ushort: to float, and back. widen_half<n>, narrow_half<n>: n lanes; rounding is
+## to nearest even, as in NumPy's casts. Devices with cl_khr_fp16 convert themselves. PoCL 3.0 has no such type, and
+## crashes on vload_half of vectors; on x86 its compiler knows the processor's own conversion of 8 lanes. Elsewhere it
+## is arithmetic on bits.
 <%page args=""/>\
 #ifdef cl_khr_fp16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
@@ -46,7 +47,8 @@ static inline ushort16 narrow_half16(const float16 value)
 static inline ${F} widen_half${n or 1}(const ${H} half_bits)
 {
     const ${U} wide = convert_uint${n}(half_bits);
-    const ${U} low = (wide & 0x7fffu) << 13, exponent = wide & 0x7c00u;
+    const ${U} low = (wide & 0x7fffu) << 13;
+    const ${U} exponent = wide & 0x7c00u;
     const ${U} tiny = ${bits(f"{real('low + 0x38800000u')} - {real(f'({U})(0x38800000u)')}")};
     const ${U} normal = low + (exponent == 0x7c00u ? (${U})(0x70000000u) : (${U})(0x38000000u));
     return ${real("(exponent == 0u ? tiny : normal) | ((wide & 0x8000u) << 16)")};
@@ -54,7 +56,8 @@ static inline ${F} widen_half${n or 1}(const ${H} half_bits)
 
 static inline ${H} narrow_half${n or 1}(const ${F} value)
 {
-    const ${U} all_bits = ${bits("value")}, low = all_bits & 0x7fffffffu;
+    const ${U} all_bits = ${bits("value")};
+    const ${U} low = all_bits & 0x7fffffffu;
     /* Below the normal numbers, adding 0.5 rounds to multiples of 2**-24 in the lowest bits. */
     const ${U} tiny = ${bits(f"{real('low')} + 0.5f")} - 0x3f000000u;
     const ${U} normal = min((low - 0x38000000u + 0xfffu + ((low >> 13) & 1u)) >> 13, (${U})(0x7c00u));

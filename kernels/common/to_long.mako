@@ -1,5 +1,6 @@
-## int_to_long(i): an int as a long; ints_to_longs(i, lanes): a vector of them. A driver is known that compares an int that became a
-## long with a constant as if it had no sign; there (-DWITHOUT_LONG_COMPARISONS) the long is made of its two halves.
+## int_to_long(i): an int as a long; ints_to_longs(i, lanes): a vector of them. A driver is known that compares an int
+## that became a long with a constant as if it had no sign; there (-DWITHOUT_LONG_COMPARISONS) the long is made of its
+## two halves.
 <%page args=""/>\
 #ifndef int_to_long
 #ifdef WITHOUT_LONG_COMPARISONS

@@ -15,10 +15,13 @@ typedef ${V} any_${A} __attribute__((aligned(${np.dtype(part(dtype)).itemsize}))
 static inline ${V} load_${A}(__global const ${T} *p, const long stride, const int last)
 {
     if (last == ${top}) {
-        if (stride == 1) return unit_${A}(p);
-        if (stride == 0) return ${repeated(dtype, lanes, "*p")};
+        if (stride == 1)
+            return unit_${A}(p);
+        if (stride == 0)
+            return ${repeated(dtype, lanes, "*p")};
 % if not is_complex(dtype):
-        if (stride == -1) return unit_${A}(p - ${top}).s${"".join(f"{k:x}" for k in reversed(range(lanes)))};
+        if (stride == -1)
+            return unit_${A}(p - ${top}).s${"".join(f"{k:x}" for k in reversed(range(lanes)))};
 % endif
         return (${V})(${", ".join(f"p[{k} * stride]" for k in range(lanes))});
     }
@@ -36,5 +39,6 @@ static inline void store_${A}(${V} value, __global ${T} *p, const long stride, c
     *(${V} *)lane = value;
     /* Unrolled, the loop takes a fifth of the compiler's time, in every kernel, and runs no faster. */
     #pragma clang loop vectorize(disable) unroll(disable)
-    for (int k = 0; k <= last; ++k) p[k * stride] = lane[k];
+    for (int k = 0; k <= last; ++k)
+        p[k * stride] = lane[k];
 }

@@ -1,5 +1,6 @@
 ## The triangular window of `numpy.bartlett`, of `size` > 1 values, rounded as NumPy rounds.
 <%page args="name, dtype, schedule"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
@@ -7,8 +8,9 @@ from pytensor_cl.codegen.dtypes import ctype, literal
 __kernel void ${name}(__global ${T} *o, const long size)
 {
 % if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0);
-    for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    for (long i = partition_begin(size, 1, part, parts); i < partition_begin(size, 1, part + 1, parts); ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
 % endif

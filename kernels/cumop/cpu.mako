@@ -1,7 +1,14 @@
-## Cumulative sums and products on schedule cpu: each work-item takes a run of tasks; a task is one chunk of the axis, of one
-## row (pattern rows: the lanes lie along the axis) or of a strip of rows (pattern columns: the lanes lie across rows).
-## Runs of BLOCK vectors are summed apart and then joined: long sums of floats stay accurate.
-<%page args="name, pattern, dtype, lanes, strip_vectors, combine, identity, kept_dims, in_buffer"/>
+## Algorithm   Prefix scan (sum or product) for CPUs. Blocks of BLOCK vectors are scanned apart and then joined to the
+##             prefix of what came before: long sums of floats stay accurate. Pattern "rows": lanes along the axis,
+##             scanned by doubling shifts. Pattern "columns": lanes across rows.
+## Operands    input, output: rows of `length` elements, in_step and out_step apart; outer dimensions from the innermost
+##             outwards, steps in elements. block_aggregates[chunks][outputs]: what each chunk before this one comes to.
+## Tiling      Chunks of `chunk` elements along the axis; column tiles of tile_vectors vectors.
+## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a chunk of a row or of a column tile.
+## Invariants  The aggregates of the chunks are made by a reduction before; one chunk needs none.
+## Reference   W. D. Hillis, G. L. Steele, Data parallel algorithms, CACM 29 (1986); reduce-then-scan over chunks.
+<%page args="name, geometry, pattern, dtype, lanes, tile_vectors, combine, identity, outer_dims, in_buffer"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/cumop/geometry.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
@@ -16,7 +23,7 @@
 %>
 <% V = vector_type(dtype, lanes) %>
 typedef ${V} ${name}_v __attribute__((aligned(sizeof(${ctype(dtype)}))));
-${shared.geometry("long")}
+${geometry.c_typedef(f"{name}_geometry")}
 static inline ${V} ${name}_combine(const ${V} a, const ${V} b)
 {
     return ${combine};
@@ -24,87 +31,100 @@ static inline ${V} ${name}_combine(const ${V} a, const ${V} b)
 
 <%def name="rows()">
 <% V = vector_type(dtype, lanes) %>
-        ${V} base = (${V})(${identity});
+        ${V} block_prefix = (${V})(${identity});
         for (long c = 0; c < chunk; ++c)
-            base = ${name}_combine(base, (${V})(totals[total + c * g.outputs]));
+            block_prefix = ${name}_combine(block_prefix, (${V})(block_aggregates[total + c * g.outputs]));
         const int unit = g.in_step == 1 && g.out_step == 1;
         for (long i = first; i < last;) {
             const long stop = min(last, i + ${BLOCK * lanes});
-            ${V} run = (${V})(${identity});
+            ${V} running = (${V})(${identity});
             for (; i < stop; i += ${lanes}) {
                 __global const ${ctype(dtype)} *x = input + in + i * g.in_step;
                 __global ${ctype(dtype)} *y = output + out + i * g.out_step;
-                const int end = min(${lanes}, (int)(stop - i)) - 1, whole = unit && end == ${lanes - 1};
-                ${V} v = whole ? *(__global const ${name}_v *)x : load_${V}(x, g.in_step, end);
+                const int last_lane = min(${lanes}, (int)(stop - i)) - 1;
+                const int whole = unit && last_lane == ${lanes - 1};
+                ${V} v = whole ? *(__global const ${name}_v *)x : load_${V}(x, g.in_step, last_lane);
                 % for by in (1, 2, 4, 8):
                 % if by < lanes:
                 v = ${name}_combine(${shifted(dtype, lanes, by, identity)}, v);
                 % endif
                 % endfor
-                v = ${name}_combine(run, v);
-                run = (${V})(v.s${DIGITS[lanes - 1]});
-                v = ${name}_combine(base, v);
+                v = ${name}_combine(running, v);
+                running = (${V})(v.s${DIGITS[lanes - 1]});
+                v = ${name}_combine(block_prefix, v);
                 if (whole)
                     *(__global ${name}_v *)y = v;
                 else
-                    store_${V}(v, y, g.out_step, end);
+                    store_${V}(v, y, g.out_step, last_lane);
             }
-            base = ${name}_combine(base, run);
+            block_prefix = ${name}_combine(block_prefix, running);
         }
 </%def>
 
-<%def name="strip()">
+<%def name="column_tile()">
 <% V = vector_type(dtype, lanes) %>
-        const long in_across = g.kept_in[0], out_across = g.kept_out[0], total_across = g.kept_total[0];
-        const int vectors = (width + ${lanes - 1}) / ${lanes}, unit = in_across == 1 && out_across == 1;
-        ${V} base[${strip_vectors}], run[${strip_vectors}];
+        const long in_column_stride = g.outer_in[0];
+        const long out_column_stride = g.outer_out[0];
+        const long aggregate_column_stride = g.outer_total[0];
+        const int vectors = (width + ${lanes - 1}) / ${lanes};
+        const int unit = in_column_stride == 1 && out_column_stride == 1;
+        ${V} block_prefix[${tile_vectors}], running[${tile_vectors}];
         for (int k = 0; k < vectors; ++k) {
-            const int end = min(${lanes}, width - k * ${lanes}) - 1;
-            base[k] = (${V})(${identity});
+            const int last_lane = min(${lanes}, width - k * ${lanes}) - 1;
+            block_prefix[k] = (${V})(${identity});
             for (long c = 0; c < chunk; ++c)
-                base[k] = ${name}_combine(base[k], load_${V}(totals + total + c * g.outputs + k * ${lanes} * total_across, total_across, end));
+                block_prefix[k] = ${name}_combine(block_prefix[k],
+                    load_${V}(block_aggregates + total + c * g.outputs + k * ${lanes} * aggregate_column_stride,
+                        aggregate_column_stride, last_lane));
         }
         for (long i = first; i < last;) {
             const long stop = min(last, i + ${BLOCK});
             for (int k = 0; k < vectors; ++k)
-                run[k] = (${V})(${identity});
+                running[k] = (${V})(${identity});
             for (; i < stop; ++i)
                 for (int k = 0; k < vectors; ++k) {
-                    __global const ${ctype(dtype)} *x = input + in + i * g.in_step + k * ${lanes} * in_across;
-                    __global ${ctype(dtype)} *y = output + out + i * g.out_step + k * ${lanes} * out_across;
-                    const int end = min(${lanes}, width - k * ${lanes}) - 1, whole = unit && end == ${lanes - 1};
-                    const ${V} v = whole ? *(__global const ${name}_v *)x : load_${V}(x, in_across, end);
-                    run[k] = ${name}_combine(run[k], v);
-                    const ${V} sum = ${name}_combine(base[k], run[k]);
+                    __global const ${ctype(dtype)} *x = input + in + i * g.in_step + k * ${lanes} * in_column_stride;
+                    __global ${ctype(dtype)} *y = output + out + i * g.out_step + k * ${lanes} * out_column_stride;
+                    const int last_lane = min(${lanes}, width - k * ${lanes}) - 1;
+                    const int whole = unit && last_lane == ${lanes - 1};
+                    const ${V} v = whole ? *(__global const ${name}_v *)x : load_${V}(x, in_column_stride, last_lane);
+                    running[k] = ${name}_combine(running[k], v);
+                    const ${V} sum = ${name}_combine(block_prefix[k], running[k]);
                     if (whole)
                         *(__global ${name}_v *)y = sum;
                     else
-                        store_${V}(sum, y, out_across, end);
+                        store_${V}(sum, y, out_column_stride, last_lane);
                 }
             for (int k = 0; k < vectors; ++k)
-                base[k] = ${name}_combine(base[k], run[k]);
+                block_prefix[k] = ${name}_combine(block_prefix[k], running[k]);
         }
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
-void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __global ${ctype(dtype)} *output, const long output_at,
-             __global const ${ctype(dtype)} *totals, ${shared.parameter()})
+void ${name}(__global const ${ctype(dtype)} *input, const long input_at, __global ${ctype(dtype)} *output,
+    const long output_at, __global const ${ctype(dtype)} *block_aggregates, ${shared.parameter()})
 {
     ${shared.read_parameter()}
-    const long tasks = g.blocks * g.chunks, task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
-        const long chunk = task / g.blocks, first = chunk * g.chunk, last = min(g.length, first + g.chunk);
-        long rest = task % g.blocks, in = input_at, out = output_at, total = g.first_total;
+    const long tasks = g.blocks * g.chunks;
+    const long task_end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
+        const long chunk = task / g.blocks;
+        const long first = chunk * g.chunk;
+        const long last = min(g.length, first + g.chunk);
+        long rest = task % g.blocks;
+        long in = input_at;
+        long out = output_at;
+        long total = g.first_total;
         % if pattern == "columns":
-        const long column = rest % g.tiles * ${strip_vectors * lanes};
-        const int width = min(${strip_vectors * lanes}L, g.kept[0] - column);
-        rest = rest / g.tiles * g.kept[0] + column;
+        const long column = rest % g.tiles * ${tile_vectors * lanes};
+        const int width = min(${tile_vectors * lanes}L, g.outer[0] - column);
+        rest = rest / g.tiles * g.outer[0] + column;
         % endif
-        ${shared.kept_offset("long")}
+        ${shared.outer_offset("long")}
         % if pattern == "rows":
         ${rows()}
         % else:
-        ${strip()}
+        ${column_tile()}
         % endif
     }
 }

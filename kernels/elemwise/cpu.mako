@@ -1,24 +1,29 @@
-## A function of each element, for CPUs: each work-item walks a range of tiles, a vector at a time.
-## A tile is `rows` x `columns` elements of the last two dimensions.
-## Inputs `repeated_along` may be one element for all lanes: PoCL calls a function for each vector that is loaded in any other way.
-## Inputs with numbers `columns` have one element for several lanes; a table says where in a row it is.
-## The hint, which all such kernels have, keeps Intel's compiler from making a version for many work-items at once, which
-## takes most of its time and never runs.
-<%page args="name, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer, repeated_along, columns"/>\
+## Algorithm   A function of each element, for CPUs. Vectors of `lanes` elements lie along the last dimension.
+## Operands    Inputs i0.. and outputs o0.. of one shape[ndim]; strides in elements, 0 where an input is broadcast.
+##             `by_value` inputs are kernel arguments. `broadcast_inputs` may be one element for all lanes: PoCL calls a
+##             function for a vector that is loaded in any other way. Inputs with numbers `columns` have one element for
+##             several lanes; a table says where in a row it is (kernels/common/splat_index.mako).
+## Tiling      rows x columns elements of the last two dimensions: transposed inputs stay in the first-level cache.
+## NDRange     (work-items): each takes a contiguous range of the tiles.
+## Invariants  No address outside an array is read: lanes past the end of a row repeat its last element. The hint on the
+##             kernel keeps Intel's compiler from making a version for many work-items, which never runs.
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, lanes, ndim, index, plan_in_buffer,
+             broadcast_inputs, columns"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 %>\
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
 type_of = {f"i{k}": t for k, t in enumerate(inputs)} | {f"o{k}": t for k, t in enumerate(outputs)}
-tabled = {arrays[a]: number for number, a in enumerate(columns)}
-splat = [a for a in repeated_along if a not in tabled]
+table_of = {arrays[a]: number for number, a in enumerate(columns)}
+splat = [a for a in broadcast_inputs if a not in table_of]
+is_unit = [f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in table_of]
+offsets_of = [(f"at_{array}", f"p.stride[{a}][{{}}]") for a, array in enumerate(arrays)]
 %>\
-typedef struct {
-    ${index} shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
-    ${index} rows, columns, row_tiles, column_tiles, tiles;
-} ${name}_plan;
-typedef struct { long past_cache, at[${max(len(arrays), 1)}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(
@@ -38,14 +43,15 @@ void ${name}(
 % if plan_in_buffer:
     const ${name}_plan p = *plan;
 % endif
-    const long part = get_global_id(0), parts = get_global_size(0);
-    const ${index} end = p.tiles * (part + 1) / parts;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const ${index} end = partition_begin(p.tiles, 1, part + 1, parts);
 % for k, dtype in enumerate(inputs):
     % if by_value[k]:
     const ${vector_type(dtype, lanes)} i${k} = ${repeated(dtype, lanes, f'v{k}')};
     % endif
 % endfor
-    for (${index} tile = p.tiles * part / parts; tile < end; ++tile) {
+    for (${index} tile = partition_begin(p.tiles, 1, part, parts); tile < end; ++tile) {
         ${index} rest = tile / p.column_tiles;
         const ${index} column = (tile - rest * p.column_tiles) * p.columns;
         const ${index} row = rest % p.row_tiles * p.rows;
@@ -55,34 +61,32 @@ void ${name}(
 % for a, array in enumerate(arrays):
         ${index} at_${array} = column * p.stride[${a}][${ndim - 1}] + row * p.stride[${a}][${ndim - 2}];
 % endfor
-% for d in reversed(range(ndim - 2)):
-        {
-            const ${index} i = rest % p.shape[${d}];
-            rest /= p.shape[${d}];
-    % for a, array in enumerate(arrays):
-            at_${array} += i * p.stride[${a}][${d}];
-    % endfor
-        }
-% endfor
+        ${unravel.unravel(range(ndim - 2), index, "rest", "p.shape[{}]", offsets_of)}
         for (${index} r = 0; r < rows; ++r) {
 % for a, array in enumerate(arrays):
-            __global ${"const " if array[0] == "i" else ""}${ctype(type_of[array])} *p_${array} = b_${array} + offset.at[${a}] + at_${array};
+            __global ${"const " if array[0] == "i" else ""}${ctype(type_of[array])} *p_${array} =
+                b_${array} + offset.at[${a}] + at_${array};
             at_${array} += p.stride[${a}][${ndim - 2}];
             const ${index} s_${array} = p.stride[${a}][${ndim - 1}];
 % endfor
             /* One test for all operands: separate ones halve the speed of PoCL's code in cache. */
-            const int unit = ${" && ".join(f"(ulong)s_{a} < 2" if a in splat else f"s_{a} == 1" for a in arrays if a not in tabled)};
+            const int unit = ${" && ".join(is_unit)};
 % for a in splat:
             const ${vector_type(type_of[a], lanes)} first_${a} = ${repeated(type_of[a], lanes, f"*p_{a}")};
 % endfor
-            const int past_cache = offset.past_cache && ${" && ".join(f"s_o{k} == 1 && !((ulong)p_o{k} % sizeof({vector_type(t, lanes)}))" for k, t in enumerate(outputs))};
+            const int non_temporal = offset.non_temporal
+                && ${" && ".join(f"s_o{k} == 1 && !((ulong)p_o{k} % sizeof({vector_type(t, lanes)}))" for k,
+                    t in enumerate(outputs))};
             for (${index} c = 0; c < columns; c += ${lanes}) {
                 const int last = min(${lanes}, (int)(columns - c)) - 1;
 % for array in arrays:
-    % if array in tabled:
-                const ${vector_type(type_of[array], lanes)} ${array} = spread_${access_name(type_of[array], lanes)}(p_${array}, table${tabled[array]} + c, last);
+    % if array in table_of:
+                const ${vector_type(type_of[array], lanes)} ${array} =
+                    spread_${access_name(type_of[array], lanes)}(p_${array}, table${table_of[array]} + c, last);
     % elif array[0] == "i":
-                const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1} ? ${f"!s_{array} ? first_{array} : " if array in splat else ""}unit_${access_name(type_of[array], lanes)}(p_${array}) : load_${access_name(type_of[array], lanes)}(p_${array}, s_${array}, last);
+                const ${vector_type(type_of[array], lanes)} ${array} = unit && last == ${lanes - 1}
+                    ? ${f"!s_{array} ? first_{array} : " if array in splat else ""}unit_${access_name(type_of[array],
+                        lanes)}(p_${array}) : load_${access_name(type_of[array], lanes)}(p_${array}, s_${array}, last);
                 p_${array} += ${lanes} * s_${array};
     % endif
 % endfor
@@ -93,8 +97,12 @@ void ${name}(
                     ${statements}
                 }
 % for k, dtype in enumerate(outputs):
-                if (past_cache && last == ${lanes - 1}) put_past_cache(o${k}, (__global ${vector_type(dtype, lanes)} *)p_o${k});
-                else if (unit && last == ${lanes - 1}) put_${access_name(dtype, lanes)}(o${k}, p_o${k}); else store_${access_name(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
+                if (non_temporal && last == ${lanes - 1})
+                    store_non_temporal(o${k}, (__global ${vector_type(dtype, lanes)} *)p_o${k});
+                else if (unit && last == ${lanes - 1})
+                    put_${access_name(dtype, lanes)}(o${k}, p_o${k});
+                else
+                    store_${access_name(dtype, lanes)}(o${k}, p_o${k}, s_o${k}, last);
                 p_o${k} += ${lanes} * s_o${k};
 % endfor
             }

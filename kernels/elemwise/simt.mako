@@ -1,6 +1,9 @@
-## A function of each element, for GPUs: neighbouring work-items take neighbouring elements.
-## `<name>_flat` is for operands that all step through one dimension; it reads `unroll` elements before it computes.
-<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, unroll"/>\
+## Algorithm   A function of each element, for GPUs. `<name>_flat` is for operands that all step through one dimension;
+##             it loads `unroll` elements before it computes, so that several loads are in flight.
+## Operands    As in kernels/elemwise/cpu.mako.
+## NDRange     Any size; a loop with the NDRange as stride. Neighbouring work-items take neighbouring elements.
+## Invariants  Counters are unsigned: the last step may pass the size by less than one NDRange.
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, unroll"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
 %>\
@@ -33,10 +36,8 @@ unsigned = "u" + index
         ${" ".join(f"b_o{k}[at_o{k}_{q}] = o{k}_{q};" for k in range(len(outputs)))}
     % endfor
 </%def>
-typedef struct {
-    ${index} size, shape[${ndim}], stride[${max(len(arrays), 1)}][${ndim}];
-} ${name}_plan;
-typedef struct { long at[${max(len(arrays), 1)}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 % for flat in (True, False):
 __kernel void ${name}${"_flat" if flat else ""}(
@@ -55,7 +56,8 @@ __kernel void ${name}${"_flat" if flat else ""}(
     % for a, array in enumerate(arrays):
     b_${array} += offset.at[${a}];
     % endfor
-    const ${unsigned} size = p.size, step = get_global_size(0);
+    const ${unsigned} size = p.size;
+    const ${unsigned} step = get_global_size(0);
     ${unsigned} n = get_global_id(0);
     % if flat:
     % if unroll > 1:

@@ -1,13 +1,15 @@
-## A function of each element, for GPUs, where inputs run along another dimension than the outputs, as transposed matrices do.
-## A work-group computes tiles of 32 x 32 elements. The `turned` inputs (by number) pass through local memory: neighbouring
-## work-items read neighbours along the last dimension but one, and take from there what lies along the last one.
-## shape[ndim], stride[arrays][ndim] in elements: the dimensions are ordered so that the last two are those of the tiles.
-## NDRange: work-groups of 32 x 8; each takes every so many tiles.
-<%page args="name, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, turned"/>\
+## Algorithm   A function of each element, for GPUs, where inputs are contiguous along another dimension than the
+##             outputs. The `transposed` inputs (by number) pass through local memory: neighbouring work-items read
+##             neighbours along the last dimension but one, and take from the tile what lies along the last one.
+## Operands    As in kernels/elemwise/cpu.mako; the last two dimensions are those of the tiles.
+## Tiling      TILE x TILE elements; TILE + 1 elements from row to row, so that a column lies in different banks.
+## NDRange     Work-groups of TILE x ROWS_PER_STEP work-items; each takes every so many tiles.
+## Invariants  Barriers are uniform: all work-items of a group take the same tiles.
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, transposed"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
 
-TILE, DOWN = 32, 8
+TILE, ROWS_PER_STEP = 32, 8
 %>\
 <%
 arrays = [f"i{k}" for k, value in enumerate(by_value) if not value] + [f"o{k}" for k in range(len(outputs))]
@@ -17,12 +19,10 @@ unsigned = "u" + index
 <% a = arrays.index(array) %>\
 at_${array} + (${row}) * p.stride[${a}][${ndim - 2}] + (${col}) * p.stride[${a}][${ndim - 1}]
 </%def>
-typedef struct {
-    ${index} tiles, shape[${ndim}], stride[${len(arrays)}][${ndim}];
-} ${name}_plan;
-typedef struct { long at[${len(arrays)}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
-__kernel __attribute__((reqd_work_group_size(${TILE}, ${DOWN}, 1)))
+__kernel __attribute__((reqd_work_group_size(${TILE}, ${ROWS_PER_STEP}, 1)))
 void ${name}(
     % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
     const ${ctype(dtype) if value else ""} ${f"i{k}" if value else f"__global {ctype(dtype)} *b_i{k}"},
@@ -36,19 +36,24 @@ void ${name}(
     % if plan_in_buffer:
     const ${name}_plan p = *plan;
     % endif
-    % for k in turned:
+    % for k in transposed:
     __local ${ctype(inputs[k])} tile_i${k}[${TILE}][${TILE + 1}];  // one more: a column lies in different banks
     % endfor
     % for a, array in enumerate(arrays):
     b_${array} += offset.at[${a}];
     % endfor
-    const int x = get_local_id(0), y = get_local_id(1);
-    const ${index} rows = p.shape[${ndim - 2}], columns = p.shape[${ndim - 1}];
-    const ${unsigned} across = (columns + ${TILE - 1}) / ${TILE}, down = (rows + ${TILE - 1}) / ${TILE}, tiles = p.tiles;
+    const int x = get_local_id(0);
+    const int y = get_local_id(1);
+    const ${index} rows = p.shape[${ndim - 2}];
+    const ${index} columns = p.shape[${ndim - 1}];
+    const ${unsigned} tiles_across = (columns + ${TILE - 1}) / ${TILE};
+    const ${unsigned} tiles_down = (rows + ${TILE - 1}) / ${TILE};
+    const ${unsigned} tiles = p.tiles;
     for (${unsigned} tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
-        ${unsigned} rest = tile / across;
-        const ${index} column = tile % across * ${TILE}, row = rest % down * ${TILE};
-        rest /= down;
+        ${unsigned} rest = tile / tiles_across;
+        const ${index} column = tile % tiles_across * ${TILE};
+        const ${index} row = rest % tiles_down * ${TILE};
+        rest /= tiles_down;
         % for array in arrays:
         ${index} at_${array} = 0;
         % endfor
@@ -61,19 +66,20 @@ void ${name}(
             % endfor
         }
         % endfor
-        for (int q = y; q < ${TILE}; q += ${DOWN}) {
+        for (int q = y; q < ${TILE}; q += ${ROWS_PER_STEP}) {
             if (row + x < rows && column + q < columns) {
-                % for k in turned:
+                % for k in transposed:
                 tile_i${k}[q][x] = b_i${k}[${place(f"i{k}", "row + x", "column + q")}];
                 % endfor
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int q = y; q < ${TILE}; q += ${DOWN}) {
+        for (int q = y; q < ${TILE}; q += ${ROWS_PER_STEP}) {
             if (row + q < rows && column + x < columns) {
                 % for k, dtype in enumerate(inputs):
                 % if not by_value[k]:
-                const ${ctype(dtype)} i${k} = ${f"tile_i{k}[x][q]" if k in turned else f"b_i{k}[{place(f'i{k}', 'row + q', 'column + x')}]"};
+                const ${ctype(dtype)} i${k} =
+                    ${f"tile_i{k}[x][q]" if k in transposed else f"b_i{k}[{place(f'i{k}', 'row + q', 'column + x')}]"};
                 % endif
                 % endfor
                 % for k, dtype in enumerate(outputs):

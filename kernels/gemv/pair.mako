@@ -101,7 +101,7 @@ void ${name}(${common.parameters()})
         ${name}_transposed(a, p.a_row, p.a_col, z, p.k, count, whole_rows, g);
     }
     % for k, total in enumerate(totals):
-    ${total.accumulator}_store1(${total.accumulator}_fold${lanes}(sum${total.value}),
+    ${total.accumulator}_store1(${total.accumulator}_horizontal_reduce${lanes}(sum${total.value}),
                                 ${common.partial_total(k)} + item, 1, items);
     % endfor
     if (items == 1) {

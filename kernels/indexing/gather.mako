@@ -1,7 +1,13 @@
-## x[i, j, ...] for index arrays i, j, ...: one result, any strides.
-## All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an index array are 0
-## where x steps. Without x (`ctype` is None) the result is the positions that the indices mean, in elements of x.
-<%page args="name, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
+## Algorithm   x[i, j, ...] for index arrays i, j, ... (gather): one result, any strides.
+## Operands    All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an
+##             index array are 0 where x steps. length, step and axis belong to each index. Without x (`ctype` is None)
+##             the result is the positions that the indices mean, in elements of x.
+## NDRange     cpu: (work-items), each with a contiguous range of the units, which are segments of rows; simt: any size.
+## Invariants  An index that is out of range is reported, and taken for 0.
+<%page args="name, plan, offsets, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long, widened
 
@@ -15,11 +21,8 @@ last, count = ndim - 1, max(1, len(index_types))
 % if ctype and lanes > 1:
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
-typedef struct {
-    ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${count}][${ndim}], length[${count}], step[${count}], axis[${count}];
-    ${index} segment, segments, units, rows;
-} ${name}_plan;
-typedef struct { long o, x, i[${count}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 % if lanes > 1:
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
@@ -32,11 +35,12 @@ __kernel void ${name}(
     __global const ${ctype} *x,
 % endif
     __global ${ctype or index} *o, const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
-    const int number)
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*given_plan" if plan_in_buffer else "p"},
+        volatile __global int *error_flag,
+    const int error_code)
 {
 % if plan_in_buffer:
-    const ${name}_plan p = *plan;
+    const ${name}_plan p = *given_plan;
 % endif
     o += offset.o;
 % if ctype:
@@ -46,9 +50,10 @@ __kernel void ${name}(
     i${k} += offset.i[${k}];
 % endfor
 % if lanes > 1:
-    const long part = get_global_id(0), parts = get_global_size(0);
-    const ${index} end = p.units * (part + 1) / parts;
-    for (${index} unit = p.units * part / parts; unit < end; ++unit) {
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const ${index} end = partition_begin(p.units, 1, part + 1, parts);
+    for (${index} unit = partition_begin(p.units, 1, part, parts); unit < end; ++unit) {
         ${index} rest = unit / p.segments;
         const ${index} first = (unit - rest * p.segments) * p.segment;
         const ${index} count = min(p.segment, p.shape[${last}] - first);
@@ -62,9 +67,11 @@ __kernel void ${name}(
             if (p.x[${last}] == 1 && p.o[${last}] == 1)
                 for (; c + ${lanes} <= count; c += ${lanes})
                     *(__global ${name}_vector *)(to + c) = *(__global const ${name}_vector *)(from + c);
-            for (; c < count; ++c) to[c * p.o[${last}]] = from[c * p.x[${last}]];
+            for (; c < count; ++c)
+                to[c * p.o[${last}]] = from[c * p.x[${last}]];
     % else:
-            for (${index} c = 0; c < count; ++c) o[at_o + c * p.o[${last}]] = row;
+            for (${index} c = 0; c < count; ++c)
+                o[at_o + c * p.o[${last}]] = row;
     % endif
         } else {
             for (${index} c = 0; c < count; ++c) {
@@ -86,36 +93,21 @@ __kernel void ${name}(
     }
 % endif
 }
-## Declare where each array stands: dimensions `dims` from `rest`, the last one at `first` where the caller walks it.
+## Declare the offset of each array: dimensions `dims` from `rest`, the last one at `first` where the caller loops
+## over it.
 <%def name="place(dims, arrays, index, first)">
     % for array in ["o", *arrays]:
         ${index} at_${array} = ${f"{first} * {step(array)}[{len(dims)}]" if first else 0};
     % endfor
-    % for d in reversed(dims):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-        % if d:
-            rest /= p.shape[${d}];
-        % endif
-        % for array in ["o", *arrays]:
-            at_${array} += i * ${step(array)}[${d}];
-        % endfor
-        }
-    % endfor
+    <% offsets = [(f"at_{array}", step(array) + "[{}]") for array in ["o", *arrays]] %>
+        ${unravel.unravel(dims, index, "rest", "p.shape[{}]", offsets)}
 </%def>\
 ## Declare `row`: where the indices point to. One that is out of range is reported and taken for 0.
 <%def name="row(checked, index)">
         ${index} row = 0;
     % for k, is_checked in enumerate(checked):
         {
-            const long given = ${to_long(index_types[k], f"i{k}[at_i{k}]")};
-            long i = given < 0 ? given + p.length[${k}] : given;
-        % if is_checked:
-            if (i < 0 || i >= p.length[${k}]) {
-                raise_alarm(alarm, number, (int)p.axis[${k}], given, p.length[${k}]);
-                i = 0;
-            }
-        % endif
+            ${bounds.decode("i", index_types[k], f"i{k}[at_i{k}]", f"p.length[{k}]", is_checked, f"(int)p.axis[{k}]")}
             row += (${index})i * p.step[${k}];
         }
     % endfor

@@ -1,16 +1,21 @@
-## f(x[i, j], y[i, j], ...): a function of the elements that index arrays, one for each axis, pick from several arrays.
-## The strides `i` are over the dimensions of the result, `step` those of the arrays along the axes that are indexed.
-<%page args="name, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts, plan_in_buffer"/>\
+## Algorithm   f(x[i, j], y[i, j], ...): a function of the elements that index arrays, one for each axis, gather from
+##             several arrays.
+## Operands    Strides `i` are over the dimensions of the result; `step` are those of the arrays along the indexed axes.
+## NDRange     in_parts: (work-items), each with a contiguous range; else any size, a loop with it as stride.
+## Invariants  An index that is out of range is reported, and taken for 0.
+<%page args="name, plan, offsets, inputs, by_value, output, statements, index_types, checked, ndim, index, in_parts,
+             plan_in_buffer"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, to_long
 %>\
 <%
 arrays, count = [k for k, value in enumerate(by_value) if not value], len(index_types)
 %>\
-typedef struct {
-    ${index} size, shape[${ndim}], i[${count}][${ndim}], length[${count}], axis[${count}], step[${len(arrays)}][${count}];
-} ${name}_plan;
-typedef struct { long o, i[${count}], x[${len(arrays)}]; } ${name}_offsets;
+${plan.c_typedef(f"{name}_plan")}
+${offsets.c_typedef(f"{name}_offsets")}
 
 % if in_parts:
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
@@ -23,16 +28,18 @@ __kernel void ${name}(
     __global const ${kind} *index${k},
 % endfor
     __global ${ctype(output)} *b_o0, const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"}, volatile __global int *alarm,
-    const int number)
+    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*given_plan" if plan_in_buffer else "p"},
+        volatile __global int *error_flag,
+    const int error_code)
 {
 % if plan_in_buffer:
-    const ${name}_plan p = *plan;
+    const ${name}_plan p = *given_plan;
 % endif
-    const long item = get_global_id(0), items = get_global_size(0);
+    const long item = get_global_id(0);
+    const long items = get_global_size(0);
 % if in_parts:
-    const ${index} end = p.size * (item + 1) / items;
-    for (${index} n = p.size * item / items; n < end; ++n) {
+    const ${index} end = partition_begin(p.size, 1, item + 1, items);
+    for (${index} n = partition_begin(p.size, 1, item, items); n < end; ++n) {
 % else:
     for (${index} n = item; n < p.size; n += items) {
 % endif
@@ -43,27 +50,12 @@ __kernel void ${name}(
 % for a, k in enumerate(arrays):
         long at_i${k} = offset.x[${a}];
 % endfor
-% for d in reversed(range(ndim)):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-    % if d:
-            rest /= p.shape[${d}];
-    % endif
-    % for k in range(count):
-            at_index${k} += i * p.i[${k}][${d}];
-    % endfor
-        }
-% endfor
+${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]",
+    [(f"at_index{k}", f"p.i[{k}][{{}}]") for k in range(count)])}
 % for c, is_checked in enumerate(checked):
         {
-            const long given = ${to_long(index_types[c], f"index{c}[at_index{c}]")};
-            long i = given < 0 ? given + p.length[${c}] : given;
-    % if is_checked:
-            if (i < 0 || i >= p.length[${c}]) {
-                raise_alarm(alarm, number, (int)p.axis[${c}], given, p.length[${c}]);
-                i = 0;
-            }
-    % endif
+            ${bounds.decode("i", index_types[c], f"index{c}[at_index{c}]", f"p.length[{c}]", is_checked,
+                f"(int)p.axis[{c}]")}
     % for a, k in enumerate(arrays):
             at_i${k} += i * p.step[${a}][${c}];
     % endfor

@@ -1,6 +1,12 @@
-## x[i] for CPUs, where x has dense rows, or single elements, of which the index picks some. The range of the indices of a block
-## is found with vectors first: most blocks need no look at each of them. One that is out of range is reported, and taken for 0.
-<%page args="name, ctype, index_type, is_checked, lanes, index_lanes"/>\
+## Algorithm   x[i] for CPUs, where x has dense rows or single elements (gather of rows). The range of the indices of a
+##             block is found with vectors first: most blocks need no check of each index.
+## Operands    x[length][run], rows x_row apart; i[rows] with step i_step; o[rows][run], rows o_row apart.
+## NDRange     (work-items): each takes a contiguous range of the rows, in blocks of BLOCK.
+## Invariants  An index that is out of range is reported, and taken for 0. Rows of a table that exceeds the second-level
+##             cache (exceeds_l2) are prefetched AHEAD rows before they are read.
+<%page args="name, plan, ctype, index_type, is_checked, lanes, index_lanes"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long, widened
 
@@ -10,25 +16,9 @@ BLOCK, AHEAD = 1024, 16
 % for n in halves:
 typedef ${widened(ctype, n)} ${name}_vector${n} __attribute__((aligned(sizeof(${ctype}))));
 % endfor
-typedef ${index_type}${index_lanes} ${name}_indices __attribute__((aligned(sizeof(${index_type}))));
-typedef struct { long o, x, i, rows, run, o_row, x_row, i_step, length, is_far; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
-/* Whether indices that lie side by side count from the start and are in range. */
-__attribute__((noinline)) static int ${name}_is_plain(__global const ${index_type} *i, const long count, const long length)
-{
-    if (count < ${index_lanes}) return 0;
-    ${index_type}${index_lanes} low = *(__global const ${name}_indices *)i, high = low;
-    for (long b = 0; b < count; b += ${index_lanes}) {
-        const ${index_type}${index_lanes} v = *(__global const ${name}_indices *)(i + min(b, count - ${index_lanes}));
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-    }
-    int is_plain = 1;
-% for k in range(index_lanes):
-    is_plain &= ${to_long(index_type, f"low.s{k:x}")} >= 0 & ${to_long(index_type, f"high.s{k:x}")} < length;
-% endfor
-    return is_plain;
-}
+${bounds.all_in_bounds(name, index_type, index_lanes)}
 
 <%def name="copy(at)">
             __global const ${ctype} *from = x + ${at} * p.x_row;
@@ -42,41 +32,38 @@ __attribute__((noinline)) static int ${name}_is_plain(__global const ${index_typ
                 c += ${n};
             }
 % endfor
-            for (; c < p.run; ++c) to[c] = from[c];
+            for (; c < p.run; ++c)
+                to[c] = from[c];
 </%def>\
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-__kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *x, __global ${ctype} *o, const ${name}_plan p,
-                      volatile __global int *alarm, const int number)
+__kernel void ${name}(__global const ${index_type} *i, __global const ${ctype} *x, __global ${ctype} *o,
+    const ${name}_plan p, volatile __global int *error_flag, const int error_code)
 {
     o += p.o;
     x += p.x;
     i += p.i;
-    const long stop = p.rows * (get_global_id(0) + 1) / get_global_size(0);
-    for (long first = p.rows * get_global_id(0) / get_global_size(0); first < stop; first += ${BLOCK}) {
+    const long stop = partition_begin(p.rows, 1, get_global_id(0) + 1, get_global_size(0));
+    const long begin = partition_begin(p.rows, 1, get_global_id(0), get_global_size(0));
+    for (long first = begin; first < stop; first += ${BLOCK}) {
         const long end = min(first + ${BLOCK}, stop);
-        const int is_plain = p.i_step == 1 && ${name}_is_plain(i + first, end - first, p.length);
-        if (is_plain && p.run == 1) {
+        const int all_in_bounds = p.i_step == 1 && ${name}_all_in_bounds(i + first, end - first, p.length);
+        if (all_in_bounds && p.run == 1) {
             #pragma clang loop unroll_count(4)
-            for (long b = first; b < end; ++b) o[b * p.o_row] = x[(long)i[b] * p.x_row];
+            for (long b = first; b < end; ++b)
+                o[b * p.o_row] = x[(long)i[b] * p.x_row];
             continue;
         }
-        if (is_plain) {
+        if (all_in_bounds) {
             for (long b = first; b < end; ++b) {
-                if (p.is_far) fetch_ahead(x + (long)i[min(b + ${AHEAD}, end - 1)] * p.x_row, p.run * sizeof(${ctype}));
+                if (p.exceeds_l2)
+                    fetch_ahead(x + (long)i[min(b + ${AHEAD}, end - 1)] * p.x_row, p.run * sizeof(${ctype}));
                 ${copy("(long)i[b]")}
             }
             continue;
         }
         for (long b = first; b < end; ++b) {
-            const long given = ${to_long(index_type, "i[b * p.i_step]")};
-            long at = given < 0 ? given + p.length : given;
-% if is_checked:
-            if (at < 0 || at >= p.length) {
-                raise_alarm(alarm, number, 0, given, p.length);
-                at = 0;
-            }
-% endif
+            ${bounds.decode("at", index_type, "i[b * p.i_step]", "p.length", is_checked)}
             ${copy("at")}
         }
     }

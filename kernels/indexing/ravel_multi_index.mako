@@ -1,15 +1,21 @@
-## `mode` is "raise", "wrap" or "clip": the flat index of an index along each dimension. "unravel": the other way round.
+## Algorithm   The flat index of an index along each dimension; `mode` is "raise", "wrap" or "clip". "unravel": the
+##             index along each dimension of a flat index.
+## Operands    One array for each dimension, the same number of elements in all.
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
+## Invariants  An index that is out of range is reported ("raise", "unravel").
 <%page args="name, mode, types, schedule, word"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 %>\
 <%
 count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise", "unravel")
 %>\
-<%def name="walk()">
+<%def name="each_element()">
 % if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0);
-    for (long i = size * part / parts; i < size * (part + 1) / parts; ++i) {
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    for (long i = partition_begin(size, 1, part, parts); i < partition_begin(size, 1, part + 1, parts); ++i) {
 % else:
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
 % endif
@@ -18,14 +24,14 @@ count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise",
 typedef struct { long size, dim[${max(1, dims)}]; } ${name}_dims;
 
 __kernel void ${name}(__global const ${kind} *flat, const long flat_at,
-${"".join(f"__global long *o{k}, " for k in range(dims))}
-                      const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+    ${"".join(f"__global long *o{k}, " for k in range(dims))} const long size, const ${name}_dims d,
+    volatile __global int *error_flag, const int error_code)
 {
     flat += flat_at;
-${walk()}
+${each_element()}
         long given = ${to_long(kind, "flat[i]")};
         if (given < 0 || given >= d.size) {
-            raise_alarm(alarm, number, 0, given, d.size);
+            report_error(error_flag, error_code, 0, given, d.size);
             given = 0;
         }
         ${word} rest = given;
@@ -45,11 +51,11 @@ ${unravel(types[0], len(types) - 1)}
 % else:
 typedef struct { long at[${count}], dim[${count}], weight[${count}]; } ${name}_dims;
 
-__kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))}
-                      __global long *o, const long size, const ${name}_dims d, volatile __global int *alarm, const int number)
+__kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))} __global long *o,
+    const long size, const ${name}_dims d, volatile __global int *error_flag, const int error_code)
 {
     int wrong = 0;
-${walk()}
+${each_element()}
         long flat = 0;
     % for k in range(count):
         {
@@ -68,7 +74,8 @@ ${walk()}
         o[i] = flat;
     }
     % if is_checked:
-    if (wrong) raise_alarm(alarm, number, 0, 0, 0);
+    if (wrong)
+        report_error(error_flag, error_code, 0, 0, 0);
     % endif
 }
 % endif

@@ -1,9 +1,15 @@
-## x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item, which takes all that goes there in
-## order: repeated positions need no atomics, the last one wins or the sum is NumPy's to the bit.
-## Dimension 0 of the NDRange shares out the elements of x that one position means, dimension 1 the positions: who owns which,
-## or, where each work-item adds to zeros of its own, `apart` elements after those of the one before, how far it looks through.
-## The values of `inner` positions lie y_count apart, from the first of them to the first of the next ones it is y_outer.
-<%page args="name, ctype, combine, nothing, ndim, index, lanes"/>\
+## Algorithm   x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item (owner computes),
+##             which takes all that goes there in order: repeated positions need no atomics.
+## Operands    positions[count] in elements of x; y: values of `inner` positions lie y_count apart, those of the next
+##             ones y_outer later; shape, x, y: the elements that one position means, `run` along the last dimension.
+## NDRange     (parts, owners): dimension 0 divides the elements that one position means, dimension 1 the positions:
+##             which of them a work-item owns, or, with `apart`, which it looks through.
+## Workspace   With `apart` each owner adds to a private copy, `apart` elements after the one before;
+##             kernels/indexing/scatter_reduce.mako adds these up.
+## Invariants  The last one wins, or the sum is NumPy's to the bit (without `apart`).
+<%page args="name, plan, ctype, combine, nothing, ndim, index, lanes"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
 
@@ -14,10 +20,7 @@ BLOCK = 256  # positions of which those that are owned are noted first: a branch
 % for n in halves:
 typedef ${widened(ctype, n)} ${name}_vector${n} __attribute__((aligned(sizeof(${ctype}))));
 % endfor
-typedef struct {
-    ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} segment, segments, units, run, y_run, count, inner, y_count, y_outer, span, apart, is_far;
-} ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 ## The values of position number b of a run.
 <%def name="add(b)">
@@ -26,62 +29,69 @@ typedef struct {
                 ${index} c = 0;
                 if (p.y_run == 1) {
 % for n in halves:
-                    ${"for" if n == lanes else "if"} (${";" if n == lanes else ""} c + ${n} <= count${"; c += %d" % n if n == lanes else ""}) {
+                    ${"for" if n == lanes else "if"} (${";" if n == lanes else ""} c
+                        + ${n} <= count${"; c += %d" % n if n == lanes else ""}) {
                         __global ${name}_vector${n} *v = (__global ${name}_vector${n} *)(row + c);
                         *v = ${combine.format(a="*v", b=f"*(__global const {name}_vector{n} *)(value + c)")};
                         ${"" if n == lanes else f"c += {n};"}
                     }
 % endfor
                 }
-                for (; c < count; ++c) row[c] = ${combine.format(a="row[c]", b="value[c * p.y_run]")};
+                for (; c < count; ++c)
+                    row[c] = ${combine.format(a="row[c]", b="value[c * p.y_run]")};
 </%def>\
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-__kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y, const long x_at,
-                      const long y_at, const ${name}_plan p)
+__kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y,
+    const long x_at, const long y_at, const ${name}_plan p)
 {
-    const long part = get_global_id(0), parts = get_global_size(0), owner = get_global_id(1), owners = get_global_size(1);
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long owner = get_global_id(1);
+    const long owners = get_global_size(1);
     const int is_shared = owners > 1 && !p.apart;
-    const ${index} low = is_shared ? p.span * owner / owners : 0, high = is_shared ? p.span * (owner + 1) / owners : p.span;
+    const ${index} low = is_shared ? partition_begin(p.span, 1, owner, owners) : 0;
+    const ${index} high = is_shared ? partition_begin(p.span, 1, owner + 1, owners) : p.span;
     const ${index} outers = p.count / p.inner;
-    ${index} outer_begin = 0, outer_end = outers, begin = 0, end = p.inner, owned[${BLOCK}];
+    ${index} outer_begin = 0;
+    ${index} outer_end = outers;
+    ${index} begin = 0;
+    ${index} end = p.inner;
+    ${index} owned[${BLOCK}];
     if (p.apart) {
         x += owner * p.apart;
-        for (long k = 0; k < p.apart; ++k) x[k] = ${nothing};
+        for (long k = 0; k < p.apart; ++k)
+            x[k] = ${nothing};
         if (outers >= owners) {
-            outer_begin = outers * owner / owners;
-            outer_end = outers * (owner + 1) / owners;
+            outer_begin = partition_begin(outers, 1, owner, owners);
+            outer_end = partition_begin(outers, 1, owner + 1, owners);
         } else {
-            begin = p.inner * owner / owners;
-            end = p.inner * (owner + 1) / owners;
+            begin = partition_begin(p.inner, 1, owner, owners);
+            end = partition_begin(p.inner, 1, owner + 1, owners);
         }
     }
-    const ${index} unit_end = p.units * (part + 1) / parts;
-    for (${index} unit = p.units * part / parts; unit < unit_end; ++unit) {
+    const ${index} unit_end = partition_begin(p.units, 1, part + 1, parts);
+    for (${index} unit = partition_begin(p.units, 1, part, parts); unit < unit_end; ++unit) {
         ${index} rest = unit / p.segments;
-        const ${index} first = (unit - rest * p.segments) * p.segment, count = min(p.segment, p.run - first);
+        const ${index} first = (unit - rest * p.segments) * p.segment;
+        const ${index} count = min(p.segment, p.run - first);
         __global ${ctype} *to = x + x_at + first;
         __global const ${ctype} *from = y + y_at + first * p.y_run;
-% for d in reversed(range(ndim)):
-        {
-            const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-            ${f"rest /= p.shape[{d}];" if d else ""}
-            to += i * p.x[${d}];
-            from += i * p.y[${d}];
-        }
-% endfor
+        ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]", [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
         from += outer_begin * p.y_outer;
         for (${index} outer = outer_begin * p.inner; outer < outer_end * p.inner; outer += p.inner, from += p.y_outer) {
             if (count == 1) {
                 for (${index} b = begin; b < end; ++b) {
                     const ${index} at = positions[outer + b];
-                    if (at >= low && at < high) to[at] = ${combine.format(a="to[at]", b="from[b * p.y_count]")};
+                    if (at >= low && at < high)
+                        to[at] = ${combine.format(a="to[at]", b="from[b * p.y_count]")};
                 }
                 continue;
             }
             if (!is_shared) {
                 for (${index} b = begin; b < end; ++b) {
-                    if (p.is_far) fetch_ahead(to + positions[outer + min(b + ${AHEAD}, end - 1)], count * sizeof(${ctype}));
+                    if (p.is_far)
+                        fetch_ahead(to + positions[outer + min(b + ${AHEAD}, end - 1)], count * sizeof(${ctype}));
                     ${add("b")}
                 }
                 continue;

@@ -1,7 +1,16 @@
-## o = x with rows of y added, or set, where an index says, for large arrays on CPUs: the numbers of the values are put in the order
-## of their positions, by counting, and then each row is added up where it is. The order of the values of a row stays: sums are
-## NumPy's to the bit, the last one wins. Work-items of all kernels but `sum` have the same shares of the index.
-<%page args="name, ctype, index_type, is_checked, combine, lanes"/>\
+## Algorithm   o = x with rows of y added, or set, where an index says, for large arrays on CPUs: a counting sort of the
+##             values by position, then a reduction of each segment. Kernels in order: _count (histogram of each share
+##             of the index), _totals (sum of each share of the positions), _starts (exclusive prefix scan), _place
+##             (stable rank of each value), _sum (segment reduction).
+## Operands    x[length][run], rows x_row apart; i[count] with step i_step; y: values y_count apart, y_outer after
+##             `inner`.
+## NDRange     (work-items), the same for all kernels but _sum: each takes an even share of the index or of the
+##             positions.
+## Workspace   counts[work-items][length], which ends as the end of each segment; totals[work-items]; order[count].
+## Invariants  The order of the values of a row stays: sums are NumPy's to the bit, the last one wins.
+## Example     i = 2 0 2 1 0 2: order = 1 4 | 3 | 0 2 5, ends = 2 3 6.
+<%page args="name, plan, ctype, index_type, is_checked, combine, lanes"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 
@@ -15,31 +24,38 @@ AHEAD = 12  # rows that are asked for before they are needed
 typedef ${ctype}${n} ${name}_v${n} __attribute__((aligned(sizeof(${ctype}))));
 % endfor
 typedef ${ctype} ${name}_v1;
-typedef struct { long o, x, y, i, ends, count, length, run, x_row, x_step, inner, y_count, y_outer, i_step; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 <%def name="share(what)">
-    const long item = get_global_id(0), items = get_global_size(0);
-    const long begin = p.${what} * item / items, end = p.${what} * (item + 1) / items;
+    const long item = get_global_id(0);
+    const long items = get_global_size(0);
+    const long begin = partition_begin(p.${what}, 1, item, items);
+    const long end = partition_begin(p.${what}, 1, item + 1, items);
 </%def>
 ## Declare `at`, or go on with the next index.
 <%def name="place()">
-        const long given = ${to_long(index_type, "i[b * p.i_step]")}, at = given < 0 ? given + p.length : given;
+        const long given = ${to_long(index_type, "i[b * p.i_step]")};
+        const long at = given < 0 ? given + p.length : given;
 % if is_checked:
-        if (at < 0 || at >= p.length) continue;
+        if (at < 0 || at >= p.length)
+            continue;
 % endif
 </%def>\
 <% alone = "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))" %>\
 /* How many values of its share each work-item has for each position. */
-${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global int *counts, const ${name}_plan p, volatile __global int *alarm, const int number)
+${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global int *counts, const ${name}_plan p,
+    volatile __global int *error_flag, const int error_code)
 {
     ${share("count")}
     counts += item * p.length;
     i += p.i;
-    for (long k = 0; k < p.length; ++k) counts[k] = 0;
+    for (long k = 0; k < p.length; ++k)
+        counts[k] = 0;
     for (long b = begin; b < end; ++b) {
 % if is_checked:
         const long asked = ${to_long(index_type, "i[b * p.i_step]")};
-        if (asked < -p.length || asked >= p.length) raise_alarm(alarm, number, 0, asked, p.length);
+        if (asked < -p.length || asked >= p.length)
+            report_error(error_flag, error_code, 0, asked, p.length);
 % endif
         ${place()}
         counts[at] += 1;
@@ -52,7 +68,8 @@ ${alone} __kernel void ${name}_totals(__global const int *counts, __global int *
     ${share("length")}
     int total = 0;
     for (long part = 0; part < items; ++part)
-        for (long k = begin; k < end; ++k) total += counts[part * p.length + k];
+        for (long k = begin; k < end; ++k)
+            total += counts[part * p.length + k];
     totals[item] = total;
 }
 
@@ -61,7 +78,8 @@ ${alone} __kernel void ${name}_starts(__global int *counts, __global const int *
 {
     ${share("length")}
     int start = 0;
-    for (long part = 0; part < item; ++part) start += totals[part];
+    for (long part = 0; part < item; ++part)
+        start += totals[part];
     for (long k = begin; k < end; ++k)
         for (long part = 0; part < items; ++part) {
             const int n = counts[part * p.length + k];
@@ -71,7 +89,8 @@ ${alone} __kernel void ${name}_starts(__global int *counts, __global const int *
 }
 
 /* The numbers of the values in their new order; what was where they begin becomes where they end. */
-${alone} __kernel void ${name}_place(__global const ${index_type} *i, __global int *counts, __global int *order, const ${name}_plan p)
+${alone} __kernel void ${name}_place(__global const ${index_type} *i, __global int *counts, __global int *order,
+    const ${name}_plan p)
 {
     ${share("count")}
     counts += item * p.length;
@@ -90,10 +109,14 @@ static long ${name}_value(const long b, const ${name}_plan *p)
 /* The first position from which on a share of the work lies, counting values and positions. */
 static long ${name}_border(__global const int *ends, const long length, const long work)
 {
-    long low = 0, high = length;
+    long low = 0;
+    long high = length;
     while (low < high) {
         const long middle = (low + high) / 2;
-        if (ends[middle] + middle < work) low = middle + 1; else high = middle;
+        if (ends[middle] + middle < work)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -102,7 +125,8 @@ static long ${name}_border(__global const int *ends, const long length, const lo
 <%def name="columns(n, wide)">
         for (; c + ${n * wide} <= p.run; c += ${n * wide}) {
 % for k in range(wide):
-            ${name}_v${n} sum${k} = p.x_step ? *(__global const ${name}_v${n} *)(own + c + ${k * n}) : (${name}_v${n})(*own);
+            ${name}_v${n} sum${k} = p.x_step ? *(__global const ${name}_v${n} *)(own + c + ${k * n})
+                : (${name}_v${n})(*own);
 % endfor
             for (long k = start; k < ends[row]; ++k) {
                 fetch_ahead(y + ${name}_value(order[min(k + ${AHEAD}, after - 1)], &p) + c, p.run * sizeof(${ctype}));
@@ -118,12 +142,17 @@ static long ${name}_border(__global const int *ends, const long length, const lo
 </%def>
 
 /* Add up the rows; `ends` says where the values of each of them end. */
-${alone} __kernel void ${name}_sum(__global const int *ends, __global const int *order, __global const ${ctype} *x, __global const ${ctype} *y,
+${alone} __kernel void ${name}_sum(__global const int *ends, __global const int *order, __global const ${ctype} *x,
+    __global const ${ctype} *y,
                               __global ${ctype} *o, const ${name}_plan p)
 {
     ends += p.ends;
-    const long item = get_global_id(0), items = get_global_size(0), work = ends[p.length - 1] + p.length;
-    const long begin = ${name}_border(ends, p.length, work * item / items), end = item + 1 < items ? ${name}_border(ends, p.length, work * (item + 1) / items) : p.length;
+    const long item = get_global_id(0);
+    const long items = get_global_size(0);
+    const long work = ends[p.length - 1] + p.length;
+    const long begin = ${name}_border(ends, p.length, partition_begin(work, 1, item, items));
+    const long end = item + 1 < items ? ${name}_border(ends, p.length, partition_begin(work, 1, item + 1, items))
+        : p.length;
     const long after = begin < end ? ends[end - 1] : 0;
     y += p.y;
     for (long row = begin; row < end; ++row) {

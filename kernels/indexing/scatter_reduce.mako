@@ -1,5 +1,8 @@
-## o = x + what several work-items have added up apart, in order. The elements of x are side by side, or one and the same.
-<%page args="name, ctype, combine, lanes"/>\
+## Algorithm   o = x + the private copies of several work-items, added in order.
+## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
+## NDRange     (work-items): each takes a contiguous range of the elements.
+<%page args="name, plan, ctype, combine, lanes"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
 %>\
@@ -7,10 +10,12 @@ from pytensor_cl.codegen.dtypes import widened
 <% kind = widened(ctype, n) if n == 1 else f"{name}_vector" %>
     for (; k + ${n} <= end; k += ${n}) {
         ${widened(ctype, n)} sum;
-        if (p.x_step) sum = *(__global const ${kind} *)(x + k);
+        if (p.x_step)
+            sum = *(__global const ${kind} *)(x + k);
         else {
             ${ctype} lane[${n}];
-            for (int l = 0; l < ${n}; ++l) lane[l] = x[0];
+            for (int l = 0; l < ${n}; ++l)
+                lane[l] = x[0];
             sum = *(const ${kind} *)lane;
         }
         for (long part = 0; part < p.parts; ++part) {
@@ -23,13 +28,16 @@ from pytensor_cl.codegen.dtypes import widened
 % if lanes > 1:
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
-typedef struct { long o, x, x_step, size, parts, apart; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-__kernel void ${name}(__global const ${ctype} *x, __global const ${ctype} *added, __global ${ctype} *o, const ${name}_plan p)
+__kernel void ${name}(__global const ${ctype} *x, __global const ${ctype} *added, __global ${ctype} *o,
+    const ${name}_plan p)
 {
-    const long item = get_global_id(0), items = get_global_size(0), end = p.size * (item + 1) / items;
-    long k = p.size * item / items;
+    const long item = get_global_id(0);
+    const long items = get_global_size(0);
+    const long end = partition_begin(p.size, 1, item + 1, items);
+    long k = partition_begin(p.size, 1, item, items);
     x += p.x;
     o += p.o;
     ${elements(lanes) if lanes > 1 else ""}

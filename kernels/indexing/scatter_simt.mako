@@ -1,47 +1,50 @@
-## x[positions] = y, or += y, in place, for GPUs. A work-group owns a range of positions (dimension 0) and a tile of the elements
-## that one position means (dimension 1); it looks through all positions together, and each of its work-items takes those it
-## owns in order, for elements of its own: no atomics, the last one wins or the sum is NumPy's to the bit.
-<%page args="name, ctype, combine, ndim, index, group"/>\
-typedef struct {
-    ${index} shape[${ndim}], x[${ndim}], y[${ndim}];
-    ${index} tile, elements, count, y_count, span;
-} ${name}_plan;
+## Algorithm   x[positions] = y, or += y, in place, for GPUs (owner computes). A work-group looks through all positions
+##             together; each of its work-items applies those that the group owns in order, for elements of its own.
+## Operands    positions[count] in elements of x; y: values of positions lie y_count apart; shape, x, y: the elements
+##             that one position means.
+## NDRange     (owners, tiles): dimension 0 divides the positions, dimension 1 the elements that one position means.
+## Invariants  No atomics on x: the last one wins, or the sum is NumPy's to the bit. Barriers are uniform.
+<%page args="name, plan, ctype, combine, ndim, index, group"/>\
+<%namespace name="unravel" file="/common/unravel.mako"/>\
+<%include file="/common/partition.mako"/>\
+${plan.c_typedef(f"{name}_plan")}
 
 __attribute__((reqd_work_group_size(${group}, 1, 1)))
-__kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y, const long x_at,
-                      const long y_at, const ${name}_plan p)
+__kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, __global const ${ctype} *y,
+    const long x_at, const long y_at, const ${name}_plan p)
 {
     __local ${index} owned[${group}];
     __local int any;
     const ${index} lane = get_local_id(0);
-    const long owner = get_group_id(0), owners = get_num_groups(0);
-    const ${index} low = p.span * owner / owners, high = p.span * (owner + 1) / owners;
+    const long owner = get_group_id(0);
+    const long owners = get_num_groups(0);
+    const ${index} low = partition_begin(p.span, 1, owner, owners);
+    const ${index} high = partition_begin(p.span, 1, owner + 1, owners);
     x += x_at;
     y += y_at;
     for (long first = get_group_id(1) * (long)p.tile; first < p.elements; first += get_num_groups(1) * (long)p.tile) {
         const ${index} last = min(first + p.tile, (long)p.elements);
         for (${index} start = 0; start < p.count; start += ${group}) {
-            if (lane == 0) any = 0;
+            if (lane == 0)
+                any = 0;
             barrier(CLK_LOCAL_MEM_FENCE);
             const ${index} at = start + lane < p.count ? positions[start + lane] : -1;
             const int is_owned = at >= low && at < high;
             owned[lane] = is_owned ? at : -1;
-            if (is_owned) atomic_or(&any, 1);
+            if (is_owned)
+                atomic_or(&any, 1);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (any) {
                 const ${index} filled = min((${index})${group}, p.count - start);
                 for (${index} e = first + lane; e < last; e += ${group}) {
-                    ${index} rest = e, to = 0, from = start * p.y_count;
-% for d in reversed(range(ndim)):
-                    {
-                        const ${index} i = ${f"rest % p.shape[{d}]" if d else "rest"};
-                        ${f"rest /= p.shape[{d}];" if d else ""}
-                        to += i * p.x[${d}];
-                        from += i * p.y[${d}];
-                    }
-% endfor
+                    ${index} rest = e;
+                    ${index} to = 0;
+                    ${index} from = start * p.y_count;
+                    ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]",
+                        [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
                     for (${index} b = 0; b < filled; ++b, from += p.y_count)
-                        if (owned[b] >= 0) x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="y[from]")};
+                        if (owned[b] >= 0)
+                            x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="y[from]")};
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,5 +1,5 @@
-## table[i0], counted from the end where it is negative: statements of an element function. Lanes that do not exist repeat one
-## that does. An index that is out of range is reported, and taken for another.
+## table[i0], counted from the end where it is negative: statements of an element function. Lanes that do not exist
+## repeat one that does. An index that is out of range is reported, and clamped.
 <%page args="number, dtype, index_dtype, lanes, is_checked"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, to_long, vector_type
@@ -9,7 +9,8 @@ whole, element = vector_type("int64", lanes), f"table{number}[tables.at[{number}
 places = [f"place.s{k:x}" for k in range(lanes)] if lanes > 1 else ["place"]
 halves = [1 << k for k in reversed(range(lanes.bit_length() - 1))]
 %>\
-const ${whole} given = ${to_long(ctype(index_dtype), "i0", lanes)}, length = tables.length[${number}];
+const ${whole} given = ${to_long(ctype(index_dtype), "i0", lanes)};
+const ${whole} length = tables.length[${number}];
 ${whole} place = given + ((given >> 63) & length);
 % if is_checked:
 /* Negative in lanes that are out of range. PoCL's any() takes as long as all the rest. */
@@ -22,7 +23,7 @@ if (outside1 < 0) {
     ${f"vstore{lanes}(given, 0, lane)" if lanes > 1 else "lane[0] = given"};
     for (int l = 0; l < ${lanes}; ++l)
         if (lane[l] < -tables.length[${number}] || lane[l] >= tables.length[${number}])
-            raise_alarm(alarm, alarm_number, 0, lane[l], tables.length[${number}]);
+            report_error(error_flag, error_code, 0, lane[l], tables.length[${number}]);
     place = clamp(place, (${whole})0, length - 1);
 }
 % endif

@@ -1,14 +1,18 @@
-## o[place] = x[place, i[place]]: an index picks one of the elements that lie `step` apart, `length` of them. Any strides.
-## `mode` says what becomes of an index out of range; "index": it counts from the end if negative, else it is reported.
-## `inverse`: o[place, i[place]] = x[place].
-<%page args="name, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+## Algorithm   o[place] = x[place, i[place]] (take along an axis); `inverse`: o[place, i[place]] = x[place].
+## Operands    shape[ndim], any strides; the elements to choose from lie `step` apart, `length` of them.
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
+## Invariants  `mode` says what becomes of an index out of range: "wrap" and "clip" as in NumPy; "index" counts from the
+##             end if negative; what is still out of range is reported, and taken for 0.
+<%page args="name, plan, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+<%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 %>\
 <% last = ndim - 1 %>\
-typedef struct { ${index} shape[${ndim}], o[${ndim}], x[${ndim}], i[${ndim}], size; long length, step, at_o, at_x, at_i; } ${name}_plan;
+${plan.c_typedef(f"{name}_plan")}
 
-static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *alarm, const int number)
+static inline long ${name}_pick(const ${kind} given, const long length, volatile __global int *error_flag,
+    const int error_code)
 {
     long at = ${to_long(kind, "given")};
 % if mode == "wrap":
@@ -22,7 +26,7 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
     at += at < 0 ? length : 0;
     % endif
     if ((ulong)at >= (ulong)length) {
-        raise_alarm(alarm, number, 0, given, length);
+        report_error(error_flag, error_code, 0, given, length);
         at = 0;
     }
 % endif
@@ -30,24 +34,30 @@ static inline long ${name}_pick(const ${kind} given, const long length, volatile
 }
 
 __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, __global ${element} *o,
-                      ${"__global " if in_buffer else ""}const ${name}_plan ${"*plan" if in_buffer else "p"},
-                      volatile __global int *alarm, const int number)
+    ${"__global " if in_buffer else ""}const ${name}_plan ${"*given_plan" if in_buffer else "p"},
+    volatile __global int *error_flag, const int error_code)
 {
 % if in_buffer:
-    const ${name}_plan p = *plan;
+    const ${name}_plan p = *given_plan;
 % endif
     x += p.at_x;
     i += p.at_i;
     o += p.at_o;
 % if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0), end = p.size * (part + 1) / parts;
-    for (long e = p.size * part / parts; e < end;) {
-        const long row = e / p.shape[${last}], first = e - row * p.shape[${last}];
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long end = partition_begin(p.size, 1, part + 1, parts);
+    for (long e = partition_begin(p.size, 1, part, parts); e < end;) {
+        const long row = e / p.shape[${last}];
+        const long first = e - row * p.shape[${last}];
         const long stop = min(end, e - first + p.shape[${last}]);
-        ${index} rest = row, at_o = first * p.o[${last}], at_x = first * p.x[${last}], at_i = first * p.i[${last}];
+        ${index} rest = row;
+        ${index} at_o = first * p.o[${last}];
+        ${index} at_x = first * p.x[${last}];
+        ${index} at_i = first * p.i[${last}];
         ${place(range(last), index)}
         for (; e < stop; ++e) {
-            const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
+            const long at = ${name}_pick(i[at_i], p.length, error_flag, error_code) * p.step;
             ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
             at_o += p.o[${last}];
             at_x += p.x[${last}];
@@ -56,9 +66,12 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
     }
 % else:
     for (${index} e = get_global_id(0); e < p.size; e += get_global_size(0)) {
-        ${index} rest = e, at_o = 0, at_x = 0, at_i = 0;
+        ${index} rest = e;
+        ${index} at_o = 0;
+        ${index} at_x = 0;
+        ${index} at_i = 0;
         ${place(range(ndim), index)}
-        const long at = ${name}_pick(i[at_i], p.length, alarm, number) * p.step;
+        const long at = ${name}_pick(i[at_i], p.length, error_flag, error_code) * p.step;
         ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
     }
 % endif

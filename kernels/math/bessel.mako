@@ -16,13 +16,17 @@ terms = 28 if dtype == "float64" else 18
 % for order in (0, 1):
 static inline ${V} bessel_i${order}_${V}(const ${V} x)
 {
-    const ${V} y = fabs(x), far = fmax(y, (${V})(8)), t = 16 / far - 1, square = ${number(0.25)} * y * y;
+    const ${V} y = fabs(x);
+    const ${V} far = fmax(y, (${V})(8));
+    const ${V} t = 16 / far - 1;
+    const ${V} square = ${number(0.25)} * y * y;
     const ${V} amplitude = ${series(f"i{order}", "t")} / sqrt(far);
     % if dtype == "float64":
     const ${V} large = exp(far) * amplitude;
     % else:
     /* In two steps: where exp(x) overflows the result need not. */
-    const ${V} half_way = exp(${number(0.5)} * far), large = half_way * amplitude * half_way;
+    const ${V} half_way = exp(${number(0.5)} * far);
+    const ${V} large = half_way * amplitude * half_way;
     % endif
     const ${V} small = ${horner(bessel_power(order, terms), "square", dtype, V)};
     % if order == 0:
@@ -35,11 +39,16 @@ static inline ${V} bessel_i${order}_${V}(const ${V} x)
 
 static inline ${V} bessel_j${order}_${V}(const ${V} x)
 {
-    const ${V} y = fabs(x), near = fmin(y, (${V})(8)), far = fmax(y, (${V})(8)), inverse = 8 / far;
-    const ${V} t = near * near * ${number(1 / 32)} - 1, u = 2 * inverse * inverse - 1;
+    const ${V} y = fabs(x);
+    const ${V} near = fmin(y, (${V})(8));
+    const ${V} far = fmax(y, (${V})(8));
+    const ${V} inverse = 8 / far;
+    const ${V} t = near * near * ${number(1 / 32)} - 1;
+    const ${V} u = 2 * inverse * inverse - 1;
     const ${V} p = ${series(f"p{order}", "u")};
     const ${V} q = ${series(f"q{order}", "u")} / far;
-    const ${V} sine = sin(far), cosine = cos(far);
+    const ${V} sine = sin(far);
+    const ${V} cosine = cos(far);
     /* Of the phase x - pi / 4 (x - 3 pi / 4), times sqrt(2). */
     % if order == 0:
     const ${V} waves = p * (cosine + sine) - q * (sine - cosine);

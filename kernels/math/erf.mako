@@ -16,10 +16,13 @@ number, whole = lambda value: literal(value, dtype), (8,) if dtype == "float64" 
 <% series = lambda name: chebyshev_series(name, "t", dtype, V) %>\
 static inline ${V} erfcx_${V}(const ${V} x)
 {
-    const ${V} y = fabs(x), t = 1 - ${number(7.5)} / (y + ${number(3.75)});
+    const ${V} y = fabs(x);
+    const ${V} t = 1 - ${number(7.5)} / (y + ${number(3.75)});
     const ${V} right = ${series("erfcx")} / (y + ${number(0.5)});
     /* exp(x**2), with the rounding error of the square. */
-    const ${V} square = x * x, error = fma(x, x, -square), growth = 2 * exp(square);
+    const ${V} square = x * x;
+    const ${V} error = fma(x, x, -square);
+    const ${V} growth = 2 * exp(square);
     const ${V} left = growth + (select((${V})(0), growth * error, (${mask})(growth < (${V})(INFINITY))) - right);
     return select(right, left, (${mask})(x < (${V})(0)));
 }

@@ -1,5 +1,5 @@
-## erf and erfc of float32 by 32 intervals, each with coefficients of its own: two registers of AVX-512 hold those of one power. Those of
-## erfc become shorter where it falls faster.
+## erf and erfc of float32 by 32 intervals, each with coefficients of its own: two registers of AVX-512 hold those of
+## one power. Those of erfc become shorter where it falls faster.
 <%page args=""/>\
 <%!
 from pytensor_cl.codegen.dtypes import literal
@@ -21,7 +21,8 @@ magic = number(1.5 * 2.0**23)
 #define ERF_BY_TABLE
 static inline float16 erf_float16(const float16 x)
 {
-    const float16 size = fabs(x), y = size > (float16)(${number(ERF_LAST)}) ? (float16)(${number(ERF_LAST)}) : size;
+    const float16 size = fabs(x);
+    const float16 y = size > (float16)(${number(ERF_LAST)}) ? (float16)(${number(ERF_LAST)}) : size;
     /* Its low bits are the number of the interval. */
     const float16 sum = y * ${number(slope(ERF_LAST))} + ${magic};
     const int16 interval = as_int16(sum);
@@ -36,7 +37,8 @@ static inline float16 erf_float16(const float16 x)
 static inline float16 erfc_near_float16(const float16 x)
 {
     const float16 size = fabs(x);
-    const int16 interval = as_int16(size * (size * ${number(ERFC_BEND)} + ${number(slope(ERFC_LAST, ERFC_BEND))}) + ${magic});
+    const int16 interval =
+        as_int16(size * (size * ${number(ERFC_BEND)} + ${number(slope(ERFC_LAST, ERFC_BEND))}) + ${magic});
     const float16 t = size - ${entry("erfc", 0)};
     ${series("erfc", 0)}
     return x < (float16)(0) ? 2 - p : p;

@@ -1,4 +1,5 @@
-## exp in parts: exp(x + low) = 2**k (1 + p) with p from -0.3 to 0.42, and how to put a power of two back, subnormals included.
+## exp in parts: exp(x + low) = 2**k (1 + p) with p from -0.3 to 0.42, and how to put a power of two back, subnormals
+## included.
 <%page args="dtype, counts"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
@@ -17,9 +18,12 @@ log2 = ("0x1.62e42fefa38p-1", "0x1.ef35793c7673p-45") if double else ("0x1.62e4p
 static inline ${V} exp_parts_${V}(const ${V} x, const ${V} low, ${mask} *k)
 {
     /* So large a sum is rounded to an integer, which its last bits are. */
-    const ${V} magic = (${V})(0x1.8p${digits}${"" if double else "f"}), shifted = fma(x, (${V})(${number(1.4426950408889634)}), magic), power = shifted - magic;
+    const ${V} magic = (${V})(0x1.8p${digits}${"" if double else "f"});
+    const ${V} shifted = fma(x, (${V})(${number(1.4426950408889634)}), magic);
+    const ${V} power = shifted - magic;
     *k = as_${mask}(shifted) - as_${mask}(magic);
-    const ${V} t = fma(power, (${V})(-${log2[0]}), x), r = t + fma(power, (${V})(-${log2[1]}), low);
+    const ${V} t = fma(power, (${V})(-${log2[0]}), x);
+    const ${V} r = t + fma(power, (${V})(-${log2[1]}), low);
     return fma(r * r, ${minimax("exp", "r", dtype, V)}, r);
 }
 

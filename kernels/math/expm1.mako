@@ -4,8 +4,12 @@
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
 <%
-T, M, counts, digits, bias, most = (ctype(dtype), "long", (8,), 52, 1023, 709.8) if dtype == "float64" else (ctype(dtype), "int", (8, 16), 23, 127, 88.8)
-number = lambda value: literal(value, dtype)
+    T, M, counts, digits, bias, most = (
+        (ctype(dtype), "long", (8,), 52, 1023, 709.8)
+        if dtype == "float64"
+        else (ctype(dtype), "int", (8, 16), 23, 127, 88.8)
+    )
+    number = lambda value: literal(value, dtype)
 %>\
 <%include file="/math/exp_parts.mako" args="dtype=dtype, counts=counts"/>\
 % for lanes in counts:
@@ -13,10 +17,13 @@ number = lambda value: literal(value, dtype)
 #if ${int(dtype == "float32")} || defined(POCL_DEVICE_ADDRESS_BITS)
 static inline ${V} expm1_${V}(const ${V} x)
 {
-    const ${V} above = select(x, (${V})(-50), x < (${V})(-50)), bounded = select((${V})(${number(most + 1)}), above, above < (${V})(${number(most + 1)}));
+    const ${V} above = select(x, (${V})(-50), x < (${V})(-50));
+    const ${V} bounded = select((${V})(${number(most + 1)}), above, above < (${V})(${number(most + 1)}));
     ${mask} k;
-    const ${V} p = exp_parts_${V}(bounded, (${V})(0), &k), half_scale = as_${V}((k + ${bias - 1}) << ${digits});
-    const ${V} result = select(2 * fma(half_scale, p, half_scale - ${number(0.5)}), (${V})(INFINITY), x > (${V})(${number(most)}));
+    const ${V} p = exp_parts_${V}(bounded, (${V})(0), &k);
+    const ${V} half_scale = as_${V}((k + ${bias - 1}) << ${digits});
+    const ${V} result =
+        select(2 * fma(half_scale, p, half_scale - ${number(0.5)}), (${V})(INFINITY), x > (${V})(${number(most)}));
     return select(x, result, fabs(x) >= (${V})(${number(2.0**-60)}));
 }
 #else
@@ -26,20 +33,26 @@ static inline ${V} expm1_${V}(const ${V} x)
 #ifdef POCL_DEVICE_ADDRESS_BITS
 static inline ${V} sinh_${V}(const ${V} x)
 {
-    const ${V} size = fabs(x), y = select((${V})(${number(most + 2)}), size, size < (${V})(${number(most + 2)}));
+    const ${V} size = fabs(x);
+    const ${V} y = select((${V})(${number(most + 2)}), size, size < (${V})(${number(most + 2)}));
     ${mask} k;
     /* A quarter of expm1(y). */
-    const ${V} p = exp_parts_${V}(y, (${V})(0), &k), scale = as_${V}((k + ${bias - 2}) << ${digits}), part = fma(scale, p, scale - ${number(0.25)});
+    const ${V} p = exp_parts_${V}(y, (${V})(0), &k);
+    const ${V} scale = as_${V}((k + ${bias - 2}) << ${digits});
+    const ${V} part = fma(scale, p, scale - ${number(0.25)});
     const ${V} result = copysign(2 * (part + part / (4 * part + 1)), x);
     return select(x, result, size >= (${V})(${number(2.0**-60)}));
 }
 
 static inline ${V} cosh_${V}(const ${V} x)
 {
-    const ${V} size = fabs(x), y = select(size, (${V})(${number(most + 2)}), size > (${V})(${number(most + 2)}));
+    const ${V} size = fabs(x);
+    const ${V} y = select(size, (${V})(${number(most + 2)}), size > (${V})(${number(most + 2)}));
     ${mask} k;
     /* A quarter of exp(y). */
-    const ${V} p = exp_parts_${V}(y, (${V})(0), &k), scale = as_${V}((k + ${bias - 2}) << ${digits}), part = fma(scale, p, scale);
+    const ${V} p = exp_parts_${V}(y, (${V})(0), &k);
+    const ${V} scale = as_${V}((k + ${bias - 2}) << ${digits});
+    const ${V} part = fma(scale, p, scale);
     return 2 * (part + ${number(0.0625)} / part);
 }
 #else

@@ -13,8 +13,10 @@ odd = [1 / (2 * k + 3) for k in range(16 if dtype == "float64" else 8)]
 /* m - log(1 + m) = -log(ratio) + ratio - 1, where m = ratio - 1: the inverse hyperbolic tangent, DLMF 4.6.4, near 0. */
 static inline ${T} log_excess_${T}(const ${T} m, const ${T} ratio)
 {
-    if (fabs(m) > ${number(0.5)}) return m - log(ratio);
-    const ${T} s = m / (2 + m), square = s * s;
+    if (fabs(m) > ${number(0.5)})
+        return m - log(ratio);
+    const ${T} s = m / (2 + m);
+    const ${T} square = s * s;
     return s * (m - 2 * square * ${horner(odd, "square", dtype)});
 }
 
@@ -37,8 +39,11 @@ static inline ${T} stirling_${T}(const ${T} a)
 static inline ${T} log_gamma_step_${T}(${T} a, const ${T} b)
 {
     ${T} below = 0;
-    for (; a < 10; ++a) below += log1p(b / a);
-    const ${T} middle = a + ${number(0.5)} * b, r = 1 / middle, square = r * r;
+    for (; a < 10; ++a)
+        below += log1p(b / a);
+    const ${T} middle = a + ${number(0.5)} * b;
+    const ${T} r = 1 / middle;
+    const ${T} square = r * r;
     const ${T} digamma = log(middle) - ${number(0.5)} * r - square * ${horner(DIGAMMA, "square", dtype)};
     const ${T} second = -square * (1 + r * (1 + ${number(0.5)} * r * (1 - ${number(1 / 3)} * square)));
     const ${T} fourth = -square * square * (6 + r * (12 + 10 * r));

@@ -1,5 +1,6 @@
-## The incomplete gamma functions P and Q (regularised), with regions like those of Didonato & Morris 1986 (ACM TOMS 12):
-## Temme's uniform expansion where a is large and x near it (DLMF 8.12), else power series (8.7) or continued fraction (8.9).
+## The incomplete gamma functions P and Q (regularised), with regions like those of Didonato & Morris 1986 (ACM TOMS
+## 12): Temme's uniform expansion where a is large and x near it (DLMF 8.12), else power series (8.7) or continued
+## fraction (8.9).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
@@ -32,8 +33,11 @@ __constant ${T} gamma_temme_${T}[${rows}][${columns}] = {
 /* P or Q, DLMF 8.12.3 and 8.12.4. */
 static ${T} gamma_uniform_${T}(const ${T} a, const ${T} x, const int upper)
 {
-    const ${T} m = (x - a) / a, excess = log_excess_${T}(m, x / a), inverse = 1 / a;
-    const ${T} eta = copysign(sqrt(2 * excess), m), y = copysign(sqrt(a * excess), m);
+    const ${T} m = (x - a) / a;
+    const ${T} excess = log_excess_${T}(m, x / a);
+    const ${T} inverse = 1 / a;
+    const ${T} eta = copysign(sqrt(2 * excess), m);
+    const ${T} y = copysign(sqrt(a * excess), m);
     ${T} sum = 0;
     /* A loop: compilers for GPUs would hold the constants of all rows in registers. */
     #pragma unroll 1
@@ -52,7 +56,8 @@ static ${T} gamma_uniform_${T}(const ${T} a, const ${T} x, const int upper)
 /* P / density, DLMF 8.7.1. */
 static ${T} gamma_series_${T}(const ${T} a, const ${T} x)
 {
-    ${T} term = 1, sum = 1;
+    ${T} term = 1;
+    ${T} sum = 1;
     for (int k = 1; k < 2000 && term > sum * ${eps}; ++k) {
         term *= x / (a + k);
         sum += term;
@@ -63,7 +68,10 @@ static ${T} gamma_series_${T}(const ${T} a, const ${T} x)
 /* Q / density: the continued fraction DLMF 8.9.2, even part, by the method of Lentz. */
 static ${T} gamma_fraction_${T}(const ${T} a, const ${T} x)
 {
-    ${T} b = x + 1 - a, c = INFINITY, d = 1 / b, product = d;
+    ${T} b = x + 1 - a;
+    ${T} c = INFINITY;
+    ${T} d = 1 / b;
+    ${T} product = d;
     for (int k = 1; k < 2000; ++k) {
         const ${T} numerator = -k * (k - a);
         b += 2;
@@ -71,7 +79,8 @@ static ${T} gamma_fraction_${T}(const ${T} a, const ${T} x)
         c = b + numerator / c;
         const ${T} factor = c * d;
         product *= factor;
-        if (fabs(factor - 1) < ${number(2e-16 if dtype == "float64" else 1e-7)}) break;
+        if (fabs(factor - 1) < ${number(2e-16 if dtype == "float64" else 1e-7)})
+            break;
     }
     return a * product;
 }
@@ -80,7 +89,8 @@ static ${T} gamma_fraction_${T}(const ${T} a, const ${T} x)
 static ${T} gamma_complement_${T}(const ${T} a, const ${T} x)
 {
     const ${T} power = a * log(x) - lgamma1p_${T}(a);
-    ${T} term = 1, sum = 0;
+    ${T} term = 1;
+    ${T} sum = 0;
     for (int k = 1; k < 60; ++k) {
         term *= -x / k;
         sum += term / (a + k);
@@ -90,14 +100,20 @@ static ${T} gamma_complement_${T}(const ${T} a, const ${T} x)
 
 static ${T} gamma_ratio_${T}(const ${T} a, const ${T} x, const int upper)
 {
-    if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (a == INFINITY && x == INFINITY)) return NAN;
-    if (a == 0 || x == INFINITY) return upper ? 0 : 1;
-    if (x == 0 || a == INFINITY) return upper ? 1 : 0;
-    if (a >= ${large} && fabs(x - a) < ${number(0.3)} * a) return gamma_uniform_${T}(a, x, upper);
+    if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (a == INFINITY && x == INFINITY))
+        return NAN;
+    if (a == 0 || x == INFINITY)
+        return upper ? 0 : 1;
+    if (x == 0 || a == INFINITY)
+        return upper ? 1 : 0;
+    if (a >= ${large} && fabs(x - a) < ${number(0.3)} * a)
+        return gamma_uniform_${T}(a, x, upper);
     const int above = x > a && x > 1;
-    if (upper && a <= 1 && !above) return gamma_complement_${T}(a, x);
+    if (upper && a <= 1 && !above)
+        return gamma_complement_${T}(a, x);
     const ${T} density = gamma_density_${T}(a, x);
-    if (!(density > 0)) return above == upper ? 0 : 1;
+    if (!(density > 0))
+        return above == upper ? 0 : 1;
     const ${T} tail = density * (above ? gamma_fraction_${T}(a, x) : gamma_series_${T}(a, x));
     return above == upper ? tail : 1 - tail;
 }

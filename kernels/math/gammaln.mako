@@ -1,7 +1,7 @@
-## log(|gamma(x)|), without loops. Near: gamma(2 + a) and a product, the recurrence DLMF 5.5.1; far: Stirling's series, 5.11.1;
-## below zero the reflection 5.5.3. The zeros at 1 and 2 are exact.
+## log(|gamma(x)|), without loops. Near: gamma(2 + a) and a product, the recurrence DLMF 5.5.1; far: Stirling's
+## series, 5.11.1; below zero the reflection 5.5.3. The zeros at 1 and 2 are exact.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
@@ -16,19 +16,27 @@ number = lambda value: literal(value, dtype)
 static inline ${V} gammaln_${V}(const ${V} x)
 {
     const ${mask} negative = (${mask})(x < (${V})(0));
-    const ${V} y = select(x, 1 - x, negative), whole = floor(y + ${number(0.75)}), a = y - whole;
-    const ${mask} far = (${mask})(y >= (${V})(${far})), below = (${mask})(whole < (${V})(2));
+    const ${V} y = select(x, 1 - x, negative);
+    const ${V} whole = floor(y + ${number(0.75)});
+    const ${V} a = y - whole;
+    const ${mask} far = (${mask})(y >= (${V})(${far}));
+    const ${mask} below = (${mask})(whole < (${V})(2));
     /* gamma(y) is gamma(2 + a) over the product if it is below, else times the product. */
     ${V} product = select((${V})(1), select(y, y * (y + 1), (${mask})(whole < (${V})(1))), below);
     % for k in range(2, far):
     product = select(product, product * (a + ${k}), (${mask})(whole > (${V})(${k})));
     % endfor
-    const ${V} power = ${log}(select(product, y, far)), inverse = 1 / y, square = inverse * inverse;
+    const ${V} power = ${log}(select(product, y, far));
+    const ${V} inverse = 1 / y;
+    const ${V} square = inverse * inverse;
     const ${V} near = a * ${minimax("lgamma2p", "a", dtype, V)} + select(power, -power, below);
-    const ${V} series = (y - ${number(0.5)}) * (power - 1) + (inverse * ${minimax("stirling", "square", dtype, V)} + ${number(0.41893853320467274)});
+    const ${V} series =
+        (y - ${number(0.5)}) * (power - 1)
+            + (inverse * ${minimax("stirling", "square", dtype, V)} + ${number(0.41893853320467274)});
     ${V} result = select(near, series, far);
     if (${"negative" if lanes == "" else "some_lane(negative)"}) {
-        const ${V} turn = fabs(x - rint(x)), turns = turn * turn;
+        const ${V} turn = fabs(x - rint(x));
+        const ${V} turns = turn * turn;
         const ${V} left = -${log}(turn * ${minimax("sinpi", "turns", dtype, V)}) - result;
         result = select(result, select(left, (${V})(INFINITY), (${mask})(turn == (${V})(0))), negative);
     }

@@ -21,12 +21,16 @@ __constant ${T} owens_t_rule_${T}[${count}][2] = {
 <% V, mask = f"{T}{lanes}", f"{M}{lanes}" %>\
 static inline ${V} owens_t_${V}(const ${V} h, const ${V} a)
 {
-    const ${V} y = fabs(h), slope = fabs(a);
+    const ${V} y = fabs(h);
+    const ${V} slope = fabs(a);
     const ${mask} steep = (${mask})(slope > (${V})(1));
     const ${V} product = select(y * slope, (${V})(0), (${mask})(y == (${V})(0)));
-    const ${V} height = select(y, product, steep), end = select(slope, 1 / slope, steep);
-    const ${V} limit = fmin(end, ${number(reach)} / height), half_square = ${number(-0.5)} * height * height;
-    ${V} square, sum = 0;
+    const ${V} height = select(y, product, steep);
+    const ${V} end = select(slope, 1 / slope, steep);
+    const ${V} limit = fmin(end, ${number(reach)} / height);
+    const ${V} half_square = ${number(-0.5)} * height * height;
+    ${V} square;
+    ${V} sum = 0;
     % if lanes:
     % for node, weight in zip(nodes, weights):
     square = limit * limit * ${number(node**2)} + 1;

@@ -1,13 +1,30 @@
-## sin, cos and tan of vectors: PoCL 3.0's own take two to four times as long, and a huge argument in one lane spoils others.
-## The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in float64 the first two products are exact.
-## Huge arguments, infinities and NaN are left to the scalar functions.
+## sin, cos and tan of vectors: PoCL 3.0's own take two to four times as long, and a huge argument in one lane spoils
+## others. The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in float64 the first two
+## products are exact. Huge arguments, infinities and NaN are left to the scalar functions.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%!
-from pytensor_cl.codegen.dtypes import ctype
-from pytensor_cl.codegen.coefficients.minimax import minimax
-FLOAT = ("int", 31, (8, 16), "20000", "0x1.8p23f", "0x1.45f306p-1f", ("-0x1.921fb6p+0f", "0x1.777a5cp-25f", "0x1.ee59dap-50f"))
-OTHER = ("long", 63, (8,), "1000000", "0x1.8p52", "0x1.45f306dc9c883p-1", ("-0x1.921fb544p+0", "-0x1.0b4611a6p-34", "-0x1.3198a2e037073p-69"))
+    from pytensor_cl.codegen.dtypes import ctype
+    from pytensor_cl.codegen.coefficients.minimax import minimax
+
+    FLOAT = (
+        "int",
+        31,
+        (8, 16),
+        "20000",
+        "0x1.8p23f",
+        "0x1.45f306p-1f",
+        ("-0x1.921fb6p+0f", "0x1.777a5cp-25f", "0x1.ee59dap-50f"),
+    )
+    OTHER = (
+        "long",
+        63,
+        (8,),
+        "1000000",
+        "0x1.8p52",
+        "0x1.45f306dc9c883p-1",
+        ("-0x1.921fb544p+0", "-0x1.0b4611a6p-34", "-0x1.3198a2e037073p-69"),
+    )
 %>\
 <%
 M, sign_bit, counts, largest, magic, turns_of_one, parts = OTHER if dtype == "float64" else FLOAT
@@ -18,7 +35,9 @@ half, smallest = ("0.5", "DBL_MIN") if dtype == "float64" else ("0.5f", "FLT_MIN
 static inline ${V} quarter_turns_${V}(const ${V} x, ${I} *quarter)
 {
     /* So large a sum is rounded to an integer, which its last bits are. */
-    const ${V} magic = (${V})(${magic}), shifted = fma(x, (${V})(${turns_of_one}), magic), turns = shifted - magic;
+    const ${V} magic = (${V})(${magic});
+    const ${V} shifted = fma(x, (${V})(${turns_of_one}), magic);
+    const ${V} turns = shifted - magic;
     *quarter = as_${I}(shifted);
     ${V} rest = fma(turns, (${V})(${parts[0]}), x);
     rest = fma(turns, (${V})(${parts[1]}), rest);
@@ -60,7 +79,9 @@ static inline ${V} cos_reduced_${V}(const ${V} x)
 static inline ${V} tan_reduced_${V}(const ${V} x)
 {
     ${I} quarter;
-    const ${V} rest = quarter_turns_${V}(x, &quarter), s = small_sin_${V}(rest), c = small_cos_${V}(rest);
+    const ${V} rest = quarter_turns_${V}(x, &quarter);
+    const ${V} s = small_sin_${V}(rest);
+    const ${V} c = small_cos_${V}(rest);
     const ${I} odd = (quarter & 1) == 1;
     return select(s, -c, odd) / select(c, s, odd);
 }
@@ -73,7 +94,8 @@ static inline ${V} ${name}_${V}(const ${V} x)
     ${"result = select(x, result, fabs(x) >= (%s)(%s));" % (V, smallest) if name != "cos" else ""}
     if (!every_lane(plain)) {
     % for k in range(lanes):
-        if (!plain.s${f"{k:x}"}) result.s${f"{k:x}"} = ${name}(x.s${f"{k:x}"});
+        if (!plain.s${f"{k:x}"})
+            result.s${f"{k:x}"} = ${name}(x.s${f"{k:x}"});
     % endfor
     }
     return result;

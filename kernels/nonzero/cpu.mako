@@ -1,12 +1,23 @@
-## Where an array is not zero, for CPUs: each work-item takes a contiguous chunk. `<name>_count` counts the hits of each chunk;
-## `<name>` knows from the counts where its own hits belong, and what it does with them is `emit`:
-## "places": the index of each hit along each dimension; "flat": its index in the flat array;
-## "select": the element of x; "expand": x, with the elements of y at the hits.
-<%page args="name, unit, bits, emit, dims=1, element='', combine='', lanes=16, elements=''"/>\
-<%include file="/math/every_lane.mako"/>\
+## Algorithm   Stream compaction for CPUs. `<name>_count` counts the nonzero elements of each chunk; `<name>` knows from
+##             the counts where its own results begin.
+## Operands    mask[size], contiguous, elements of type `unit`, nonzero if `bits` of it are. output_mode says what is
+##             written for each nonzero element: "coords" its index along each dimension, "flat" its flat index,
+##             "select" the element of x; "expand": all of x, with the next element of y where the mask is nonzero.
+## NDRange     (work-items): each takes one chunk; chunks are an even partition of the elements.
+## Workspace   counts[chunks].
+## Invariants  A work-item writes beyond its own results only where it overwrites that itself later.
+<%page args="name, unit, bits, output_mode, dims=1, element='', combine='', lanes=16, elements=''"/>\
+<%include file="/common/partition.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%
-hit = "{}" if bits is None else f"(({{}} & {bits}) != 0)" if unit != "ulong2" else f"((({{0}}.x | {{0}}.y) & {bits}) != 0)"
-block, wide = 16, unit != "ulong2"
+    hit = (
+        "{}"
+        if bits is None
+        else f"(({{}} & {bits}) != 0)"
+        if unit != "ulong2"
+        else f"((({{0}}.x | {{0}}.y) & {bits}) != 0)"
+    )
+    block, wide = 16, unit != "ulong2"
 %>\
 % if wide:
 typedef ${unit}16 ${name}_vector __attribute__((aligned(sizeof(${unit}))));
@@ -20,83 +31,97 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)
 {
     mask += mask_at;
-    const long part = get_global_id(0), parts = get_global_size(0), last = size * (part + 1) / parts;
-    long i = size * part / parts, count = 0;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long last = partition_begin(size, 1, part + 1, parts);
+    long i = partition_begin(size, 1, part, parts);
+    long count = 0;
 % if wide:
     while (i + ${block} <= last) {
         int16 hits = 0;
         for (const long stop = min(last, i + (1L << 30)); i + ${block} <= stop; i += ${block})
-            hits -= convert_int16((*(__global const ${name}_vector *)(mask + i) & (${unit}16)(${bits or 1})) != (${unit}16)(0));
+            hits -= convert_int16((*(__global const ${name}_vector *)(mask
+                + i) & (${unit}16)(${bits or 1})) != (${unit}16)(0));
         const int8 a = hits.lo + hits.hi;
         const int4 b = a.lo + a.hi;
         count += (long)b.x + b.y + b.z + b.w;
     }
 % endif
-    for (; i < last; ++i) count += ${hit.format("mask[i]")};
+    for (; i < last; ++i)
+        count += ${hit.format("mask[i]")};
     counts[part] = count;
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
-% if emit in ("select", "expand"):
+% if output_mode in ("select", "expand"):
     __global const ${element} *x, const long x_at, const long x_step,
 % endif
-% if emit == "expand":
+% if output_mode == "expand":
     __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o)
-% elif emit == "select":
+% elif output_mode == "select":
     __global ${element} *o)
 % else:
     ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))})
 % endif
 {
     mask += mask_at;
-    const long part = get_global_id(0), parts = get_global_size(0), last = size * (part + 1) / parts;
+    const long part = get_global_id(0);
+    const long parts = get_global_size(0);
+    const long last = partition_begin(size, 1, part + 1, parts);
     long k = 0;
-    for (long p = 0; p < part; ++p) k += counts[p];
+    for (long p = 0; p < part; ++p)
+        k += counts[p];
     const long end = k + counts[part];
-    long i = size * part / parts;
+    long i = partition_begin(size, 1, part, parts);
     /* A test of ${block} elements pays where it nearly always comes out the same. */
-    const int is_rare = counts[part] * ${512 if emit == "select" else 64} < last - i;
-% if emit in ("places", "flat"):
+    const int is_rare = counts[part] * ${512 if output_mode == "select" else 64} < last - i;
+% if output_mode in ("coords", "flat"):
     const int is_common = (last - i - counts[part]) * 64 < last - i;
 % endif
-% if emit in ("select", "expand"):
+% if output_mode in ("select", "expand"):
     x += x_at;
 % endif
-% if emit == "expand":
+% if output_mode == "expand":
     y += y_at;
 % endif
-% if emit == "places":
+% if output_mode == "coords":
     while (i < last && k < end) {
-        long rest = i / n${dims - 1}, start = k;
-        const long row = rest * n${dims - 1}, stop = min(last, row + n${dims - 1});
-        ${walk("stop", "row", emit, dims, unit, hit, bits, block, wide, name, lanes, combine, element)}
+        long rest = i / n${dims - 1};
+        long start = k;
+        const long row = rest * n${dims - 1};
+        const long stop = min(last, row + n${dims - 1});
+        ${compact_range("stop", "row", output_mode, dims, unit, hit, bits, block, wide, name, lanes, combine, element)}
     % for d in reversed(range(dims - 1)):
         {
             const long place = ${f"rest % n{d}" if d else "rest"};
             rest /= n${d};
-            for (long h = start; h < k; ++h) o${d}[h] = place;
+            for (long h = start; h < k; ++h)
+                o${d}[h] = place;
         }
     % endfor
     }
 % else:
-    ${walk("last", "0", emit, dims, unit, hit, bits, block, wide, name, lanes, combine, element)}
+    ${compact_range("last", "0", output_mode, dims, unit, hit, bits, block, wide, name, lanes, combine, element)}
 % endif
 }
-## Take the elements from i to `stop`. Where many hits follow, without a branch for each: what is no hit is written too, and
-## overwritten by the next hit. `end` is where the hits of the next chunk begin, which are another work-item's.
-<%def name="walk(stop, row, emit, dims, unit, hit, bits, block, wide, name, lanes, combine, element)">
+## Take the elements from i to `stop`. Where many hits follow, without a branch for each: what is no hit is written
+## too, and overwritten by the next hit. `end` is where the hits of the next chunk begin, which are another
+## work-item's.
+<%def name="compact_range(stop, row, output_mode, dims, unit, hit, bits, block, wide, name, lanes, combine, element)">
 % if wide:
         for (; i + ${block} <= ${stop}; i += ${block}) {
             const ${unit}16 m = *(__global const ${name}_vector *)(mask + i) & (${unit}16)(${bits or 1});
-            if (${"" if emit == "expand" else "is_rare && "}!some_lane(m != (${unit}16)(0))) {
-    % for j in range(0, block if emit == "expand" else 0, lanes):
-                if (x_step == 1) *(__global ${name}_elements *)(o + i + ${j}) = *(__global const ${name}_elements *)(x + i + ${j});
-                else for (int j = ${j}; j < ${j + lanes}; ++j) o[i + j] = x[(i + j) * x_step];
+            if (${"" if output_mode == "expand" else "is_rare && "}!some_lane(m != (${unit}16)(0))) {
+    % for j in range(0, block if output_mode == "expand" else 0, lanes):
+                if (x_step == 1)
+                    *(__global ${name}_elements *)(o + i + ${j}) = *(__global const ${name}_elements *)(x + i + ${j});
+                else for (int j = ${j}; j < ${j + lanes}; ++j)
+                    o[i + j] = x[(i + j) * x_step];
     % endfor
                 continue;
             }
-    % if emit in ("places", "flat"):
+    % if output_mode in ("coords", "flat"):
             if (is_common && every_lane(m != (${unit}16)(0))) {
                 const long16 places = (long16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
                 *(__global ${name}_places *)(o${dims - 1} + k) = places + (i - ${row});
@@ -104,37 +129,39 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
                 continue;
             }
     % endif
-    % if emit != "expand":
+    % if output_mode != "expand":
             if (k + ${block} <= end) {
         % for j in range(block):
-                ${store(f"i + {j}", row, emit, dims, combine)} k += ${hit.format(f"mask[i + {j}]")};
+                ${store(f"i + {j}", row, output_mode, dims, combine)} k += ${hit.format(f"mask[i + {j}]")};
         % endfor
                 continue;
             }
     % endif
-    % if emit == "expand":
+    % if output_mode == "expand":
         % for j in range(block):
             {
-                const ${element} own = x[(i + ${j}) * x_step], other = y[min(k, end - 1) * y_step];
+                const ${element} own = x[(i + ${j}) * x_step];
+                const ${element} other = y[min(k, end - 1) * y_step];
                 const int h = ${hit.format(f"mask[i + {j}]")};
                 o[i + ${j}] = h ? ${combine.format(a="own", b="other")} : own;
                 k += h;
             }
         % endfor
     % else:
-            for (long j = i; j < i + ${block}; ++j) { ${careful("j", row, emit, dims, hit, combine)} }
+            for (long j = i; j < i + ${block}; ++j) { ${compact_one("j", row, output_mode, dims, hit, combine)} }
     % endif
         }
 % endif
-        for (; i < ${stop}; ++i) { ${careful("i", row, emit, dims, hit, combine)} }
+        for (; i < ${stop}; ++i) { ${compact_one("i", row, output_mode, dims, hit, combine)} }
 </%def>\
-<%def name="careful(at, row, emit, dims, hit, combine)">\
-if (${hit.format(f"mask[{at}]")}) { ${store(at, row, emit, dims, combine)} ++k; }${f" else o[{at}] = x[{at} * x_step];" if emit == "expand" else ""}\
+<%def name="compact_one(at, row, output_mode, dims, hit, combine)">\
+if (${hit.format(f"mask[{at}]")}) { ${store(at, row, output_mode, dims,
+    combine)} ++k; }${f" else o[{at}] = x[{at} * x_step];" if output_mode == "expand" else ""}\
 </%def>\
-<%def name="store(at, row, emit, dims, combine)">\
-% if emit == "expand":
+<%def name="store(at, row, output_mode, dims, combine)">\
+% if output_mode == "expand":
 o[${at}] = ${combine.format(a=f"x[({at}) * x_step]", b="y[k * y_step]")};\
-% elif emit == "select":
+% elif output_mode == "select":
 o[k] = x[(${at}) * x_step];\
 % else:
 o${dims - 1}[k] = ${at} - ${row};\

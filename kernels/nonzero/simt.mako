@@ -1,32 +1,50 @@
-## Where an array is not zero, for GPUs: each work-group takes a contiguous chunk, tile by tile. See kernels/nonzero/cpu.mako for `emit`.
-<%page args="name, unit, bits, emit, index, group, run, dims=1, element='', combine=''"/>\
+## Algorithm   Stream compaction for GPUs, as in kernels/nonzero/cpu.mako: count, then a scan of each tile in local
+##             memory.
+## Operands    As in kernels/nonzero/cpu.mako.
+## Tiling      Tiles of group * run elements; each work-item takes `run` neighbouring ones.
+## NDRange     (chunks * group): a work-group takes a chunk, an even partition of the elements.
+## Workspace   counts[chunks]; local memory: flags of a tile, one sum for each work-item.
+## Invariants  Barriers are uniform: a work-group has one chunk.
+<%page args="name, unit, bits, output_mode, index, group, run, dims=1, element='', combine=''"/>\
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
+<%include file="/common/partition.mako"/>\
 <%
-hit = "mask[{}]" if bits is None else f"((mask[{{}}] & {bits}) != 0)" if unit != "ulong2" else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
-tile = group * run
+    hit = (
+        "mask[{}]"
+        if bits is None
+        else f"((mask[{{}}] & {bits}) != 0)"
+        if unit != "ulong2"
+        else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
+    )
+    tile = group * run
 %>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_count(__global const ${unit} *mask, const long mask_at, const long size, __global long *counts)
 {
     __local long sums[${group}];
     const int item = get_local_id(0);
-    const long part = get_group_id(0), parts = get_num_groups(0);
-    const ${index} first = size * part / parts, last = size * (part + 1) / parts;
+    const long part = get_group_id(0);
+    const long parts = get_num_groups(0);
+    const ${index} first = partition_begin(size, 1, part, parts);
+    const ${index} last = partition_begin(size, 1, part + 1, parts);
     mask += mask_at;
     ${index} count = 0;
-    for (${index} i = first + item; i < last; i += ${group}) count += ${hit.format("i")};
+    for (${index} i = first + item; i < last; i += ${group})
+        count += ${hit.format("i")};
     sums[item] = count;
     ${total()}
-    if (item == 0) counts[part] = sums[0];
+    if (item == 0)
+        counts[part] = sums[0];
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
-% if emit in ("select", "expand"):
+% if output_mode in ("select", "expand"):
     __global const ${element} *x, const long x_at, const long x_step,
 % endif
-% if emit == "expand":
+% if output_mode == "expand":
     __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o)
-% elif emit == "select":
+% elif output_mode == "select":
     __global ${element} *o)
 % else:
     ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))})
@@ -36,29 +54,34 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     __local int ends[${group}];
     __local uchar hits[${tile}];
     const int item = get_local_id(0);
-    const long part = get_group_id(0), parts = get_num_groups(0);
-    const ${index} first = size * part / parts, last = size * (part + 1) / parts;
+    const long part = get_group_id(0);
+    const long parts = get_num_groups(0);
+    const ${index} first = partition_begin(size, 1, part, parts);
+    const ${index} last = partition_begin(size, 1, part + 1, parts);
     mask += mask_at;
-% if emit in ("select", "expand"):
+% if output_mode in ("select", "expand"):
     x += x_at;
 % endif
-% if emit == "expand":
+% if output_mode == "expand":
     y += y_at;
 % endif
     long before = 0;
-    for (long p = item; p < part; p += ${group}) before += counts[p];
+    for (long p = item; p < part; p += ${group})
+        before += counts[p];
     sums[item] = before;
     ${total()}
     before = sums[0];
     for (${index} start = first; start < last; start += ${tile}) {
-        for (int j = item; j < ${tile}; j += ${group}) hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
+        for (int j = item; j < ${tile}; j += ${group})
+            hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         int own = 0;
-        for (int t = 0; t < ${run}; ++t) own += hits[item * ${run} + t];
+        for (int t = 0; t < ${run}; ++t)
+            own += hits[item * ${run} + t];
         ends[item] = own;
-        for (int reach = 1; reach < ${group}; reach *= 2) {
+        for (int distance = 1; distance < ${group}; distance *= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            const int lower = item >= reach ? ends[item - reach] : 0;
+            const int lower = item >= distance ? ends[item - distance] : 0;
             barrier(CLK_LOCAL_MEM_FENCE);
             ends[item] += lower;
         }
@@ -67,11 +90,12 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
         for (int t = 0; t < ${run}; ++t) {
             const ${index} i = start + item * ${run} + t;
             if (hits[item * ${run} + t]) {
-                ${store(emit, dims, index, combine)}
+                ${store(output_mode, dims, index, combine)}
                 ++k;
             }
-% if emit == "expand":
-            else if (i < last) o[i] = x[i * x_step];
+% if output_mode == "expand":
+            else if (i < last)
+                o[i] = x[i * x_step];
 % endif
         }
         before += ends[${group - 1}];
@@ -79,18 +103,16 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     }
 }
 <%def name="total()">
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int half_way = get_local_size(0) / 2; half_way; half_way /= 2) {
-        if (item < half_way) sums[item] += sums[item + half_way];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    <%workgroup:tree_reduce group="get_local_size(0) / 2">
+            sums[item] += sums[item + distance];
+    </%workgroup:tree_reduce>
 </%def>\
-<%def name="store(emit, dims, index, combine)">
-% if emit == "expand":
+<%def name="store(output_mode, dims, index, combine)">
+% if output_mode == "expand":
                 o[i] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
-% elif emit == "select":
+% elif output_mode == "select":
                 o[k] = x[i * x_step];
-% elif emit == "flat":
+% elif output_mode == "flat":
                 o0[k] = i;
 % else:
                 ${index} rest = i;

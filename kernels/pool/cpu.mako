@@ -6,7 +6,7 @@
 ## NDRange -> work: a partition of the rows of the output.
 ## Invariants: the last eight windows may overlap those before.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%!

@@ -11,7 +11,7 @@
 ## NDRange -> work: a partition of the rows of the gradient.
 ## Workspace: for each work-item `ring` rows of `pitch` gradients, and as many argmax.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%namespace name="found" file="/pool/window_max.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>

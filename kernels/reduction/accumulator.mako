@@ -1,5 +1,8 @@
-## What the reduction kernels share: accumulators and the one place where an element is read.
-## The defs see the arguments of the template that calls them.
+## Accumulators of the reduction kernels, and the one place where an element is loaded or stored. The defs see the
+## arguments of the template that calls them.
+## Reference   Sums: D. E. Knuth's TwoSum with the errors summed apart (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and
+##             dot product, SIAM J. Sci. Comput. 26, 2005, Sum2). Products: TwoProduct by fma (S. Graillat, Accurate
+##             floating-point product and exponentiation, IEEE Trans. Comput. 58, 2009, CompProd).
 <%namespace name="convert" file="/reduction/cast.mako"/>
 <%!
     import numpy as np
@@ -21,7 +24,8 @@ typedef struct { ${value} sum, error; } ${acc};  // their sum is the value
 % else:
 typedef ${value} ${acc};
 % endif
-% if n > 1:  # vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+% if n > 1:
 typedef ${vector_type(in_dtype, n)} ${name}_v${n} __attribute__((aligned(${itemsize(in_dtype)})));
 typedef ${vector_type(out_dtype, n)} ${name}_w${n} __attribute__((aligned(${itemsize(out_dtype)})));
 % endif
@@ -39,7 +43,8 @@ static ${acc} ${name}_identity${n}(void)
 static ${acc} ${name}_combine${n}(const ${acc} a, const ${acc} b)
 {
 % if compensation == "add":  # Knuth's TwoSum; the errors are summed apart (Ogita, Rump and Oishi 2005, Sum2)
-    const ${value} sum = a.sum + b.sum, part = sum - a.sum;
+    const ${value} sum = a.sum + b.sum;
+    const ${value} part = sum - a.sum;
     const ${acc} c = {sum, a.error + (b.error + ((a.sum - (sum - part)) + (b.sum - part)))};
     return c;
 % elif compensation == "mul":  # TwoProduct by fma (Graillat 2009, CompProd)
@@ -57,7 +62,7 @@ static ${acc} ${name}_combine${n}(const ${acc} a, const ${acc} b)
 }
 
 ## Reading an element is here and nowhere else, so that a producer can be fused into the reduction.
-static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${index} step, const ${index} plane)
+static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${index} step, const ${index} error_stride)
 {
 <%def name="read(p)" buffered="True" filter="trim">
 % if n == 1:
@@ -69,7 +74,7 @@ static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${ind
 % endif
 </%def>
 % if pair_in:
-    const ${acc} a = {${read("p")}, ${read("p + plane")}};
+    const ${acc} a = {${read("p")}, ${read("p + error_stride")}};
 % elif compensation:
     const ${acc} a = {${convert.cast(read("p"), in_dtype, acc_dtype, n)}, (${value})(0.0f)};
 % else:
@@ -78,11 +83,12 @@ static ${acc} ${name}_load${n}(__global const ${ctype(in_dtype)} *p, const ${ind
     return a;
 }
 
-static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, const ${index} step, const ${index} plane)
+static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, const ${index} step,
+    const ${index} error_stride)
 {
 % if pair_out:
     ${write("p", "a.sum", n)}
-    ${write("p + plane", "a.error", n)}
+    ${write("p + error_stride", "a.error", n)}
 % elif compensation:  # an infinite sum has no error term
     const ${value} exact = isfinite(a.sum) ? a.sum + a.error : a.sum;
     ${write("p", convert.cast("exact", acc_dtype, out_dtype, n), n)}
@@ -109,9 +115,9 @@ static void ${name}_store${n}(const ${acc} a, __global ${ctype(out_dtype)} *p, c
 % endif
 </%def>
 
-## The lanes of an accumulator meet in pairs.
-<%def name="fold(n)">
-static ${name}_a1 ${name}_fold${n}(const ${name}_a${n} a)
+## Combines the lanes of an accumulator in pairs.
+<%def name="horizontal_reduce(n)">
+static ${name}_a1 ${name}_horizontal_reduce${n}(const ${name}_a${n} a)
 {
 % if n == 1:
     return a;
@@ -123,7 +129,7 @@ static ${name}_a1 ${name}_fold${n}(const ${name}_a${n} a)
     const ${name}_a${n // 2} ${half} = a.${half};
 % endif
 % endfor
-    return ${name}_fold${n // 2}(${name}_combine${n // 2}(lo, hi));
+    return ${name}_horizontal_reduce${n // 2}(${name}_combine${n // 2}(lo, hi));
 % endif
 }
 </%def>

@@ -1,14 +1,15 @@
 ## Pattern short of reductions on schedule cpu. The def sees the arguments of the template that calls it.
-<%namespace name="walk" file="/reduction/traversal.mako"/>
+<%namespace name="traversal" file="/reduction/traversal.mako"/>
 ## From vector k of a strip on, each of n results: its sum stays in a register.
 <%def name="vectors(n)">
         for (; width - k >= ${n}; k += ${n}) {
             ${name}_a${n} sum = ${name}_identity${n}();
-            <%walk:runs>
+            <%traversal:runs>
             #pragma clang loop vectorize(disable)
             for (${index} i = 0; i < n; ++i)
-                sum = ${name}_combine${n}(sum, ${name}_load${n}(x + i * step + k * g.kept_in[0], g.kept_in[0], g.plane));
-            </%walk:runs>
-            ${name}_store${n}(sum, output + out + k * g.kept_out[0], g.kept_out[0], g.plane);
+                sum = ${name}_combine${n}(sum,
+                    ${name}_load${n}(x + i * step + k * g.outer_in[0], g.outer_in[0], g.error_stride));
+            </%traversal:runs>
+            ${name}_store${n}(sum, output + out + k * g.outer_out[0], g.outer_out[0], g.error_stride);
         }
 </%def>

@@ -1,4 +1,6 @@
-## Loads, stores and accumulation of kernels/rowwise/cpu.mako. The defs see its arguments.
+## Loads, stores and accumulation of kernels/rowwise/cpu.mako; the defs see its arguments. Access kinds of an array:
+## "unit" (neighbouring elements), "splat" (one element for all lanes), "gather" (any step), "tile" (a block that was
+## transposed in registers). `first_lane` and `last_lane` bound the lanes of a vector that count.
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import ctype, vector_type
@@ -8,49 +10,58 @@
 <%namespace name="along" file="/rowwise/vector_access.mako"/>
 
 <%def name="vector_types()">
-% for dtype in dict.fromkeys([array.dtype for array in arrays] + [dtype for _, dtype in keeps]):
+% for dtype in dict.fromkeys([array.dtype for array in arrays] + [dtype for _, dtype in spills]):
 typedef ${vector_type(dtype, lanes)} ${name}_${ctype(dtype)} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endfor
-% for dtype in dict.fromkeys(array.dtype for array in arrays if array.is_output and array.access == "unit" and pattern == "rows"):
-static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value, __global ${ctype(dtype)} *p, const int first, const int end)
+% for dtype in dict.fromkeys(array.dtype for array in arrays if array.is_output and array.access == "unit" \
+      and pattern == "rows"):
+static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value, __global ${ctype(dtype)} *p,
+    const int first, const int end)
 {
     ${ctype(dtype)} lane[${lanes}];
     *(${name}_${ctype(dtype)} *)lane = value;
-    for (int k = first; k < end; ++k) p[k] = lane[k];
+    for (int k = first; k < end; ++k)
+        p[k] = lane[k];
 }
 % endfor
 </%def>
 
-## For each vector of a strip; one after another: what compilers would make of the loop is larger, and no faster.
+## For each vector of a tile_vectors; one after another: what compilers would make of the loop is larger, and no faster.
 <%def name="each_vector()" buffered="True" filter="trim">
-% if pattern == "columns" and strip > 1:
+% if pattern == "columns" and tile_vectors > 1:
 #pragma clang loop unroll(disable) vectorize(disable)
 for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
-## Where a vector begins: the last of a strip reaches back. That of a narrow row reaches into the next one, which makes that good
-## when its turn comes.
+## Where a vector begins: the last of a tile_vectors reaches back. That of a narrow row reaches into the next one, which
+## makes that good when its turn comes.
 <%def name="lanes_of_vector(is_narrow=False)" buffered="True" filter="trim">
 % if is_narrow:
-const int whole = n - i > ${lanes} / width + 1, top = width - 1, c = 0;
+const int whole = n - i > ${lanes} / width + 1;
+const int last_lane = width - 1;
+const int c = 0;
 % elif pattern == "columns":
-const int top = min(${lanes}, width) - 1, whole = top == ${lanes - 1}, c = ${f"min(k * {lanes}, max(width - {lanes}, 0))" if strip > 1 else 0};
+const int last_lane = min(${lanes}, width) - 1;
+const int whole = last_lane == ${lanes - 1};
+const int c = ${f"min(k * {lanes}, max(width - {lanes}, 0))" if tile_vectors > 1 else 0};
 % else:
-const int whole = 0, top = 0, c = 0;
+const int whole = 0;
+const int last_lane = 0;
+const int c = 0;
 % endif
 </%def>
 
-## Variable of a row value; in a strip there is one for each vector.
+## Variable of a row value; in a tile_vectors there is one for each vector.
 <%def name="subscript()" buffered="True" filter="trim">
-${"[k]" if pattern == "columns" and strip > 1 else ""}
+${"[k]" if pattern == "columns" and tile_vectors > 1 else ""}
 </%def>
 
 <%def name="lane_step(a)" buffered="True" filter="trim">
 % if arrays[a].access == "unit":
 1
 % else:
-g.${"kept" if pattern == "columns" else "reduced"}_step[${a}][0]
+g.${"outer" if pattern == "columns" else "reduced"}_step[${a}][0]
 % endif
 </%def>
 
@@ -72,9 +83,9 @@ t_${array.name}[i]
 % elif array.access == "splat":
 (${vector})(*(${place(a)}))
 % elif array.access == "unit":
-whole ? *(__global const ${name}_${ctype(array.dtype)} *)(${place(a)}) : load_${vector}(${place(a)}, 1, top)
+whole ? *(__global const ${name}_${ctype(array.dtype)} *)(${place(a)}) : load_${vector}(${place(a)}, 1, last_lane)
 % else:
-load_${vector}(${place(a)}, ${lane_step(a)}, top)
+load_${vector}(${place(a)}, ${lane_step(a)}, last_lane)
 % endif
 </%def>
 
@@ -85,21 +96,24 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
 <% return "" %>
 % endif
 % if pattern == "rows" and array.access == "unit":
-                if (past_cache && !skip && (ulong)(${place(a)}) % sizeof(${vector}) == 0)
-                    put_past_cache(${value}, (__global ${vector} *)(${place(a)}));
-                else if (past_cache && skip)
-                    ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(skip, 0), min(${lanes}, skip + ${lanes}));
+                if (non_temporal && !first_lane && (ulong)(${place(a)}) % sizeof(${vector}) == 0)
+                    store_non_temporal(${value}, (__global ${vector} *)(${place(a)}));
+                else if (non_temporal && first_lane)
+                    ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(first_lane, 0),
+                        min(${lanes}, first_lane + ${lanes}));
                 else
 % elif array.access == "unit":
-                if (whole && ${f"past_{array.name}" if array.kind == "full" else "offset.past_cache"} && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
-                    put_past_cache(${value}.lo, (__global ${half} *)(${place(a)}));
-                    put_past_cache(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
+                if (whole && ${f"non_temporal_{array.name}" if array.kind == "full" else "offset.non_temporal"}
+                    && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
+                    store_non_temporal(${value}.lo, (__global ${half} *)(${place(a)}));
+                    store_non_temporal(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
                 } else
 % endif
 % if array.access == "unit":
-                if (whole) *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value}; else
+                if (whole)
+                    *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value}; else
 % endif
-                store_${vector}(${value}, ${place(a)}, ${lane_step(a)}, top);
+                store_${vector}(${value}, ${place(a)}, ${lane_step(a)}, last_lane);
 </%def>
 
 <%def name="accumulate(total)">
@@ -110,9 +124,11 @@ load_${vector}(${place(a)}, ${lane_step(a)}, top)
 % else:
                 {
                     ${vector} m = ${total.source};
-                    if (skip || !whole) {  // some lanes are another vector's, or do not exist
+                    if (first_lane || !whole) {  // some lanes are another vector's, or do not exist
                         const ${mask}${lanes} lane = (${mask}${lanes})(${", ".join(map(str, range(lanes)))});
-                        m = (lane >= (${mask})skip) & (lane < (${mask})(skip + ${lanes})) & (lane <= (${mask})top) ? m : (${vector})(${total.identity});
+                        m = (lane >= (${mask})first_lane) & (lane < (${mask})(first_lane + ${lanes}))
+                            & (lane <= (${mask})last_lane) ? m
+                            : (${vector})(${total.identity});
                     }
                     % if total.is_blocked:
                     part${total.value} += m;

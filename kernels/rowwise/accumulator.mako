@@ -1,9 +1,10 @@
-## Accumulators of one kind of reduction and one number of lanes, or (fold) how their lanes meet; partial results are stored as
-## they are.
-<%page args="name, acc_dtype, in_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, unit, index, lanes, fold"/>
+## Accumulators of one kind of reduction and one number of lanes, or (fold) their horizontal reduction; partial
+## results are stored as they are.
+<%page args="name, acc_dtype, in_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out, unit, index,
+             lanes, fold"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 % if fold:
-${shared.fold(lanes)}
+${shared.horizontal_reduce(lanes)}
 % else:
 ${shared.accumulator(lanes)}
 % endif

@@ -5,13 +5,8 @@
 <%namespace name="convert" file="/reduction/cast.mako"/>
 
 <%def name="declarations()">
-typedef struct {  // dimensions from the innermost outwards; lengths and steps in elements
-    ${index} blocks, tiles, width, total, chunk, chunks, parts, slots, scratch, threads, thread_step, slot_step;
-    ${index} kept[${kept_dims}], reduced[${reduced_dims}];
-    ${index} kept_step[${len(arrays)}][${kept_dims}], reduced_step[${len(arrays)}][${reduced_dims}];
-    ${index} keep_at[${max(1, len(keeps))}], partial_at[${max(1, len(totals))}];
-} ${name}_geometry;
-typedef struct { long past_cache, at[${len(arrays)}]; } ${name}_offsets;
+${geometry.c_typedef(f"{name}_geometry")}
+typedef struct { long non_temporal, at[${len(arrays)}]; } ${name}_offsets;
 % if tables:
 typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tables)}]; } ${name}_tables;
 % endif
@@ -30,7 +25,7 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
     , __global const ${ctype(dtype)} *table${k}
 % endfor
 % if tables:
-    , const ${name}_tables tables, volatile __global int *alarm, const int alarm_number
+    , const ${name}_tables tables, volatile __global int *error_flag, const int error_code
 % endif
 </%def>
 
@@ -38,24 +33,24 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
     long ${", ".join(f"at_{array.name} = 0" for array in arrays)};
 </%def>
 
-## Where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private memory for indices that
-## are not constants.
+## Where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private memory for
+## indices that are not constants.
 <%def name="row_offsets(unrolled=False)">
 % for a, array in enumerate(arrays):
         at_${array.name} = offset.at[${a}];
 % endfor
-% for d in range(kept_dims) if unrolled else ["d"]:
+% for d in range(outer_dims) if unrolled else ["d"]:
         ${"if (rest) {" if unrolled else "for (int d = 0; rest; ++d) {"}
-            ${split("rest", "i", f"g.kept[{d}]")}
+            ${divmod_index("rest", "i", f"g.outer[{d}]")}
 % for a, array in enumerate(arrays):
-            at_${array.name} += i * g.kept_step[${a}][${d}];
+            at_${array.name} += i * g.outer_step[${a}][${d}];
 % endfor
         }
 % endfor
 </%def>
 
 ## Divides `number` by a length; its remainder is the new `rest`. Most numbers are smaller, and division is slow.
-<%def name="split(number, rest, length)">
+<%def name="divmod_index(number, rest, length)">
             ${index} ${rest} = ${number};
             if (${rest} < ${length})
                 ${number} = 0;
@@ -71,7 +66,7 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
             const ${index} inner = ${place};
 % else:
             ${index} run = ${place};
-            ${split("run", "inner", "g.reduced[0]")}
+            ${divmod_index("run", "inner", "g.reduced[0]")}
 % endif
 % for a in used:
             long p_${arrays[a].name} = at_${arrays[a].name} + inner * g.reduced_step[${a}][0];
@@ -84,7 +79,7 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
 <%def name="outer_runs(used, unrolled=False)">
 % for d in range(1, reduced_dims) if unrolled else ["d"]:
             ${"if (run) {" if unrolled else "for (int d = 1; run; ++d) {"}
-                ${split("run", "i", f"g.reduced[{d}]")}
+                ${divmod_index("run", "i", f"g.reduced[{d}]")}
 % for a in used:
                 p_${arrays[a].name} += i * g.reduced_step[${a}][${d}];
 % endfor
@@ -95,7 +90,8 @@ typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tab
 ## A full value as one of an accumulator.
 <%def name="lift(total, value, n)" buffered="True" filter="trim">
 % if total.compensation:
-(${total.accumulator}_a${n}){${convert.cast(value, total.source_dtype, total.acc_dtype, n)}, (${vector_type(total.acc_dtype, n)})(0.0f)}
+(${total.accumulator}_a${n}){${convert.cast(value, total.source_dtype, total.acc_dtype, n)},
+    (${vector_type(total.acc_dtype, n)})(0.0f)}
 % else:
 ${convert.cast(value, total.source_dtype, total.acc_dtype, n)}
 % endif

@@ -1,7 +1,13 @@
-## Functions of rows on schedule simt: a work-group holds `slots` rows with `threads` work-items each, which walk a row, or a
-## chunk of it, together, and meet in local memory. Neighbouring work-items take neighbouring elements: along the row
-## (thread_step 1) or across rows (slot_step 1). For `stage` see kernels/rowwise/cpu.mako.
-<%page args="name, group, arrays, values, loops, stage, row_values, row_qualifier, keeps, totals, tables, index, kept_dims, reduced_dims"/>
+## Algorithm   Fused element functions and reductions along the same axes, for GPUs: see kernels/rowwise/cpu.mako, also
+##             for `stage`. The work-items of a row combine their accumulators in local memory after each pass.
+## Operands    As in kernels/rowwise/cpu.mako.
+## Tiling      A work-group has rows_per_group rows with threads_per_row work-items each. Neighbouring work-items take
+##             neighbouring elements: along the row (lane_stride 1) or across rows (row_stride 1).
+## NDRange     (groups * group, chunks): dimension 0 covers the rows, dimension 1 the chunks of a row.
+## Workspace   `group` accumulators in local memory for each kind of reduction; partials as in kernels/rowwise/cpu.mako.
+## Invariants  Barriers are uniform: work-items without a row take part in them.
+<%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables,
+             index, outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -9,58 +15,63 @@
 ${parts.declarations()}
 
 ## The work-items of a row put together what each has of a reduction.
-<%def name="meet(total)">
+<%def name="workgroup_reduce(total)">
 <% sum, local, combine = f"sum{total.value}", f"local_{total.accumulator}", f"{total.accumulator}_combine1" %>
         barrier(CLK_LOCAL_MEM_FENCE);  // what was here before has been read
         ${local}[item] = ${sum};
-        for (int reach = g.threads / 2; reach > 0; reach /= 2) {  // the same for the whole group, so the barriers are uniform
+        // the same for the whole group, so the barriers are uniform
+        for (int distance = g.threads_per_row / 2; distance > 0; distance /= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (thread < reach)
-                ${local}[item] = ${combine}(${local}[item], ${local}[item + reach * g.thread_step]);
+            if (lane < distance)
+                ${local}[item] = ${combine}(${local}[item], ${local}[item + distance * g.lane_stride]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        ${sum} = ${local}[item - thread * g.thread_step];
+        ${sum} = ${local}[item - lane * g.lane_stride];
 </%def>
 
 ## Elements of a row; the loads of several are under way together, if there is not much else to do.
-<%def name="elements(walk)">
-        ${index} at = first + thread;
-        % for count in dict.fromkeys((walk.unroll, 1)):
-        for (; last - at > ${count - 1} * g.threads; at += ${count} * g.threads) {
+<%def name="elements(row_pass)">
+        ${index} at = first + lane;
+        % for count in dict.fromkeys((row_pass.unroll, 1)):
+        for (; last - at > ${count - 1} * g.threads_per_row; at += ${count} * g.threads_per_row) {
             % for q in range(count):
-            ${read(walk, q)}
+            ${read(row_pass, q)}
             % endfor
             % for q in range(count):
-            ${compute(walk, q)}
+            ${compute(row_pass, q)}
             % endfor
         }
         % endfor
 </%def>
 
-<%def name="read(walk, q)">
-<% numbers = {array.name: a for a, array in enumerate(arrays)} %>
-            % for v in walk.reads:
-            ${ctype(arrays[numbers[f"x{v}"]].dtype)} v${v}_${q};
+<%def name="read(row_pass, q)">
+<% array_numbers = {array.name: a for a, array in enumerate(arrays)} %>
+            % for v in row_pass.reads:
+            ${ctype(arrays[array_numbers[f"x{v}"]].dtype)} v${v}_${q};
             % endfor
             {
-                ${parts.run_pointers([numbers[f"x{v}"] for v in walk.reads], f"at + {q} * g.threads", unrolled=True)}
-                ${" ".join(f"v{v}_{q} = x{v}[p_x{v}];" for v in walk.reads)}
+                ${parts.run_pointers([array_numbers[f"x{v}"] for v in row_pass.reads], f"at + {q} * g.threads_per_row",
+                    unrolled=True)}
+                ${" ".join(f"v{v}_{q} = x{v}[p_x{v}];" for v in row_pass.reads)}
             }
 </%def>
 
-<%def name="compute(walk, q)">
-<% numbers = {array.name: a for a, array in enumerate(arrays)} %>
+<%def name="compute(row_pass, q)">
+<% array_numbers = {array.name: a for a, array in enumerate(arrays)} %>
             {
-                % for v in walk.reads:
-                const ${ctype(arrays[numbers[f"x{v}"]].dtype)} v${v} = v${v}_${q};
+                % for v in row_pass.reads:
+                const ${ctype(arrays[array_numbers[f"x{v}"]].dtype)} v${v} = v${v}_${q};
                 % endfor
-                ${walk.code}
-                % for total in walk.totals:
-                sum${total.value} = ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
+                ${row_pass.code}
+                % for total in row_pass.totals:
+                sum${total.value} =
+                    ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
                 % endfor
-                % if walk.writes:
-                ${parts.run_pointers([numbers[f"y{o}"] for o, _ in walk.writes], f"at + {q} * g.threads", unrolled=True)}
-                if (exists) { ${" ".join(f"y{o}[p_y{o}] = {value};" for o, value in walk.writes)} }
+                % if row_pass.writes:
+                ${parts.run_pointers([array_numbers[f"y{o}"] for o, _ in row_pass.writes],
+                    f"at + {q} * g.threads_per_row",
+                    unrolled=True)}
+                if (exists) { ${" ".join(f"y{o}[p_y{o}] = {value};" for o, value in row_pass.writes)} }
                 % endif
             }
 </%def>
@@ -74,12 +85,16 @@ void ${name}(${parts.parameters()})
     % for total in totals:
     ${total.accumulator}_a1 sum${total.value};
     % endfor
-    const ${index} item = get_local_id(0), slots = ${group} / g.threads;
-    const ${index} thread = item / g.thread_step % g.threads, slot = item / g.slot_step % slots;
-    const ${index} number = (${index})get_group_id(0) * slots + slot, chunk = get_group_id(1);
-    const ${index} first = chunk * g.chunk, last = min(g.total, first + g.chunk);
-    const int exists = number < g.blocks;
-    ${index} rest = exists ? number : 0;
+    const ${index} item = get_local_id(0);
+    const ${index} rows_per_group = ${group} / g.threads_per_row;
+    const ${index} lane = item / g.lane_stride % g.threads_per_row;
+    const ${index} row_slot = item / g.row_stride % rows_per_group;
+    const ${index} row_index = (${index})get_group_id(0) * rows_per_group + row_slot;
+    const ${index} chunk = get_group_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.total, first + g.chunk);
+    const int exists = row_index < g.blocks;
+    ${index} rest = exists ? row_index : 0;
     ${parts.declare_offsets()}
     ${parts.row_offsets(unrolled=True)}
     % for v, dtype in row_values:
@@ -90,37 +105,43 @@ void ${name}(${parts.parameters()})
     r${array.value} = ${array.name}[at_${array.name}];
     % endif
     % endfor
-    % for s, walk in enumerate(loops[:len(loops) if stage is None else stage + 1]):
+    % for s, row_pass in enumerate(passes[:len(passes) if stage is None else stage + 1]):
     {   // Loop ${s}
-        % for total in walk.results:
+        % for total in row_pass.results:
         r${total.value} = ${parts.result(total, f"sum{total.value}", 1)};
         % endfor
-        ${walk.row_code}
-        % for total in walk.totals:
+        ${row_pass.row_code}
+        % for total in row_pass.totals:
         sum${total.value} = ${total.accumulator}_identity1();
         % endfor
         % if stage is not None and s < stage:
-        for (${index} part = thread; part < g.parts; part += g.threads) {
-            % for total in walk.totals:
-            sum${total.value} = ${total.accumulator}_combine1(sum${total.value}, ${total.accumulator}_load1(${parts.partial(total)} + part * g.slots + (exists ? number : 0), 1, g.parts * g.slots));
+        for (${index} part = lane; part < g.parts; part += g.threads_per_row) {
+            % for total in row_pass.totals:
+            sum${total.value} =
+                ${total.accumulator}_combine1(sum${total.value},
+                    ${total.accumulator}_load1(${parts.partial(total)} + part * g.partial_slots
+                        + (exists ? row_index : 0), 1,
+                        g.parts * g.partial_slots));
             % endfor
         }
-        % elif not walk.is_empty:
-        ${elements(walk)}
+        % elif not row_pass.is_empty:
+        ${elements(row_pass)}
         % endif
-        % for total in walk.totals:
-        ${meet(total)}
+        % for total in row_pass.totals:
+        ${workgroup_reduce(total)}
         % endfor
         % if s == stage:
-        % for total in walk.totals:
-        if (exists && thread == 0)
-            ${total.accumulator}_store1(sum${total.value}, ${parts.partial(total)} + chunk * g.slots + number, 1, g.parts * g.slots);
+        % for total in row_pass.totals:
+        if (exists && lane == 0)
+            ${total.accumulator}_store1(sum${total.value},
+                ${parts.partial(total)} + chunk * g.partial_slots + row_index, 1,
+                g.parts * g.partial_slots);
         % endfor
         % endif
     }
     % endfor
-    % if stage in (None, len(loops) - 1):
-    if (exists && thread == 0 && chunk == 0) {
+    % if stage in (None, len(passes) - 1):
+    if (exists && lane == 0 && chunk == 0) {
         % for array in arrays:
         % if array.kind == "row" and array.is_output:
         ${array.name}[at_${array.name}] = r${array.value};

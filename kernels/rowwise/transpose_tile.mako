@@ -1,8 +1,11 @@
-## A block of `lanes` rows of few elements, turned in registers: read where rows lie one after the other, computed with vectors
-## across them, and written back. The elements of the block are `tile` vectors in a row. To sort the even ones before the odd ones
-## turns the bits of their numbers, row before column, by one; so many steps as a column has bits put the column before the row.
-## Picked rows begin where `rows` says, and what follows the one at `last` may not exist.
-<%page args="dtype, lanes, tile, is_picked"/>\
+## Algorithm   Transposes a block of `lanes` rows of few elements in registers. The elements of the block are `tile`
+##             vectors in a row. To sort the even elements before the odd ones rotates the bits of their numbers (row
+##             before column) by one; as many steps as a column number has bits put the column before the row.
+## Operands    p: rows `step` elements apart, or (transpose_gather) at p + rows[l]; t: one vector for each column.
+## Invariants  A row that is shorter than a vector of `tile` elements is read with what follows it, unless that may not
+##             exist (is_whole, or beyond `last`). transpose_store writes such excess too, and the next row repairs it.
+## Reference   Bit-rotation shuffle (perfect unshuffle): D. E. Knuth, The Art of Computer Programming 4A, 7.1.3.
+<%page args="dtype, lanes, tile, is_gathered_tile"/>\
 <%!
 import numpy as np
 
@@ -18,11 +21,13 @@ many = tile == lanes
         ${text.replace("#", str(v))}
 % endfor
 </%def>\
-typedef ${V} turned_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
-typedef ${P} piece_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+typedef ${V} dense_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
+typedef ${P} row_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 /* Column k to t[k]. A row that is shorter than a piece is read with what follows it, unless that may not exist. */
-% for picked in (False, True) if is_picked else (False,):
-static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global const ${T} *p, const long ${'*rows' if picked else 'step'}, const int n, const int is_whole${', const long last' if picked else ''})
+% for gathered in (False, True) if is_gathered_tile else (False,):
+static inline void transpose_${'gather' if gathered else 'load'}_${A}(${V} *t, __global const ${T} *p,
+    const long ${'*rows' if gathered else 'step'}, const int n,
+    const int is_whole${', const long last' if gathered else ''})
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -36,18 +41,23 @@ static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global con
         if (n < ${tile} && !is_whole) {
             ${T} lane[${lanes * tile}] __attribute__((aligned(sizeof(${V}))));
             for (int l = 0; l < ${lanes}; ++l)
-% if picked:
-                if (rows[l] < last) *(piece_${A} *)(lane + l * ${tile}) = *(__global const piece_${A} *)(q + rows[l]); else
+% if gathered:
+                if (rows[l] < last)
+                    *(row_${A} *)(lane + l * ${tile}) = *(__global const row_${A} *)(q + rows[l]); else
 % endif
-                for (int k = 0; k < ${tile}; ++k) lane[l * ${tile} + k] = q[${'rows[l]' if picked else 'l * step'} + min(k, n - 1)];
+                for (int k = 0; k < ${tile}; ++k)
+                    lane[l * ${tile} + k] = q[${'rows[l]' if gathered else 'l * step'} + min(k, n - 1)];
             ${each(f"a# = *(({V} *)lane + #);")}
-% if not many and not picked:
+% if not many and not gathered:
         } else if (step == ${tile}) {
-            ${each(f"a# = *(__global const turned_{A} *)(q + # * {lanes});")}
+            ${each(f"a# = *(__global const dense_{A} *)(q + # * {lanes});")}
 % endif
         } else {
 % for v in range(tile):
-            a${v} = (${V})(${", ".join(f"*(__global const piece_{A} *)(q + " + (f"rows[{v * rows + r}])" if picked else f"{v * rows + r} * step)") for r in range(rows))});
+<%
+    starts = [f"rows[{v * rows + r}]" if gathered else f"{v * rows + r} * step" for r in range(rows)]
+%>\
+            a${v} = (${V})(${", ".join(f"*(__global const row_{A} *)(q + {start})" for start in starts)});
 % endfor
         }
 % for _ in range(rounds):
@@ -65,7 +75,7 @@ static inline void turn_${'picked_' if picked else ''}${A}(${V} *t, __global con
 % endfor
 
 /* The other way round. What a row writes past its end the next one makes good; the last row ends where it ends. */
-static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
+static inline void transpose_store_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {
@@ -87,17 +97,25 @@ static inline void turn_back_${A}(const ${V} *t, __global ${T} *p, const long st
 % endfor
 % if not many:
         if (step == ${tile}) {
-            ${each(f"*(__global turned_{A} *)(q + # * {lanes}) = a#;")}
+            ${each(f"*(__global dense_{A} *)(q + # * {lanes}) = a#;")}
             return;
         }
 % endif
-<% pieces = [f"a{v}" + ("" if many else f".s{''.join(f'{r * tile + k:x}' for k in range(tile))}") for v in range(tile) for r in range(rows)] %>\
+<%
+    pieces = [
+        f"a{v}" + ("" if many else f".s{''.join(f'{r * tile + k:x}' for k in range(tile))}")
+        for v in range(tile)
+        for r in range(rows)
+    ]
+%>\
 % for l, piece in enumerate(pieces[:-1]):
-        *(__global piece_${A} *)(q + ${l} * step) = ${piece};
+        *(__global row_${A} *)(q + ${l} * step) = ${piece};
 % endfor
         ${T} lane[${tile}] __attribute__((aligned(sizeof(${P}))));
         *(${P} *)lane = ${pieces[-1]};
-        if (n >= ${tile}) *(__global piece_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
-        else for (int k = 0; k < n; ++k) q[${lanes - 1} * step + k] = lane[k];
+        if (n >= ${tile})
+            *(__global row_${A} *)(q + ${lanes - 1} * step) = ${pieces[-1]};
+        else for (int k = 0; k < n; ++k)
+            q[${lanes - 1} * step + k] = lane[k];
     }
 }

@@ -1,11 +1,12 @@
 ## How a kernel says that its data is wrong; the host reads it where it waits (pytensor_cl/runtime/error_flag.py).
-static inline void raise_alarm(volatile __global int *alarm, const int number, const int detail, const long value,
-                               const long limit)
+static inline void report_error(volatile __global int *error_flag, const int error_code, const int detail,
+    const long value,
+    const long limit)
 {
     /* Who comes first is heard; nobody else writes. */
-    if (atomic_cmpxchg(alarm, 0, number) == 0) {
-        alarm[1] = detail;
-        ((volatile __global long *)alarm)[1] = value;
-        ((volatile __global long *)alarm)[2] = limit;
+    if (atomic_cmpxchg(error_flag, 0, error_code) == 0) {
+        error_flag[1] = detail;
+        ((volatile __global long *)error_flag)[1] = value;
+        ((volatile __global long *)error_flag)[2] = limit;
     }
 }

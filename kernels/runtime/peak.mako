@@ -5,7 +5,8 @@ __kernel void ${name}(__global ${ctype} *out, ${ctype} factor, ${ctype} term)
     % for k in range(chains):
     ${wide} a${k} = (${wide})(${k} + get_global_id(0));
     % endfor
-    const ${wide} x = (${wide})factor, y = (${wide})term;
+    const ${wide} x = (${wide})factor;
+    const ${wide} y = (${wide})term;
     for (int i = 0; i < ${count}; i++) {
         % for k in range(chains):
         a${k} = a${k} * x + y;

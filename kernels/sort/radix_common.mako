@@ -1,6 +1,7 @@
-## What the kernels of the radix sort share: digits, which passes there are, and where a pass reads and writes.
-## The first pass reads the input and writes `a`; those between go to and fro between `a` and `b`, and do nothing if their
-## digit is the same in all keys of each row; the last writes the output. The defs see the arguments of the caller.
+## What the kernels of the radix sort share: digits, which passes are skipped, and where a pass reads and writes. The
+## first pass reads the input and writes `a`. Those between alternate between `a` and `b`, and are skipped if their
+## digit is the same in all keys of each row. The last writes the output. The defs see the arguments of the template
+## that calls them.
 <%def name="digits(E, alone='')">
 static inline int ${name}_digit(const ${E} e, const int pass)
 {
@@ -8,30 +9,30 @@ static inline int ${name}_digit(const ${E} e, const int pass)
 }
 
 // Which bits differ between keys of a row.
-static inline ulong ${name}_varied(__global const uint *diff)
+static inline ulong ${name}_differing_bits(__global const uint *difference)
 {
-    return diff[0] | (ulong)diff[1] << 32;
+    return difference[0] | (ulong)difference[1] << 32;
 }
 
-static inline int ${name}_skips(const ulong varied, const int pass)
+static inline int ${name}_is_skipped(const ulong differing_bits, const int pass)
 {
-    return (varied >> (pass * ${bits}) & ${(1 << bits) - 1}) == 0;
+    return (differing_bits >> (pass * ${bits}) & ${(1 << bits) - 1}) == 0;
 }
 
 // Whether a pass after the first reads `b`.
-static inline int ${name}_turn(const ulong varied, const int pass)
+static inline int ${name}_reads_b(const ulong differing_bits, const int pass)
 {
-    int turn = 0;
+    int parity = 0;
     for (int k = 1; k < pass; ++k)
-        turn ^= !${name}_skips(varied, k);
-    return turn;
+        parity ^= !${name}_is_skipped(differing_bits, k);
+    return parity;
 }
 
 __kernel ${alone}
-void ${name}_clear(__global uint *diff)
+void ${name}_clear(__global uint *difference)
 {
     if (get_global_id(0) == 0)
-        diff[0] = diff[1] = 0;
+        difference[0] = difference[1] = 0;
 }
 </%def>
 
@@ -40,7 +41,13 @@ void ${name}_clear(__global uint *diff)
         % if first:
         __global const ${key} *x = input + input_at + ${name}_in(&g, row);
         % else:
-        __global const ${E} *x = (${name}_turn(varied, pass) ? b : a) + row * g.length;
+        __global const ${E} *x = (${name}_reads_b(differing_bits, pass) ? b : a) + row * g.length;
         % endif
 </%def>
-<%def name="read(first)" buffered="True" filter="trim">${f"{name}_make({name}_key(x[i * g.in_step]), i)" if first else "x[i]"}</%def>
+<%def name="read(first)" buffered="True" filter="trim">
+% if first:
+${name}_make(${name}_key(x[i * g.in_step]), i)
+% else:
+x[i]
+% endif
+</%def>

@@ -1,6 +1,14 @@
-## Long rows on schedule cpu: a radix sort from the lowest digit up. A task is a chunk of a row; each pass counts the digits of
-## every chunk, makes of the counts where each chunk's share of each digit begins (scan), and moves the elements (scatter).
-<%page args="name, key, to_key, from_key, element, indexed, wide, dims, index, bits, passes, steps"/>
+## Algorithm   Sorts long rows on CPUs: a radix sort from the lowest digit up. Each pass counts the digits of every
+##             chunk (count), turns the counts into the places where each chunk writes each digit (scan), and moves the
+##             elements (scatter). Passes whose digit is the same in all keys are skipped.
+## Operands    input, output: as in kernels/sort/network_cpu.mako; a, b: contiguous rows of elements, ping-pong buffers.
+## NDRange     (work-items): each takes a contiguous range of the tasks; a task is a chunk of a row.
+## Workspace   counts[rows][2^bits][chunks]; difference: 64 bits, those in which keys of a row differ.
+## Invariants  The order of equal keys stays: every pass is stable.
+## Reference   D. E. Knuth, The Art of Computer Programming 3, algorithm 5.2.5R; M. Zagha, G. E. Blelloch, Radix sort
+##             for vector multiprocessors, Supercomputing 1991.
+<%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, index, bits, passes, steps"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <% E, R = element, "long" if indexed else key %>
@@ -8,11 +16,14 @@ ${shared.rows()}
 ${shared.element()}
 ${radix.digits(E, "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))")}
 <%def name="tasks()">
-    const long tasks = g.rows * g.chunks, task_end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < task_end; ++task) {
-        const long row = task / g.chunks, chunk = task % g.chunks;
-        const long start = chunk * g.chunk, end = min(g.length, start + g.chunk);
-        __global ${index} *share = counts + row * ${1 << bits} * g.chunks + chunk;
+    const long tasks = g.rows * g.chunks;
+    const long task_end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < task_end; ++task) {
+        const long row = task / g.chunks;
+        const long chunk = task % g.chunks;
+        const long start = chunk * g.chunk;
+        const long end = min(g.length, start + g.chunk);
+        __global ${index} *histogram_slice = counts + row * ${1 << bits} * g.chunks + chunk;
         ${caller.body()}
     }
 </%def>
@@ -22,17 +33,17 @@ ${radix.digits(E, "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(i
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict input, const long input_at,
     __global const ${E} *restrict a, __global const ${E} *restrict b, __global ${index} *restrict counts,
-    __global uint *diff, const int pass, const ${name}_geometry g)
+    __global uint *difference, const int pass, const ${name}_geometry g)
 {
     % if not first:
-    const ulong varied = ${name}_varied(diff);
-    if (pass < ${passes - 1} && ${name}_skips(varied, pass))
+    const ulong differing_bits = ${name}_differing_bits(difference);
+    if (pass < ${passes - 1} && ${name}_is_skipped(differing_bits, pass))
         return;
     % endif
     <%self:tasks>
-        ${index} bins[${1 << bits}];
+        ${index} histogram[${1 << bits}];
         for (int d = 0; d < ${1 << bits}; ++d)
-            bins[d] = 0;
+            histogram[d] = 0;
         ${radix.begin(first, E)}
         % if first:
         const ${key} reference = ${name}_key(x[0]);
@@ -40,16 +51,16 @@ void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict i
         % endif
         for (long i = start; i < end; ++i) {
             const ${E} e = ${radix.read(first)};
-            ++bins[${name}_digit(e, pass)];
+            ++histogram[${name}_digit(e, pass)];
             % if first:
             different |= ${name}_key_of(e) ^ reference;
             % endif
         }
         for (int d = 0; d < ${1 << bits}; ++d)
-            share[d * g.chunks] = bins[d];
+            histogram_slice[d * g.chunks] = histogram[d];
         % if first:
-        atomic_or(diff, (uint)different);
-        atomic_or(diff + 1, (uint)((ulong)different >> 32));
+        atomic_or(difference, (uint)different);
+        atomic_or(difference + 1, (uint)((ulong)different >> 32));
         % endif
     </%self:tasks>
 }
@@ -74,24 +85,24 @@ void ${name}_scan(__global ${index} *restrict counts, const ${name}_geometry g)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
 void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *restrict input, const long input_at,
     __global ${E} *a, __global ${E} *b, __global ${R} *restrict output, const long output_at,
-    __global ${index} *restrict counts, __global const uint *diff, const int pass, const ${name}_geometry g)
+    __global ${index} *restrict counts, __global const uint *difference, const int pass, const ${name}_geometry g)
 {
     % if not first:
-    const ulong varied = ${name}_varied(diff);
+    const ulong differing_bits = ${name}_differing_bits(difference);
     % endif
     % if not (first or last):
-    if (${name}_skips(varied, pass))
+    if (${name}_is_skipped(differing_bits, pass))
         return;
     % endif
     <%self:tasks>
         ${index} next[${1 << bits}];
         for (int d = 0; d < ${1 << bits}; ++d)
-            next[d] = share[d * g.chunks];
+            next[d] = histogram_slice[d * g.chunks];
         ${radix.begin(first, E)}
         % if last:
         __global ${R} *y = output + output_at + ${name}_out(&g, row);
         % else:
-        __global ${E} *y = ${"a" if first else f"({name}_turn(varied, pass) ? a : b)"} + row * g.length;
+        __global ${E} *y = ${"a" if first else f"({name}_reads_b(differing_bits, pass) ? a : b)"} + row * g.length;
         % endif
         for (long i = start; i < end; ++i) {
             const ${E} e = ${radix.read(first)};

@@ -1,13 +1,17 @@
-## Which values occur. `<name>_heads` marks the first of each run of equal values in sorted order; the marks are summed up, which
-## numbers the runs; `<name>_starts` notes where each run starts, and `<name>_results` what each run is.
-<%page args="name, key, to_key, place, ordered, inverse, schedule"/>
+## Algorithm   Distinct values of sorted elements. `<name>_heads` flags the first of each segment of equal values; a
+##             prefix sum of the flags numbers the segments; `<name>_starts` notes where each segment starts, and
+##             `<name>_results` gathers its value, its first position and its length.
+## Operands    x: contiguous; order: positions in sorted order (if `ordered`).
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
+<%page args="name, key, to_key, number_type, ordered, inverse, schedule"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 <% value = "x[order[i]]" if ordered else "x[i]" %>
 ## Shares out the numbers up to n: runs on schedule cpu, neighbours to neighbours on schedule simt.
 <%def name="each(n)">
     % if schedule == "cpu":
-    const long end = ${n} * (get_global_id(0) + 1) / get_global_size(0);
-    for (long i = ${n} * get_global_id(0) / get_global_size(0); i < end; ++i) {
+    const long end = partition_begin(${n}, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long i = partition_begin(${n}, 1, get_global_id(0), get_global_size(0)); i < end; ++i) {
     % else:
     for (long i = get_global_id(0); i < ${n}; i += get_global_size(0)) {
     % endif
@@ -16,21 +20,23 @@
 </%def>
 ${keys.key_function()}
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                            __global ${place} *restrict heads, const long n)
+    __global ${number_type} *restrict segment_heads, const long n)
 {
     x += x_at;
     <%self:each n="n">
-        const ${key} own = ${value}, before = ${value.replace("i]", "max(i, 1L) - 1]")};
-        heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before);
+        const ${key} own = ${value};
+        const ${key} before = ${value.replace("i]", "max(i, 1L) - 1]")};
+        segment_heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before);
     </%self:each>
 }
 
-__kernel void ${name}_starts(__global const ${place} *restrict number, __global const long *restrict order,
-                             __global long *restrict starts, __global long *restrict inverse, const long n)
+__kernel void ${name}_starts(__global const ${number_type} *restrict segment_number,
+    __global const long *restrict order,
+    __global long *restrict starts, __global long *restrict inverse, const long n)
 {
     <%self:each n="n">
-        const ${place} own = number[i];
-        if (own != (i ? number[i - 1] : 0))
+        const ${number_type} own = segment_number[i];
+        if (own != (i ? segment_number[i - 1] : 0))
             starts[own - 1] = i;
         % if inverse:
         inverse[order[i]] = own - 1;
@@ -39,8 +45,8 @@ __kernel void ${name}_starts(__global const ${place} *restrict number, __global 
 }
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                              __global const long *restrict starts, __global ${key} *restrict values,
-                              __global long *restrict first, __global long *restrict counts, const long n, const long found)
+    __global const long *restrict starts, __global ${key} *restrict values, __global long *restrict first,
+    __global long *restrict counts, const long n, const long found)
 {
     x += x_at;
     <%self:each n="found">

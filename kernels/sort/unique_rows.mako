@@ -1,36 +1,45 @@
-## What `unique` does with rows of a matrix: sort them (`<name>_merge`), mark the first of equal ones (`<name>_heads`), copy
-## those that are found (`<name>_copy`). The rest is in kernels/sort/unique.mako.
-<%page args="name, key, to_key, is_real, place, schedule"/>
+## Algorithm   Distinct rows of a matrix: bottom-up merge sort of the rows (`<name>_merge`), flags of the first of equal
+##             rows (`<name>_heads`), a copy of those that are found (`<name>_copy`). The rest is in
+##             kernels/sort/unique.mako.
+## Operands    x[n][columns], contiguous; order: positions of the rows in sorted order.
+## NDRange     As in kernels/sort/unique.mako; one row each.
+<%page args="name, key, to_key, is_real, number_type, schedule"/>
 <%namespace name="shared" file="/sort/unique.mako"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 ${keys.key_function()}
 // Whether row a comes before row b: the first column in which they differ decides; NaN comes last.
 static inline int ${name}_precedes(__global const ${key} *a, __global const ${key} *b, const long columns)
 {
     for (long k = 0; k < columns; ++k) {
-        const ${key} x = ${name}_key(a[k]), y = ${name}_key(b[k]);
+        const ${key} x = ${name}_key(a[k]);
+        const ${key} y = ${name}_key(b[k]);
         if (x != y)
             return x < y;
     }
     return 0;
 }
 
-// Merge neighbouring runs of `width` rows: each row looks up how many rows of the other run come before it. Equal rows stay in
-// their order: those of the left run come first.
+// Merge neighbouring runs of `width` rows. Each row looks up how many rows of the other run come before it. Equal rows
+// keep their order: those of the left run come first.
 __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                            __global long *restrict merged, const long n, const long columns, const long width)
+    __global long *restrict merged, const long n, const long columns, const long width)
 {
     x += x_at;
     <%shared:each n="n">
-        const long run = i / width, other = run ^ 1, left = (run & ~1L) * width;
+        const long run = i / width;
+        const long other = run ^ 1;
+        const long left = (run & ~1L) * width;
         const long own = width > 1 ? order[i] : i;
         __global const ${key} *row = x + own * columns;
-        long low = min(other * width, n), high = min(low + width, n);
+        long low = min(other * width, n);
+        long high = min(low + width, n);
         const long begin = low;
         while (low < high) {
             const long middle = (low + high) / 2;
             __global const ${key} *rival = x + (width > 1 ? order[middle] : middle) * columns;
-            const int goes_first = run & 1 ? !${name}_precedes(row, rival, columns) : ${name}_precedes(rival, row, columns);
+            const int goes_first = run & 1 ? !${name}_precedes(row, rival, columns)
+                : ${name}_precedes(rival, row, columns);
             low = goes_first ? middle + 1 : low;
             high = goes_first ? high : middle;
         }
@@ -40,26 +49,31 @@ __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, 
 
 // Rows with NaN, whose key is the greatest, are not equal to any other, as in NumPy.
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                            __global ${place} *restrict heads, const long n, const long columns)
+    __global ${number_type} *restrict segment_heads, const long n, const long columns)
 {
     x += x_at;
     <%shared:each n="n">
-        __global const ${key} *own = x + order[i] * columns, *before = x + order[max(i, 1L) - 1] * columns;
+        __global const ${key} *own = x + order[i] * columns;
+        __global const ${key} *before = x + order[max(i, 1L) - 1] * columns;
         int is_head = i == 0;
         for (long k = 0; k < columns && !is_head; ++k)
-            is_head = ${name}_key(own[k]) != ${name}_key(before[k])${f" || {name}_key(own[k]) == ({key})~0" if is_real else ""};
-        heads[i] = is_head;
+            is_head = ${name}_key(own[k]) != ${name}_key(before[k])
+                % if is_real:
+                || ${name}_key(own[k]) == (${key})~0
+                % endif
+                ;
+        segment_heads[i] = is_head;
     </%shared:each>
 }
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
-                              __global const long *restrict starts, __global ${key} *restrict values,
-                              __global long *restrict first, __global long *restrict counts, const long n, const long found,
-                              const long columns)
+    __global const long *restrict starts, __global ${key} *restrict values, __global long *restrict first,
+    __global long *restrict counts, const long n, const long found, const long columns)
 {
     x += x_at;
     <%shared:each n="found">
-        const long start = starts[i], from = order[start];
+        const long start = starts[i];
+        const long from = order[start];
         for (long k = 0; k < columns; ++k)
             values[i * columns + k] = x[from * columns + k];
         if (first)

@@ -2,8 +2,8 @@
 
 A `Value` is an expression with a NumPy dtype, a `Complex` a pair of them, a `Mask` the outcome of a comparison.
 Their operators give new expressions that follow NumPy: integers wrap, comparisons do not promote. A value of float16
-is the bits that are stored: it can be moved and cast, all else needs `Value.widened`. `Lanes` collects the statements
-that bind expressions to names; a repeated expression is bound once.
+is the bits that are stored: it can be moved and cast, all else needs `Value.promote_half`. `Emitter` collects the
+statements that bind expressions to names; a repeated expression is bound once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype, is_complex, literal, part, to_long, vector_type
 from pytensor_cl.codegen.template import render
 
-__all__ = ["Complex", "Lanes", "Mask", "Scalar", "Value", "unroll_of"]
+__all__ = ["Complex", "Emitter", "Mask", "Scalar", "Value", "unroll_of"]
 
 SHORT_FUNCTION = 24
 """Statements of a function whose kernels of schedule simt load several elements before they compute."""
@@ -38,26 +38,26 @@ _VECTOR_FAMILIES = {
     **{("exp", dtype): "exp" for dtype in ("float32", "float64")},
     **{("fmod", dtype): "arithmetic" for dtype in ("float32", "float64")},
 }
-"""Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/functions``."""
+"""Built-ins whose vector form is wrong, or slow, on PoCL: what is called instead, in ``kernels/math``."""
 
 _OF_WHOLE_REGISTERS = frozenset(
     (
         "atan",
-        "betainc_inverse_lanes",
-        "betainc_lanes",
+        "betainc_inverse_vector",
+        "betainc_vector",
         "digamma",
         "erfc",
         "exp",
         "expm1",
-        "gammainc_inverse_lanes",
-        "gammainc_lanes",
+        "gammainc_inverse_vector",
+        "gammainc_vector",
         "gammaln",
-        "hyp2f1_lanes",
+        "hyp2f1_vector",
         "log",
         "log1mexp",
         "log1p",
         "ndtri_exp",
-        "polygamma_lanes",
+        "polygamma_vector",
         "pow",
         "softplus",
         "tanh",
@@ -74,11 +74,11 @@ class Mask:
 
     text: str
     size: int
-    lanes: "Lanes"
+    emitter: "Emitter"
 
     def _join(self, operator: str, other: "Mask") -> "Mask":
         other = other.resize(self.size)
-        return Mask(f"({self.text} {operator} {other.text})", self.size, self.lanes)
+        return Mask(f"({self.text} {operator} {other.text})", self.size, self.emitter)
 
     def __and__(self, other: "Mask") -> "Mask":
         return self._join("&", other)
@@ -90,25 +90,25 @@ class Mask:
         return self._join("^", other)
 
     def __invert__(self) -> "Mask":
-        return Mask(f"{'!' if self.lanes.count == 1 else '~'}{self.text}", self.size, self.lanes)
+        return Mask(f"{'!' if self.emitter.count == 1 else '~'}{self.text}", self.size, self.emitter)
 
     def resize(self, size: int) -> "Mask":
         """Return the same truth in integers of another size."""
-        if self.lanes.count == 1 or size == self.size:
-            return Mask(self.text, size, self.lanes)
-        target = vector_type(_MASK_TYPES[size], self.lanes.count)
-        return Mask(f"convert_{target}({self.text})", size, self.lanes)
+        if self.emitter.count == 1 or size == self.size:
+            return Mask(self.text, size, self.emitter)
+        target = vector_type(_MASK_TYPES[size], self.emitter.count)
+        return Mask(f"convert_{target}({self.text})", size, self.emitter)
 
     def anywhere(self) -> str:
         """Return a C condition: true in at least one lane."""
-        return self.text if self.lanes.count == 1 else f"any({self.text})"
+        return self.text if self.emitter.count == 1 else f"any({self.text})"
 
     def as_bool(self) -> "Value":
         """Return the stored form of a bool: 0 or 1 in a byte."""
-        if self.lanes.count == 1:
-            return Value(f"(uchar)({self.text})", "bool", self.lanes)
-        one = self.lanes.literal(1, "int8").text
-        return Value(f"as_{self.lanes.type('bool')}({self.resize(1).text} & {one})", "bool", self.lanes)
+        if self.emitter.count == 1:
+            return Value(f"(uchar)({self.text})", "bool", self.emitter)
+        one = self.emitter.literal(1, "int8").text
+        return Value(f"as_{self.emitter.type('bool')}({self.resize(1).text} & {one})", "bool", self.emitter)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,19 +117,19 @@ class Value:
 
     text: str
     dtype: str
-    lanes: "Lanes"
+    emitter: "Emitter"
     constant: np.generic | None = None
 
     def _operand(self, other: Operand) -> "Value":
-        return other if isinstance(other, Value) else self.lanes.literal(other, self.dtype)
+        return other if isinstance(other, Value) else self.emitter.literal(other, self.dtype)
 
     def _arithmetic(self, operator: str, left: "Value", right: "Value") -> "Value":
-        template = self.lanes.arithmetic(operator, self.dtype)
-        return Value(template.format(left.text, right.text), self.dtype, self.lanes)
+        template = self.emitter.arithmetic(operator, self.dtype)
+        return Value(template.format(left.text, right.text), self.dtype, self.emitter)
 
     def _compare(self, operator: str, other: Operand) -> Mask:
         text = f"({self.text} {operator} {self._operand(other).text})"
-        return Mask(text, np.dtype(self.dtype).itemsize, self.lanes)
+        return Mask(text, np.dtype(self.dtype).itemsize, self.emitter)
 
     def __add__(self, other: Operand) -> "Value":
         return self._arithmetic("+", self, self._operand(other))
@@ -160,7 +160,7 @@ class Value:
 
     def __neg__(self) -> "Value":
         if np.dtype(self.dtype).kind == "f":
-            return Value(f"(-{self.text})", self.dtype, self.lanes)
+            return Value(f"(-{self.text})", self.dtype, self.emitter)
         return 0 - self
 
     def __lt__(self, other: Operand) -> Mask:
@@ -194,38 +194,38 @@ class Value:
     def call(self, function: str, *others: Operand) -> "Value":
         """Apply an OpenCL built-in that keeps the type, or what replaces it for vectors."""
         family = _VECTOR_FAMILIES.get((function, self.dtype))
-        own = self.call_own(family, function, *others) if family else None
-        return own if own and self.lanes.count > 1 else self._apply(function, *others)
+        own = self.call_library(family, function, *others) if family else None
+        return own if own and self.emitter.count > 1 else self._apply(function, *others)
 
     def _apply(self, function: str, *others: Operand) -> "Value":
         texts = [self.text, *(self._operand(other).text for other in others)]
-        return Value(f"{function}({', '.join(texts)})", self.dtype, self.lanes)
+        return Value(f"{function}({', '.join(texts)})", self.dtype, self.emitter)
 
-    def call_own(self, family: str, function: str, *others: Operand) -> "Value":
-        """Apply a function of ``kernels/functions/<family>.mako``."""
-        self.lanes.preambles[render(f"math/{family}", dtype=self.dtype)] = None
-        if family in _OF_WHOLE_REGISTERS and self.lanes.count not in (1, *_WHOLE[self.dtype]):
+    def call_library(self, family: str, function: str, *others: Operand) -> "Value":
+        """Apply a function of ``kernels/math/<family>.mako``."""
+        self.emitter.preambles[render(f"math/{family}", dtype=self.dtype)] = None
+        if family in _OF_WHOLE_REGISTERS and self.emitter.count not in (1, *_WHOLE[self.dtype]):
             return self._apply_to_parts(function, *others)
-        return self._apply(f"{function}_{self.lanes.type(self.dtype)}", *others)
+        return self._apply(f"{function}_{self.emitter.type(self.dtype)}", *others)
 
     def _apply_to_parts(self, function: str, *others: Operand) -> "Value":
         """Apply a function that there is for fewer lanes only, or for more."""
-        names = [self.lanes.let(value).text for value in (self, *map(self._operand, others))]
+        names = [self.emitter.bind(value).text for value in (self, *map(self._operand, others))]
         most, least = _WHOLE[self.dtype][-1], _WHOLE[self.dtype][0]
-        if self.lanes.count > most:
-            half = f"{function}_{vector_type(self.dtype, self.lanes.count // 2)}"
+        if self.emitter.count > most:
+            half = f"{function}_{vector_type(self.dtype, self.emitter.count // 2)}"
             low, high = (f"{half}({', '.join(f'({n}).{part}' for n in names)})" for part in ("lo", "hi"))
-            return Value(f"({self.lanes.type(self.dtype)})({low}, {high})", self.dtype, self.lanes)
-        whole, copies = vector_type(self.dtype, least), least // self.lanes.count
+            return Value(f"({self.emitter.type(self.dtype)})({low}, {high})", self.dtype, self.emitter)
+        whole, copies = vector_type(self.dtype, least), least // self.emitter.count
         repeated = ", ".join(f"({whole})({', '.join([n] * copies)})" for n in names)
         lowest = ".lo" * (copies.bit_length() - 1)
-        return Value(f"{function}_{whole}({repeated}){lowest}", self.dtype, self.lanes)
+        return Value(f"{function}_{whole}({repeated}){lowest}", self.dtype, self.emitter)
 
     def bits(self, dtype: str) -> "Value":
         """Reinterpret the bits as another dtype of the same size."""
         if dtype == self.dtype:
             return self
-        return Value(f"as_{self.lanes.type(dtype)}({self.text})", dtype, self.lanes)
+        return Value(f"as_{self.emitter.type(dtype)}({self.text})", dtype, self.emitter)
 
     def cast(self, dtype: str) -> "Value":
         """Convert as ``ndarray.astype`` does on x86-64."""
@@ -233,9 +233,9 @@ class Value:
             return self
         if self.constant is not None:
             with np.errstate(all="ignore"):
-                return self.lanes.literal(self.constant.astype(dtype), dtype)
+                return self.emitter.literal(self.constant.astype(dtype), dtype)
         if self.dtype == "float16":
-            return self.widened().cast(dtype)
+            return self.promote_half().cast(dtype)
         if dtype == "float16":
             return self._narrowed()
         if dtype == "bool":
@@ -244,40 +244,40 @@ class Value:
             return self._truncate(dtype)
         return self._convert(dtype)
 
-    def widened(self) -> "Value":
+    def promote_half(self) -> "Value":
         """Return float16 as float32, and anything else as it is."""
         if self.dtype != "float16":
             return self
         if self.constant is not None:
-            return self.lanes.literal(self.constant, "float32")
-        return self.lanes.let(self._by_half("widen", "float32"))
+            return self.emitter.literal(self.constant, "float32")
+        return self.emitter.bind(self._by_half("widen", "float32"))
 
     def _narrowed(self) -> "Value":
-        x = self._rounded_to_odd() if self.dtype == "float64" else self.lanes.let(self.cast("float32"))
+        x = self._rounded_to_odd() if self.dtype == "float64" else self.emitter.bind(self.cast("float32"))
         return x._by_half("narrow", "float16")
 
     def _by_half(self, direction: str, dtype: str) -> "Value":
-        self.lanes.preambles[render("common/half")] = None
-        return Value(f"{direction}_half{self.lanes.count}({self.text})", dtype, self.lanes)
+        self.emitter.preambles[render("common/half")] = None
+        return Value(f"{direction}_half{self.emitter.count}({self.text})", dtype, self.emitter)
 
     def _rounded_to_odd(self) -> "Value":
         """Round float64 to float32, away from even, so that rounding once more is right (Boldo and Melquiond 2008)."""
-        lanes = self.lanes
-        x = lanes.let(self)
-        near = lanes.let(x._convert("float32"))
-        back = lanes.let(near._convert("float64"))
-        bits = lanes.let(near.bits("int32"))
-        inside = lanes.let(lanes.select(back.call("fabs") > x.call("fabs"), bits - 1, bits))
-        return lanes.let(lanes.select(back.differs(x), inside | 1, inside).bits("float32"))
+        lanes = self.emitter
+        x = lanes.bind(self)
+        near = lanes.bind(x._convert("float32"))
+        back = lanes.bind(near._convert("float64"))
+        bits = lanes.bind(near.bits("int32"))
+        inside = lanes.bind(lanes.select(back.call("fabs") > x.call("fabs"), bits - 1, bits))
+        return lanes.bind(lanes.select(back.differs(x), inside | 1, inside).bits("float32"))
 
     def _convert(self, dtype: str) -> "Value":
         if self.dtype == "int32" and dtype in ("int64", "uint64"):
-            self.lanes.preambles[render("common/to_long")] = None
-            return Value(to_long("int", self.text, self.lanes.count), "int64", self.lanes).bits(dtype)
-        self.lanes.widens_bytes |= np.dtype(self.dtype).itemsize == 1 and np.dtype(dtype).kind in "iu"
-        target = self.lanes.type(dtype)
-        text = f"({target})({self.text})" if self.lanes.count == 1 else f"convert_{target}({self.text})"
-        return Value(text, dtype, self.lanes)
+            self.emitter.preambles[render("common/to_long")] = None
+            return Value(to_long("int", self.text, self.emitter.count), "int64", self.emitter).bits(dtype)
+        self.emitter.widens_bytes |= np.dtype(self.dtype).itemsize == 1 and np.dtype(dtype).kind in "iu"
+        target = self.emitter.type(dtype)
+        text = f"({target})({self.text})" if self.emitter.count == 1 else f"convert_{target}({self.text})"
+        return Value(text, dtype, self.emitter)
 
     def _truncate(self, dtype: str) -> "Value":
         """Round a float towards zero.
@@ -285,19 +285,19 @@ class Value:
         What is out of range, and NaN, becomes the lowest value of int32 or int64; narrower and unsigned
         types take the low bits of that. x86-64 has it so, and OpenCL leaves it open.
         """
-        x = self.lanes.let(self)
+        x = self.emitter.bind(self)
         wide = "int64" if dtype in ("uint32", "int64", "uint64") else "int32"
         if dtype != "uint64":
-            return self.lanes.let(x._clamped(wide)).cast(dtype)
+            return self.emitter.bind(x._clamped(wide)).cast(dtype)
         half = 2.0**63
-        high = self.lanes.let((x - half)._clamped(wide) ^ np.iinfo(wide).min)
-        return self.lanes.select(x >= half, high, x._clamped(wide)).bits(dtype)
+        high = self.emitter.bind((x - half)._clamped(wide) ^ np.iinfo(wide).min)
+        return self.emitter.select(x >= half, high, x._clamped(wide)).bits(dtype)
 
     def _clamped(self, dtype: str) -> "Value":
-        x = self.lanes.let(self)
+        x = self.emitter.bind(self)
         info = np.iinfo(dtype)
         inside = (x >= float(info.min)) & (x < -float(info.min))
-        return self.lanes.select(inside, x._convert(dtype), self.lanes.literal(info.min, dtype))
+        return self.emitter.select(inside, x._convert(dtype), self.emitter.literal(info.min, dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,9 +308,9 @@ class Complex:
     imag: Value
 
     @property
-    def lanes(self) -> "Lanes":
+    def emitter(self) -> "Emitter":
         """Where its parts are written."""
-        return self.real.lanes
+        return self.real.emitter
 
     @property
     def dtype(self) -> str:
@@ -325,8 +325,8 @@ class Complex:
 
     def __mul__(self, other: "Complex") -> "Complex":
         # A product that has a name is not contracted with a sum: z * conj(z) is real.
-        let, (a, b), (c, d) = self.lanes.let, (self.real, self.imag), (other.real, other.imag)
-        return Complex(let(a * c) - let(b * d), let(a * d) + let(b * c))
+        bind, (a, b), (c, d) = self.emitter.bind, (self.real, self.imag), (other.real, other.imag)
+        return Complex(bind(a * c) - bind(b * d), bind(a * d) + bind(b * c))
 
     def __neg__(self) -> "Complex":
         return Complex(-self.real, -self.imag)
@@ -351,7 +351,7 @@ class Complex:
 Scalar = Value | Complex
 
 
-class Lanes:
+class Emitter:
     """Statements over `count` lanes.
 
     Parameters
@@ -431,7 +431,7 @@ class Lanes:
     def _new_name(self) -> str:
         return f"t{len(self.statements)}"
 
-    def let[T: (Value, Complex, Scalar)](self, value: T) -> T:
+    def bind[T: (Value, Complex, Scalar)](self, value: T) -> T:
         """Bind an expression to a name (constants and names stay as they are)."""
         if isinstance(value, Complex):
             return Complex(self._let(value.real), self._let(value.imag))

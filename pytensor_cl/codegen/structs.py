@@ -3,8 +3,9 @@
 import re
 import struct
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 __all__ = ["Field", "Struct", "StructRow"]
 
-_MEMBER = re.compile(r"([A-Za-z_]\w*)(?:\[(\d+)\])?")
+_MEMBER = re.compile(r"([A-Za-z_]\w*)((?:\[\d+\])*)")
 _CODES = {
     "char": "b",
     "uchar": "B",
@@ -39,15 +40,15 @@ class Field:
         Of the member.
     type
         OpenCL C type, or the struct that the member is.
-    count
-        Elements of an array member; None if the member is no array.
+    shape
+        Of an array member; empty if the member is no array.
     offset
         Bytes from the begin of the struct.
     """
 
     name: str
     type: "str | Struct"
-    count: int | None
+    shape: tuple[int, ...]
     offset: int
 
 
@@ -80,8 +81,8 @@ class Struct:
     ----------
     *rows
         The declarations in order, each with the type and the names of its members, separated by spaces. A type is an
-        OpenCL C scalar type, ``float2`` or ``double2`` for complex numbers, or another struct. A name with a number in
-        brackets is an array.
+        OpenCL C scalar type, ``float2`` or ``double2`` for complex numbers, or another struct. A name with numbers in
+        brackets is an array of that shape.
     name
         C name of the type; a member of another struct needs it.
 
@@ -130,13 +131,13 @@ class Struct:
                 match = _MEMBER.fullmatch(member)
                 if match is None or any(match[1] == field.name for field in fields):
                     raise ValueError(f"{member!r} is no name of a member, or it is used twice")
-                count = None if match[2] is None else int(match[2])
+                shape = tuple(map(int, re.findall(r"\d+", match[2])))
                 offset = _up(end, alignment)
                 parts.append(f"{offset - end}x" if offset > end else "")
-                parts.append(code * (1 if count is None else count))
-                fields.append(Field(match[1], kind, count, offset))
-                dtypes.append(dtype if count is None else np.dtype((dtype, (count,))))
-                end = offset + size * (1 if count is None else count)
+                parts.append(code * prod(shape))
+                fields.append(Field(match[1], kind, shape, offset))
+                dtypes.append(np.dtype((dtype, shape)) if shape else dtype)
+                end = offset + size * prod(shape)
         self.fields = tuple(fields)
         self.size = _up(end, self.alignment)
         self.format = "".join(parts) + (f"{self.size - end}x" if self.size > end else "")
@@ -190,15 +191,15 @@ class Struct:
         Parameters
         ----------
         **values
-            Each member: a number; a sequence of as many numbers as an array has elements; the bytes of a struct, or a
-            mapping of its members, or a sequence of either.
+            Each member: a number; for an array, a sequence of its elements, nested if it has several dimensions; for a
+            struct, its bytes or a mapping of its members.
 
         Raises
         ------
         TypeError
             A member is missing, or there is none of that name.
         ValueError
-            An array has another length.
+            An array has another shape.
         struct.error
             A number does not fit into its member.
         """
@@ -208,15 +209,19 @@ class Struct:
             raise TypeError(f"struct {self.name}: missing {missing}, unexpected {extra}")
         numbers: list[Any] = []
         for field in self.fields:
-            value = values[field.name]
-            if field.count is None:
-                _append(numbers, field.type, value)
-                continue
-            if len(value) != field.count:
-                raise ValueError(f"{field.name} of struct {self.name} has {field.count} elements, not {len(value)}")
-            for item in value:
-                _append(numbers, field.type, item)
+            for element in self._elements(field, values[field.name], field.shape):
+                _append(numbers, field.type, element)
         return self.pack_values(*numbers)
+
+    def _elements(self, field: Field, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+        """Yield the elements of a member, which may be an array."""
+        if not shape:
+            yield value
+            return
+        if len(value) != shape[0]:
+            raise ValueError(f"{field.name}{list(field.shape)} of struct {self.name} got {len(value)} for {shape[0]}")
+        for item in value:
+            yield from self._elements(field, item, shape[1:])
 
     def pack_array(self, **columns: ArrayLike) -> bytes:
         """Return the bytes of an array of structs.

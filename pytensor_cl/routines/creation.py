@@ -8,7 +8,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import computed
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, index_type, ndrange
-from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.base.routine import SCHEDULES, KernelVariants
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.routines.indexing.diagonal import diagonal
 from pytensor_cl.runtime.array import GpuArray
@@ -69,7 +69,7 @@ class ARange:
         self._stored = np.dtype(unsigned if self.dtype.kind == "i" else computed(self.dtype))
         self._narrow = Copy(context, str(self._stored), 1, dtype, schedule) if self.dtype == "float16" else None
         self._lanes = 1 if self.schedule == "simt" else 8 if self.dtype.itemsize == 8 else 16
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
 
     def _source(self, index: str) -> KernelSource:
         stored = str(self._stored)
@@ -77,6 +77,9 @@ class ARange:
         return kernel_source(
             "creation/arange", preambles=access, dtype=stored, lanes=self._lanes, index=index, schedule=self.schedule
         )
+
+    def _build(self, index: str) -> Kernel:
+        return self.context.kernel(self._source(index))
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with 32-bit indices; the one with 64-bit indices is built when an array needs it."""
@@ -103,8 +106,6 @@ class ARange:
             values = (*ends.view(self._stored), (ends[1:] - ends[:1]).view(self._stored)[0])
         # The index of the kernel goes past the end, by a vector or by the size of the NDRange.
         index = index_type(output.size, GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
-        if index not in self._kernels:
-            self._kernels[index] = self.context.kernel(self._source(index))
         where = np.int64(output.layout.offset), np.int64(output.layout.strides[0]), np.int64(output.size)
         kernel = self._kernels[index]
         kernel.launch(self.context.queue, *self._range(kernel, output.size), output.buffer, *where, *values)

@@ -1,13 +1,13 @@
 """Cumulative sums and products along an axis of a strided array."""
 
-import struct
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype, is_complex, literal
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.routine import Plans, Routine, struct_argument
@@ -44,7 +44,7 @@ class _Problem(NamedTuple):
     length: int
     in_step: int
     out_step: int
-    kept: tuple[tuple[int, ...], ...]
+    outer: tuple[tuple[int, ...], ...]
     in_shift: int
     out_shift: int
     total_shift: int
@@ -52,12 +52,12 @@ class _Problem(NamedTuple):
     @property
     def outputs(self) -> int:
         """Number of rows."""
-        return int(np.prod([n for n, *_ in self.kept], dtype=object))
+        return int(np.prod([n for n, *_ in self.outer], dtype=object))
 
     @property
     def columns(self) -> tuple[int, int]:
         """Number of rows beside each other, and the step between them in the output."""
-        return (self.kept[0][0], self.kept[0][1]) if self.kept else (1, 1)
+        return (self.outer[0][0], self.outer[0][1]) if self.outer else (1, 1)
 
 
 class _Split(NamedTuple):
@@ -81,6 +81,24 @@ class _Plan(NamedTuple):
     geometry: Any = b""  # the struct, or a buffer that holds it
 
 
+@cache
+def geometry_struct(index: str, outer_dims: int) -> Struct:
+    """Return the struct that tells the kernels about their arrays and their work; rows lie along the axis.
+
+    Parameters
+    ----------
+    index
+        C type of its members.
+    outer_dims
+        Other dimensions that it holds, from the innermost outwards; lengths and steps in elements.
+    """
+    return Struct(
+        (index, "outputs length chunk chunks blocks tiles in_step out_step first_total"),
+        (index, f"outer[{outer_dims}] outer_out[{outer_dims}] outer_in[{outer_dims}] outer_total[{outer_dims}]"),
+        name="geometry",
+    )
+
+
 def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Problem:
     """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
     others = [d for d in range(layout.ndim) if d != axis]
@@ -88,9 +106,9 @@ def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Prob
     dims = [
         (layout.shape[d], out_strides[d], layout.strides[d], total) for d, total in zip(others, totals, strict=True)
     ]
-    kept, (out_shift, in_shift, total_shift) = planning.walk(dims, 3)
+    outer, (out_shift, in_shift, total_shift) = planning.canonicalize_dims(dims, 3)
     length, in_step = layout.shape[axis], layout.strides[axis]
-    return _Problem(length, in_step, out_strides[axis], kept, in_shift, out_shift, total_shift)
+    return _Problem(length, in_step, out_strides[axis], outer, in_shift, out_shift, total_shift)
 
 
 def _chunks_of(problem: _Problem, wanted: int) -> tuple[int, int]:
@@ -164,7 +182,7 @@ class CumOp(Routine):
             "dtype": self._stored,
             "combine": _NARROW.get(operation, combine["u"]) if is_narrow else self._combine(combine),
             "identity": literal(identity, self._stored),
-            "kept_dims": max(MANY_DIMS, ndim - 1),
+            "outer_dims": max(MANY_DIMS, ndim - 1),
         }
         self._reduction = Reduction(
             context, operation, self._stored, self._stored, self._stored, ndim + 1, (axis + 1,), schedule=schedule
@@ -184,6 +202,7 @@ class CumOp(Routine):
         if self.schedule == "simt":
             return kernel_source(
                 "cumop/simt",
+                geometry=geometry_struct(index, self._arguments["outer_dims"]),
                 index=index,
                 in_buffer=self._is_large(index),
                 run=RUN,
@@ -191,10 +210,11 @@ class CumOp(Routine):
                 **self._arguments,
             )
         access = render("common/vector_access", dtype=self._stored, lanes=self._lanes)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.STRIP}
         return kernel_source(
             "cumop/cpu",
             preambles=(access,),
+            geometry=geometry_struct("long", self._arguments["outer_dims"]),
             in_buffer=self._is_large("long"),
             pattern=pattern,
             **vectors,
@@ -255,13 +275,13 @@ class CumOp(Routine):
         split = split_simt(problem, units, self._group) if is_simt else split_cpu(problem, units, self._lanes)
         index = self._index(problem) if is_simt else "long"
         kernel = self._kernel(split.pattern, index, split.local_size[0])
-        packed = self._geometry(problem, split, "i" if index == "int" else "q")
+        packed = self._geometry(problem, split, index)
         geometry = struct_argument(self.context, packed, self._is_large(index))
         return _Plan(kernel, problem, split, geometry)
 
     def _index(self, problem: _Problem) -> str:
         """Return the C type that holds every index and step, with room for one tile more."""
-        steps = (problem.length, problem.in_step, problem.out_step), *problem.kept
+        steps = (problem.length, problem.in_step, problem.out_step), *problem.outer
         reach = sum(n * max(1, *map(abs, step)) for n, *step in steps)
         return "int" if max(reach, problem.outputs * problem.length) < 1 << 30 else "long"
 
@@ -275,13 +295,24 @@ class CumOp(Routine):
 
     def _is_large(self, index: str) -> bool:
         """Whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
-        members = 9 + 4 * self._arguments["kept_dims"]
-        return members * (4 if index == "int" else 8) + 40 > self.context.info.max_parameter_size
+        return geometry_struct(index, self._arguments["outer_dims"]).size + 40 > self.context.info.max_parameter_size
 
-    def _geometry(self, problem: _Problem, split: _Split, code: str) -> bytes:
-        """Pack the struct of kernels/cumop/geometry.mako."""
-        head = (problem.outputs, problem.length, split.chunk, split.chunks, split.blocks, split.tiles)
-        kept = problem.kept + ((1, 0, 0, 0),) * (self._arguments["kept_dims"] - len(problem.kept))
-        columns = (v for column in zip(*kept, strict=True) for v in column)
-        values = [*head, problem.in_step, problem.out_step, problem.total_shift, *columns]
-        return struct.pack(f"{len(values)}{code}", *values)
+    def _geometry(self, problem: _Problem, split: _Split, index: str) -> bytes:
+        dims = self._arguments["outer_dims"]
+        outer = problem.outer + ((1, 0, 0, 0),) * (dims - len(problem.outer))
+        lengths, out_steps, in_steps, total_steps = zip(*outer, strict=True)
+        return geometry_struct(index, dims).pack(
+            outputs=problem.outputs,
+            length=problem.length,
+            chunk=split.chunk,
+            chunks=split.chunks,
+            blocks=split.blocks,
+            tiles=split.tiles,
+            in_step=problem.in_step,
+            out_step=problem.out_step,
+            first_total=problem.total_shift,
+            outer=lengths,
+            outer_out=out_steps,
+            outer_in=in_steps,
+            outer_total=total_steps,
+        )

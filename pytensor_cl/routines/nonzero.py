@@ -1,7 +1,6 @@
 """Where arrays are not zero: the places, the elements there, and arrays with other elements there."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype, widened
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.ndrange import index_type
-from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -64,7 +63,7 @@ class _Masked(Routine):
         Where the arrays live.
     dtype, ndim
         Of the array that is zero or not; at least one dimension.
-    emit
+    output_mode
         What the second kernel does.
     schedule
         See `Routine`.
@@ -73,7 +72,7 @@ class _Masked(Routine):
     """
 
     def __init__(
-        self, context: Context, dtype: str, ndim: int, emit: str, schedule: str | None = None, **options: Any
+        self, context: Context, dtype: str, ndim: int, output_mode: str, schedule: str | None = None, **options: Any
     ) -> None:
         super().__init__(context, schedule)
         self.ndim = ndim
@@ -81,11 +80,11 @@ class _Masked(Routine):
         self._arguments: dict[str, Any] = {
             "unit": carrier(kind),
             "bits": _BITS[kind.kind](8 * kind.itemsize),
-            "emit": emit,
+            "output_mode": output_mode,
             **options,
         }
         self._contiguous = Copy(context, dtype, ndim, schedule=schedule)
-        self._kernels: dict[str, tuple[Kernel, Kernel]] = {}
+        self._kernels = KernelVariants(self._build)
 
     @property
     def _group(self) -> int:
@@ -103,18 +102,12 @@ class _Masked(Routine):
 
     def _kernel(self, size: int) -> tuple[Kernel, Kernel]:
         """Return the two kernels for arrays of a size."""
-        return self.limits.settle(partial(self._built, size), self._kernels.clear)
-
-    def _built(self, size: int) -> tuple[Kernel, Kernel]:
         index = index_type(size, GROUP * RUN) if self.schedule == "simt" else "int"
-        if index not in self._kernels:
-            source = self._source(index)
-            make = self.limits.kernel
-            self._kernels[index] = (
-                make(source, f"{source.name}_count", self._group),
-                make(source, None, self._group),
-            )
-        return self._kernels[index]
+        return self.limits.settle(lambda: self._kernels[index], self._kernels.clear)
+
+    def _build(self, index: str) -> tuple[Kernel, Kernel]:
+        source, make = self._source(index), self.limits.kernel
+        return make(source, f"{source.name}_count", self._group), make(source, None, self._group)
 
     def _range(self, size: int) -> tuple[int, int]:
         """Return the number of chunks, and the work-items of each."""
@@ -132,7 +125,7 @@ class _Masked(Routine):
         kernel.launch(self.context.queue, (chunks * group,), (group,), *where, counts.buffer)
         return counts
 
-    def _emit(self, mask: GpuArray, counts: GpuArray, *arguments: object) -> None:
+    def _compact(self, mask: GpuArray, counts: GpuArray, *arguments: object) -> None:
         """Enqueue the second kernel."""
         _, kernel = self._kernel(mask.size)
         chunks, group = self._range(mask.size)
@@ -154,7 +147,7 @@ class Nonzero(_Masked):
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
-        super().__init__(context, dtype, ndim, "places", schedule, dims=ndim)
+        super().__init__(context, dtype, ndim, "coords", schedule, dims=ndim)
         self.output_dtypes = ("int64",) * ndim
 
     def _extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -172,7 +165,7 @@ class Nonzero(_Masked):
         total = self._total(counts)
         outputs = tuple(empty((total,), dtype) for dtype in self.output_dtypes)
         if total:
-            self._emit(mask, counts, *(output.buffer for output in outputs), *extents)
+            self._compact(mask, counts, *(output.buffer for output in outputs), *extents)
         return outputs
 
 
@@ -222,7 +215,7 @@ class Select(_Masked):
         output = self.context.empty((self._total(counts),), self.output_dtypes[0])
         if output.size:
             array, step = _flat(array, self._copy, stepped=True)
-            self._emit(mask, counts, array.buffer, np.int64(array.layout.offset), np.int64(step), output.buffer)
+            self._compact(mask, counts, array.buffer, np.int64(array.layout.offset), np.int64(step), output.buffer)
         return (output,)
 
 
@@ -317,5 +310,5 @@ class Expand(_Masked):
         array, x_step = _flat(array, self._copy, stepped=True)
         x = array.buffer, np.int64(array.layout.offset), np.int64(x_step)
         y = value.buffer, np.int64(value.layout.offset), np.int64(step)
-        self._emit(mask, counts, *x, *y, output.buffer)
+        self._compact(mask, counts, *x, *y, output.buffer)
         return (output,)

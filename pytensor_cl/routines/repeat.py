@@ -1,6 +1,5 @@
 """Repetition of the elements of an array along an axis, each as often as a number says."""
 
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, widened
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.ndrange import index_type
-from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
@@ -62,7 +61,7 @@ class Repeat(Routine):
         self._element = carrier(dtype)
         itemsize = np.dtype(dtype).itemsize
         self._lanes = 1 if itemsize > 8 else 32 // max(4, itemsize)
-        self._kernels: dict[str, tuple[Kernel, Kernel]] = {}
+        self._kernels = KernelVariants(self._build)
 
     @property
     def _group(self) -> int:
@@ -81,17 +80,11 @@ class Repeat(Routine):
         return (self._source("int"), *ends)
 
     def _kernel(self, index: str) -> tuple[Kernel, Kernel]:
-        return self.limits.settle(partial(self._built, index), self._kernels.clear)
+        return self.limits.settle(lambda: self._kernels[index], self._kernels.clear)
 
-    def _built(self, index: str) -> tuple[Kernel, Kernel]:
-        if index not in self._kernels:
-            source = self._source(index)
-            make = self.limits.kernel
-            self._kernels[index] = (
-                make(source, f"{source.name}_totals", self._group),
-                make(source, None, self._group),
-            )
-        return self._kernels[index]
+    def _build(self, index: str) -> tuple[Kernel, Kernel]:
+        source, make = self._source(index), self.limits.kernel
+        return make(source, f"{source.name}_block_totals", self._group), make(source, None, self._group)
 
     def _totals(self, repeats: GpuArray) -> np.ndarray:
         """Wait, and return what each block of numbers adds up to.

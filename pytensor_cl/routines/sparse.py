@@ -1,13 +1,13 @@
 """Products with a matrix of compressed rows (CSR)."""
 
-import struct
 from collections.abc import Sequence
 
 import numpy as np
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.base.routine import Checked, KernelVariants
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -16,6 +16,8 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["CsrDot", "CsrSampledDot"]
+
+PLAN = Struct(("long", "rows columns inner entries indices indptr left right output"), name="plan")
 
 GROUP = 64  # work-items of a work-group on schedule simt
 SHARE = 1 << 12  # multiplications that are worth a work-item on schedule cpu
@@ -35,11 +37,13 @@ class _Compressed(Checked):
         kind = np.dtype(dtype)
         self._stored = f"uint{8 * kind.itemsize}" if kind.kind == "i" else dtype  # signed overflow is undefined in C
         self._max_lanes = 1 if self.schedule == "simt" else min(MAX_LANES, VECTOR_BYTES // np.dtype(dtype).itemsize)
-        self._kernels: dict[int, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
 
     def _source(self, lanes: int) -> KernelSource:
         preambles = (render("runtime/error_flag"),)
-        return kernel_source("sparse/csr", preambles=preambles, dtype=self._stored, lanes=lanes, schedule=self.schedule)
+        return kernel_source(
+            "sparse/csr", preambles=preambles, plan=PLAN, dtype=self._stored, lanes=lanes, schedule=self.schedule
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with the widest vectors."""
@@ -54,10 +58,11 @@ class _Compressed(Checked):
     def _kernel(self, columns: int) -> Kernel:
         """Return the kernel with vectors no wider than a row of the dense matrix."""
         lanes = next(n for n in (self._max_lanes, FEW_LANES, 1) if n <= max(1, columns))
-        if lanes not in self._kernels:
-            source = self._source(lanes)
-            self._kernels[lanes] = self.context.kernel(source, f"{source.name}_{self.function}")
         return self._kernels[lanes]
+
+    def _build(self, lanes: int) -> Kernel:
+        source = self._source(lanes)
+        return self.context.kernel(source, f"{source.name}_{self.function}")
 
     def _range(self, kernel: Kernel, work: int, items: int) -> Sizes:
         units = self.context.info.compute_units
@@ -78,7 +83,7 @@ class _Compressed(Checked):
         kernel = self._kernel(columns)
         global_size, local_size = self._range(kernel, (indices.size + rows) * columns, items)
         buffers = [a.buffer for a in (indices, indptr, left, right, output)]
-        plan = struct.pack(f"{len(numbers)}q", *numbers)
+        plan = PLAN.pack_values(*numbers)
         queue, alarm = self.context.queue, self.alarm.buffer
         kernel.launch(queue, global_size, local_size, *buffers, plan, alarm, self.number)
 

@@ -52,12 +52,12 @@ class Settings:
         Wait after each launch.
     tuned
         Use what ``pytensor-cl tune`` found for the device.
-    compile_ahead
-        Let helper processes compile new kernels on the other cores, with drivers that keep what they compile on disk.
-    one_launch
-        Launch one kernel that calls all those of a repeated call, where the driver is one with which that works.
-    stand_by
-        Let its work-items stay for the next call for a short while.
+    parallel_compile
+        Let worker processes compile new kernels on the other cores, with drivers that keep compiled kernels on disk.
+    batch_kernels
+        Run all kernels of a replayed call in one launch, with drivers for which there is a launcher that does so.
+    park_workers
+        Let the threads of such a launch poll for the next call for a short time.
     features
         What the driver can do; None asks it.
     quiet
@@ -68,15 +68,17 @@ class Settings:
     cache_dir: str | None = None
     synchronous: bool = False
     tuned: bool = True
-    compile_ahead: bool = True
-    one_launch: bool = True
-    stand_by: bool = True
+    parallel_compile: bool = True
+    batch_kernels: bool = True
+    park_workers: bool = True
     features: Features | None = None
     quiet: bool = False
 
     def for_driver(self, features: Features) -> ContextOptions:
         """Return what the driver's hooks are told."""
-        return ContextOptions(self.one_launch, self.stand_by, self.compile_ahead, features.struct_arguments)
+        return ContextOptions(
+            self.batch_kernels, self.park_workers, self.parallel_compile, structs_by_value=features.struct_arguments
+        )
 
     def options(self, entry: DeviceEntry) -> list[str]:
         """Return the build options for a device."""

@@ -18,7 +18,7 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.math import MulWithoutZeros
 
 from pytensor_cl.codegen.dtypes import computed, is_complex, is_supported, needs_fp64
-from pytensor_cl.codegen.emitter import Lanes, Mask, Scalar, Value
+from pytensor_cl.codegen.emitter import Emitter, Mask, Scalar, Value
 from pytensor_cl.scalar.arithmetic import (
     absolute,
     add,
@@ -54,7 +54,7 @@ class Rule(NamedTuple):
     Attributes
     ----------
     emit
-        Takes a `Lanes` and one `Value` per input.
+        Takes an `Emitter` and one `Value` per input.
     cast
         Whether the inputs are cast to the dtype of the output first.
     """
@@ -68,22 +68,22 @@ class Rule(NamedTuple):
 
 def _promoted(x: Value, y: Value) -> tuple[Value, Value]:
     dtype = str(np.result_type(x.dtype, y.dtype))
-    return x.lanes.let(x.cast(dtype)), x.lanes.let(y.cast(dtype))
+    return x.emitter.bind(x.cast(dtype)), x.emitter.bind(y.cast(dtype))
 
 
 def _compare_signs(emit: Callable[[Value, Value], Mask], x: Value, y: Value) -> Mask:
     """Compare int64 and uint64 exactly: no integer type holds both."""
-    lanes = x.lanes
+    emitter = x.emitter
     signed = x if is_signed(x) else y
-    negative = lanes.let(signed.cast("int64")) < 0
-    below = emit(lanes.let(x.cast("uint64")), lanes.let(y.cast("uint64")))
-    minus_one, zero = lanes.literal(-1, "int64"), lanes.literal(0, "int64")
+    negative = emitter.bind(signed.cast("int64")) < 0
+    below = emit(emitter.bind(x.cast("uint64")), emitter.bind(y.cast("uint64")))
+    minus_one, zero = emitter.literal(-1, "int64"), emitter.literal(0, "int64")
     outcome = emit(minus_one, zero) if signed is x else emit(zero, minus_one)
     return (negative & outcome) | (~negative & below)
 
 
 def _comparison(emit: Callable[[Value, Value], Mask]) -> Rule:
-    def compare(lanes: Lanes, x: Value, y: Value) -> Value:
+    def compare(emitter: Emitter, x: Value, y: Value) -> Value:
         mixed = {np.dtype(x.dtype).kind, np.dtype(y.dtype).kind} == {"i", "u"}
         if mixed and np.result_type(x.dtype, y.dtype).kind == "f":
             return _compare_signs(emit, x, y).as_bool()
@@ -93,14 +93,14 @@ def _comparison(emit: Callable[[Value, Value], Mask]) -> Rule:
 
 
 def _float_test(emit: Callable[[Value], Mask]) -> Rule:
-    def test(lanes: Lanes, x: Value) -> Value:
-        return emit(x).as_bool() if is_float(x) else lanes.literal(False, "bool")
+    def test(emitter: Emitter, x: Value) -> Value:
+        return emit(x).as_bool() if is_float(x) else emitter.literal(False, "bool")
 
     return Rule(test, cast=False)
 
 
 def _bitwise(method: Callable[[Value, Value], Value]) -> Rule:
-    def emit(lanes: Lanes, x: Value, y: Value) -> Value:
+    def emit(emitter: Emitter, x: Value, y: Value) -> Value:
         if is_float(x):
             raise Unsupported("no integer type holds both int64 and uint64, so their bits cannot be combined")
         return method(x, y)
@@ -108,7 +108,7 @@ def _bitwise(method: Callable[[Value, Value], Value]) -> Rule:
     return Rule(emit)
 
 
-def _invert(lanes: Lanes, x: Value) -> Value:
+def _invert(emitter: Emitter, x: Value) -> Value:
     if x.dtype == "bool":
         return x ^ True
     return x ^ (-1 if is_signed(x) else np.iinfo(x.dtype).max)
@@ -117,34 +117,34 @@ def _invert(lanes: Lanes, x: Value) -> Value:
 # Functions
 
 
-def _sigmoid(lanes: Lanes, x: Value) -> Value:
+def _sigmoid(emitter: Emitter, x: Value) -> Value:
     """``1 / (1 + exp(-x))`` without overflow, accurate in both tails."""
-    small = lanes.let((-x.call("fabs")).call("exp"))
-    numerator = lanes.select(x < 0, small, lanes.literal(1, x.dtype))
+    small = emitter.bind((-x.call("fabs")).call("exp"))
+    numerator = emitter.select(x < 0, small, emitter.literal(1, x.dtype))
     return numerator / (small + 1)
 
 
-def _softplus(lanes: Lanes, x: Value) -> Value:
+def _softplus(emitter: Emitter, x: Value) -> Value:
     """``log(1 + exp(x))`` without overflow."""
-    own = x.call_own("softplus", "softplus")
-    if lanes.count > 1:
+    own = x.call_library("softplus", "softplus")
+    if emitter.count > 1:
         return own
-    small = lanes.let((-x.call("fabs")).call("exp"))
+    small = emitter.bind((-x.call("fabs")).call("exp"))
     return x.call("fmax", 0) + small.call("log1p")
 
 
-def _log1mexp(lanes: Lanes, x: Value) -> Value:
+def _log1mexp(emitter: Emitter, x: Value) -> Value:
     """``log(1 - exp(x))`` for ``x < 0`` (Maechler 2012, "Accurately computing log(1 - exp(-|a|))")."""
-    own = x.call_own("log1mexp", "log1mexp")
-    if lanes.count > 1:
+    own = x.call_library("log1mexp", "log1mexp")
+    if emitter.count > 1:
         return own
-    far = lanes.let((-x.call("exp")).call("log1p"))
-    near = lanes.let((-x.call("expm1")).call("log"))
-    return lanes.select(x < -0.6931471805599453, far, near)
+    far = emitter.bind((-x.call("exp")).call("log1p"))
+    near = emitter.bind((-x.call("expm1")).call("log"))
+    return emitter.select(x < -0.6931471805599453, far, near)
 
 
 def _builtin(name: str) -> Rule:
-    return Rule(lambda lanes, x, *others: x.call(name, *others))
+    return Rule(lambda emitter, x, *others: x.call(name, *others))
 
 
 BUILTINS: dict[type[ps.ScalarOp], str] = {
@@ -186,14 +186,14 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     ps.Abs: Rule(absolute),
     ps.Add: Rule(add),
     ps.AND: _bitwise(Value.__and__),
-    ps.Cast: Rule(lambda lanes, x: x, cast=False),
+    ps.Cast: Rule(lambda emitter, x: x, cast=False),
     ps.Clip: Rule(clip),
-    ps.Conj: Rule(lambda lanes, x: x),
+    ps.Conj: Rule(lambda emitter, x: x),
     ps.EQ: _comparison(Value.equals),
     ps.GE: _comparison(Value.__ge__),
     ps.GT: _comparison(Value.__gt__),
-    ps.Identity: Rule(lambda lanes, x: x),
-    ps.Imag: Rule(lambda lanes, x: lanes.literal(0, x.dtype)),
+    ps.Identity: Rule(lambda emitter, x: x),
+    ps.Imag: Rule(lambda emitter, x: emitter.literal(0, x.dtype)),
     ps.IntDiv: Rule(floor_divide),
     ps.Invert: Rule(_invert),
     ps.IsInf: _float_test(lambda x: x.call("fabs").equals(float("inf"))),
@@ -204,25 +204,25 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     ps.Minimum: Rule(minimum),
     ps.Mod: Rule(modulo),
     ps.Mul: Rule(mul),
-    ps.Neg: Rule(lambda lanes, x: -x),
+    ps.Neg: Rule(lambda emitter, x: -x),
     ps.NEQ: _comparison(Value.differs),
     ps.OR: _bitwise(Value.__or__),
     ps.Pow: Rule(power),
-    ps.Real: Rule(lambda lanes, x: x),
-    ps.Reciprocal: Rule(lambda lanes, x: 1 / x),
-    ps.Second: Rule(lambda lanes, x, y: y, cast=False),
+    ps.Real: Rule(lambda emitter, x: x),
+    ps.Reciprocal: Rule(lambda emitter, x: 1 / x),
+    ps.Second: Rule(lambda emitter, x, y: y, cast=False),
     ps.Sign: Rule(sign),
-    ps.Sqr: Rule(lambda lanes, x: mul(lanes, x, x)),
-    ps.Sub: Rule(lambda lanes, x, y: x - y),
-    ps.Switch: Rule(lambda lanes, condition, x, y: lanes.select(condition.is_true(), x, y)),
-    ps.TrueDiv: Rule(lambda lanes, x, y: x / y),
+    ps.Sqr: Rule(lambda emitter, x: mul(emitter, x, x)),
+    ps.Sub: Rule(lambda emitter, x, y: x - y),
+    ps.Switch: Rule(lambda emitter, condition, x, y: emitter.select(condition.is_true(), x, y)),
+    ps.TrueDiv: Rule(lambda emitter, x, y: x / y),
     ps.XOR: _bitwise(Value.__xor__),
     MulWithoutZeros: Rule(mul_without_zeros),
     psm.Log1mexp: Rule(_log1mexp),
-    psm.Psi: Rule(lambda lanes, x: x.call_own("digamma", "digamma")),
+    psm.Psi: Rule(lambda emitter, x: x.call_library("digamma", "digamma")),
     psm.Sigmoid: Rule(_sigmoid),
     psm.Softplus: Rule(_softplus),
-    psm.TriGamma: Rule(lambda lanes, x: x.call_own("digamma", "trigamma")),
+    psm.TriGamma: Rule(lambda emitter, x: x.call_library("digamma", "trigamma")),
 }
 """How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `_emit`."""
 
@@ -243,59 +243,59 @@ def _is_complex(op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> bool:
     return any(map(is_complex, (*dtypes, *(value.dtype for value in values[_kept(op) :]))))
 
 
-def _cast_inputs(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Values:
+def _cast_inputs(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Values:
     kept = _kept(op)
-    return values[:kept] + tuple(lanes.let(lanes.cast(value, dtype)) for value in values[kept:])
+    return values[:kept] + tuple(emitter.bind(emitter.cast(value, dtype)) for value in values[kept:])
 
 
-def _emit_complex(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
+def _emit_complex(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
     """Write an Op of which an input or the output is complex; all inputs are cast to one dtype that holds each."""
     emit = COMPLEX.get(type(op))
     if emit is None:
         raise Unsupported(f"no OpenCL kernel for {type(op).__name__} of complex numbers yet")
     own = [dtype] if is_complex(dtype) else []
     common = str(np.result_type("complex64", *(value.dtype for value in values[_kept(op) :]), *own))
-    return emit(lanes, *_cast_inputs(lanes, op, values, common))
+    return emit(emitter, *_cast_inputs(emitter, op, values, common))
 
 
-def _emit_real(lanes: Lanes, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
+def _emit_real(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
     rule = RULES.get(type(op))
     if rule is None:
         raise Unsupported(f"no OpenCL kernel for {type(op).__name__} yet")
     if type(op) not in MOVES:
-        values, dtype = tuple(value.widened() for value in values if isinstance(value, Value)), computed(dtype)
+        values, dtype = tuple(value.promote_half() for value in values if isinstance(value, Value)), computed(dtype)
     if rule.cast:
-        values = _cast_inputs(lanes, op, values, dtype)
-    return rule.emit(lanes, *values)
+        values = _cast_inputs(emitter, op, values, dtype)
+    return rule.emit(emitter, *values)
 
 
-def _emit(lanes: Lanes, op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
+def _emit(emitter: Emitter, op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
     """Write one Op; return its outputs, bound to names."""
     if isinstance(op, ps.Composite):
-        return _emit_graph(lanes, op, values)
+        return _emit_graph(emitter, op, values)
     is_of_pairs = _is_complex(op, values, dtypes)
     if isinstance(op, ScalarLoop):
         if is_of_pairs:
             raise Unsupported("no OpenCL kernel for loops over complex numbers yet")
-        return emit_loop(lanes, op, cast("tuple[Value, ...]", values), cast("EmitGraph", _emit_graph))
+        return emit_loop(emitter, op, cast("tuple[Value, ...]", values), cast("EmitGraph", _emit_graph))
     write = _emit_complex if is_of_pairs else _emit_real
-    return (lanes.let(lanes.cast(write(lanes, op, values, dtypes[0]), dtypes[0])),)
+    return (emitter.bind(emitter.cast(write(emitter, op, values, dtypes[0]), dtypes[0])),)
 
 
-def _emit_graph(lanes: Lanes, composite: ScalarInnerGraphOp, values: Values) -> Values:
+def _emit_graph(emitter: Emitter, composite: ScalarInnerGraphOp, values: Values) -> Values:
     graph = composite.fgraph
     known: dict[Any, Scalar] = dict(zip(graph.inputs, values, strict=True))
 
     def value_of(variable: Any) -> Scalar:
         if variable not in known and isinstance(variable, Constant):
             _check_dtype(variable.type.dtype)
-            known[variable] = lanes.constant(variable.data, variable.type.dtype)
+            known[variable] = emitter.constant(variable.data, variable.type.dtype)
         return known[variable]
 
     for node in graph.toposort():
         dtypes = [_check_dtype(out.type.dtype) for out in node.outputs]
         inputs = tuple(map(value_of, node.inputs))
-        known.update(zip(node.outputs, _emit(lanes, node.op, inputs, dtypes), strict=True))
+        known.update(zip(node.outputs, _emit(emitter, node.op, inputs, dtypes), strict=True))
     return tuple(map(value_of, graph.outputs))
 
 
@@ -317,23 +317,23 @@ class ScalarFunction:
     operations: int = field(init=False)
 
     def __post_init__(self) -> None:
-        lanes, outputs = self._write(1)
-        object.__setattr__(self, "operations", lanes.operations(outputs))
-        object.__setattr__(self, "preambles", tuple(lanes.preambles))
-        object.__setattr__(self, "dtypes", frozenset(lanes.dtypes).union(self.input_dtypes, self.output_dtypes))
+        emitter, outputs = self._write(1)
+        object.__setattr__(self, "operations", emitter.operations(outputs))
+        object.__setattr__(self, "preambles", tuple(emitter.preambles))
+        object.__setattr__(self, "dtypes", frozenset(emitter.dtypes).union(self.input_dtypes, self.output_dtypes))
 
     @property
     def itemsize(self) -> int:
         """Bytes of the widest type that takes part, intermediates included."""
         return max(np.dtype(dtype).itemsize for dtype in self.dtypes)
 
-    def _write(self, count: int) -> tuple[Lanes, Values]:
-        lanes = Lanes(count)
-        inputs = tuple(lanes.input(f"i{k}", _check_dtype(t)) for k, t in enumerate(self.input_dtypes))
+    def _write(self, count: int) -> tuple[Emitter, Values]:
+        emitter = Emitter(count)
+        inputs = tuple(emitter.input(f"i{k}", _check_dtype(t)) for k, t in enumerate(self.input_dtypes))
         for dtype in self.output_dtypes:
             _check_dtype(dtype)
-        results = _emit(lanes, self.scalar_op, inputs, self.output_dtypes)
-        return lanes, tuple(lanes.cast(r, t) for r, t in zip(results, self.output_dtypes, strict=True))
+        results = _emit(emitter, self.scalar_op, inputs, self.output_dtypes)
+        return emitter, tuple(emitter.cast(r, t) for r, t in zip(results, self.output_dtypes, strict=True))
 
     def statements(self, lanes: int) -> str:
         """Return statements that assign ``o0..`` from ``i0..``."""

@@ -7,12 +7,12 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import ScalarInnerGraphOp
 from pytensor.scalar.loop import ScalarLoop
 
-from pytensor_cl.codegen.emitter import Lanes, Mask, Value
+from pytensor_cl.codegen.emitter import Emitter, Mask, Value
 
 __all__ = ["emit_loop"]
 
 Values = tuple[Value, ...]
-EmitGraph = Callable[[Lanes, ScalarInnerGraphOp, Values], Values]
+EmitGraph = Callable[[Emitter, ScalarInnerGraphOp, Values], Values]
 
 
 def _for_these_dtypes(loop: ScalarLoop, values: Values) -> ScalarLoop:
@@ -23,26 +23,26 @@ def _for_these_dtypes(loop: ScalarLoop, values: Values) -> ScalarLoop:
 
 
 @contextmanager
-def _while(lanes: Lanes, condition: Mask) -> Iterator[None]:
+def _while(emitter: Emitter, condition: Mask) -> Iterator[None]:
     """Write a loop that runs while the condition is true in a lane."""
-    lanes.raw(f"while ({condition.anywhere()}) {{")
-    with lanes.scope():
+    emitter.raw(f"while ({condition.anywhere()}) {{")
+    with emitter.scope():
         yield
-    lanes.raw("}")
+    emitter.raw("}")
 
 
-def _snapshot(lanes: Lanes, states: Sequence[Value], update: Value) -> Value:
+def _snapshot(emitter: Emitter, states: Sequence[Value], update: Value) -> Value:
     """An update that is the old state of another variable must be read before that one is assigned to."""
     is_state = any(update.text == state.text for state in states)
-    return lanes.variable(update) if is_state else lanes.let(update)
+    return emitter.variable(update) if is_state else emitter.bind(update)
 
 
-def emit_loop(lanes: Lanes, loop: ScalarLoop, values: Values, emit_graph: EmitGraph) -> Values:
+def emit_loop(emitter: Emitter, loop: ScalarLoop, values: Values, emit_graph: EmitGraph) -> Values:
     """Write a loop of at most ``values[0]`` steps, each lane's own; return the last states, and `until` if there is.
 
     Parameters
     ----------
-    lanes
+    emitter
         Where to write.
     loop
         The Op.
@@ -55,16 +55,16 @@ def emit_loop(lanes: Lanes, loop: ScalarLoop, values: Values, emit_graph: EmitGr
     loop = _for_these_dtypes(loop, values)
     n_steps, *others = values
     count = loop.nout - loop.is_while
-    left = lanes.variable(n_steps)
-    states = [lanes.variable(value) for value in others[:count]]
-    until = [lanes.variable(lanes.literal(False, "bool"))] if loop.is_while else []
+    left = emitter.variable(n_steps)
+    states = [emitter.variable(value) for value in others[:count]]
+    until = [emitter.variable(emitter.literal(False, "bool"))] if loop.is_while else []
     running = left > 0
-    with _while(lanes, running):
-        updates = emit_graph(lanes, loop, (*states, *others[count:]))
-        fresh = [_snapshot(lanes, states, update) for update in updates]
+    with _while(emitter, running):
+        updates = emit_graph(emitter, loop, (*states, *others[count:]))
+        fresh = [_snapshot(emitter, states, update) for update in updates]
         for variable, update in zip((*states, *until), fresh, strict=True):
-            lanes.assign(variable, lanes.select(running, update, variable))
-        step = lanes.let(left - 1)
-        stopped = [lanes.select(u.is_true(), lanes.literal(0, left.dtype), step) for u in fresh[count:]]
-        lanes.assign(left, lanes.select(running, stopped[0] if stopped else step, left))
+            emitter.assign(variable, emitter.select(running, update, variable))
+        step = emitter.bind(left - 1)
+        stopped = [emitter.select(u.is_true(), emitter.literal(0, left.dtype), step) for u in fresh[count:]]
+        emitter.assign(left, emitter.select(running, stopped[0] if stopped else step, left))
     return (*states, *until)

@@ -55,13 +55,23 @@ def test_pack_array():
     assert table.pack_array(start=[], step=np.empty((0, 2), int)) == b""
 
 
+def test_arrays_of_several_dimensions():
+    plan = Struct(("int", "strides[2][3]"), name="plan")
+    assert plan.c_typedef() == "typedef struct {\n    int strides[2][3];\n} plan;"
+    packed = plan.pack(strides=((1, 2, 3), (4, 5, 6)))
+    assert packed == struct.pack("6i", *range(1, 7))
+    assert plan.unpack(packed)["strides"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(ValueError, match="got 2 for 3"):
+        plan.pack(strides=((1, 2), (3, 4)))
+
+
 def test_errors():
     plan = Struct(("int", "a"), ("int", "b[2]"), name="plan")
     with pytest.raises(TypeError, match=r"missing \['b'\], unexpected \['c'\]"):
         plan.pack(a=1, c=2)
     with pytest.raises(TypeError, match="missing"):
         plan.pack_array(a=[1])
-    with pytest.raises(ValueError, match="2 elements"):
+    with pytest.raises(ValueError, match="got 3 for 2"):
         plan.pack(a=1, b=(2, 3, 4))
     with pytest.raises(ValueError, match="one length"):
         plan.pack_array(a=[1, 2], b=[[1, 2]])

@@ -71,7 +71,7 @@ def test_a_repeated_call_on_the_device(context, rng):
 
 def test_a_repeated_call_with_a_choice_that_is_settled(context, rng):
     """One function more, and its file: the generated call."""
-    with pytensor.config.change_flags(opencl__placement="auto", opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=True):
         f, value = network(context, rng)
         for stats in f.vm.signatures:
             stats.use(DEVICE)

@@ -136,7 +136,7 @@ def test_large_values_that_go_to_the_device_at_once(limited):
 @pytest.mark.usefixtures("c_compiler")
 def test_a_call_that_is_too_large_runs_on_the_host(limited, rng, graph, expected):
     """Whether the argument is, the result of a node, or a constant."""
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         f = opencl([x], graph())
     large = normal(rng, LARGE)
     for _ in range(3):
@@ -146,7 +146,7 @@ def test_a_call_that_is_too_large_runs_on_the_host(limited, rng, graph, expected
 
 
 def test_the_report_says_why_a_large_call_runs_on_the_host(limited, rng):
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         f = opencl([x], pt.exp(x))
     large = normal(rng, LARGE)
     assert_close(f(large), np.exp(large), rtol=1e-5)

@@ -167,7 +167,7 @@ def test_a_driver_that_compiles_without_handling_signals(context):
     call(first)
     seen["right"] = bool((first() == 1).all())
     """,
-        flags="opencl__placement=device,opencl__adapt=False",
+        flags="opencl__placement=device,opencl__select_backend=False",
     )
     assert seen == {"interrupts": 1, "right": True}
 
@@ -195,6 +195,6 @@ def test_a_driver_that_compiles_a_kernel_when_it_is_launched(context):
     call(f, value)
     seen["right"] = bool((f(value) == 1).all())
     """,
-        flags="opencl__placement=device,opencl__adapt=False",
+        flags="opencl__placement=device,opencl__select_backend=False",
     )
     assert seen == {"kernels": 1, "interrupts": 1, "right": True}

@@ -72,3 +72,16 @@ def test_float64_raises_if_the_flag_says_so(texts):
     flag = pytensor.config.change_flags(opencl__float64="raise")
     with flag, pytest.raises(UnsupportedDtype, match="opencl__float64=raise"):
         pytensor.function([d], pt.exp(d), mode="OPENCL")
+
+
+@pytest.mark.parametrize("float64", ["auto", "raise"])
+def test_float32_draws_are_numpys(texts, float64):
+    """NumPy's numbers are computed in double precision: on the host, and that is no float64 of the user's."""
+    n = pt.lscalar("n")
+    generator = pytensor.shared(np.random.default_rng(3))
+    following, z = pt.random.normal(size=(n,), rng=generator, dtype="float32", return_next_rng=True)
+    with pytensor.config.change_flags(opencl__float64=float64, opencl__placement="device"):
+        f = pytensor.function([n], pt.exp(z), updates={generator: following}, mode="OPENCL")
+    np.testing.assert_allclose(f(50), np.exp(np.random.default_rng(3).normal(size=50)), rtol=1e-5)
+    (node,) = [m for m in pytensor_cl.explain(f).host_nodes if "normal" in str(m.op)]
+    assert "double precision" in node.reason

@@ -222,7 +222,7 @@ def test_other_generators_are_numpys(context):
 
 def test_selection_may_move_a_draw(context):
     """Whatever runs a call, the numbers go on where they were."""
-    with pytensor.config.change_flags(opencl__placement="auto", opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=True):
         generator = pytensor.shared(np.random.default_rng(5))
         following, z = pt.random.normal(size=(N,), rng=generator, return_next_rng=True)
         f = opencl([N], z, updates={generator: following})
@@ -237,7 +237,7 @@ def test_numbers_of_a_generator_that_counts(context, by_the_device):
     generator = pytensor.shared(np.random.default_rng(5))
     following, z = pt.random.gamma(shapes, scale=2.0, size=(m, 3), rng=generator, return_next_rng=True)
     following, u = pt.random.binomial(10, 0.5, size=(m,), rng=following, return_next_rng=True)
-    with pytensor.config.change_flags(opencl__random="philox", opencl__placement="auto", opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__random="philox", opencl__placement="auto", opencl__select_backend=True):
         f = opencl([shapes, m], [z, u], updates={generator: following})
     assert not any(isinstance(op, RandomVariable) for op in host_ops(f))
     assert "other numbers" in str(explain(f))

@@ -13,7 +13,7 @@ from pytensor_cl.routines.fft.routine import RFFT
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.routines.gemv.routine import Gemv, Ger
 from pytensor_cl.routines.indexing import gather_scatter
-from pytensor_cl.routines.indexing.gather_fused import Pick
+from pytensor_cl.routines.indexing.gather_fused import GatherFused
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
 from pytensor_cl.routines.indexing.ravel_multi_index import RavelMultiIndex
 from pytensor_cl.routines.indexing.take_along_axis import Choose
@@ -185,7 +185,7 @@ def _scatter(accumulate, worth_sorting):
 def _pick(context, rng):
     x, y, i, j = floats(rng, 9, 13), floats(rng, 9, 13), rng.integers(-9, 9, 700), rng.integers(-13, 13, 700)
     kinds = ((False, False),) * 2, (False, False), [("int64", 1)] * 2
-    return Pick(context, difference(), *kinds, **SIMT), (x, y, i, j), ((x - y)[i, j],)
+    return GatherFused(context, difference(), *kinds, **SIMT), (x, y, i, j), ((x - y)[i, j],)
 
 
 def _choose(context, rng):
@@ -315,7 +315,7 @@ def test_structs_that_are_too_large_for_arguments(context, rng, schedule):
     cases = [
         (Gather(context, "float32", 6, range(6), types, schedule=schedule), (x, *index), x[tuple(index)]),
         (
-            Pick(context, difference(), ((False,) * 6,) * 2, (False, False), types, schedule=schedule),
+            GatherFused(context, difference(), ((False,) * 6,) * 2, (False, False), types, schedule=schedule),
             (x, y, *index),
             (x - y)[tuple(index)],
         ),

@@ -12,7 +12,7 @@ SCRIPT = """
     import os, numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
     pytensor_cl.use("opencl:{driver}")
     x = pt.fvector("x")
-    with pytensor.config.change_flags(opencl__adapt=False):
+    with pytensor.config.change_flags(opencl__select_backend=False):
         f = pytensor.function([x], [pt.exp(x).sum(), pt.cumsum(x)], mode="OPENCL")
     total, sums = f(np.zeros(1000, "float32"))
     seen.update(total=float(total), last=float(sums[-1]), on_device=len(pytensor_cl.explain(f).device_nodes))

@@ -1,4 +1,4 @@
-"""Coefficients of the special functions in ``kernels/functions``, and polynomials written as C expressions.
+"""Coefficients of the special functions in ``kernels/math``, and polynomials written as C expressions.
 
 What has a recurrence is computed from it, exactly. The rest are Chebyshev series that
 ``tools/chebyshev_series.py`` fits; the kernels shorten them to what their dtype needs.

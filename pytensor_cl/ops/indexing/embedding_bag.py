@@ -9,7 +9,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor_cl.ops.base import GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
 from pytensor_cl.ops.reduction import OPERATIONS
-from pytensor_cl.routines.indexing.embedding_bag import Bag
+from pytensor_cl.routines.indexing.embedding_bag import EmbeddingBag
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuEmbeddingBag"]
@@ -58,4 +58,4 @@ class GpuEmbeddingBag(GpuOp):
         (kind,), (bounds,), _ = index_arguments([index])
         assert kind is not None
         operation, initial = OPERATIONS[type(host.scalar_op).__name__], bool(getattr(host, "initial", False))
-        return Bag(context, operation, dtypes, table.type.ndim, kind, host.axis, bounds, initial=initial)
+        return EmbeddingBag(context, operation, dtypes, table.type.ndim, kind, host.axis, bounds, initial=initial)

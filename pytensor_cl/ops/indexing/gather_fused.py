@@ -13,7 +13,7 @@ from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.epilogue import scalar_op_names
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
 from pytensor_cl.ops.rowwise import shown
-from pytensor_cl.routines.indexing.gather_fused import Pick
+from pytensor_cl.routines.indexing.gather_fused import GatherFused
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
 
@@ -79,7 +79,7 @@ class GpuFusedGather(GpuOp):
         function = element_function(self.function, [v.type.dtype for v in operands], [node.outputs[0].type.dtype])
         broadcast = tuple(() if value else v.type.broadcastable for v, value in zip(operands, by_value, strict=True))
         types, bounds, constant = index_arguments(index)
-        return Pick(context, function, broadcast, by_value, types, bounds, constant=constant)
+        return GatherFused(context, function, broadcast, by_value, types, bounds, constant=constant)
 
 
 def _common(shapes: Sequence[Sequence[int | None]]) -> tuple[int | None, ...]:

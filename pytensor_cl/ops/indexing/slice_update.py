@@ -11,7 +11,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.routines.elemwise.routine import Cast, Copy, ElementFunction, Elemwise
-from pytensor_cl.routines.indexing.slice_update import Items, SliceWrites
+from pytensor_cl.routines.indexing.slice_update import Items, SliceUpdate
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -104,7 +104,7 @@ class _Writes:
         The routine that does all that with one kernel, for values that are arrays of the same dtype.
     """
 
-    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]], together: SliceWrites | None = None) -> None:
+    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]], together: SliceUpdate | None = None) -> None:
         self._copy = copy
         self._writes = tuple(writes)
         self._together = together
@@ -134,10 +134,10 @@ def _writes(array: Variable, parts: Sequence[tuple[IncSubtensor, Sequence[Variab
     copy = Copy(context, kind.dtype, kind.ndim)
     writes = [(_write(host, array, own[0], context), len(own)) for host, own in parts]
     are_arrays = all(own[0].type.dtype == kind.dtype and not is_by_value(own[0]) for _, own in parts)
-    if not are_arrays or not SliceWrites.takes(context, kind.dtype, kind.ndim, len(parts)):
+    if not are_arrays or not SliceUpdate.takes(context, kind.dtype, kind.ndim, len(parts)):
         return _Writes(copy, writes)
     adds = [not host.set_instead_of_inc for host, _ in parts]
-    return _Writes(copy, writes, SliceWrites(context, kind.dtype, kind.ndim, adds))
+    return _Writes(copy, writes, SliceUpdate(context, kind.dtype, kind.ndim, adds))
 
 
 def _write(host: IncSubtensor, array: Variable, value: Variable, context: Context) -> _Write:

@@ -78,7 +78,7 @@ Random draws count as equal if NUMBA draws NumPy's numbers. Graphs with other Op
 draws are those of the device's functions.
 """
 
-ON_HOST = "opencl__adapt=False"
+ON_HOST = "opencl__select_backend=False"
 NOT_AUTO = "opencl__placement is not auto"
 NO_RECIPE = "the mode has rewrites of its own"
 OTHER_NUMBERS = "opencl__random: other backends draw other numbers"
@@ -140,7 +140,7 @@ def check_host_backends(fgraph: FunctionGraph, placement: str, adapt: bool) -> N
     fgraph
         The graph of a function, before all rewrites.
     placement, adapt
-        The flags ``opencl__placement`` and ``opencl__adapt``.
+        The flags ``opencl__placement`` and ``opencl__select_backend``.
     """
     fgraph.opencl_canonical_copy = _eligibility(fgraph, placement, adapt)
 

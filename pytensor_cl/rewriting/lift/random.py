@@ -37,7 +37,7 @@ def lift_random_variable(
     if distribution is None:
         return NoKernel(f"no OpenCL kernel for {name} yet")
     if not info.has_fp64:
-        return NoKernel(f"{info.name} has no double precision: {DOUBLE}", missing_fp64=True)
+        return NoKernel(f"{info.name} has no double precision: {DOUBLE}")  # float32 draws too
     _, size, *parameters = node.inputs
     counts = config.opencl__random == "philox" and name != "CategoricalRV"
     if not counts and name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):

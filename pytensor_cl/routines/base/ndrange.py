@@ -1,6 +1,6 @@
 """NDRanges within the limits of a device and of its compiled kernels, and the C type of index arithmetic."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pytensor_cl.codegen.template import KernelSource
@@ -16,6 +16,7 @@ __all__ = [
     "WorkGroupLimits",
     "index_type",
     "local_memory",
+    "max_offset",
     "ndrange",
     "power_of_two",
     "work_group_size",
@@ -48,6 +49,11 @@ def index_type(reach: int, overshoot: int = 0) -> str:
         How far a loop steps past it before it ends: the size of the NDRange, or of a tile.
     """
     return "int" if reach + overshoot <= INT_MAX else "long"
+
+
+def max_offset(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return the largest distance between two elements of an array, in elements; see `index_type`."""
+    return sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
 
 
 def local_memory(info: DeviceInfo) -> int:

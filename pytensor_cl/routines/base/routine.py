@@ -18,6 +18,7 @@ __all__ = [
     "SCHEDULES",
     "Checked",
     "DeviceTables",
+    "KernelVariants",
     "Plans",
     "Routine",
     "ValueArgument",
@@ -83,6 +84,25 @@ class Plans[Plan]:
         """Return the plan of `key`; make it if there is none."""
         plan = self.get(key)
         return self.remember(key, make()) if plan is None else plan
+
+
+class KernelVariants[Key: Hashable, Built](dict[Key, Built]):
+    """The kernels of a routine by variant: ``variants[key]`` builds what is not there yet.
+
+    Parameters
+    ----------
+    build
+        Returns the kernel, or the kernels, of a variant.
+    """
+
+    def __init__(self, build: Callable[[Key], Built]) -> None:
+        super().__init__()
+        self._build = build
+
+    def __missing__(self, key: Key) -> Built:
+        """Build a variant."""
+        built = self[key] = self._build(key)
+        return built
 
 
 class DeviceTables:

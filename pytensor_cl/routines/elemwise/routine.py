@@ -1,7 +1,6 @@
 """Functions of each element, with broadcasting; copies, casts and fills."""
 
 import re
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pytensor_cl.codegen.emitter import Lanes, Scalar, unroll_of
+from pytensor_cl.codegen.emitter import Emitter, Scalar, unroll_of
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import local_memory, ndrange
-from pytensor_cl.routines.base.routine import Plans, Routine, ValueArgument, struct_argument
+from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
 from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -110,8 +110,8 @@ class Cast:
         writer, value = self._write(1)
         return writer.operations((value,))
 
-    def _write(self, lanes: int) -> tuple[Lanes, Scalar]:
-        writer = Lanes(lanes)
+    def _write(self, lanes: int) -> tuple[Emitter, Scalar]:
+        writer = Emitter(lanes)
         return writer, writer.cast(writer.input("i0", self.source), self.target)
 
 
@@ -149,7 +149,7 @@ class Columns(NamedTuple):
 NONE = Columns()
 
 
-class _Folded(NamedTuple):
+class _PackedRows(NamedTuple):
     """How to launch for rows that are folded."""
 
     fold: Fold
@@ -268,10 +268,10 @@ class Elemwise(Routine):
         self._scalars = [(k, scalar[k]) for k, value in enumerate(self.by_value) if value]
         self.value_arguments = {k: ValueArgument(convert, k) for k, convert in self._scalars}
         self._count = len(self._places) + len(self.output_dtypes)
-        flags = 1 if self.schedule == "cpu" else 0
-        self._pack_offsets = struct.Struct(f"{flags + self._count}q").pack
-        self._plans: Plans[_Plan | _Folded] = Plans()
-        self._kernels: dict[tuple[str, str, Columns], Kernel] = {}
+        flags = "non_temporal " if self.schedule == "cpu" else ""
+        self._offsets = Struct(("long", f"{flags}at[{self._count}]"), name="offsets")
+        self._plans: Plans[_Plan | _PackedRows] = Plans()
+        self._kernels = KernelVariants(self._build)
         self._sources = {("int", NONE): self._render("int")}
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -288,13 +288,18 @@ class Elemwise(Routine):
     def _kernel_ndim(self) -> int:
         return max(self.ndim, 2 if self.schedule == "cpu" else 1)
 
-    def _parameter_bytes(self, index: str) -> int:
-        struct_items = (self._count + 1) * self._kernel_ndim + 5
-        values = 8 * (1 + 2 * self._count + len(self._scalars))
-        return values + struct_items * (4 if index == "int" else 8)
+    def _plan_struct(self, index: str, columns: Columns = NONE) -> Struct:
+        """Return the struct of shapes and strides, in elements, and of the tiles that share out the work."""
+        ndim = self._kernel_ndim
+        dims = f"shape[{ndim}] stride[{self._count}][{ndim}]"
+        if self.schedule == "cpu":
+            return Struct((index, dims), (index, "rows columns row_tiles column_tiles tiles"), name="plan")
+        return Struct((index, f"{'size' if columns == NONE else 'tiles'} {dims}"), name="plan")
 
     def _in_buffer(self, index: str) -> bool:
-        return self._parameter_bytes(index) > self.context.info.max_parameter_size
+        pointers = 8 * (1 + self._count + len(self._scalars))
+        used = pointers + self._offsets.size + self._plan_struct(index).size
+        return used > self.context.info.max_parameter_size
 
     def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
         lanes = lanes_of(self.function) if self.schedule == "cpu" else 1
@@ -303,6 +308,8 @@ class Elemwise(Routine):
             "by_value": self.by_value,
             "outputs": self.output_dtypes,
             "statements": self.function.statements(lanes),
+            "plan": self._plan_struct(index, columns),
+            "offsets": self._offsets,
             "ndim": self._kernel_ndim,
             "index": index,
             "plan_in_buffer": self._in_buffer(index),
@@ -310,8 +317,8 @@ class Elemwise(Routine):
         if self.schedule == "simt":
             preambles = tuple(self.function.preambles)
             if columns != NONE:
-                turned = tuple(self._places[a] for a in columns.arrays)
-                return kernel_source("elemwise/simt_tiled", preambles=preambles, turned=turned, **arguments)
+                transposed = tuple(self._places[a] for a in columns.arrays)
+                return kernel_source("elemwise/simt_tiled", preambles=preambles, transposed=transposed, **arguments)
             is_long = _calls_much(str(arguments["statements"]), preambles)
             arguments["unroll"] = 1 if is_long else unroll_of(self.function.operations)
             return kernel_source("elemwise/simt", preambles=preambles, **arguments)
@@ -327,19 +334,17 @@ class Elemwise(Routine):
             "elemwise/cpu",
             preambles=preambles,
             lanes=lanes,
-            repeated_along=repeated,
+            broadcast_inputs=repeated,
             columns=columns.arrays,
             **arguments,
         )
 
-    def _kernel(self, index: str, suffix: str, columns: Columns = NONE) -> Kernel:
+    def _build(self, variant: tuple[str, str, Columns]) -> Kernel:
+        index, suffix, columns = variant
         if (index, columns) not in self._sources:
             self._sources[index, columns] = self._render(index, columns)
-        key = index, suffix, columns
-        if key not in self._kernels:
-            source = self._sources[index, columns]
-            self._kernels[key] = self.context.kernel(source, source.name + suffix)
-        return self._kernels[key]
+        source = self._sources[index, columns]
+        return self.context.kernel(source, source.name + suffix)
 
     # Shapes
 
@@ -383,7 +388,7 @@ class Elemwise(Routine):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans.remember(key, self._plan(layouts))
-        if isinstance(plan, _Folded):
+        if isinstance(plan, _PackedRows):
             for k in plan.fold.numbers("row"):
                 arrays[k] = self._repeated(arrays[k], plan.fold, k)
             for part, shifts in plan.parts:
@@ -400,7 +405,7 @@ class Elemwise(Routine):
         starts = [array.layout[2] + shift for array, shift in zip(arrays, shifts, strict=True)]
         if self.schedule == "cpu":
             starts.insert(0, plan.is_large and not self._is_inplace(arrays))
-        offsets = self._pack_offsets(*starts)
+        offsets = self._offsets.pack_values(*starts)
         assert plan.kernel is not None
         plan.kernel.launch(
             self.context.queue, plan.global_size, plan.local_size, *arguments, offsets, plan.argument, *plan.tables
@@ -418,7 +423,7 @@ class Elemwise(Routine):
         read = {array.buffer for array in arrays[:places]}
         return any(array.buffer in read for array in arrays[places:])
 
-    def _plan(self, layouts: list[Layout]) -> _Plan | _Folded:
+    def _plan(self, layouts: list[Layout]) -> _Plan | _PackedRows:
         shape = layouts[-1].shape
         if 0 in shape:
             return _Plan(None, (), None, b"")
@@ -433,9 +438,9 @@ class Elemwise(Routine):
         fold = find_fold(shape, strides, lanes_of(self.function), len(self.output_dtypes)) if small else None
         if fold is None:
             return self._cpu_plan(index, shape, strides)._replace(is_large=is_large)
-        return self._folded(fold, is_large)
+        return self._packed_rows(fold, is_large)
 
-    def _folded(self, fold: Fold, is_large: bool) -> _Folded:
+    def _packed_rows(self, fold: Fold, is_large: bool) -> _PackedRows:
         columns = Columns(fold.numbers("column"), fold.width >= lanes_of(self.function))
         columns = columns if columns.arrays else NONE
         tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns.arrays)
@@ -443,40 +448,39 @@ class Elemwise(Routine):
             (self._cpu_plan("int", shape, strides, columns)._replace(is_large=is_large, tables=tables), shifts)
             for shape, strides, shifts in fold.parts()
         )
-        return _Folded(fold, tuple(parts))
+        return _PackedRows(fold, tuple(parts))
 
     def _is_large(self, layouts: list[Layout]) -> bool:
         dtypes = (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
         return sum(s.size * np.dtype(t).itemsize for s, t in zip(layouts, dtypes, strict=True)) >= PAST_CACHE
 
-    def _argument(self, index: str, values: list[int]) -> Any:
-        packed = struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)
+    def _argument(self, plan: Struct, index: str, shape: Shape, strides: Strides, **others: int) -> Any:
+        padded = [_pad(s, self._kernel_ndim, 0) for s in strides]
+        packed = plan.pack(shape=_pad(shape, self._kernel_ndim, 1), stride=padded, **others)
         return struct_argument(self.context, packed, self._in_buffer(index))
-
-    def _flatten(self, shape: Shape, strides: Strides) -> list[int]:
-        steps = [step for s in strides for step in _pad(s, self._kernel_ndim, 0)]
-        return _pad(shape, self._kernel_ndim, 1) + steps
 
     def _cpu_plan(self, index: str, shape: Shape, strides: Strides, columns: Columns = NONE) -> _Plan:
         shape, strides = _arrange(shape, strides, lanes_of(self.function))
-        values = self._flatten(shape, strides)
         padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
         tuning = self.context.tuning
         itemsize = self.function.itemsize
         crossing = _crossing_columns(*padded, itemsize, tuning["elemwise.crossing_columns"])
         tiles = _tiles(*padded, tuning["elemwise.tile"], crossing)
         work_items = min(tiles[-1], tuning["elemwise.items_per_unit"] * self.context.info.compute_units)
-        argument = self._argument(index, [*values, *tiles])
-        return _Plan(self._kernel(index, "", columns), (work_items,), (1,), argument)
+        names = ("rows", "columns", "row_tiles", "column_tiles", "tiles")
+        argument = self._argument(
+            self._plan_struct(index), index, shape, strides, **dict(zip(names, tiles, strict=True))
+        )
+        return _Plan(self._kernels[index, "", columns], (work_items,), (1,), argument)
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
         tuning, size = self.context.tuning, prod(shape)
         tiled = self._tiled_plan(index, shape, strides)
         if tiled is not None:
             return tiled
-        kernel = self._kernel(index, "_flat" if len(shape) < 2 else "")
+        kernel = self._kernels[index, "_flat" if len(shape) < 2 else "", NONE]
         sizes = ndrange(self.context, kernel, size, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
-        argument = self._argument(index, [size, *self._flatten(shape, strides)])
+        argument = self._argument(self._plan_struct(index), index, shape, strides, size=size)
         return _Plan(kernel, *sizes, argument)
 
     def _tiled_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan | None:
@@ -484,23 +488,24 @@ class Elemwise(Routine):
         tiling, info = _find_tiling(shape, strides, len(self._places)), self.context.info
         if tiling is None or info.max_work_group_size < _TILE * _TILE_ROWS:
             return None
-        itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.turned)
+        itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.transposed)
         if _TILE * (_TILE + 1) * sum(itemsizes) > local_memory(info) // 2:
             return None
-        kernel = self._kernel(index, "", Columns(tiling.turned, False))
+        kernel = self._kernels[index, "", Columns(tiling.transposed, False)]
         if kernel.max_work_group_size(self.context.device) < _TILE * _TILE_ROWS:
             return None
         most = self.context.tuning["elemwise.groups_per_unit"] * info.compute_units
-        argument = self._argument(index, [tiling.tiles, *self._flatten(tiling.shape, tiling.strides)])
+        plan = self._plan_struct(index, Columns(tiling.transposed, False))
+        argument = self._argument(plan, index, tiling.shape, tiling.strides, tiles=tiling.tiles)
         return _Plan(kernel, (min(tiling.tiles, most) * _TILE, _TILE_ROWS), (_TILE, _TILE_ROWS), argument)
 
 
 class _Tiling(NamedTuple):
-    """Dimensions in the order that kernels/elemwise/simt_tiled.mako takes, and which arrays are turned."""
+    """Dimensions in the order that kernels/elemwise/simt_tiled.mako takes, and which arrays are transposed."""
 
     shape: Shape
     strides: Strides
-    turned: tuple[int, ...]
+    transposed: tuple[int, ...]
 
     @property
     def tiles(self) -> int:
@@ -514,10 +519,12 @@ def _find_tiling(shape: Shape, strides: Strides, inputs: int) -> _Tiling | None:
     if last < 1 or shape[last] < _WORTH_TILES or any(abs(s[last]) != 1 for s in strides[inputs:]):
         return None
     for d in range(last - 1, -1, -1):
-        turned = tuple(a for a in range(inputs) if abs(strides[a][d]) == 1 and abs(strides[a][last]) > 1)
-        if turned and shape[d] >= _WORTH_TILES:
+        transposed = tuple(a for a in range(inputs) if abs(strides[a][d]) == 1 and abs(strides[a][last]) > 1)
+        if transposed and shape[d] >= _WORTH_TILES:
             order = [*(i for i in range(last) if i != d), d, last]
-            return _Tiling(tuple(shape[i] for i in order), tuple(tuple(s[i] for i in order) for s in strides), turned)
+            return _Tiling(
+                tuple(shape[i] for i in order), tuple(tuple(s[i] for i in order) for s in strides), transposed
+            )
     return None
 
 

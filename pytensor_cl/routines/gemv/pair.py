@@ -142,7 +142,7 @@ class GemvPair(Routine):
         # The inputs of the first product come before the operands, which lack that product.
         self.value_arguments = value_arguments((5 + k - (k > pair.product), t) for k, t in self._scalars)
         self._arrays = self._describe_arrays()
-        totals = [total for loop in self._program.loops(self._lanes, 1) for total in loop.totals]
+        totals = [total for loop in self._program.passes(self._lanes, 1) for total in loop.totals]
         arrays = max(1, len(self._arrays))
         self._plan_struct = Struct(
             ("long", "n k padded_k block items workspace_size a_row a_col x_step y_step yt_step o_step"),
@@ -186,7 +186,7 @@ class GemvPair(Routine):
     def _source(self, order: str) -> KernelSource:
         function = self.pair.function
         program, lanes = self._program, self._lanes
-        loops = program.loops(lanes, 1)
+        loops = program.passes(lanes, 1)
         totals = [total for loop in loops for total in loop.totals]
         rows = [(v, function.dtypes[v]) for v in (*(k for k, _ in self._operands("row")), *program.row_values)]
         wide = lanes_of(self.context, self.dtype)
@@ -339,7 +339,7 @@ class GemvPair(Routine):
     def _partial_offsets(self, items: int) -> list[int]:
         """Return where the partial results of each reduction begin, in bytes, and where they end."""
         places = [0]
-        for loop in self._program.loops(self._lanes, 1):
+        for loop in self._program.passes(self._lanes, 1):
             for total in loop.totals:
                 size = (2 if total.compensation else 1) * items * np.dtype(total.acc_dtype).itemsize
                 places.append(places[-1] + -(-size // 64) * 64)

@@ -1,6 +1,5 @@
 """What gather and scatter share: the index, its checks, and the kernel that walks what it selects."""
 
-import struct
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -8,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, struct_argument
 from pytensor_cl.routines.indexing.plan import (
     Bounds,
@@ -26,7 +26,7 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["NOTHING", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pack", "pad", "value_of"]
+__all__ = ["NOTHING", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pad", "value_of"]
 
 TILE = 8192
 """Elements that repay a work-item of schedule cpu."""
@@ -59,20 +59,11 @@ def pad(values: Sequence[int], length: int, fill: int) -> list[int]:
     return [fill] * (length - len(values)) + list(values)
 
 
-def _reach(shape: Shape, strides: Sequence[int]) -> int:
-    return sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1
-
-
 def index_type_of(array: Layout, selection: Selection, *others: Layout) -> str:
     """Return the C type, ``int`` or ``long``, of every position and product of extents, with room for a tile."""
     steps = [a.strides for a in selection.arrays] + [layout.strides for layout in others]
-    reach = (_reach(array.shape, array.strides), *(_reach(selection.shape, s) for s in steps), prod(selection.shape))
-    return "int" if max(reach) < INT_LIMIT - TILE else "long"
-
-
-def pack(index: str, values: Sequence[int]) -> bytes:
-    """Return a struct of C integers."""
-    return struct.pack(f"{len(values)}{'i' if index == 'int' else 'q'}", *values)
+    reach = max_offset(array.shape, array.strides), *(max_offset(selection.shape, s) for s in steps)
+    return "int" if max(1, *reach, prod(selection.shape) - 1) + 1 < INT_LIMIT - TILE else "long"
 
 
 def value_of(value: Any) -> Any:
@@ -126,6 +117,7 @@ class Indexing(Checked):
         self.advanced_ndim = max((n for _, n in used.values()), default=0)
         self.kept_ndim = ndim - sum(isinstance(entry, int) for entry in self.entries)
         self._kernels: dict[KernelSource, Kernel] = {}
+        self._offsets = Struct(("long", f"o x i[{max(1, len(self._arrays))}]"), name="offsets")
 
     @property
     def result_ndim(self) -> int:
@@ -140,6 +132,8 @@ class Indexing(Checked):
         return kernel_source(
             "indexing/gather",
             preambles=(render("runtime/error_flag"), render("common/to_long")),
+            plan=self._walker_struct(ndim, index),
+            offsets=self._offsets,
             ctype=kind,
             index_types=tuple(map(ctype, self._dtypes)),
             checked=tuple(b is None for b in self._bounds),
@@ -151,10 +145,18 @@ class Indexing(Checked):
 
     def _is_large(self, ndim: int, index: str) -> bool:
         """Whether the walker's struct leaves no room for the other arguments: offsets, buffers, and a number."""
-        count, ndim = max(1, len(self._arrays)), max(1, ndim)
-        members = (3 + count) * ndim + 3 * count + 4
-        rest = 8 * (2 + count) + 8 * (count + 3) + 4
-        return members * (4 if index == "int" else 8) + rest > self.context.info.max_parameter_size
+        pointers = 8 * (max(1, len(self._arrays)) + 3) + 4
+        used = self._walker_struct(ndim, index).size + self._offsets.size + pointers
+        return used > self.context.info.max_parameter_size
+
+    def _walker_struct(self, ndim: int, index: str) -> Struct:
+        """Return the struct of the walker; strides are over the dimensions of the result, in elements."""
+        n, count = max(1, ndim), max(1, len(self._arrays))
+        return Struct(
+            (index, f"shape[{n}] o[{n}] x[{n}] i[{count}][{n}] length[{count}] step[{count}] axis[{count}]"),
+            (index, "segment segments units rows"),
+            name="plan",
+        )
 
     def kernel(self, source: KernelSource) -> Kernel:
         """Return the kernel object of this routine for a source."""
@@ -191,7 +193,9 @@ class Indexing(Checked):
         axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
         values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
         kernel = self.kernel(source)
-        plan = struct_argument(self.context, pack(index, values), self._is_large(ndim, index))
+        plan = struct_argument(
+            self.context, self._walker_struct(ndim, index).pack_values(*values), self._is_large(ndim, index)
+        )
         return Launch(kernel, *self._sizes(kernel, size, units), plan)
 
     def _sizes(self, kernel: Kernel, size: int, units: int) -> Sizes:
@@ -226,7 +230,7 @@ class Indexing(Checked):
             return
         places = [a.layout.offset for a in arrays] or [0]
         start = source.layout.offset + shift if source is not None else 0
-        offsets = struct.pack(f"{2 + len(places)}q", target.layout.offset, start, *places)
+        offsets = self._offsets.pack_values(target.layout.offset, start, *places)
         buffers = [a.buffer for a in (*arrays, *(() if source is None else (source,)), target)]
         queue, alarm = self.context.queue, self.alarm.buffer if self.is_checked else None
         launch.kernel.launch(

@@ -1,12 +1,12 @@
 """Reductions of bags of rows: of those rows of a table that an index picks."""
 
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.routine import Checked, Plans
 from pytensor_cl.routines.indexing.gather_rows import is_far
@@ -19,7 +19,9 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Bag"]
+__all__ = ["EmbeddingBag"]
+
+PLAN = Struct(("long", "table i o bags count columns row length bag_step step is_far"), name="plan")
 
 TASK = 8192
 """Elements that repay another work-item."""
@@ -41,7 +43,7 @@ class _Plan(NamedTuple):
 APART = _Plan(0)
 
 
-class Bag(Checked):
+class EmbeddingBag(Checked):
     """``reduction(table[index], axes)``, where the axes are some of the index: ``bag(table, index)``.
 
     Parameters
@@ -104,6 +106,7 @@ class Bag(Checked):
         return kernel_source(
             "indexing/embedding_bag",
             preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
+            plan=PLAN,
             index_type=ctype(self._index_dtype),
             is_checked=self.is_checked,
             in_dtype=in_dtype,
@@ -143,7 +146,7 @@ class Bag(Checked):
         if self._kernel is None:
             self._kernel = self.context.kernel(self._source())
         starts = table.layout.offset, index.layout.offset, output.layout.offset
-        packed = struct.pack("11q", *starts, *plan.sizes)
+        packed = PLAN.pack_values(*starts, *plan.sizes)
         alarm = self.alarm.buffer if self.is_checked else None
         buffers = table.buffer, index.buffer, output.buffer
         queue, size = self.context.queue, (plan.work_items,)

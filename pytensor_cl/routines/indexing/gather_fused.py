@@ -1,6 +1,5 @@
 """Functions of the elements that index arrays pick: what they do not pick is never computed."""
 
-import struct
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans, layout_of, struct_argument
 from pytensor_cl.routines.elemwise.routine import ElementFunction, Elemwise
-from pytensor_cl.routines.indexing.base import NOTHING, Indexing, Launch, index_type_of, pack
+from pytensor_cl.routines.indexing.base import NOTHING, Indexing, Launch, index_type_of
 from pytensor_cl.routines.indexing.gather_scatter import Gather
 from pytensor_cl.routines.indexing.plan import Bounds, Selection, select
 from pytensor_cl.runtime.array import GpuArray
@@ -20,7 +20,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Pick"]
+__all__ = ["GatherFused"]
 
 WORTH_SHARING = 512
 """Elements that repay a second work-item, on schedule cpu: each is some cache misses, and computed without vectors."""
@@ -38,7 +38,7 @@ class _Plan(NamedTuple):
     repeats: bool = False  # whether there are more elements than the function has
 
 
-class Pick(Indexing):
+class GatherFused(Indexing):
     """``f(x, y, ...)[i, j, ...]`` without the rest of ``f(x, y, ...)``: ``pick(x, y, ..., i, j, ...)``.
 
     Every axis is indexed, by an integer array or by a number of the host. Where that selects more elements than there
@@ -78,7 +78,7 @@ class Pick(Indexing):
         self._places = [k for k, value in enumerate(by_value) if not value]
         dtypes = ("uint8" if t == "bool" else t for t in function.input_dtypes)
         self._values = [np.dtype(t).type if value else None for t, value in zip(dtypes, by_value, strict=True)]
-        self._pack = struct.Struct(f"{1 + len(self._arrays) + len(self._places)}q").pack
+        self._fused_offsets = Struct(("long", f"o i[{len(self._arrays)}] x[{len(self._places)}]"), name="offsets")
         self._plans: Plans[_Plan] = Plans()
 
     def _source(self, index: str) -> KernelSource:
@@ -86,6 +86,8 @@ class Pick(Indexing):
         return kernel_source(
             "indexing/gather_fused",
             preambles=(render("runtime/error_flag"), render("common/to_long"), *function.preambles),
+            plan=self._fused_struct(index),
+            offsets=self._fused_offsets,
             inputs=tuple(function.input_dtypes),
             by_value=self._function.by_value,
             output=self.output_dtypes[0],
@@ -100,10 +102,18 @@ class Pick(Indexing):
 
     def _is_large_plan(self, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments."""
-        count, arrays, ndim = len(self._arrays), len(self._places), max(1, self.result_ndim)
-        members = 1 + ndim + count * ndim + 2 * count + arrays * count
-        rest = 8 * (1 + count + arrays) + 16 * (len(self._values) + count + 2) + 4
-        return members * (4 if index == "int" else 8) + rest > self.context.info.max_parameter_size
+        pointers = 16 * (len(self._values) + len(self._arrays) + 2) + 4
+        used = self._fused_struct(index).size + self._fused_offsets.size + pointers
+        return used > self.context.info.max_parameter_size
+
+    def _fused_struct(self, index: str) -> Struct:
+        """Return the struct of the kernel; strides are over the dimensions of the result, in elements."""
+        n, count = max(1, self.result_ndim), len(self._arrays)
+        return Struct(
+            (index, f"size shape[{n}] i[{count}][{n}] length[{count}] axis[{count}]"),
+            (index, f"step[{len(self._places)}][{count}]"),
+            name="plan",
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel with 32-bit indices."""
@@ -156,7 +166,7 @@ class Pick(Indexing):
             return _Plan(NOTHING, result.shape, shifts)
         fits = all(index_type_of(a, s, result) == "int" for a, s in zip(spread, selections, strict=True))
         index = index_type(result.size, self._most_items) if fits else "long"
-        packed = pack(index, self._geometry(result, selections))
+        packed = self._fused_struct(index).pack_values(*self._geometry(result, selections))
         geometry = struct_argument(self.context, packed, self._is_large_plan(index))
         kernel = self.kernel(self._source(index))
         launch = Launch(kernel, *self._sizes_of(kernel, result.size), geometry)
@@ -197,7 +207,7 @@ class Pick(Indexing):
         for k, shift in zip(self._places, plan.shifts, strict=True):
             starts.append(operands[k].layout.offset + shift)
             arguments[k] = operands[k].buffer
-        offsets = self._pack(output.layout.offset, *[a.layout.offset for a in used], *starts)
+        offsets = self._fused_offsets.pack_values(output.layout.offset, *[a.layout.offset for a in used], *starts)
         alarm = self.alarm.buffer if self.is_checked else None
         _, size, group, geometry = plan.launch
         buffers = *arguments, *[a.buffer for a in used], output.buffer

@@ -1,11 +1,11 @@
 """Dense rows of an array that one index array picks, on schedule cpu: what `Gather` does with most indices."""
 
-import struct
 from typing import NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import carrier, ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.indexing.base import TILE, Indexing, Shape
 from pytensor_cl.routines.indexing.plan import Selection
@@ -14,6 +14,8 @@ from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["RowsPlan", "is_far", "launch_rows", "plan_rows", "rows_source"]
+
+PLAN = Struct(("long", "o x i rows run o_row x_row i_step length exceeds_l2"), name="plan")
 
 ITEMS = 4
 """Work-items for each compute unit."""
@@ -43,6 +45,7 @@ def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:
     return kernel_source(
         "indexing/gather_rows",
         preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
+        plan=PLAN,
         ctype=carrier(dtype),
         index_type=ctype(index_dtype),
         is_checked=is_checked,
@@ -95,5 +98,5 @@ def launch_rows(
     starts = output.layout.offset, array.layout.offset + shift, index.layout.offset
     alarm = routine.alarm.buffer if routine.is_checked else None
     buffers = index.buffer, array.buffer, output.buffer
-    packed = struct.pack("10q", *starts, *plan.sizes)
+    packed = PLAN.pack_values(*starts, *plan.sizes)
     plan.kernel.launch(routine.context.queue, (plan.work_items,), (1,), *buffers, packed, alarm, routine.number)

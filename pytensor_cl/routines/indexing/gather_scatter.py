@@ -1,6 +1,5 @@
 """Indexing with arrays: gather, and scatter that sets or adds."""
 
-import struct
 from collections.abc import Sequence
 from functools import partial
 from math import prod
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import carrier, ctype, literal
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type
 from pytensor_cl.routines.base.routine import DeviceTables, Plans
@@ -21,7 +21,6 @@ from pytensor_cl.routines.indexing.base import (
     Shape,
     Strides,
     index_type_of,
-    pack,
     pad,
     value_of,
 )
@@ -40,6 +39,13 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
 
 __all__ = ["Gather", "Scatter"]
+
+# Structs of the kernels; offsets, steps and distances in elements.
+VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length apart"), name="plan")
+REDUCE_PLAN = Struct(("long", "o x x_step size parts apart"), name="plan")
+CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span apart is_far"
+SIMT_MEMBERS = "tile elements count y_count span"
+SORTED_MEMBERS = "elements count y_count"
 
 WORTH_SHARING = 8192
 """Elements that repay a second work-item, on schedule cpu."""
@@ -232,6 +238,7 @@ class Scatter(Indexing):
                 render("common/to_long"),
                 *((render("common/half"),) if self._is_half else ()),
             ),
+            plan=VECTOR_PLAN,
             ctype=self._ctype,
             index_type=ctype(self._dtypes[0]),
             is_checked=self._bounds[0] is None,
@@ -244,10 +251,11 @@ class Scatter(Indexing):
         lanes = 1 if self._is_half else 64 // max(4, np.dtype(self.output_dtypes[0]).itemsize)
         preambles = (render("common/half"),) if self._is_half else ()
         arguments = {"ctype": self._ctype, "combine": self._combine, "lanes": lanes}
-        return kernel_source("indexing/scatter_reduce", preambles=preambles, **arguments)
+        return kernel_source("indexing/scatter_reduce", preambles=preambles, plan=REDUCE_PLAN, **arguments)
 
     def _writer(self, index: str) -> KernelSource:
         arguments: dict[str, Any] = {
+            "plan": self._plan_struct(index, SIMT_MEMBERS if self.schedule == "simt" else CPU_MEMBERS),
             "ctype": self._ctype,
             "combine": self._combine,
             "ndim": max(1, self.kept_ndim),
@@ -331,7 +339,7 @@ class Scatter(Indexing):
         kernel, global_size, local_size, _ = plan.write
         assert kernel is not None
         alarm = self.alarm.buffer if self.is_checked else None
-        arguments = struct.pack("8q", *starts, *plan.direct, plan.apart.distance), alarm, self.number
+        arguments = VECTOR_PLAN.pack_values(*starts, *plan.direct, plan.apart.distance), alarm, self.number
         buffers = index.buffer, target.buffer, value.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
 
@@ -354,7 +362,7 @@ class Scatter(Indexing):
         kernel, global_size, local_size, _ = plan.apart.finish
         assert kernel is not None
         sizes = step, output.size, plan.apart.parts, plan.apart.distance
-        geometry = struct.pack("6q", output.layout.offset, array.layout.offset, *sizes)
+        geometry = REDUCE_PLAN.pack_values(output.layout.offset, array.layout.offset, *sizes)
         buffers = array.buffer, added.buffer, output.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, geometry)
 
@@ -483,17 +491,23 @@ class Scatter(Indexing):
     def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> SortedPlan:
         shape, steps = self._kept(selection, strides)
         count, elements = selection.positions.size, prod(shape)
-        geometry = self._geometry(index, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, (elements, count, runs[0][1] if runs else 0))
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         half = (render("common/half"),) if self._is_half else ()
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
+        arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
         source = sorted_source(preambles=half, **arguments)
         return plan_sorted(self, source, _dtype_of(index), (count, elements), geometry, accumulates=self.accumulate)
 
-    def _geometry(self, index: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
+    def _plan_struct(self, index: str, members: str) -> Struct:
+        """Return the struct of a kernel: dimensions that are not indexed, then other members."""
+        ndim = max(1, self.kept_ndim)
+        return Struct((index, f"shape[{ndim}] x[{ndim}] y[{ndim}]"), (index, members), name="plan")
+
+    def _geometry(self, index: str, members: str, shape: Sequence[int], strides: Strides, rest: Sequence[int]) -> bytes:
         ndim = max(1, self.kept_ndim)
         steps = [step for s in strides for step in pad(s, ndim, 0)]
-        return pack(index, [*pad(shape, ndim, 1), *steps, *rest])
+        return self._plan_struct(index, members).pack_values(*pad(shape, ndim, 1), *steps, *rest)
 
     def _cpu_write(
         self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
@@ -515,7 +529,7 @@ class Scatter(Indexing):
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
         far = int(is_far(self._bytes(output.size), self._bytes(run)))
         rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance, far
-        geometry = self._geometry(index, shape, strides, rest)
+        geometry = self._geometry(index, CPU_MEMBERS, shape, strides, rest)
         sizes = (parts, owners) if apart.parts == 1 else (1, apart.parts)
         return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), apart
 
@@ -527,7 +541,7 @@ class Scatter(Indexing):
         tile = min(4 * group, -(-elements // group) * group)
         tiles = min(-(-elements // tile), MAX_GROUPS)
         owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
-        geometry = self._geometry(index, shape, strides, (tile, elements, count, step, span))
+        geometry = self._geometry(index, SIMT_MEMBERS, shape, strides, (tile, elements, count, step, span))
         source = self._writer(index)
         kernel = self._kernels.get(source) or self._kernels.setdefault(source, self.limits.kernel(source, None, group))
         return Launch(kernel, (owners * group, tiles), (group, 1), geometry), TOGETHER

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pytensor_cl.routines.indexing.take_along_axis import Pick
+from pytensor_cl.routines.indexing.take_along_axis import TakeAlongAxis
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
@@ -12,13 +12,13 @@ from pytensor_cl.runtime.layout import Layout
 __all__ = ["PermuteRowElements"]
 
 
-class PermuteRowElements(Pick):
+class PermuteRowElements(TakeAlongAxis):
     """Permute each row: ``permute(x, index)`` is ``x[..., index]``, row by row.
 
     Parameters
     ----------
     context, dtype, index_dtype, schedule
-        See `Pick`.
+        See `TakeAlongAxis`.
     broadcast
         Of `x` and of the index: per dimension, whether its length is known to be one, so that it may be repeated.
     inverse
@@ -61,7 +61,7 @@ class PermuteRowElements(Pick):
         length, step = moved.shape[-1], moved.layout.strides[-1]
         target = self._rows(output, output) if moved is output else output
         source = self._rows(x, output) if moved is x else x.view(x.layout.broadcast_to(output.shape))
-        self.pick(target, source, where, length, step)
+        self.take(target, source, where, length, step)
 
     @staticmethod
     def _rows(array: GpuArray, output: GpuArray) -> GpuArray:

@@ -10,7 +10,7 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.base.routine import Checked, KernelVariants
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -50,7 +50,7 @@ class _Indices(Checked):
         self.mode = mode
         self.order = order
         self.is_checked = mode in ("raise", "unravel")
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
 
     def _types(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -64,13 +64,14 @@ class _Indices(Checked):
             **arguments,
         )
 
+    def _build(self, word: str) -> Kernel:
+        return self.context.kernel(self._source(word))
+
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for arrays of less than 2**31 elements."""
         return (self._source("uint"),)
 
     def _launch(self, size: int, word: str, *arguments: object) -> None:
-        if word not in self._kernels:
-            self._kernels[word] = self.context.kernel(self._source(word))
         units = self.context.info.compute_units
         if self.schedule == "cpu":
             sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)

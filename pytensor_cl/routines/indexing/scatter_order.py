@@ -1,12 +1,12 @@
 """Rows that are added to, or set, in large arrays on schedule cpu: values are put in the order of their positions."""
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.indexing.base import Indexing
 from pytensor_cl.routines.indexing.plan import Selection
@@ -15,6 +15,11 @@ from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["OrderPlan", "launch_order", "order_source", "plan_order", "step_names"]
+
+PLAN = Struct(
+    ("long", "o x y i ends count length run x_row x_step inner y_count y_outer i_step"),
+    name="plan",
+)
 
 WORTH_ORDERING = 1 << 18
 """Elements of all values that repay the five kernels."""
@@ -42,7 +47,7 @@ class OrderPlan(NamedTuple):
     length: int
     total: int
     run: int
-    values: tuple[int, ...]  # see `advanced_subtensor_order.mako`: inner, y_count, y_outer, i_step
+    values: tuple[int, ...]  # see `kernels/indexing/scatter_order.mako`: inner, y_count, y_outer, i_step
 
 
 def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -> KernelSource:
@@ -50,6 +55,7 @@ def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -
     return kernel_source(
         "indexing/scatter_order",
         preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
+        plan=PLAN,
         ctype=ctype(dtype),
         index_type=ctype(index_dtype),
         is_checked=is_checked,
@@ -119,7 +125,7 @@ def launch_order(
     totals, order = context.empty((plan.parts,), "int32"), context.empty((plan.total,), "int32")
     starts = (a.layout.offset for a in (output, array, value, index))
     ends = (plan.parts - 1) * plan.length  # the last work-item of all notes where the values of a position end
-    p = struct.pack("14q", *starts, ends, plan.total, plan.length, plan.run, *steps, *plan.values)
+    p = PLAN.pack_values(*starts, ends, plan.total, plan.length, plan.run, *steps, *plan.values)
     alarm = routine.alarm.buffer if routine.is_checked else None
     count, total, start, place, add = plan.kernels
     queue, size, one = context.queue, (plan.parts,), (1,)

@@ -47,7 +47,7 @@ class SortedPlan(NamedTuple):
 
 
 def sorted_source(**arguments: Any) -> KernelSource:
-    """Return the kernels; for the arguments see `advanced_subtensor_sorted.mako`."""
+    """Return the kernels; for the arguments see `kernels/indexing/scatter_sorted.mako`."""
     return kernel_source("indexing/scatter_sorted", chunk=CHUNK, **arguments)
 
 

@@ -1,6 +1,5 @@
 """Slices of an array that are set or added to, in a copy: one kernel for the copy and all of them."""
 
-import struct
 from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
@@ -8,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.runtime.array import GpuArray
@@ -15,7 +15,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Items", "SliceWrites"]
+__all__ = ["Items", "SliceUpdate"]
 
 SEGMENT = 4096
 """Bytes of a row that stay in the first-level cache, with what is read, while all is written."""
@@ -92,7 +92,7 @@ def _merged(
     return lengths, own, found
 
 
-class SliceWrites:
+class SliceUpdate:
     """Copy an array with slices set or added to, on schedule cpu: no element is written to memory twice.
 
     Parameters
@@ -109,8 +109,17 @@ class SliceWrites:
         self._context = context
         self._ndim = max(1, ndim)
         kind = np.dtype(dtype)
+        n, count = self._ndim, len(adds)
+        self._plan_struct = Struct(
+            ("long", f"segment segments tasks shape[{n}] x[{n}]"),
+            ("long", f"start[{count}][{n}] count[{count}][{n}] step[{count}][{n}] y[{count}][{n}]"),
+            name="plan",
+        )
+        self._offsets = Struct(("long", f"o x y[{count}]"), name="offsets")
         self._source = kernel_source(
             "indexing/slice_update",
+            plan=self._plan_struct,
+            offsets=self._offsets,
             ctype=ctype(dtype),
             ndim=self._ndim,
             combines=tuple(_COMBINE[kind.kind] if add else "{b}" for add in adds),
@@ -154,7 +163,7 @@ class SliceWrites:
             *(a.layout.offset + s for a, s in zip((array, *values), plan.shifts, strict=True)),
         ]
         buffers = [a.buffer for a in (output, array, *values)]
-        offsets = struct.pack(f"{len(starts)}q", *starts)
+        offsets = self._offsets.pack_values(*starts)
         kernel = self._context.kernel(self._source)
         kernel.launch(self._context.queue, (plan.work_items,), (1,), *buffers, offsets, plan.geometry)
 
@@ -172,4 +181,4 @@ class SliceWrites:
         rest = (column[d][k] for k in range(4) for column in columns for d in range(self._ndim))
         numbers = [*head, *rest]
         work_items = max(1, min(tasks, self._context.info.compute_units, prod(shape) // WORTH_SHARING))
-        return _Plan(work_items, struct.pack(f"{len(numbers)}q", *numbers), shifts)
+        return _Plan(work_items, self._plan_struct.pack_values(*numbers), shifts)

@@ -13,14 +13,15 @@ from pytensor_cl.routines.indexing.gather_scatter import Gather
 from pytensor_cl.routines.indexing.plan import Bounds, check_bounds
 from pytensor_cl.runtime.array import GpuArray
 
-__all__ = ["Take", "Takes"]
+__all__ = ["TableLookup", "TableLookups"]
 
 
 @dataclass(frozen=True)
-class Take:
+class TableLookup:
     """The element function ``table[i0]``; negative indices count from the end.
 
-    Its kernel has the pointers ``table0``..., the struct ``tables``, ``alarm`` and ``alarm_number``: see `Takes`.
+    Its kernel has the pointers ``table0``..., the struct ``tables``, ``error_flag`` and ``error_code``; see
+    `TableLookups`.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class Take:
         return render("indexing/table_lookup", number=self.table, lanes=lanes, **arguments)
 
 
-class Takes:
+class TableLookups:
     """What a routine with tables hands to its kernels, and checks.
 
     Parameters
@@ -77,7 +78,7 @@ class Takes:
         Each with the number of the operand that is its index.
     """
 
-    def __init__(self, routine: Checked, takes: Sequence[tuple[int, Take]]) -> None:
+    def __init__(self, routine: Checked, takes: Sequence[tuple[int, TableLookup]]) -> None:
         self._routine = routine
         self._takes = tuple(takes)
         self._gathers: dict[tuple[str, str, int], Gather] = {}
@@ -113,7 +114,7 @@ class Takes:
             elif index.size and (is_idle or not table.size):
                 self._gather(take, index.ndim)(table, index)
 
-    def _gather(self, take: Take, ndim: int) -> Gather:
+    def _gather(self, take: TableLookup, ndim: int) -> Gather:
         """Return a gather that checks an index."""
         key, routine = (take.dtype, take.index_dtype, ndim), self._routine
         if key not in self._gathers:

@@ -1,33 +1,40 @@
 """An index at each place picks one of several elements."""
 
-import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import carrier, ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Checked, struct_argument
+from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
+from pytensor_cl.routines.base.routine import Checked, KernelVariants, struct_argument
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Choose", "Pick"]
+__all__ = ["Choose", "TakeAlongAxis"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 12  # elements that repay a work-item, on schedule cpu
 INT_LIMIT = 2**30  # indices are 32-bit below this, on schedule simt
 
 
-def _reach(layout: Layout) -> int:
-    return sum((n - 1) * abs(s) for n, s in zip(layout.shape, layout.strides, strict=True))
+@cache
+def _plan_struct(index: str, ndim: int) -> Struct:
+    """Return the struct of the kernel; strides of the output, the array and the index in elements."""
+    return Struct(
+        (index, f"shape[{ndim}] o[{ndim}] x[{ndim}] i[{ndim}] size"),
+        ("long", "length step at_o at_x at_i"),
+        name="plan",
+    )
 
 
-class Pick(Checked):
+class TakeAlongAxis(Checked):
     """The kernel of the family: ``o[place] = x[place, index[place]]``, or the other way round.
 
     Parameters
@@ -71,12 +78,13 @@ class Pick(Checked):
             "ndim": self._ndim,
             "schedule": self.schedule,
         }
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
 
     def _source(self, index: str) -> KernelSource:
         return kernel_source(
             "indexing/take_along_axis",
             preambles=(render("runtime/error_flag"), render("common/to_long")),
+            plan=_plan_struct(index, self._ndim),
             index=index,
             in_buffer=self._is_large(index),
             **self._arguments,
@@ -84,13 +92,16 @@ class Pick(Checked):
 
     def _is_large(self, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
-        return (4 * self._ndim + 2) * (4 if index == "int" else 8) + 76 > self.context.info.max_parameter_size
+        return _plan_struct(index, self._ndim).size + 36 > self.context.info.max_parameter_size
+
+    def _build(self, word: str) -> Kernel:
+        return self.context.kernel(self._source(word))
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for an ordinary call."""
         return (self._source("long" if self.schedule == "cpu" else "int"),)
 
-    def pick(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
+    def take(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
         """Enqueue the kernel; the arrays have the same shape.
 
         Parameters
@@ -101,17 +112,13 @@ class Pick(Checked):
             How many elements an index may pick from, and how far apart they lie.
         """
         layouts = output.layout, source.layout, index.layout
-        reach = max(map(_reach, layouts)) + (length - 1) * abs(step)
+        reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)
         word = "long" if self.schedule == "cpu" or max(reach, output.size) >= INT_LIMIT else "int"
-        if word not in self._kernels:
-            self._kernels[word] = self.context.kernel(self._source(word))
         pad = self._ndim - output.ndim
         numbers = [1] * pad + list(output.shape)
         numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]
         rest = length, step, *(layout.offset for layout in layouts)
-        code = f"{len(numbers) + 1}{'q' if word == 'long' else 'i'}"
-        head = struct.pack(code, *numbers, output.size)
-        packed = head + bytes(-len(head) % 8) + struct.pack("5q", *rest)
+        packed = _plan_struct(word, self._ndim).pack_values(*numbers, output.size, *rest)
         plan = struct_argument(self.context, packed, self._is_large(word))
         alarm = self.alarm.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
@@ -125,13 +132,13 @@ class Pick(Checked):
         return ndrange(self.context, kernel, size, GROUP)
 
 
-class Choose(Pick):
+class Choose(TakeAlongAxis):
     """The element of the array that the index names at each place: ``choose(index, choices)``, as `numpy.choose`.
 
     Parameters
     ----------
     context, dtype, index_dtype, schedule
-        See `Pick`.
+        See `TakeAlongAxis`.
     index_ndim, ndim
         Dimensions of the index and of the choices, whose first one the index picks from.
     mode
@@ -177,7 +184,7 @@ class Choose(Pick):
         shape, (step, *strides), offset = choices.layout
         each = Layout(shape[1:], tuple(strides), offset).broadcast_to(output.shape)
         where = index.view(index.layout.broadcast_to(output.shape))
-        self.pick(output, choices.view(each), where, shape[0], step)
+        self.take(output, choices.view(each), where, shape[0], step)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""

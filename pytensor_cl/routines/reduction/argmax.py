@@ -22,7 +22,7 @@ __all__ = ["Argmax"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 LONG_ROW = 64  # shorter contiguous rows are searched with vectors across rows
-MANY_DIMS = 4  # kept dimensions that every kernel takes, so that most programs share one for all shapes
+MANY_DIMS = 4  # outer dimensions that every kernel takes, so that most programs share one for all shapes
 RESULT = np.dtype("int64")
 
 
@@ -45,10 +45,10 @@ class _Plan(NamedTuple):
 
 
 def _ordered_form(layout: Layout, out_strides: Sequence[int], axes: Sequence[int]) -> Problem:
-    """Put the kept dimensions in normal form, and leave the reduced ones in C order: it says which element is first."""
+    """Put the outer dimensions in normal form. The reduced ones stay in C order, which says what element is first."""
     pairs = list(zip(layout.shape, layout.strides, strict=True))
-    kept = [pair for axis, pair in enumerate(pairs) if axis not in axes]
-    shape, strides = zip(*kept, strict=True) if kept else ((), ())
+    outer = [pair for axis, pair in enumerate(pairs) if axis not in axes]
+    shape, strides = zip(*outer, strict=True) if outer else ((), ())
     gone = [pairs[axis] for axis in axes]
     sizes, (steps,) = collapse([n for n, _ in gone], ([step for _, step in gone],))
     reduced = tuple(zip(sizes, steps, strict=True))[::-1] or ((1, 1),)
@@ -62,7 +62,7 @@ def _pattern_of(problem: Problem, lanes: int) -> str:
         return "rows"
     if step != 1 and problem.total <= LONG_ROW:
         return "short"
-    return "columns" if problem.run[0] < LONG_ROW else planning.variant_of(problem).pattern
+    return "columns" if problem.run[0] < LONG_ROW else planning.select_variant(problem).pattern
 
 
 class Argmax(Routine):
@@ -117,11 +117,11 @@ class Argmax(Routine):
     def _source(self, pattern: str, index: str) -> KernelSource:
         arguments: dict[str, Any] = {"dtype": self._dtype, "index": index}
         arguments["geometry"] = planning.geometry_struct(index, *self._dims)
-        arguments |= {"kept_dims": self._dims[0], "reduced_dims": self._dims[1]}
+        arguments |= {"outer_dims": self._dims[0], "reduced_dims": self._dims[1]}
         if self.schedule == "simt":
             return kernel_source("argmax/simt", group=self._group, lanes=1, **arguments)
         access = {t: render("common/vector_access", dtype=t, lanes=self._lanes) for t in (self._dtype, str(RESULT))}
-        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": planning.STRIP}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.STRIP}
         return kernel_source("argmax/cpu", preambles=tuple(access.values()), pattern=pattern, **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -130,7 +130,7 @@ class Argmax(Routine):
         return (self._source(pattern, "int" if self.schedule == "simt" else "long"),)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layout of the output: the kept dimensions.
+        """Return the layout of the output: the outer dimensions.
 
         Raises
         ------

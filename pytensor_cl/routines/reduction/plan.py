@@ -1,11 +1,11 @@
 """Normal form of a reduction, the kernel that suits it, and how its work is shared out: arithmetic only.
 
-Dimensions are first put in order and merged, so that few patterns remain: kept rows with a contiguous reduced
-run, reduced rows with contiguous kept columns, and either of them with any step. Where there are few outputs
+Dimensions are first put in order and merged, so that few patterns remain: outer rows with a contiguous reduced
+run, reduced rows with contiguous outer columns, and either of them with any step. Where there are few outputs
 and much to reduce, the range is split into chunks whose results a second pass reduces.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from math import gcd, inf, prod
 from typing import NamedTuple
@@ -16,36 +16,35 @@ from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
 
 __all__ = [
-    "Folded",
     "Problem",
+    "RowPacking",
     "Split",
     "Variant",
-    "after_fold",
-    "after_outermost",
-    "cpu_variant_of",
+    "after_outermost_stage",
+    "after_packed_rows",
+    "canonicalize_dims",
     "fits_int",
-    "folded",
     "geometry_struct",
     "in_two_passes",
     "normal_form",
-    "outermost",
+    "outermost_stage",
     "pack_geometry",
+    "packed_rows",
+    "select_variant",
     "split_cpu",
     "split_simt",
-    "variant_of",
-    "walk",
 ]
 
 STRIP = DEFAULTS["reduction.strip"]  # of the other families with strips
 MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
 SHORT = 2  # vectors: of rows that are no longer a vector of results is finished before the next
-NARROW, FOLDED = 4, 512  # vectors of rows that are folded, if they are not whole, and elements that are one row then
-WORTH_FOLDING = 1 << 16  # elements
+NARROW, PACKED = 4, 512  # vectors of rows that are packed, if they are not whole, and elements that are one row then
+MIN_ELEMENTS_TO_PACK = 1 << 16  # elements
 OUTERMOST, SHORT_RUN = 16, 256  # an outermost dimension of so many is reduced first, if the innermost is shorter
 LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
 COALESCED = 32  # neighbouring work-items that should read neighbouring elements
 # Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
-EXACT_CHUNK = {"rows": 1 << 17, "columns": 1 << 13}
+MAX_SEQUENTIAL_TERMS = {"rows": 1 << 17, "columns": 1 << 13}
 
 
 class Problem(NamedTuple):
@@ -53,15 +52,15 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
-    kept
-        Length, step in the input and step in the output of each kept dimension.
+    outer
+        Length, step in the input and step in the output of each outer dimension.
     reduced
         Length and step in the input of each reduced dimension.
     in_shift, out_shift
         Where the walk begins, counted from the first element.
     """
 
-    kept: tuple[tuple[int, ...], ...]
+    outer: tuple[tuple[int, ...], ...]
     reduced: tuple[tuple[int, ...], ...]
     in_shift: int
     out_shift: int
@@ -69,7 +68,7 @@ class Problem(NamedTuple):
     @property
     def outputs(self) -> int:
         """Number of results."""
-        return prod(n for n, *_ in self.kept)
+        return prod(n for n, *_ in self.outer)
 
     @property
     def total(self) -> int:
@@ -83,11 +82,11 @@ class Problem(NamedTuple):
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Length and step of the innermost kept dimension."""
-        return self.kept[0][:2] if self.kept else (1, 1)
+        """Length and step of the innermost outer dimension."""
+        return self.outer[0][:2] if self.outer else (1, 1)
 
 
-def walk(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
+def canonicalize_dims(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
     """Order and merge dimensions (length, step in each operand); return them and the shifts of the operands.
 
     The order in which elements are visited is free. They are walked upwards in the first operand, the largest
@@ -117,25 +116,26 @@ def normal_form(
     """
     dims = list(zip(shape, in_strides, strict=True))
     left = [dim for axis, dim in enumerate(dims) if axis not in axes]
-    kept, (in_shift, out_shift) = walk(((*dim, out) for dim, out in zip(left, out_strides, strict=True)), 2)
+    outer_dims = [(*dim, step) for dim, step in zip(left, out_strides, strict=True)]
+    outer, (in_shift, out_shift) = canonicalize_dims(outer_dims, 2)
     gone = [dim for axis, dim in enumerate(dims) if axis in axes]
     if any(n == 0 for n, _ in gone):  # nothing is read
-        return Problem(kept, ((0, 1),), 0, out_shift)
-    reduced, (reduced_shift,) = walk(gone, 1)
-    return Problem(kept, reduced, in_shift + reduced_shift, out_shift)
+        return Problem(outer, ((0, 1),), 0, out_shift)
+    reduced, (reduced_shift,) = canonicalize_dims(gone, 1)
+    return Problem(outer, reduced, in_shift + reduced_shift, out_shift)
 
 
 def in_two_passes(problem: Problem, chunks: int) -> tuple[Problem, Problem]:
     """Divide a reduction: the first part leaves a row of outputs per chunk, the second reduces the rows."""
     outputs = problem.outputs
-    steps = contiguous_strides([n for n, *_ in problem.kept][::-1])[::-1]
-    pairs = list(zip(problem.kept, steps, strict=True))
-    first = problem._replace(kept=tuple((n, own, row) for (n, own, _), row in pairs), out_shift=0)
-    kept, _ = walk(((n, row, out) for (n, _, out), row in pairs), 2)
-    return first, Problem(kept, ((chunks, outputs),), 0, problem.out_shift)
+    steps = contiguous_strides([n for n, *_ in problem.outer][::-1])[::-1]
+    pairs = list(zip(problem.outer, steps, strict=True))
+    first = problem._replace(outer=tuple((n, own, row) for (n, own, _), row in pairs), out_shift=0)
+    outer, _ = canonicalize_dims(((n, row, out) for (n, _, out), row in pairs), 2)
+    return first, Problem(outer, ((chunks, outputs),), 0, problem.out_shift)
 
 
-class Folded(NamedTuple):
+class RowPacking(NamedTuple):
     """A reduction of narrow rows, several of which are taken for one.
 
     Attributes
@@ -150,38 +150,38 @@ class Folded(NamedTuple):
     rest: Problem
 
 
-def folded(problem: Problem, lanes: int) -> Folded | None:
+def packed_rows(problem: Problem, lanes: int) -> RowPacking | None:
     """Take several rows for one if they are dense, but too narrow for whole vectors; else return None."""
     width, step = problem.columns
-    if len(problem.kept) != 1 or step != 1 or problem.reduced != ((problem.total, width),):
+    if len(problem.outer) != 1 or step != 1 or problem.reduced != ((problem.total, width),):
         return None
-    if width % lanes == 0 or width >= NARROW * lanes or problem.total * width < WORTH_FOLDING:
+    if width % lanes == 0 or width >= NARROW * lanes or problem.total * width < MIN_ELEMENTS_TO_PACK:
         return None
     group = lanes // gcd(width, lanes)
-    group *= max(1, FOLDED // (group * width))
+    group *= max(1, PACKED // (group * width))
     whole, rest = divmod(problem.total, group)
     wide, left = group * width, rest * width
     first = Problem(((wide, 1, 1),), ((whole, wide),), problem.in_shift, 0)
-    return Folded(first, Problem(((left, 1, 1),), (), problem.in_shift + whole * wide, 0))
+    return RowPacking(first, Problem(((left, 1, 1),), (), problem.in_shift + whole * wide, 0))
 
 
-def after_fold(problem: Problem, fold: Folded, chunks: int) -> Problem:
+def after_packed_rows(problem: Problem, packing: RowPacking, chunks: int) -> Problem:
     """Return what is left to do when `chunks` rows of results and the rest follow one another."""
     width = problem.columns[0]
-    rows = (chunks * fold.first.outputs + fold.rest.outputs) // width
+    rows = (chunks * packing.first.outputs + packing.rest.outputs) // width
     return problem._replace(reduced=((rows, width),), in_shift=0)
 
 
-def outermost(problem: Problem) -> Problem | None:
+def outermost_stage(problem: Problem) -> Problem | None:
     """Return the reduction of the outermost dimension only, if that is to come first; else None.
 
     What is inside it is one long row then; else there would be many short runs.
     """
-    if len(problem.reduced) < 2 or not problem.kept or problem.outputs * problem.total < WORTH_FOLDING:
+    if len(problem.reduced) < 2 or not problem.outer or problem.outputs * problem.total < MIN_ELEMENTS_TO_PACK:
         return None
     *inside, (length, step) = problem.reduced
     row = 1
-    dims = sorted((d[1], d[0]) for d in (*inside, *problem.kept))
+    dims = sorted((d[1], d[0]) for d in (*inside, *problem.outer))
     for stride, n in dims:
         row *= n if stride == row else 0
     is_short = dims[0][1] < SHORT_RUN
@@ -190,7 +190,7 @@ def outermost(problem: Problem) -> Problem | None:
     return Problem(((row, 1, 1),), ((length, row),), problem.in_shift, 0)
 
 
-def after_outermost(problem: Problem, first: Problem, chunks: int) -> Problem:
+def after_outermost_stage(problem: Problem, first: Problem, chunks: int) -> Problem:
     """Return what is left to do when the outermost dimension has become `chunks` rows."""
     return problem._replace(reduced=(*problem.reduced[:-1], (chunks, first.outputs)), in_shift=0)
 
@@ -201,7 +201,7 @@ class Variant(NamedTuple):
     Attributes
     ----------
     pattern
-        ``"rows"``: along the reduced run; ``"columns"``: across kept columns; ``"short"``: across them too, one vector
+        ``"rows"``: along the reduced run; ``"columns"``: across outer columns; ``"short"``: across them too, one vector
         after another.
     unit
         Whether vectors are contiguous, or gathered.
@@ -211,45 +211,28 @@ class Variant(NamedTuple):
     unit: bool
 
 
-def _has_contiguous_rows(problem: Problem) -> bool:
+def select_variant(problem: Problem, lanes: int = 0) -> Variant:
+    """Return the kernel that suits a problem.
+
+    Parameters
+    ----------
+    problem
+        What to reduce.
+    lanes
+        Elements of a vector on schedule cpu, which has a kernel for short reductions; 0 for the other schedule.
+    """
     length, step = problem.run
-    return (step == 1 or length == 1) and (length >= MIN_ROW or length >= problem.columns[0])
-
-
-def _has_contiguous_columns(problem: Problem) -> bool:
-    length, step = problem.columns
-    return step == 1 and length > 1
-
-
-def _has_closer_rows(problem: Problem) -> bool:
-    (length, step), (columns, column_step) = problem.run, problem.columns
-    return columns < MIN_ROW or (length >= MIN_ROW and step <= column_step)
-
-
-def _is_anything(_problem: Problem) -> bool:
-    return True
-
-
-# The first condition that holds decides.
-_VARIANTS: tuple[tuple[Callable[[Problem], bool], Variant], ...] = (
-    (_has_contiguous_rows, Variant("rows", unit=True)),
-    (_has_contiguous_columns, Variant("columns", unit=True)),
-    (_has_closer_rows, Variant("rows", unit=False)),
-    (_is_anything, Variant("columns", unit=False)),
-)
-
-
-def variant_of(problem: Problem) -> Variant:
-    """Return the kernel that suits a problem."""
-    return next(variant for holds, variant in _VARIANTS if holds(problem))
-
-
-def cpu_variant_of(problem: Problem, lanes: int) -> Variant:
-    """Return the kernel of schedule cpu that suits a problem."""
-    columns, step = problem.columns
-    if 1 < problem.total <= SHORT * lanes and step != 1 and columns >= lanes:
+    columns, column_step = problem.columns
+    if lanes and 1 < problem.total <= SHORT * lanes and column_step != 1 and columns >= lanes:
         return Variant("short", unit=False)
-    return variant_of(problem)
+    if (step == 1 or length == 1) and (length >= MIN_ROW or length >= columns):
+        return Variant("rows", unit=True)
+    if column_step == 1 and columns > 1:
+        return Variant("columns", unit=True)
+    # No dimension is contiguous: gather along the one whose elements lie closer.
+    if columns < MIN_ROW or (length >= MIN_ROW and step <= column_step):
+        return Variant("rows", unit=False)
+    return Variant("columns", unit=False)
 
 
 class Split(NamedTuple):
@@ -262,8 +245,8 @@ class Split(NamedTuple):
     global_size, local_size
         The NDRange.
     blocks, tiles
-        On schedule cpu: tasks of a chunk, and strips across the innermost kept dimension.
-    threads, thread_step, slot_step
+        On schedule cpu: tasks of a chunk, and strips across the innermost outer dimension.
+    threads_per_output, lane_stride, output_stride
         On schedule simt: work-items that share an output, and how far apart in their group are two of them,
         and two that have the same part in neighbouring outputs.
     """
@@ -274,9 +257,9 @@ class Split(NamedTuple):
     local_size: tuple[int, ...]
     blocks: int = 0
     tiles: int = 1
-    threads: int = 1
-    thread_step: int = 1
-    slot_step: int = 1
+    threads_per_output: int = 1
+    lane_stride: int = 1
+    output_stride: int = 1
 
 
 def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
@@ -294,7 +277,7 @@ def _is_interleaved(problem: Problem) -> bool:
     hardware prefetches.
     """
     length, step = problem.run
-    between = problem.columns[1] if problem.kept else 0
+    between = problem.columns[1] if problem.outer else 0
     return step == 1 and len(problem.reduced) > 1 and length in LONG_RUN and problem.reduced[1][1] > between > 0
 
 
@@ -324,14 +307,14 @@ def split_cpu(
     is_rounded
         Whether long chains of operations lose digits.
     pattern
-        That of the kernel; None is what `variant_of` says.
+        That of the kernel; None is what `select_variant` says.
     may_be_wide
         Whether a strip may be twice as wide if it then spans rows that follow one another.
     tuning
         Of the device.
     """
     outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
-    pattern = pattern or variant_of(problem).pattern
+    pattern = pattern or select_variant(problem).pattern
     strip = tuning["reduction.strip"] * lanes
     if may_be_wide and columns <= 2 * strip and problem.run[1] == columns:
         strip = columns
@@ -342,7 +325,7 @@ def split_cpu(
     if may_split and blocks < 4 * workers:
         chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * tuning["reduction.min_task"]))
     if may_split and is_rounded:
-        chunks = max(chunks, -(-total // EXACT_CHUNK.get(pattern, total)))
+        chunks = max(chunks, -(-total // MAX_SEQUENTIAL_TERMS.get(pattern, total)))
     chunk, chunks = _chunks_of(total, chunks)
     if may_split and workers > 1 and _is_interleaved(problem):
         chunk, chunks = problem.run[0], total // problem.run[0]
@@ -352,80 +335,81 @@ def split_cpu(
 def split_simt(problem: Problem, units: int, group: int, *, may_split: bool, tuning: Tuning = DEFAULTS) -> Split:
     """Share out the work to many work-groups of `group` work-items."""
     outputs, total = problem.outputs, problem.total
-    is_along = variant_of(problem).pattern == "rows"
+    is_along = select_variant(problem).pattern == "rows"
     wanted = tuning["reduction.groups_per_unit"] * units
     across = 1 if is_along else min(power_of_two(outputs), COALESCED, group)
     if not is_along and outputs >= wanted * group:  # enough to do without sharing
         across = group
-    threads = min(group // across, power_of_two(total))
-    slots = group // threads
+    threads_per_output = min(group // across, power_of_two(total))
+    slots = group // threads_per_output
     groups = -(-outputs // slots)
     chunks = 1
     if may_split and groups < wanted:
-        chunks = min(wanted // groups, total // (tuning["reduction.min_thread"] * threads))
+        chunks = min(wanted // groups, total // (tuning["reduction.min_thread"] * threads_per_output))
     chunk, chunks = _chunks_of(total, chunks)
-    steps = (1, threads) if is_along else (slots, 1)
-    return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads, *steps)
+    steps = (1, threads_per_output) if is_along else (slots, 1)
+    return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads_per_output, *steps)
 
 
 def fits_int(problem: Problem) -> bool:
     """Tell whether a C int holds every index and step, with room for one block more."""
-    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*problem.kept, *problem.reduced))
+    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*problem.outer, *problem.reduced))
     return max(reach, problem.outputs * problem.total) < 1 << 30
 
 
 @cache
-def geometry_struct(index: str, kept_dims: int, reduced_dims: int) -> Struct:
+def geometry_struct(index: str, outer_dims: int, reduced_dims: int) -> Struct:
     """Return the struct that tells the kernels of reductions and of argmax about their arrays and their work.
 
     Parameters
     ----------
     index
         C type of its members.
-    kept_dims, reduced_dims
+    outer_dims, reduced_dims
         Dimensions that it holds, from the innermost outwards; lengths and steps are in elements.
     """
     return Struct(
-        (index, "outputs total chunk chunks chunk_step plane blocks tiles threads thread_step slot_step"),
-        (index, f"kept[{kept_dims}] kept_in[{kept_dims}] kept_out[{kept_dims}]"),
+        (index, "outputs total chunk chunks chunk_stride error_stride blocks tiles"),
+        (index, "threads_per_output lane_stride output_stride"),
+        (index, f"outer[{outer_dims}] outer_in[{outer_dims}] outer_out[{outer_dims}]"),
         (index, f"reduced[{reduced_dims}] reduced_in[{reduced_dims}]"),
         name="geometry",
     )
 
 
-def pack_geometry(problem: Problem, split: Split, plane: int, dims: tuple[int, int], index: str) -> bytes:
+def pack_geometry(problem: Problem, split: Split, error_stride: int, dims: tuple[int, int], index: str) -> bytes:
     """Pack the struct of `geometry_struct`.
 
     Parameters
     ----------
     problem, split
         What to reduce, and how it is shared out.
-    plane
+    error_stride
         Elements between a partial result and its rounding error.
     dims
         Kept and reduced dimensions that the struct holds.
     index
         C type of its members.
     """
-    kept = problem.kept + ((1, 0, 0),) * (dims[0] - len(problem.kept))
+    outer = problem.outer + ((1, 0, 0),) * (dims[0] - len(problem.outer))
     reduced = problem.reduced + ((1, 0),) * (dims[1] - len(problem.reduced))
-    lengths, in_steps, out_steps = zip(*kept, strict=True)
+    lengths, in_steps, out_steps = zip(*outer, strict=True)
     reduced_lengths, reduced_steps = zip(*reduced, strict=True)
     return geometry_struct(index, *dims).pack(
         outputs=problem.outputs,
         total=problem.total,
         chunk=split.chunk,
         chunks=split.chunks,
-        chunk_step=problem.outputs,
-        plane=plane,
+        chunk_stride=problem.outputs,
+        error_stride=error_stride,
         blocks=split.blocks,
         tiles=split.tiles,
-        threads=split.threads,
-        thread_step=split.thread_step,
-        slot_step=split.slot_step,
-        kept=lengths,
-        kept_in=in_steps,
-        kept_out=out_steps,
+        threads_per_output=split.threads_per_output,
+        lane_stride=split.lane_stride,
+        output_stride=split.output_stride,
+        outer=lengths,
+        outer_in=in_steps,
+        outer_out=out_steps,
         reduced=reduced_lengths,
         reduced_in=reduced_steps,
     )

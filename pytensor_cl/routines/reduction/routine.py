@@ -14,7 +14,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.reduction import plan as planning
-from pytensor_cl.routines.reduction.plan import Folded, Problem, Split, Variant
+from pytensor_cl.routines.reduction.plan import Problem, RowPacking, Split, Variant
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -23,7 +23,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["OPERATIONS", "Operation", "Reduction"]
 
 _NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices without double precision
-MANY_DIMS = 4  # kept dimensions that every kernel takes, so that most programs share one for all shapes
+MANY_DIMS = 4  # outer dimensions that every kernel takes, so that most programs share one for all shapes
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Operation:
     real
         The expression for floating point; None where the operation is for integers only.
     pairs
-        The expression for complex numbers, or the name of one of reduction_accumulator.mako; None where there is none.
+        The expression for complex numbers, or the name of one of kernels/reduction/accumulator.mako; None where there
+        is none.
     boolean
         The operation that does the same on truth values.
     compensation
@@ -86,7 +87,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 @dataclass(frozen=True)
-class _Stage:
+class _Pass:
     """A pass of a reduction.
 
     Attributes
@@ -193,9 +194,9 @@ class Reduction(Routine):
         self._most_items = group or context.tuning["reduction.group"]
         self._fixed = self._fixed_arguments()
         pairs = bool(self._compensation)
-        self._whole = _Stage(in_dtype, out_dtype)
-        self._first = _Stage(in_dtype, self.acc_dtype, pair_out=pairs)
-        self._second = _Stage(self.acc_dtype, out_dtype, pair_in=pairs)
+        self._single_pass = _Pass(in_dtype, out_dtype)
+        self._partial_pass = _Pass(in_dtype, self.acc_dtype, pair_out=pairs)
+        self._final_pass = _Pass(self.acc_dtype, out_dtype, pair_in=pairs)
         self._plans: Plans[_Plan] = Plans()
 
     def _check_storage(self, *stored: str) -> None:
@@ -218,7 +219,7 @@ class Reduction(Routine):
             "identity": literal(operation.identity(dtype), dtype),
             "acc_dtype": self.acc_dtype,
             "compensation": self._compensation,
-            "kept_dims": max(MANY_DIMS, self.ndim - len(self.axes)),
+            "outer_dims": max(MANY_DIMS, self.ndim - len(self.axes)),
             "reduced_dims": max(1, len(self.axes)),
         }
 
@@ -229,8 +230,8 @@ class Reduction(Routine):
         return self.limits.size(self._most_items, nbytes)
 
     def _forget_kernels(self) -> None:
-        for stage in (self._whole, self._first, self._second):
-            stage.kernels.clear()
+        for each in (self._single_pass, self._partial_pass, self._final_pass):
+            each.kernels.clear()
 
     @property
     def is_compensated(self) -> bool:
@@ -242,20 +243,21 @@ class Reduction(Routine):
         """What templates need besides dtypes to make accumulators as this reduction's."""
         return {key: self._fixed[key] for key in ("combine", "identity", "acc_dtype", "compensation")}
 
-    def _source(self, stage: _Stage, variant: Variant, index: str) -> KernelSource:
+    def _source(self, reduction_pass: _Pass, variant: Variant, index: str) -> KernelSource:
         arguments: dict[str, Any] = {
             **self._fixed,
-            "in_dtype": stage.in_dtype,
-            "out_dtype": stage.out_dtype,
-            "pair_in": stage.pair_in,
-            "pair_out": stage.pair_out,
+            "in_dtype": reduction_pass.in_dtype,
+            "out_dtype": reduction_pass.out_dtype,
+            "pair_in": reduction_pass.pair_in,
+            "pair_out": reduction_pass.pair_out,
             "index": index,
-            "geometry": planning.geometry_struct(index, self._fixed["kept_dims"], self._fixed["reduced_dims"]),
+            "geometry": planning.geometry_struct(index, self._fixed["outer_dims"], self._fixed["reduced_dims"]),
         }
-        arguments["preambles"] = (render("common/half"),) if "float16" in (stage.in_dtype, stage.out_dtype) else ()
+        is_half = "float16" in (reduction_pass.in_dtype, reduction_pass.out_dtype)
+        arguments["preambles"] = (render("common/half"),) if is_half else ()
         if self.schedule == "simt":
             return kernel_source("reduction/simt", unit=True, group=self._group, **arguments)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "strip_vectors": self.context.tuning["reduction.strip"]}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": self.context.tuning["reduction.strip"]}
         return kernel_source("reduction/cpu", **variant._asdict(), **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -264,13 +266,13 @@ class Reduction(Routine):
         is_inner_reduced = self.ndim == 0 or self.ndim - 1 in self.axes
         main = Variant("rows" if is_inner_reduced else "columns", unit=True)
         last = Variant("rows" if len(self.axes) == self.ndim else "columns", unit=True)
-        whole = self._source(self._whole, main, index)
+        whole = self._source(self._single_pass, main, index)
         if not self.axes:
             return (whole,)
-        return whole, self._source(self._first, main, index), self._source(self._second, last, index)
+        return whole, self._source(self._partial_pass, main, index), self._source(self._final_pass, last, index)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layout of the output: the kept dimensions.
+        """Return the layout of the output: the outer dimensions.
 
         Raises
         ------
@@ -320,39 +322,38 @@ class Reduction(Routine):
         problem = planning.normal_form(shape, strides, out_strides, self.axes)
         if not problem.outputs:
             return _Plan(())
-        fold = planning.folded(problem, self._lanes) if self.schedule == "cpu" else None
-        if fold:
-            return self._plan_folded(problem, fold)
-        first = planning.outermost(problem) if self.schedule == "cpu" else None
+        packing = planning.packed_rows(problem, self._lanes) if self.schedule == "cpu" else None
+        if packing:
+            return self._plan_packed_rows(problem, packing)
+        first = planning.outermost_stage(problem) if self.schedule == "cpu" else None
         if first:
             split = self._split(first, may_split=True)
-            last = planning.after_outermost(problem, first, split.chunks)
+            last = planning.after_outermost_stage(problem, first, split.chunks)
             return self._plan_passes([(first, split)], last, first.outputs * split.chunks)
         split = self._split(problem, may_split=True)
         if split.chunks == 1:
-            return _Plan((self._step(self._whole, problem, split, 0),))
+            return _Plan((self._step(self._single_pass, problem, split, 0),))
         first, second = planning.in_two_passes(problem, split.chunks)
-        plane = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
-        return self._plan_passes([(first, split)], second, plane)
+        error_stride = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
+        return self._plan_passes([(first, split)], second, error_stride)
 
-    def _plan_folded(self, problem: Problem, fold: Folded) -> _Plan:
-        split = self._split(fold.first, may_split=True)
-        whole = fold.first.outputs * split.chunks
-        passes = [(fold.first, split)]
-        if fold.rest.outputs:
-            passes.append((fold.rest._replace(out_shift=whole), self._split(fold.rest, may_split=False)))
-        second = planning.after_fold(problem, fold, split.chunks)
-        return self._plan_passes(passes, second, whole + fold.rest.outputs)
+    def _plan_packed_rows(self, problem: Problem, packing: RowPacking) -> _Plan:
+        split = self._split(packing.first, may_split=True)
+        whole = packing.first.outputs * split.chunks
+        passes = [(packing.first, split)]
+        if packing.rest.outputs:
+            passes.append((packing.rest._replace(out_shift=whole), self._split(packing.rest, may_split=False)))
+        second = planning.after_packed_rows(problem, packing, split.chunks)
+        return self._plan_passes(passes, second, whole + packing.rest.outputs)
 
-    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, plane: int) -> _Plan:
-        """Plan passes that leave `plane` partial results, and the one that reduces these."""
-        steps = [self._step(self._first, problem, split, plane) for problem, split in passes]
-        steps.append(self._step(self._second, last, self._split(last, may_split=False), plane))
-        return _Plan(tuple(steps), plane * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
+    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, error_stride: int) -> _Plan:
+        """Plan passes that leave `error_stride` partial results, and the one that reduces these."""
+        steps = [self._step(self._partial_pass, problem, split, error_stride) for problem, split in passes]
+        steps.append(self._step(self._final_pass, last, self._split(last, may_split=False), error_stride))
+        return _Plan(tuple(steps), error_stride * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
 
-    def _variant_of(self, problem: Problem) -> Variant:
-        is_simt = self.schedule == "simt"
-        return planning.variant_of(problem) if is_simt else planning.cpu_variant_of(problem, self._lanes)
+    def _variant(self, problem: Problem) -> Variant:
+        return planning.select_variant(problem, self._lanes if self.schedule == "cpu" else 0)
 
     def _split(self, problem: Problem, may_split: bool) -> Split:
         units, tuning = self.context.info.compute_units, self.context.tuning
@@ -365,18 +366,20 @@ class Reduction(Routine):
             self._lanes,
             may_split=may_split,
             is_rounded=is_rounded,
-            pattern=self._variant_of(problem).pattern,
+            pattern=self._variant(problem).pattern,
             may_be_wide=True,
             tuning=tuning,
         )
 
-    def _step(self, stage: _Stage, problem: Problem, split: Split, plane: int) -> _Step:
-        variant = self._variant_of(problem)
+    def _step(self, reduction_pass: _Pass, problem: Problem, split: Split, error_stride: int) -> _Step:
+        variant = self._variant(problem)
         index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
         key = variant if self.schedule == "cpu" else None, index
-        if key not in stage.kernels:
-            stage.kernels[key] = self.limits.kernel(self._source(stage, variant, index), None, split.local_size[0])
-        dims = self._fixed["kept_dims"], self._fixed["reduced_dims"]
-        geometry = planning.pack_geometry(problem, split, plane, dims, index)
+        if key not in reduction_pass.kernels:
+            reduction_pass.kernels[key] = self.limits.kernel(
+                self._source(reduction_pass, variant, index), None, split.local_size[0]
+            )
+        dims = self._fixed["outer_dims"], self._fixed["reduced_dims"]
+        geometry = planning.pack_geometry(problem, split, error_stride, dims, index)
         sizes = split.global_size, split.local_size
-        return _Step(stage.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)
+        return _Step(reduction_pass.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pytensor_cl.routines.rowwise.plan import Relaid
+from pytensor_cl.routines.rowwise.plan import PreTransposed
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Array", "Plan", "Step", "Value", "Variant"]
@@ -46,8 +46,8 @@ class Plan(NamedTuple):
     partials: int = 0
     shifts: tuple[int, ...] = ()
     is_idle: bool = False  # there is no element
-    picks: bytes | None = None  # of tables whose rows are read where they are
-    relaid: tuple[Relaid, ...] = ()
+    gathers: bytes | None = None  # of tables whose rows are read where they are
+    pre_transposed: tuple[PreTransposed, ...] = ()
 
 
 class Variant(NamedTuple):
@@ -60,7 +60,7 @@ class Variant(NamedTuple):
     index_type: str
     is_narrow: bool = False
     tile: int = 0
-    is_picked: bool = False
+    is_gathered: bool = False
 
     def reads_rows(self, array: int) -> bool:
         """Whether a row of an array is read from where it begins, one element after the other; not on GPUs."""

@@ -14,10 +14,10 @@ from pytensor_cl.routines.rowwise.program import RowFunction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Picked"]
+__all__ = ["GatheredRows"]
 
 
-class Picked:
+class GatheredRows:
     """The operands of a row function that are rows of tables; else they are gathered first.
 
     Parameters
@@ -25,7 +25,7 @@ class Picked:
     routine
         Whose alarm the kernels use.
     function
-        Its `picks` say which operands these are, and which operand is the index.
+        Its `gathers` say which operands these are, and which operand is the index.
     operands
         Numbers of the operands that are arrays.
     """
@@ -33,22 +33,24 @@ class Picked:
     def __init__(self, routine: Checked, function: RowFunction, operands: Sequence[int]) -> None:
         self._routine = routine
         self._operands = function.operands
-        self._picks = [(operands.index(table), operands.index(index), table, index) for table, index in function.picks]
+        self._gathered = [
+            (operands.index(table), operands.index(index), table, index) for table, index in function.gathers
+        ]
         self._gathers: dict[tuple[str, str], Gather] = {}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self._picks)
+        return bool(self._gathered)
 
     @property
     def arrays(self) -> list[tuple[int, int]]:
         """Numbers of the tables among the arrays of a kernel, each with the number of the operand that is its index."""
-        return [(a, index) for a, _, _, index in self._picks]
+        return [(a, index) for a, _, _, index in self._gathered]
 
     def seen(self, layouts: Sequence[Layout]) -> list[Layout]:
         """Return the layouts of arrays, or operands, as if the rows had been gathered."""
         seen = list(layouts)
-        for a, i, *_ in self._picks:
+        for a, i, *_ in self._gathered:
             seen[a] = Layout.contiguous((*layouts[i].shape[:1], *layouts[a].shape[1:]))
         return seen
 
@@ -62,10 +64,10 @@ class Picked:
         variant
             The kernel that would read what was gathered.
         """
-        if not all(variant.reads_rows(a) for a, *_ in self._picks):
+        if not all(variant.reads_rows(a) for a, *_ in self._gathered):
             return None
         steps, lengths, far = [], [], []
-        for a, _, table, _ in self._picks:
+        for a, _, table, _ in self._gathered:
             (length, width), (step, inner) = layouts[a].shape, layouts[a].strides
             if not length or (inner != 1 and width > 1) or step < width:
                 return None
@@ -81,7 +83,7 @@ class Picked:
 
     def gathered(self, arrays: Sequence[GpuArray]) -> Iterator[tuple[int, GpuArray]]:
         """Yield the gathered rows, each with the number of its array."""
-        for a, i, table, index in self._picks:
+        for a, i, table, index in self._gathered:
             key = self._operands[table].dtype, self._operands[index].dtype
             if key not in self._gathers:
                 routine = self._routine

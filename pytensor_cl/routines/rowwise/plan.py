@@ -1,25 +1,27 @@
 """Normal form of a row function's arrays, the kernel that suits it, and how its work is shared out: arithmetic only."""
 
-import struct
 from collections.abc import Sequence
+from functools import cache
 from math import gcd, prod
 from typing import NamedTuple
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.routines.base.ndrange import power_of_two
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
 __all__ = [
-    "Relaid",
+    "PreTransposed",
     "Rows",
     "Split",
     "access_of",
     "fits_int",
+    "geometry_struct",
     "is_narrow",
     "normal_form",
     "pack_geometry",
     "pattern_of",
-    "relaid",
+    "pre_transposed",
     "split_cpu",
     "split_simt",
     "tiled",
@@ -31,13 +33,11 @@ MIN_TASK = 1 << 14  # elements of a chunk below which splitting a reduction cost
 MIN_MAP = 1 << 13  # the same where there are no partial results to put together
 SMALL = 1 << 14  # elements that one work-item does sooner than several start
 CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
-CHAIN = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
+MAX_SEQUENTIAL_TERMS = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
 WIDE = 16  # vectors across which a strip is read in longer runs
 SHORT = 2  # vectors: rows that are no longer lie across the lanes
-REUSED, WORTH_RELAYING = (
-    4,
-    1 << 16,
-)  # how often elements are read, and how many times in all, that are laid out anew before
+MIN_REUSE_TO_TRANSPOSE = 4  # reads of each element of an array that is transposed before
+MIN_READS_TO_TRANSPOSE = 1 << 16  # the same of all its elements
 SHARE, MANY_ROWS = 3, 1 << 12  # of a vector that columns must fill if they are fewer, and elements of each
 ALIGN = 64  # elements: chunks begin at whole vectors
 
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    kept
+    outer
         Length of each dimension across rows, then its step in each array.
     reduced
         The same of the dimensions along a row.
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
         The array in whose memory order the others are walked.
     """
 
-    kept: Dims
+    outer: Dims
     reduced: Dims
     shifts: tuple[int, ...]
     lead: int
@@ -67,7 +67,7 @@ class Rows(NamedTuple):
     @property
     def number(self) -> int:
         """Number of rows."""
-        return prod(n for n, *_ in self.kept)
+        return prod(n for n, *_ in self.outer)
 
     @property
     def total(self) -> int:
@@ -77,13 +77,13 @@ class Rows(NamedTuple):
     @property
     def columns(self) -> int:
         """Length of the innermost dimension across rows."""
-        return self.kept[0][0] if self.kept else 1
+        return self.outer[0][0] if self.outer else 1
 
 
 def _walk(dims: list[tuple[int, ...]], lead: int, arrays: int) -> tuple[Dims, list[int]]:
     """Order and merge dimensions as they lie in the memory of one array."""
     order = [lead, *(k for k in range(arrays) if k != lead)]
-    found, shifts = planning.walk([(d[0], *(d[1 + k] for k in order)) for d in dims], arrays)
+    found, shifts = planning.canonicalize_dims([(d[0], *(d[1 + k] for k in order)) for d in dims], arrays)
     place = [order.index(k) for k in range(arrays)]
     return tuple((d[0], *(d[1 + p] for p in place)) for d in found), [shifts[p] for p in place]
 
@@ -105,19 +105,20 @@ def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset
     count = len(layouts)
     steps = [[0 if s.shape[d] == 1 else s.strides[d] for s in layouts] for d in range(len(shape))]
     dims = [(n, *steps[d]) for d, n in enumerate(shape)]
-    kept, shifts = _walk([dim for d, dim in enumerate(dims) if d not in axes], lead, count)
+    outer, shifts = _walk([dim for d, dim in enumerate(dims) if d not in axes], lead, count)
     along = [dim for d, dim in enumerate(dims) if d in axes]
     if any(dim[0] == 0 for dim in along):  # nothing is read
-        return Rows(kept, ((0, *[1] * count),), tuple(shifts), lead)
+        return Rows(outer, ((0, *[1] * count),), tuple(shifts), lead)
     reduced, more = _walk(along, lead, count)
     reduced = reduced or ((1, *[0] * count),)
-    return Rows(kept, reduced, tuple(a + b for a, b in zip(shifts, more, strict=True)), lead)
+    return Rows(outer, reduced, tuple(a + b for a, b in zip(shifts, more, strict=True)), lead)
 
 
 def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
     """Whether vectors along rows are short of few elements, and most full arrays lie in memory as they do."""
     along, across = (
-        sum(dim[1 + a] == 1 for a in full) for dim in (rows.reduced[0], rows.kept[0] if rows.kept else rows.reduced[0])
+        sum(dim[1 + a] == 1 for a in full)
+        for dim in (rows.reduced[0], rows.outer[0] if rows.outer else rows.reduced[0])
     )
     return 2 * rows.total >= 3 * lanes and along > across
 
@@ -140,9 +141,9 @@ def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
         return "rows"
     if 1 < rows.total <= SHORT * lanes and not (light and _lies_along(rows, lanes, light)):
         return "columns"
-    kept = tuple((d[0], d[lead], d[lead]) for d in rows.kept)
+    outer = tuple((d[0], d[lead], d[lead]) for d in rows.outer)
     reduced = tuple((d[0], d[lead]) for d in rows.reduced)
-    return planning.variant_of(planning.Problem(kept, reduced, 0, 0)).pattern
+    return planning.select_variant(planning.Problem(outer, reduced, 0, 0)).pattern
 
 
 def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
@@ -155,9 +156,9 @@ def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
     full
         The full arrays.
     """
-    if len(rows.kept) != 1 or len(rows.reduced) != 1 or not lanes <= SHARE * rows.columns < SHARE * lanes:
+    if len(rows.outer) != 1 or len(rows.reduced) != 1 or not lanes <= SHARE * rows.columns < SHARE * lanes:
         return False
-    (_, *across), (count, *along) = rows.kept[0], rows.reduced[0]
+    (_, *across), (count, *along) = rows.outer[0], rows.reduced[0]
     lead = rows.lead in full and across[rows.lead] == 1
     return lead and count >= MANY_ROWS and all((across[a], along[a]) in ((1, rows.columns), (0, 1)) for a in full)
 
@@ -172,17 +173,17 @@ def with_long_run(rows: Rows, lanes: int) -> Rows:
 
 def with_wide_columns(rows: Rows, lanes: int) -> Rows:
     """Put the longest dimension across rows first, if the one that is there would leave lanes of a vector idle."""
-    if rows.columns >= lanes or not rows.kept:
+    if rows.columns >= lanes or not rows.outer:
         return rows
-    longest = max(rows.kept, key=lambda d: d[0])
+    longest = max(rows.outer, key=lambda d: d[0])
     if longest[0] <= rows.columns:
         return rows
-    return rows._replace(kept=(longest, *(d for d in rows.kept if d is not longest)))
+    return rows._replace(outer=(longest, *(d for d in rows.outer if d is not longest)))
 
 
 def access_of(rows: Rows, pattern: str) -> tuple[str, ...]:
     """Say for each array how its lanes lie: ``unit``, ``splat`` (all the same) or ``gather``."""
-    dim = rows.reduced[0] if pattern == "rows" else (rows.kept[0] if rows.kept else (1,) * (len(rows.shifts) + 1))
+    dim = rows.reduced[0] if pattern == "rows" else (rows.outer[0] if rows.outer else (1,) * (len(rows.shifts) + 1))
     return tuple({0: "splat", 1: "unit"}.get(step, "gather") for step in dim[1:])
 
 
@@ -212,12 +213,12 @@ def tiled(
         Access to each array, ``tile`` for those that have.
     """
     total = rows.total
-    if not (rows.kept and len(rows.reduced) == 1 and 1 < total <= SHORT * lanes <= SHORT * rows.columns):
+    if not (rows.outer and len(rows.reduced) == 1 and 1 < total <= SHORT * lanes <= SHORT * rows.columns):
         return 0, tuple(access)
     columns = min(lanes, 1 << (total - 1).bit_length())
     found = list(access)
     for a in full:
-        step = rows.kept[0][1 + a]
+        step = rows.outer[0][1 + a]
         is_dense = step == total or (step > total and (a < written or total >= columns))
         if rows.reduced[0][1 + a] == 1 and is_dense:
             found[a] = "tile"
@@ -226,7 +227,7 @@ def tiled(
     return (columns, tuple(found)) if is_worthwhile else (0, tuple(access))
 
 
-class Relaid(NamedTuple):
+class PreTransposed(NamedTuple):
     """An array that is copied first, so that its lanes lie side by side.
 
     Attributes
@@ -241,7 +242,7 @@ class Relaid(NamedTuple):
     view: Layout
 
 
-def relaid(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[Relaid, ...]]:
+def pre_transposed(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[PreTransposed, ...]]:
     """Lay out anew what is gathered again and again, as one side of all differences of two sets of points is.
 
     Parameters
@@ -251,17 +252,17 @@ def relaid(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, t
     candidates
         Arrays that may be copied.
     """
-    dims, shifts, copies = [*rows.kept, *rows.reduced], list(rows.shifts), []
-    first, reads = len(rows.kept), rows.number * rows.total
+    dims, shifts, copies = [*rows.outer, *rows.reduced], list(rows.shifts), []
+    first, reads = len(rows.outer), rows.number * rows.total
     order = list(range(first, len(dims))) + list(range(first))
     if pattern == "columns" and first:
         order.insert(0, order.pop(order.index(0)))
-    for a in candidates if reads >= WORTH_RELAYING else ():
+    for a in candidates if reads >= MIN_READS_TO_TRANSPOSE else ():
         moved = [d for d in order if dims[d][1 + a]]
-        if dims[order[0]][1 + a] in (0, 1) or REUSED * prod(dims[d][0] for d in moved) > reads:
+        if dims[order[0]][1 + a] in (0, 1) or MIN_REUSE_TO_TRANSPOSE * prod(dims[d][0] for d in moved) > reads:
             continue
         shape, strides = zip(*((dims[d][0], dims[d][1 + a]) for d in reversed(moved)), strict=True)
-        copies.append(Relaid(a, Layout(shape, strides, shifts[a])))
+        copies.append(PreTransposed(a, Layout(shape, strides, shifts[a])))
         shifts[a] = 0
         for d, step in zip(moved, contiguous_strides(shape)[::-1], strict=True):
             dims[d] = (*dims[d][: 1 + a], step, *dims[d][2 + a :])
@@ -281,7 +282,7 @@ class Split(NamedTuple):
         Tasks of a chunk, of which so many lie side by side; rows of each.
     is_cached
         Whether what a task reads is still in the cache in its next loop.
-    threads, thread_step, slot_step
+    threads_per_row, lane_stride, row_stride
         On schedule simt: work-items of a row, and how far apart in their group are two of them, and two of
         neighbouring rows.
     """
@@ -293,9 +294,9 @@ class Split(NamedTuple):
     tiles: int = 1
     width: int = 1
     is_cached: bool = True
-    threads: int = 1
-    thread_step: int = 1
-    slot_step: int = 1
+    threads_per_row: int = 1
+    lane_stride: int = 1
+    row_stride: int = 1
 
 
 def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
@@ -305,7 +306,7 @@ def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
     return length, -(-total // length)
 
 
-def _strip(rows: Rows, lanes: int, strip: int, nbytes: int) -> tuple[int, bool]:
+def _column_tile(rows: Rows, lanes: int, strip: int, nbytes: int) -> tuple[int, bool]:
     """Return the width of a strip in rows, and whether it stays in the cache.
 
     A narrow strip is worse than a second walk through memory: it touches many pages, and fetches what it does not use.
@@ -322,7 +323,7 @@ def split_cpu(
     lanes: int,
     strip: int,
     *,
-    loops: int,
+    passes: int,
     nbytes: int,
     is_rounded: bool,
     min_task: int = MIN_TASK,
@@ -337,7 +338,7 @@ def split_cpu(
         Compute units of the device.
     lanes, strip
         Elements of a vector, and the most vectors of a strip.
-    loops
+    passes
         How often a row is walked.
     nbytes
         Bytes that a task has for each position of its rows.
@@ -347,17 +348,19 @@ def split_cpu(
         Elements of a chunk below which splitting costs more than it gives.
     """
     count, total = rows.number, rows.total
-    width, is_cached = _strip(rows, lanes, strip, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
-    if loops == 1:
+    width, is_cached = (
+        _column_tile(rows, lanes, strip, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
+    )
+    if passes == 1:
         width = strip * lanes if pattern == "columns" else 1
     tiles = -(-rows.columns // width) if pattern == "columns" else 1
     blocks = count // rows.columns * tiles if pattern == "columns" else count
     workers = 4 * units if count * total >= SMALL else 1
     chunks = 1
-    if blocks < (2 * units if is_cached and loops > 1 else 4 * workers):
+    if blocks < (2 * units if is_cached and passes > 1 else 4 * workers):
         chunks = min(workers // gcd(blocks, workers), count * total // (blocks * min_task))
     if is_rounded and chunks > 1:
-        chunks = max(chunks, -(-total // CHAIN))
+        chunks = max(chunks, -(-total // MAX_SEQUENTIAL_TERMS))
     chunk, chunks = _chunks_of(total, chunks)
     return Split(chunk, chunks, min(workers, blocks * chunks), blocks, tiles, width, is_cached and chunks == 1)
 
@@ -369,29 +372,53 @@ def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
     across = 1 if is_along else min(power_of_two(count), planning.COALESCED, group)
     if not is_along and count >= wanted * group:  # enough to do without sharing
         across = group
-    threads = min(group // across, power_of_two(total))
+    threads_per_row = min(group // across, power_of_two(total))
     if is_along:
-        threads = min(threads, power_of_two(max(1, total // 4)))
-    slots = group // threads
+        threads_per_row = min(threads_per_row, power_of_two(max(1, total // 4)))
+    slots = group // threads_per_row
     groups = -(-count // slots)
     chunks = 1
     if groups < units:
-        chunks = min(wanted // groups, total // (MIN_THREAD * threads))
+        chunks = min(wanted // groups, total // (MIN_THREAD * threads_per_row))
     chunk, chunks = _chunks_of(total, chunks)
-    steps = (1, threads) if is_along else (slots, 1)
-    return Split(chunk, chunks, groups, count, 1, 1, False, threads, *steps)
+    steps = (1, threads_per_row) if is_along else (slots, 1)
+    return Split(chunk, chunks, groups, count, 1, 1, False, threads_per_row, *steps)
 
 
 def fits_int(rows: Rows) -> bool:
     """Tell whether a C int holds every index and step, with room for one block more."""
-    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*rows.kept, *rows.reduced))
+    reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*rows.outer, *rows.reduced))
     return max(reach, rows.number * rows.total) < 1 << 30
+
+
+@cache
+def geometry_struct(index: str, dims: tuple[int, int], arrays: int, spills: int, totals: int) -> Struct:
+    """Return the struct that tells row kernels about their arrays and their work.
+
+    Parameters
+    ----------
+    index
+        C type of its members.
+    dims
+        Dimensions across and along rows that it holds, from the innermost outwards; lengths and steps in elements.
+    arrays, spills, totals
+        Number of arrays, of values that are spilled between passes, and of reductions.
+    """
+    outer, reduced = dims
+    return Struct(
+        (index, "blocks tiles width total chunk chunks parts partial_slots scratch"),
+        (index, "threads_per_row lane_stride row_stride"),
+        (index, f"outer[{outer}] reduced[{reduced}]"),
+        (index, f"outer_step[{arrays}][{outer}] reduced_step[{arrays}][{reduced}]"),
+        (index, f"spill_at[{max(1, spills)}] partial_at[{max(1, totals)}]"),
+        name="geometry",
+    )
 
 
 def pack_geometry(
     rows: Rows, split: Split, dims: tuple[int, int], scratch: Sequence[int], partials: Sequence[int], index: str
 ) -> bytes:
-    """Pack the struct of kernels/rowwise/common.mako.
+    """Pack the struct of `geometry_struct`.
 
     Parameters
     ----------
@@ -400,19 +427,33 @@ def pack_geometry(
     dims
         Dimensions across and along rows that the struct holds.
     scratch
-        Bytes that a work-item puts aside; then where each value begins.
+        Bytes that a work-item spills; then where each value begins.
     partials
         Number of chunks that the partial results are of; then where those of each reduction begin.
     index
         C type of the members.
     """
     arrays = len(rows.shifts)
-    kept = rows.kept + ((1, *[0] * arrays),) * (dims[0] - len(rows.kept))
+    outer = rows.outer + ((1, *[0] * arrays),) * (dims[0] - len(rows.outer))
     reduced = rows.reduced + ((1, *[0] * arrays),) * (dims[1] - len(rows.reduced))
-    head = split.blocks, split.tiles, split.width, rows.total, split.chunk, split.chunks, partials[0]
-    more = split.blocks * split.width, scratch[0], split.threads, split.thread_step, split.slot_step
-    lengths = *(d[0] for d in kept), *(d[0] for d in reduced)
-    steps = (d[1 + a] for part in (kept, reduced) for a in range(arrays) for d in part)
-    places = (*(scratch[1:] or (0,)), *(partials[1:] or (0,)))
-    values = [*head, *more, *lengths, *steps, *places]
-    return struct.pack(f"{len(values)}{'q' if index == 'long' else 'i'}", *values)
+    (scratch_bytes, *spill_at), (parts, *partial_at) = scratch, partials
+    return geometry_struct(index, dims, arrays, len(spill_at), len(partial_at)).pack(
+        blocks=split.blocks,
+        tiles=split.tiles,
+        width=split.width,
+        total=rows.total,
+        chunk=split.chunk,
+        chunks=split.chunks,
+        parts=parts,
+        partial_slots=split.blocks * split.width,
+        scratch=scratch_bytes,
+        threads_per_row=split.threads_per_row,
+        lane_stride=split.lane_stride,
+        row_stride=split.row_stride,
+        outer=[length for length, *_ in outer],
+        reduced=[length for length, *_ in reduced],
+        outer_step=list(zip(*(steps for _, *steps in outer), strict=True)),
+        reduced_step=list(zip(*(steps for _, *steps in reduced), strict=True)),
+        spill_at=spill_at or (0,),
+        partial_at=partial_at or (0,),
+    )

@@ -16,15 +16,26 @@ from pytensor_cl.codegen.dtypes import literal, vector_type
 from pytensor_cl.codegen.emitter import unroll_of
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.elemwise.routine import ElementFunction
-from pytensor_cl.routines.indexing.table_lookup import Take
+from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 
-__all__ = ["DEAR", "NEVER", "Loop", "Map", "Operand", "Program", "Reduce", "RowFunction", "Total", "accumulator"]
+__all__ = [
+    "ALWAYS_RECOMPUTE",
+    "RECOMPUTE_COST_LIMIT",
+    "Map",
+    "Operand",
+    "Program",
+    "Reduce",
+    "RowFunction",
+    "RowPass",
+    "Total",
+    "accumulator",
+]
 
-DEAR = 6
+RECOMPUTE_COST_LIMIT = 6
 """Cost from which a later loop reads a value back from the cache instead of computing it again."""
 
-NEVER = 1 << 30
+ALWAYS_RECOMPUTE = 1 << 30
 """A cost that no value has."""
 
 
@@ -106,7 +117,7 @@ class RowFunction:
         Numbers of the values that are written, of either kind.
     tables
         Dtypes of the one-dimensional arrays in which steps look things up; see `routines.take`.
-    picks
+    gathers
         Full operands that are rows of tables, each with the operand that says which rows; see `routines.picked`.
     """
 
@@ -114,7 +125,7 @@ class RowFunction:
     steps: tuple[Map | Reduce, ...]
     outputs: tuple[int, ...]
     tables: tuple[str, ...] = ()
-    picks: tuple[tuple[int, int], ...] = ()
+    gathers: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -143,10 +154,10 @@ class RowFunction:
         return tuple(stages)
 
     @property
-    def takes(self) -> list[tuple[int, Take]]:
+    def takes(self) -> list[tuple[int, TableLookup]]:
         """The steps that look something up, each with the number of the value that says where."""
         maps = (step for step in self.steps if isinstance(step, Map))
-        return [(step.inputs[0], step.function) for step in maps if isinstance(step.function, Take)]
+        return [(step.inputs[0], step.function) for step in maps if isinstance(step.function, TableLookup)]
 
     @property
     def itemsize(self) -> int:
@@ -202,7 +213,7 @@ class Total(NamedTuple):
     is_blocked: bool = False
 
 
-class Loop(NamedTuple):
+class RowPass(NamedTuple):
     """One walk along a row, and the row values that are computed before it.
 
     Attributes
@@ -219,7 +230,7 @@ class Loop(NamedTuple):
         Its reductions.
     writes
         Numbers of the outputs that it stores, with the names of their values.
-    recalls, keeps
+    reloads, spills
         Full values that it reads back, or puts aside for a later loop.
     streamed
         Number of the array, among those of the kernel, whose stores may go past the cache; others follow it.
@@ -233,8 +244,8 @@ class Loop(NamedTuple):
     code: str
     totals: tuple[Total, ...]
     writes: tuple[tuple[int, str], ...]
-    recalls: tuple[int, ...]
-    keeps: tuple[int, ...]
+    reloads: tuple[int, ...]
+    spills: tuple[int, ...]
     streamed: int | None = None
     unroll: int = 1
 
@@ -250,12 +261,12 @@ class _Draft:
 
     reads: dict[int, None] = field(default_factory=dict)
     computes: set[int] = field(default_factory=set)
-    recalls: dict[int, None] = field(default_factory=dict)
-    keeps: dict[int, None] = field(default_factory=dict)
+    reloads: dict[int, None] = field(default_factory=dict)
+    spills: dict[int, None] = field(default_factory=dict)
 
 
 class Program:
-    """The loops of a row function.
+    """The passes of a row function.
 
     Parameters
     ----------
@@ -263,28 +274,35 @@ class Program:
         What to compute.
     has_fp64
         Whether sums in float64 are; else float32 carries the rounding error along.
-    dear
+    cost_limit
         Values that cost more are computed once: a later loop reads them back.
-    keep_operands
+    spill_operands
         Whether full operands are put aside too, one element after the other.
 
     Attributes
     ----------
-    keeps
+    spills
         Numbers of the values that are read back.
     """
 
-    def __init__(self, function: RowFunction, has_fp64: bool, dear: int = DEAR, *, keep_operands: bool = False) -> None:
+    def __init__(
+        self,
+        function: RowFunction,
+        has_fp64: bool,
+        cost_limit: int = RECOMPUTE_COST_LIMIT,
+        *,
+        spill_operands: bool = False,
+    ) -> None:
         self.function = function
         self._has_fp64 = has_fp64
-        self._dear = dear
-        self._keep_operands = keep_operands
+        self._cost_limit = cost_limit
+        self._spill_operands = spill_operands
         self._drafts = [_Draft() for _ in range(1 + max(function.stages[v] for v in self._live()))]
         self._computed_in: dict[int, int] = {}
         for number, draft in enumerate(self._drafts):
             for root in self._roots(number):
                 self._need(root, number, draft)
-        self.keeps = tuple(v for draft in self._drafts for v in draft.keeps)
+        self.spills = tuple(v for draft in self._drafts for v in draft.spills)
 
     def _live(self) -> set[int]:
         """Return the values that outputs depend on."""
@@ -331,13 +349,13 @@ class Program:
     def _need(self, value: int, number: int, draft: _Draft) -> None:
         """Note what loop `number` must do to have a full value."""
         function, step = self.function, self.function.step(value)
-        if function.kinds[value] != "full" or value in draft.computes or value in draft.recalls:
+        if function.kinds[value] != "full" or value in draft.computes or value in draft.reloads:
             return
         before = self._computed_in.setdefault(value, number)
-        is_dear = self._keep_operands if step is None else self._costs[value] >= self._dear
+        is_dear = self._spill_operands if step is None else self._costs[value] >= self._cost_limit
         if before < number and is_dear:
-            self._drafts[before].keeps[value] = None
-            draft.recalls[value] = None
+            self._drafts[before].spills[value] = None
+            draft.reloads[value] = None
             return
         if step is None:
             draft.reads[value] = None
@@ -381,8 +399,8 @@ class Program:
         is_narrow = self.function.dtypes[reduce.source] == reduce.dtype == "float32"
         return is_positive and is_narrow and reduce.operation == "add"
 
-    def loops(self, lanes: int, row_lanes: int, row_index: str = "") -> list[Loop]:
-        """Return the loops as text.
+    def passes(self, lanes: int, row_lanes: int, row_index: str = "") -> list[RowPass]:
+        """Return the passes as text.
 
         Parameters
         ----------
@@ -394,23 +412,23 @@ class Program:
             Subscript of the variables that hold row values.
         """
         writer = _Writer(self.function, lanes, row_lanes, row_index)
-        loops: list[Loop] = []
+        passes: list[RowPass] = []
         for number, draft in enumerate(self._drafts):
             rows = [v for v in sorted(self._live()) if self._is_row_map(v, number)]
-            loops.append(
-                Loop(
-                    loops[-1].totals if loops else (),
+            passes.append(
+                RowPass(
+                    passes[-1].totals if passes else (),
                     "\n".join(writer.row(v) for v in rows),
                     tuple(draft.reads),
                     "\n".join(writer.full(v) for v in sorted(draft.computes)),
                     tuple(map(self.total, self._reductions(number))),
                     tuple((k, f"v{self.function.outputs[k]}") for k in self._full_outputs(number)),
-                    tuple(draft.recalls),
-                    tuple(draft.keeps),
+                    tuple(draft.reloads),
+                    tuple(draft.spills),
                     unroll=unroll_of(sum(map(self._operations, draft.computes))),
                 )
             )
-        return loops
+        return passes
 
     def _operations(self, value: int) -> int:
         """Statements that compute a full value: it, those of its function, and one for each input."""
@@ -471,7 +489,7 @@ class _Writer:
         step, target = self._function.step(value), f"r{value}{self._row_index}"
         assert isinstance(step, Map)
         plain = self._assign(target, value, self._row_lanes)
-        if step.cost < DEAR or isinstance(step.function, Take) or self._row_lanes == self._lanes:
+        if step.cost < RECOMPUTE_COST_LIMIT or isinstance(step.function, TableLookup) or self._row_lanes == self._lanes:
             return plain
         vector = vector_type(self._function.dtypes[value], self._lanes)
         lines = "{", f"{vector} all;", self._assign("all", value, self._lanes), f"{target} = all.s0;", "}"

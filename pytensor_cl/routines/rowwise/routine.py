@@ -9,16 +9,24 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import index_type
-from pytensor_cl.routines.base.routine import Checked, Plans, layout_of, value_arguments
+from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
-from pytensor_cl.routines.indexing.table_lookup import Takes
+from pytensor_cl.routines.indexing.table_lookup import TableLookups
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise import plan as planning
 from pytensor_cl.routines.rowwise.common import Array, Plan, Step, Value, Variant
-from pytensor_cl.routines.rowwise.gathered import Picked
+from pytensor_cl.routines.rowwise.gathered import GatheredRows
 from pytensor_cl.routines.rowwise.plan import Rows, Split
-from pytensor_cl.routines.rowwise.program import DEAR, NEVER, Loop, Program, Reduce, RowFunction, accumulator
+from pytensor_cl.routines.rowwise.program import (
+    ALWAYS_RECOMPUTE,
+    RECOMPUTE_COST_LIMIT,
+    Program,
+    Reduce,
+    RowFunction,
+    RowPass,
+    accumulator,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
@@ -30,7 +38,7 @@ __all__ = ["Rowwise"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 2  # dimensions across rows that every kernel takes
-STRIP = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
+COLUMN_TILE = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
 
 Shape = tuple[int, ...]
 
@@ -80,14 +88,14 @@ class Rowwise(Checked):
         self.axes = frozenset(axes)
         self.output_dtypes = tuple(function.dtypes[v] for v in function.outputs)
         fp64 = context.info.has_fp64 if has_fp64 is None else has_fp64
-        self._cached, self._streamed = Program(function, fp64), Program(function, fp64, NEVER)
+        self._cached, self._uncached = Program(function, fp64), Program(function, fp64, ALWAYS_RECOMPUTE)
         if self.schedule == "cpu":
-            self._in_strips = Program(function, fp64, DEAR, keep_operands=True)
+            self._in_tiles = Program(function, fp64, RECOMPUTE_COST_LIMIT, spill_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
-        self._takes = Takes(self, function.takes)
+        self._takes = TableLookups(self, function.takes)
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
-        self._picked = Picked(self, function, self._operands)
-        self.is_checked = self._takes.is_checked or bool(self._picked)
+        self._gathered_rows = GatheredRows(self, function, self._operands)
+        self.is_checked = self._takes.is_checked or bool(self._gathered_rows)
         self._is_dropped = tuple(is_dropped)
         self._broadcast = [self._spread_flags(k, broadcast[k]) for k in self._operands]
         self._scalars = [
@@ -98,15 +106,15 @@ class Rowwise(Checked):
         self.value_arguments = value_arguments(self._scalars)
         self._arrays = self._describe_arrays()
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
-        self._walks = self._streamed.loops(1, 1)
-        self._loops = sum(not loop.is_empty for loop in self._walks)  # how often a row is walked
+        self._passes = self._uncached.passes(1, 1)
+        self._pass_count = sum(not loop.is_empty for loop in self._passes)  # how often a row is walked
         # Three walks, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
-        is_cheap = self._loops <= 2 and function.row_cost < DEAR
+        is_cheap = self._pass_count <= 2 and function.row_cost < RECOMPUTE_COST_LIMIT
         self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
-        self._totals = [total for loop in self._walks for total in loop.totals]
+        self._totals = [total for loop in self._passes for total in loop.totals]
         self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
-        self._kernels: dict[tuple[Variant, int | None], Kernel] = {}
+        self._kernels = KernelVariants(self._build)
         self._plans: Plans[Plan] = Plans()
 
     def _describe_arrays(self) -> tuple[Array, ...]:
@@ -147,7 +155,7 @@ class Rowwise(Checked):
         return full
 
     def _operand_layouts(self, inputs: Sequence[Layout]) -> list[Layout]:
-        layouts = self._picked.seen([inputs[k] for k in self._operands])
+        layouts = self._gathered_rows.seen([inputs[k] for k in self._operands])
         return [self._spread(s, self._is_dropped[k]) for s, k in zip(layouts, self._operands, strict=True)]
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
@@ -210,7 +218,7 @@ class Rowwise(Checked):
     def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
         if self.schedule == "simt":
             return Variant("", 1, (), False, index)
-        strip = self._strip(rows, pattern)
+        strip = self._column_tile(rows, pattern)
         tile, steps = 0, planning.access_of(rows, pattern)
         if pattern == "columns" and strip == 1 and is_whole:
             tile, steps = planning.tiled(rows, steps, self._lanes, self._full, len(self._operands))
@@ -227,21 +235,21 @@ class Rowwise(Checked):
             return False
         return how == "gather" or (how == "splat" and array.is_output)
 
-    def _strip(self, rows: Rows, pattern: str) -> int:
+    def _column_tile(self, rows: Rows, pattern: str) -> int:
         """Return the most vectors of a strip; one, where neighbouring rows lie one after the other."""
         lead = 1 + rows.lead
         if (
             pattern == "rows"
             or rows.columns <= self._lanes
-            or (rows.kept and rows.reduced[0][lead] < rows.kept[0][lead])
+            or (rows.outer and rows.reduced[0][lead] < rows.outer[0][lead])
         ):
             return 1
-        return STRIP
+        return COLUMN_TILE
 
     def _program(self, variant: Variant) -> Program:
         if not variant.is_cached:
-            return self._streamed
-        return self._in_strips if variant.pattern == "columns" and not variant.tile else self._cached
+            return self._uncached
+        return self._in_tiles if variant.pattern == "columns" and not variant.tile else self._cached
 
     def _source(self, variant: Variant, stage: int | None) -> KernelSource:
         program, is_simt = self._program(variant), self.schedule == "simt"
@@ -251,18 +259,21 @@ class Rowwise(Checked):
         if not is_simt:
             arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
         dtypes = self.function.dtypes
-        loops = program.loops(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
+        passes = program.passes(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
         arguments: dict[str, Any] = {
             "arrays": arrays,
             "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
-            "loops": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in loops],
+            "passes": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in passes],
             "stage": stage,
             "row_values": self._row_values(program),
-            "keeps": tuple((v, dtypes[v]) for v in program.keeps),
+            "spills": tuple((v, dtypes[v]) for v in program.spills),
             "totals": self._totals,
             "tables": self.function.tables,
+            "geometry": planning.geometry_struct(
+                variant.index_type, self._dims, len(arrays), len(program.spills), len(self._totals)
+            ),
             "index": variant.index_type,
-            "kept_dims": self._dims[0],
+            "outer_dims": self._dims[0],
             "reduced_dims": self._dims[1],
         }
         preambles = self._preambles(program, (1,) if is_simt else ((lanes,) if is_across else _halves(lanes)))
@@ -271,12 +282,14 @@ class Rowwise(Checked):
             qualifier = "volatile " if self.context.info.kind == "cpu" else ""
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise/simt", preambles=preambles, **arguments)
-        arguments.update(pattern=variant.pattern, lanes=lanes, strip=variant.strip, is_narrow=variant.is_narrow)
-        picks = self._picked.arrays if variant.is_picked else []
-        arguments.update(tile=variant.tile, picks=picks)
+        arguments.update(pattern=variant.pattern, lanes=lanes, tile_vectors=variant.strip, is_narrow=variant.is_narrow)
+        gathers = self._gathered_rows.arrays if variant.is_gathered else []
+        arguments.update(tile=variant.tile, gathers=gathers)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
-        more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")) if picks else ()
+        more: tuple[str, ...] = ()
+        if gathers:
+            more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row"))
         return kernel_source(
             "rowwise/cpu",
             preambles=(*access, *self._blocks(variant), *more, render("common/non_temporal"), *preambles),
@@ -286,12 +299,13 @@ class Rowwise(Checked):
     def _blocks(self, variant: Variant) -> tuple[str, ...]:
         """Return the functions that turn blocks of rows."""
         arrays = [a for a, how in enumerate(variant.access) if how == "tile"]
-        picked = [a for a, _ in self._picked.arrays] if variant.is_picked else []
+        picked = [a for a, _ in self._gathered_rows.arrays] if variant.is_gathered else []
         dtypes = {self._arrays[a].dtype: False for a in arrays}
         dtypes.update((self._arrays[a].dtype, True) for a in picked if a in arrays)
         sizes = {"lanes": self._lanes, "tile": variant.tile}
         return tuple(
-            render("rowwise/transpose_tile", dtype=dtype, is_picked=some, **sizes) for dtype, some in dtypes.items()
+            render("rowwise/transpose_tile", dtype=dtype, is_gathered_tile=some, **sizes)
+            for dtype, some in dtypes.items()
         )
 
     def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
@@ -312,11 +326,8 @@ class Rowwise(Checked):
         kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self._totals}
         return self.limits.size(GROUP, sum(kinds.values()))
 
-    def _kernel(self, variant: Variant, stage: int | None) -> Kernel:
-        key = variant, stage
-        if key not in self._kernels:
-            self._kernels[key] = self.limits.kernel(self._source(variant, stage), None, self._group)
-        return self._kernels[key]
+    def _build(self, key: tuple[Variant, int | None]) -> Kernel:
+        return self.limits.kernel(self._source(*key), None, self._group)
 
     # Launch
 
@@ -333,11 +344,11 @@ class Rowwise(Checked):
         tables: Any = inputs[len(self.function.operands) :]
         if tables:
             self._takes.check(inputs, tables, is_idle=plan.is_idle)
-        for number, rows in self._picked.gathered(arrays) if plan.picks is None else ():
+        for number, rows in self._gathered_rows.gathered(arrays) if plan.gathers is None else ():
             arrays[number], layouts[number] = rows, rows.layout
         if not plan.steps:
             return
-        for number, view in plan.relaid:
+        for number, view in plan.pre_transposed:
             layout = view._replace(offset=view.offset + layouts[number].offset)
             arrays[number] = contiguous(GpuArray(self.context, arrays[number].buffer, arrays[number].dtype, layout))
             layouts[number] = arrays[number].layout
@@ -346,7 +357,7 @@ class Rowwise(Checked):
         arguments += [array.buffer for array in arrays]
         arguments += [memory.allocate(n) if n else None for n in (plan.scratch, plan.partials)]
         offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
-        more = *(self._takes.arguments(tables) if tables else ()), *self._picked.arguments(plan.picks)
+        more = *(self._takes.arguments(tables) if tables else ()), *self._gathered_rows.arguments(plan.gathers)
         queue = self.context.queue
         for step in plan.steps:
             step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
@@ -368,7 +379,7 @@ class Rowwise(Checked):
         return index_type(partial_bytes)
 
     def _plan(self, given: list[Layout]) -> Plan:
-        layouts = self._picked.seen(given)
+        layouts = self._gathered_rows.seen(given)
         flags = [self._is_dropped[k] for k in self._operands] + list(self._is_dropped[len(self.function.operands) :])
         spread = [self._spread(layout, drop) for layout, drop in zip(layouts, flags, strict=True)]
         rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
@@ -377,24 +388,24 @@ class Rowwise(Checked):
         is_narrow, units = self._is_narrow(rows), self.context.info.compute_units
         lanes = self._lanes if self.schedule == "cpu" else 1
         pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, self._light)
-        relaid: tuple[planning.Relaid, ...] = ()
+        pre_transposed: tuple[planning.PreTransposed, ...] = ()
         if self.schedule == "simt":
             split = planning.split_simt(rows, pattern, units, self._group)
         else:
             widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
-            rows, relaid = planning.relaid(widen(rows, self._lanes), pattern, self._full_inputs())
+            rows, pre_transposed = planning.pre_transposed(widen(rows, self._lanes), pattern, self._full_inputs())
             split = self._split_cpu(rows, pattern, units)
         is_whole = split.chunks == 1 and not is_narrow
         partials = self._partials(split)
         index = self._index(rows, partials[-1])
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
-        picks = self._picked.geometry(given, variant) if self._picked and split.chunks == 1 else None
-        variant = variant._replace(is_narrow=is_narrow, is_picked=picks is not None)
+        gathers = self._gathered_rows.geometry(given, variant) if self._gathered_rows and split.chunks == 1 else None
+        variant = variant._replace(is_narrow=is_narrow, is_gathered=gathers is not None)
         scratch = self._scratch(rows, split, self._program(variant))
         shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, partials)
-        return Plan(steps, scratch[0] * split.work_items, partials[-1], shifts, not rows.total, picks, relaid)
+        return Plan(steps, scratch[0] * split.work_items, partials[-1], shifts, not rows.total, gathers, pre_transposed)
 
     def _is_narrow(self, rows: Rows) -> bool:
         is_plain = self.schedule == "cpu" and not self.function.takes
@@ -414,9 +425,9 @@ class Rowwise(Checked):
             pattern,
             units,
             self._lanes,
-            self._strip(rows, pattern),
-            loops=self._loops,
-            nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._cached.keeps),
+            self._column_tile(rows, pattern),
+            passes=self._pass_count,
+            nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._cached.spills),
             is_rounded=any(t.acc_dtype == "float32" and not t.compensation for t in self._totals),
             min_task=planning.MIN_TASK if self._totals else planning.MIN_MAP,
         )
@@ -424,7 +435,7 @@ class Rowwise(Checked):
     def _scratch(self, rows: Rows, split: Split, program: Program) -> list[int]:
         """Return the bytes that a work-item puts aside, then where each value begins."""
         at, places = 0, []
-        for v in program.keeps:
+        for v in program.spills:
             places.append(at)
             items = rows.total * split.width + self._lanes
             at += -(-items * np.dtype(self.function.dtypes[v]).itemsize // 64) * 64
@@ -449,25 +460,25 @@ class Rowwise(Checked):
         sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
         if self.schedule == "simt":
             sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
-        return Step(self._kernel(variant, stage), *sizes, geometry)
+        return Step(self._kernels[variant, stage], *sizes, geometry)
 
     def _whole(self, variant: Variant, *rest: Any) -> tuple[Step, ...]:
         return (self._step(variant, self._stage, *rest),)
 
     def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[Step, ...]:
         """One launch for each loop; the last may have nothing but row values to finish."""
-        missing = [s for s in range(len(self._walks)) if (variant, s) not in self._kernels]
+        missing = [s for s in range(len(self._passes)) if (variant, s) not in self._kernels]
         self.context.build([self._source(variant, s) for s in missing])
         finish = split._replace(chunk=rows.total, chunks=1)
         if self.schedule == "cpu":
             finish = finish._replace(work_items=min(split.work_items, split.blocks))
         return tuple(
             self._step(variant, s, rows, finish if loop.is_empty else split, *rest)
-            for s, loop in enumerate(self._walks)
+            for s, loop in enumerate(self._passes)
         )
 
 
-def _streaming(loop: Loop, arrays: Sequence[Array]) -> Loop:
+def _streaming(loop: RowPass, arrays: Sequence[Array]) -> RowPass:
     """Say which array of a loop along rows decides where its stores may go past the cache."""
     written = {f"y{o}" for o, _ in loop.writes}
     streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")

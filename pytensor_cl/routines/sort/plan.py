@@ -1,14 +1,15 @@
 """How rows are sorted: keys that are compared as unsigned integers, and the choice between networks and radix sort."""
 
-import struct
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype, literal
-from pytensor_cl.routines.reduction.plan import walk
+from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.routines.reduction.plan import canonicalize_dims
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Problem",
     "Split",
     "element_type",
+    "geometry_struct",
     "key_code",
     "normal_form",
     "pack_geometry",
@@ -94,14 +96,14 @@ class Problem(NamedTuple):
     length: int
     in_step: int
     out_step: int
-    kept: tuple[tuple[int, ...], ...]
+    outer: tuple[tuple[int, ...], ...]
     in_shift: int
     out_shift: int
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return prod(n for n, *_ in self.kept)
+        return prod(n for n, *_ in self.outer)
 
 
 class Split(NamedTuple):
@@ -115,8 +117,9 @@ class Split(NamedTuple):
 def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Problem:
     """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
     others = [d for d in range(layout.ndim) if d != axis]
-    kept, (out_shift, in_shift) = walk(((layout.shape[d], out_strides[d], layout.strides[d]) for d in others), 2)
-    return Problem(layout.shape[axis], layout.strides[axis], out_strides[axis], kept, in_shift, out_shift)
+    dims = [(layout.shape[d], out_strides[d], layout.strides[d]) for d in others]
+    outer, (out_shift, in_shift) = canonicalize_dims(dims, 2)
+    return Problem(layout.shape[axis], layout.strides[axis], out_strides[axis], outer, in_shift, out_shift)
 
 
 def uses_network(problem: Problem, many: int, tile: int) -> bool:
@@ -152,17 +155,37 @@ def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
     return Split(threads, slots, min(-(-problem.rows // slots), 64 * units))
 
 
+@cache
+def geometry_struct(dims: int) -> Struct:
+    """Return the struct that tells the kernels about the rows, which lie along the axis.
+
+    `dims` is the number of the other dimensions, which lie from the innermost outwards; lengths and steps in elements.
+    """
+    return Struct(
+        ("long", "rows length chunk chunks in_step out_step"),
+        ("long", f"outer[{dims}] outer_out[{dims}] outer_in[{dims}]"),
+        name="geometry",
+    )
+
+
 def pack_geometry(problem: Problem, split: Split, dims: int) -> bytes:
-    """Pack the struct of kernels/sort/keys.mako."""
-    kept = problem.kept + ((1, 0, 0),) * (dims - len(problem.kept))
-    columns = (v for column in zip(*kept, strict=True) for v in column)
-    head = (problem.rows, problem.length, split.chunk, split.chunks, problem.in_step, problem.out_step)
-    values = [*head, *columns]
-    return struct.pack(f"{len(values)}q", *values)
+    """Pack the struct of `geometry_struct`."""
+    lengths, out_steps, in_steps = zip(*problem.outer, *((1, 0, 0),) * (dims - len(problem.outer)), strict=True)
+    return geometry_struct(dims).pack(
+        rows=problem.rows,
+        length=problem.length,
+        chunk=split.chunk,
+        chunks=split.chunks,
+        in_step=problem.in_step,
+        out_step=problem.out_step,
+        outer=lengths,
+        outer_out=out_steps,
+        outer_in=in_steps,
+    )
 
 
-def element_type(key: str, indexed: bool, wide: bool) -> tuple[str, int]:
+def element_type(key: str, indexed: bool, is_128_bit: bool) -> tuple[str, int]:
     """Return the C type of what moves, and its bytes."""
     if not indexed:
         return ctype(key), np.dtype(key).itemsize
-    return ("ulong2", 16) if wide else ("ulong", 8)
+    return ("ulong2", 16) if is_128_bit else ("ulong", 8)

@@ -81,11 +81,18 @@ class Sort(Routine):
         self._kernels: dict[tuple[str, str], Kernel] = {}
         self._plans: Plans[_Plan] = Plans()
 
-    def _arguments(self, wide: bool) -> dict[str, Any]:
+    def _arguments(self, is_128_bit: bool) -> dict[str, Any]:
         key, to_key, from_key = self._code
         code = {"key": ctype(key), "to_key": to_key, "from_key": from_key}
-        element, _ = planning.element_type(self._code.dtype, self._indexed, wide)
-        return {**code, "element": element, "indexed": self._indexed, "wide": wide, "dims": self._dims}
+        element, _ = planning.element_type(self._code.dtype, self._indexed, is_128_bit)
+        return {
+            **code,
+            "element": element,
+            "indexed": self._indexed,
+            "is_128_bit": is_128_bit,
+            "dims": self._dims,
+            "geometry": planning.geometry_struct(self._dims),
+        }
 
     @property
     def _element(self) -> int:
@@ -121,7 +128,9 @@ class Sort(Routine):
         cut = {"bits": digits.bits, "passes": digits.passes, "steps": steps, "index": digits.counter}
         arguments = self._arguments(self._is_wide(digits.counter)) | cut
         if self.schedule == "simt":
-            return kernel_source("sort/radix_simt", group=self._radix_group(digits), moved=planning.MOVED, **arguments)
+            return kernel_source(
+                "sort/radix_simt", group=self._radix_group(digits), items_per_thread=planning.MOVED, **arguments
+            )
         return kernel_source("sort/radix_cpu", **arguments)
 
     def _is_wide(self, counter: str) -> bool:

@@ -1,17 +1,17 @@
 """Where values belong in sorted rows."""
 
-import struct
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Checked, Plans, struct_argument
+from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, struct_argument
 from pytensor_cl.routines.sort.plan import key_code
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -25,6 +25,16 @@ GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 512  # searches that repay a work-item of schedule cpu
 LANES = 8  # searches that run side by side on schedule cpu
 MANY_DIMS = 4  # dimensions that every kernel takes
+
+
+@cache
+def _geometry_struct(dims: int) -> Struct:
+    """Return the struct of the kernel: the values' dimensions from the innermost outwards, steps in elements."""
+    return Struct(
+        ("long", "size length row_step sorter_step output_at values_at rows_at sorters_at"),
+        ("long", f"shape[{dims}] out[{dims}] in[{dims}] row[{dims}] sorter[{dims}]"),
+        name="geometry",
+    )
 
 
 class _Plan(NamedTuple):
@@ -92,18 +102,23 @@ class SearchSorted(Checked):
             "lanes": LANES if self.schedule == "cpu" else 1,
             "schedule": self.schedule,
         }
-        self._kernels: dict[int, Kernel] = {}
+        self._kernels = KernelVariants(self._build)
         self._plans: Plans[_Plan] = Plans()
 
     def _source(self, dims: int) -> KernelSource:
         preambles = (render("runtime/error_flag"),) if self.is_checked else ()
         return kernel_source(
-            "sort/searchsorted", preambles=preambles, dims=dims, in_buffer=self._is_large(dims), **self._arguments
+            "sort/searchsorted",
+            preambles=preambles,
+            geometry=_geometry_struct(dims),
+            dims=dims,
+            in_buffer=self._is_large(dims),
+            **self._arguments,
         )
 
     def _is_large(self, dims: int) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
-        return 8 * (8 + 5 * dims) + 44 > self.context.info.max_parameter_size
+        return _geometry_struct(dims).size + 44 > self.context.info.max_parameter_size
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for arrays of a few dimensions."""
@@ -137,8 +152,8 @@ class SearchSorted(Checked):
         numbers = (*plan.head, *offsets, *plan.tail)
         watched = [v for s in sorter for v in (s.buffer, self.alarm.buffer, self.number)]
         dims = len(plan.tail) // 5
-        kernel = self._kernel(dims)
-        geometry = struct_argument(self.context, struct.pack(f"{len(numbers)}q", *numbers), self._is_large(dims))
+        kernel = self._kernels[dims]
+        geometry = struct_argument(self.context, _geometry_struct(dims).pack_values(*numbers), self._is_large(dims))
         queue, sizes = self.context.queue, self._sizes(kernel, plan.size)
         kernel.launch(queue, *sizes, rows.buffer, values.buffer, *watched, output.buffer, geometry)
 
@@ -154,10 +169,8 @@ class SearchSorted(Checked):
         ends = (rows.strides[-1], sorter[0].strides[-1] if sorter else 0)
         return _Plan(prod(output.shape), (prod(output.shape), rows.shape[-1], *ends), tail)
 
-    def _kernel(self, dims: int) -> Kernel:
-        if dims not in self._kernels:
-            self._kernels[dims] = self.context.kernel(self._source(dims))
-        return self._kernels[dims]
+    def _build(self, dims: int) -> Kernel:
+        return self.context.kernel(self._source(dims))
 
     def _sizes(self, kernel: Kernel, size: int) -> Sizes:
         """Return the NDRange and the work-group for so many searches."""

@@ -85,7 +85,7 @@ class Unique(Routine):
         if place not in self._parts:
             code = key_code(self._dtype, merges_zeros=True)
             shared: dict[str, Any] = {"key": ctype(code.dtype), "to_key": code.to_key}
-            shared |= {"place": ctype(place), "schedule": self.schedule}
+            shared |= {"number_type": ctype(place), "schedule": self.schedule}
             is_real = np.dtype(self._dtype).kind == "f"
             values = kernel_source("sort/unique", ordered=self._needs_order, inverse=self.wanted[1], **shared)
             sums = CumOp(self.context, "add", place, 1, 0, schedule=self.schedule)

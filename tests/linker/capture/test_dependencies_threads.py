@@ -92,5 +92,7 @@ FORK = """
 
 
 def test_the_process_forks_while_a_call_is_under_way(context):
-    seen, _ = run_script(FORK.format(driver=context.name), flags="opencl__adapt=False,opencl__placement=device")
+    seen, _ = run_script(
+        FORK.format(driver=context.name), flags="opencl__select_backend=False,opencl__placement=device"
+    )
     assert seen == {"codes": [3], "right": True}

@@ -127,7 +127,7 @@ def test_what_takes_c_long_to_build_does_not_go_first(context):
         result = result + pt.cumsum(x * (k + 2.0))[k]
     estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(4,)], get_context(context.name).info)
     assert estimated.compiled_nodes > 6
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         f = pytensor.function([x], result, mode="OPENCL")
     f(np.ones(9, "float32"))
     assert f.vm.signatures[0].backend != selecting_vm.C

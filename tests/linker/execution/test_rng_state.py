@@ -51,7 +51,7 @@ def context():
 
 @pytest.fixture(autouse=True)
 def _adapt():
-    with pytensor.config.change_flags(opencl__adapt=True), warnings.catch_warnings():
+    with pytensor.config.change_flags(opencl__select_backend=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the state that a draw leaves, not asked for here
         yield
 

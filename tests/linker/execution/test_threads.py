@@ -41,7 +41,7 @@ def placement(request, context, monkeypatch):
     """Functions that run on the device, and functions that try it, NUMBA and the C backend in turn."""
     adapts = request.param == "auto"
     monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, trial_budget=0.0))
-    with pytensor.config.change_flags(opencl__placement=request.param, opencl__adapt=adapts):
+    with pytensor.config.change_flags(opencl__placement=request.param, opencl__select_backend=adapts):
         yield request.param
 
 

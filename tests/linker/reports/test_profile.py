@@ -134,7 +134,7 @@ def test_it_leaves_nothing_behind(context, value):
 @pytest.mark.usefixtures("c_compiler")
 def test_kernels_are_built_before_the_calls(context, value):
     """Calls that a host runs need none."""
-    with pytensor.config.change_flags(opencl__placement="auto", opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=True):
         f = opencl([x], pt.exp(x))
     assert f.vm._build_kernels is not None
     with pytensor_cl.profile(f) as p:

@@ -20,7 +20,7 @@ x, y = pt.fvector("x"), pt.fvector("y")
 
 @pytest.fixture(autouse=True)
 def _adapt():
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         yield
 
 

@@ -31,7 +31,7 @@ x, m = pt.fvector("x"), pt.fmatrix("m")
 
 @pytest.fixture(autouse=True)
 def _adapt():
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         yield
 
 

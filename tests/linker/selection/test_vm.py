@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("c_compiler")
 
 @pytest.fixture(autouse=True)
 def _adapt():
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         yield
 
 
@@ -533,7 +533,7 @@ def test_graphs_that_name_a_device_run_there(context):
 
 
 @pytest.mark.parametrize(
-    "flags", [{"opencl__placement": "device"}, {"opencl__placement": "host"}, {"opencl__adapt": False}]
+    "flags", [{"opencl__placement": "device"}, {"opencl__placement": "host"}, {"opencl__select_backend": False}]
 )
 def test_flags_force_a_side(context, flags):
     with pytensor.config.change_flags(**flags):

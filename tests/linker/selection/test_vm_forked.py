@@ -82,7 +82,7 @@ def test_errors_are_those_of_the_host_and_what_only_the_device_has_is_out_of_rea
         START
         + """
     update = pytensor.function([x], updates=[(w, w + pt.exp(x))], mode="OPENCL")
-    with pytensor.config.change_flags(opencl__adapt=False):
+    with pytensor.config.change_flags(opencl__select_backend=False):
         alone = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
     f(values, at)
     on_device(vm.signatures[0])

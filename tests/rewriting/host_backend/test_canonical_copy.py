@@ -25,7 +25,7 @@ x = pt.vector("x", dtype="float64")
 
 @pytest.fixture(autouse=True)
 def _adaptive():
-    with pytensor.config.change_flags(opencl__adapt=True):
+    with pytensor.config.change_flags(opencl__select_backend=True):
         yield
 
 

@@ -23,7 +23,7 @@ from pytensor_cl.routines.fft import tables as fft_tables
 from pytensor_cl.routines.fft.tables import Table, device_table
 from pytensor_cl.routines.gemm.routine import Gemm
 from pytensor_cl.routines.indexing import gather_scatter
-from pytensor_cl.routines.indexing.gather_fused import Pick
+from pytensor_cl.routines.indexing.gather_fused import GatherFused
 from pytensor_cl.routines.indexing.gather_scatter import Scatter
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.layout import Layout
@@ -101,7 +101,7 @@ def test_arange(large_device, size, index):
 def test_pick(large_device, size, index):
     x, y = (ps.get_scalar_type("float32")() for _ in range(2))
     function = element_function(ps.Composite([x, y], [x - y]), ["float32"] * 2, ["float32"])
-    routine = Pick(large_device, function, ((False,),) * 2, (False, False), [("int64", 1)], schedule="simt")
+    routine = GatherFused(large_device, function, ((False,),) * 2, (False, False), [("int64", 1)], schedule="simt")
     inputs = repeated(large_device, "float32", 9), repeated(large_device, "float32", 9)
     routine._planned((*inputs, repeated(large_device, "int64", size)))
     assert list(routine._kernels) == [routine._source(index)]

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pytensor_cl.codegen.emitter import Lanes, Value
+from pytensor_cl.codegen.emitter import Emitter, Value
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise import routine as elemwise
 from pytensor_cl.routines.elemwise.routine import Copy, Elemwise, Fill, contiguous
@@ -30,7 +30,7 @@ class Function:
         return max(np.dtype(t).itemsize for t in self.input_dtypes + self.output_dtypes)
 
     def statements(self, lanes):
-        writer = Lanes(lanes)
+        writer = Emitter(lanes)
         outputs = self.compute(*(Value(f"i{k}", t, writer) for k, t in enumerate(self.input_dtypes)))
         return writer.body(outputs)
 

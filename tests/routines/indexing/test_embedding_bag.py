@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.embedding_bag import Bag
+from pytensor_cl.routines.indexing.embedding_bag import EmbeddingBag
 
 REDUCE = {"add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
 
@@ -17,7 +17,7 @@ def schedule(request):
 def make(context, table, index, axes=(1,), operation="add", acc_dtype=None, **options):
     dtypes = str(table.dtype), acc_dtype or str(table.dtype), str(table.dtype)
     kind = str(index.dtype), index.ndim
-    return Bag(context, operation, dtypes, table.ndim, kind, axes, **options)
+    return EmbeddingBag(context, operation, dtypes, table.ndim, kind, axes, **options)
 
 
 def check(context, table, index, axes=(1,), operation="add", views=None, **options):

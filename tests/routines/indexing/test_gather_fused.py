@@ -5,7 +5,7 @@ import pytest
 from pytensor import scalar as ps
 
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.gather_fused import Pick
+from pytensor_cl.routines.indexing.gather_fused import GatherFused
 from pytensor_cl.scalar.base import element_function
 
 INDEX = ("int64", 1)
@@ -27,7 +27,7 @@ def pick(context, schedule, function, arrays, index, known=None):
     by_value = [np.ndim(a) == 0 for a in arrays]
     types = [None if np.ndim(i) == 0 else (str(i.dtype), i.ndim) for i in index]
     flags = [() if value else known or [n == 1 for n in a.shape] for a, value in zip(arrays, by_value, strict=True)]
-    routine = Pick(context, function, flags, by_value, types, schedule=schedule)
+    routine = GatherFused(context, function, flags, by_value, types, schedule=schedule)
     inputs = [a if np.ndim(a) == 0 else on_device(context, a) for a in (*arrays, *index)]
     (result,) = routine(*inputs)
     routine.check()

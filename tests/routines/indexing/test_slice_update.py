@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.routines.indexing import slice_update
-from pytensor_cl.routines.indexing.slice_update import SliceWrites
+from pytensor_cl.routines.indexing.slice_update import SliceUpdate
 
 
 def expected(x, writes):
@@ -24,8 +24,8 @@ def check(context, x, writes, device=None):
     for items, _, value in writes:
         array = context.from_host(value)
         values.append(array.view(array.layout.broadcast_to(x[items].shape)))
-    assert SliceWrites.takes(context, str(x.dtype), x.ndim, len(writes))
-    routine = SliceWrites(context, str(x.dtype), x.ndim, [adds for _, adds, _ in writes])
+    assert SliceUpdate.takes(context, str(x.dtype), x.ndim, len(writes))
+    routine = SliceUpdate(context, str(x.dtype), x.ndim, [adds for _, adds, _ in writes])
     output = context.empty(x.shape, x.dtype)
     routine.launch(output, device, [items for items, *_ in writes], values)
     np.testing.assert_array_equal(output.to_host(), expected(x, writes), strict=True)
@@ -79,6 +79,6 @@ def test_no_dimensions(context):
 
 
 def test_what_there_is_no_kernel_for(context):
-    assert not SliceWrites.takes(context, "float16", 1, 1)
-    assert not SliceWrites.takes(context, "complex64", 1, 1)
-    assert not SliceWrites.takes(context, "float32", 30, 30)
+    assert not SliceUpdate.takes(context, "float16", 1, 1)
+    assert not SliceUpdate.takes(context, "complex64", 1, 1)
+    assert not SliceUpdate.takes(context, "float32", 30, 30)

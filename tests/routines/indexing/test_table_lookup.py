@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.table_lookup import Take
+from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from tests.routines.rowwise.test_rowwise import F32, FULL, step
 
 INDEX = Operand("full", "int64")
-LOOK = Map(Take(0, F32, "int64"), (1,), 10, "take")
+LOOK = Map(TableLookup(0, F32, "int64"), (1,), 10, "take")
 PRODUCT = RowFunction((FULL, INDEX), (LOOK, step("i0 * i1", 0, 2)), (3,), (F32,))
 ROWS = RowFunction(
     (FULL, INDEX),
@@ -119,9 +119,9 @@ def test_nothing_to_compute(context, rng, schedule):
 
 
 def test_known_bounds_need_no_check(context, rng):
-    look = LOOK._replace(function=Take(0, F32, "int64", (-23, 22)))
+    look = LOOK._replace(function=TableLookup(0, F32, "int64", (-23, 22)))
     routine = routine_of(context, RowFunction((FULL, INDEX), (look, *PRODUCT.steps[1:]), (3,), (F32,)), 1, (0,), None)
-    assert not routine.is_checked and "raise_alarm" not in routine.sources()[0].source
+    assert not routine.is_checked and "report_error" not in routine.sources()[0].source
     (x, i, table), given = arrays(rng, context, (100,))
     close(routine(*given)[0], x * table[i])
     with pytest.raises(IndexError, match="index 22 is out of bounds for axis 0 with size 22"):

@@ -36,9 +36,9 @@ def values(rng, shape, dtype):
 
 def expected(host, axes):
     """As PyTensor's own: the reduced axes last, and flattened."""
-    kept = [d for d in range(host.ndim) if d not in axes]
+    outer = [d for d in range(host.ndim) if d not in axes]
     count = np.prod([host.shape[d] for d in axes], dtype=int)
-    return np.argmax(host.transpose(*kept, *axes).reshape(*(host.shape[d] for d in kept), count), axis=-1)
+    return np.argmax(host.transpose(*outer, *axes).reshape(*(host.shape[d] for d in outer), count), axis=-1)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

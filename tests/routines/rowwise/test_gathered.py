@@ -13,7 +13,7 @@ def routine_of(context, schedule, dtype=F32, index_dtype="int64"):
     """The products of rows of a table with those of an array, and their sums."""
     operands = Operand("full", dtype), Operand("full", dtype), Operand("row", index_dtype)
     steps = Map(Code("i0 * i1", 2, dtype), (0, 1)), Reduce("add", 3, "float64", dtype)
-    function = RowFunction(operands, steps, (4, 3), picks=((0, 2),))
+    function = RowFunction(operands, steps, (4, 3), gathers=((0, 2),))
     flags = ((False, False),) * 2 + ((False,),)
     return Rowwise(context, function, 2, (1,), (False, False, True, True, False), flags, schedule)
 
@@ -44,7 +44,7 @@ def test_rows_of_a_table(context, rng, schedule, dtype, index_dtype):
             close(sums, wanted.sum(1))
             close(products, wanted)
     routine.check()
-    assert {v.is_picked for v, _ in routine._kernels} == ({True, False} if schedule == "cpu" else {False})
+    assert {v.is_gathered for v, _ in routine._kernels} == ({True, False} if schedule == "cpu" else {False})
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

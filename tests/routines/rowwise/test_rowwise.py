@@ -7,7 +7,7 @@ from pytensor_cl.errors import CompilationError
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.rowwise import plan as rowwise_plan
 from pytensor_cl.routines.rowwise import routine as rowwise
-from pytensor_cl.routines.rowwise.program import NEVER, Map, Operand, Program, Reduce, RowFunction
+from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Map, Operand, Program, Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.array import GpuArray
 
@@ -72,9 +72,9 @@ def schedule(request):
 
 
 def rows_of(context, function, axes, schedule, *, ndim=2, dropped=1, **options):
-    kept = [False] * (len(function.operands) + len(function.outputs) - dropped) + [True] * dropped
+    outer = [False] * (len(function.operands) + len(function.outputs) - dropped) + [True] * dropped
     broadcast = ((False,) * ndim,) * len(function.operands)
-    return Rowwise(context, function, ndim, axes, kept, broadcast, schedule=schedule, **options)
+    return Rowwise(context, function, ndim, axes, outer, broadcast, schedule=schedule, **options)
 
 
 def check(got, wanted, rtol=3e-6):
@@ -169,15 +169,15 @@ def test_what_is_gathered_again_and_again_is_laid_out_anew(context, rng):
 def test_plans_of_copies():
     dims = (20, 8, 1, 0), (100_000, 0, 8, 20)  # of c[None], x[:, None] and the result
     rows = rowwise_plan.Rows(dims, ((8, 1, 1, 0),), (3, 0, 0), 2)
-    new, (copy,) = rowwise_plan.relaid(rows, "columns", (0, 1))
+    new, (copy,) = rowwise_plan.pre_transposed(rows, "columns", (0, 1))
     assert copy.array == 0
     assert copy.view == ((8, 20), (1, 8), 3)
-    assert new.kept[0] == (20, 1, 1, 0)
+    assert new.outer[0] == (20, 1, 1, 0)
     assert new.reduced == ((8, 20, 1, 0),)
     assert new.shifts == (0, 0, 0)
-    assert rowwise_plan.relaid(new, "columns", (0, 1)) == (new, ())
-    few = rows._replace(kept=(dims[0], (3, 0, 8, 20)))
-    assert rowwise_plan.relaid(few, "columns", (0, 1)) == (few, ())
+    assert rowwise_plan.pre_transposed(new, "columns", (0, 1)) == (new, ())
+    few = rows._replace(outer=(dims[0], (3, 0, 8, 20)))
+    assert rowwise_plan.pre_transposed(few, "columns", (0, 1)) == (few, ())
 
 
 DOT = RowFunction(
@@ -349,22 +349,22 @@ def test_nothing_to_read_or_write(context, schedule):
 
 def test_dear_values_are_computed_once():
     program = Program(SOFTMAX, has_fp64=True)
-    assert program.keeps == (3,)
-    assert [loop.reads for loop in program.loops(16, 1)] == [(0,), (0,), ()]
-    assert Program(SOFTMAX, has_fp64=True, dear=NEVER).keeps == ()
-    assert Program(SOFTMAX, has_fp64=True, keep_operands=True).keeps == (0, 3)
+    assert program.spills == (3,)
+    assert [loop.reads for loop in program.passes(16, 1)] == [(0,), (0,), ()]
+    assert Program(SOFTMAX, has_fp64=True, dear=ALWAYS_RECOMPUTE).spills == ()
+    assert Program(SOFTMAX, has_fp64=True, spill_operands=True).spills == (0, 3)
 
 
 def test_what_is_not_needed_is_not_computed():
     function = RowFunction((FULL,), (*EXPONENTS, step("i0 * i1", 0, 1)), (5,))
-    loops = Program(function, has_fp64=True).loops(16, 1)
-    assert len(loops) == 2
-    assert "exp" not in loops[1].code
+    passes = Program(function, has_fp64=True).passes(16, 1)
+    assert len(passes) == 2
+    assert "exp" not in passes[1].code
 
 
 def test_how_work_is_shared():
-    def split(rows, pattern, loops):
-        return rowwise_plan.split_cpu(rows, pattern, 4, 16, 64, loops=loops, nbytes=8, is_rounded=False)
+    def split(rows, pattern, passes):
+        return rowwise_plan.split_cpu(rows, pattern, 4, 16, 64, passes=passes, nbytes=8, is_rounded=False)
 
     many, long = (rowwise_plan.Rows(((n, m),), ((m, 1),), (0,), 0) for n, m in ((4096, 1000), (2, 10**7)))
     assert split(many, "rows", 3).chunks == 1
@@ -377,9 +377,9 @@ def test_vectors_lie_across_the_longest_dimension():
     short, long, row = (3, 1), (5000, 15), ((5, 3),)
     rows = rowwise_plan.Rows((short, long), row, (0,), 0)
     assert rowwise_plan.pattern_of(rows, 16) == "columns"
-    assert rowwise_plan.with_wide_columns(rows, 16).kept == (long, short)
+    assert rowwise_plan.with_wide_columns(rows, 16).outer == (long, short)
     assert rowwise_plan.with_wide_columns(rows, 2) == rows
-    alone = rows._replace(kept=())
+    alone = rows._replace(outer=())
     assert rowwise_plan.with_wide_columns(alone, 16) == alone
 
 

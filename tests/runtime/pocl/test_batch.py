@@ -161,7 +161,7 @@ def test_kernels_that_cannot_be_called(opened):
 def test_a_setting_switches_it_off(context):
     from pytensor_cl.runtime.context import Settings
 
-    off = open_context(f"opencl:{context.name}", "off", Settings(one_launch=False))
+    off = open_context(f"opencl:{context.name}", "off", Settings(batch_kernels=False))
     assert off.batch_launcher is None
     x = off.from_host(np.ones(10, "float32"))
     launch = launched(off, DOUBLE, (2,), x.buffer, np.int64(10))

@@ -118,7 +118,7 @@ def test_without_what_it_takes_kernels_are_compiled_here(fresh, monkeypatch, mis
 
 
 def test_the_setting(context, monkeypatch):
-    quiet = open_context(f"opencl:{context.name}", "quiet", Settings(compile_ahead=False))
+    quiet = open_context(f"opencl:{context.name}", "quiet", Settings(parallel_compile=False))
     ready = open_context(f"opencl:{context.name}", "ready")
     started = []
     monkeypatch.setattr(compile_workers, "_start", lambda device, count: started.append(device) or [])

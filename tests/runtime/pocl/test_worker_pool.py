@@ -171,7 +171,7 @@ def test_who_has_nothing_to_wait_for_leaves_them_there(opened, wait):
 
 
 def test_a_setting_sends_them_away_at_once(context):
-    off = open_context(f"opencl:{context.name}", "off", Settings(stand_by=False))
+    off = open_context(f"opencl:{context.name}", "off", Settings(park_workers=False))
     if off.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
     assert off.batch_launcher.workers.spin_cycles == 0

@@ -13,7 +13,7 @@ from pytensor_cl.ops.rowwise import FULL, GATHERED, TABLE, VALUE, GpuRowwise
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain
-from pytensor_cl.routines.indexing.table_lookup import Take
+from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.scalar.base import element_function
 
@@ -170,7 +170,7 @@ class _RowFunctionBuilder:
         ((bounds,), at) = index_arguments([index])[1], self.values[index]
         assert isinstance(at, int)
         number = self.tables.setdefault(table, len(self.tables))
-        function = Take(number, table.type.dtype, index.type.dtype, bounds)
+        function = TableLookup(number, table.type.dtype, index.type.dtype, bounds)
         self.values[node.outputs[0]] = self._add(Map(function, (at,), _LOOKUP_COST, "take"))
 
     def _shift_of_maximum(self, operation: str, source: int) -> int | None:

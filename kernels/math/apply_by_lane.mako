@@ -14,7 +14,8 @@ static inline ${V} ${function}_${V}(${", ".join(f"const {V} x{k}" for k in range
     ${T} a${k}[${lanes}];
     vstore${lanes}(x${k}, 0, a${k});
     % endfor
-    for (int k = 0; k < ${lanes}; ++k) a0[k] = ${function}_${T}(${", ".join(f"a{k}[k]" for k in range(inputs))});
+    for (int k = 0; k < ${lanes}; ++k)
+        a0[k] = ${function}_${T}(${", ".join(f"a{k}[k]" for k in range(inputs))});
     return vload${lanes}(0, a0);
 }
 

@@ -1,5 +1,5 @@
-## every_lane(m), some_lane(m): whether a vector of comparisons is true in all lanes, or in one. PoCL 3.0's all() and any() look
-## at one lane after the other. A whole register of AVX-512 becomes a mask in one instruction.
+## every_lane(m), some_lane(m): whether a vector of comparisons is true in all lanes, or in one. PoCL 3.0's all() and
+## any() look at one lane after the other. A whole register of AVX-512 becomes a mask in one instruction.
 <%page args=""/>\
 #ifndef every_lane
 #ifdef POCL_DEVICE_ADDRESS_BITS
@@ -12,11 +12,21 @@
 #endif
 % for scalar in ("char", "short", "int", "long"):
 % for lanes in (2, 4, 8, 16):
-<% mask, full = {"int16": ("cvtd2mask512", "0xffff"), "long8": ("cvtq2mask512", "0xff")}.get(f"{scalar}{lanes}", ("", "")) %>\
+<%
+    mask, full = {"int16": ("cvtd2mask512", "0xffff"), "long8": ("cvtq2mask512", "0xff")}.get(
+        f"{scalar}{lanes}", ("", "")
+    )
+%>\
 % if mask:
 #ifdef LANES_IN_MASKS
-static inline int __attribute__((overloadable)) in_every_lane(const ${scalar}${lanes} m) { return __builtin_ia32_${mask}(m) == ${full}; }
-static inline int __attribute__((overloadable)) in_some_lane(const ${scalar}${lanes} m) { return __builtin_ia32_${mask}(m) != 0; }
+static inline int __attribute__((overloadable)) in_every_lane(const ${scalar}${lanes} m)
+{
+    return __builtin_ia32_${mask}(m) == ${full};
+}
+static inline int __attribute__((overloadable)) in_some_lane(const ${scalar}${lanes} m)
+{
+    return __builtin_ia32_${mask}(m) != 0;
+}
 #else
 % endif
 % for name, meet in (("every", "&"), ("some", "|")):

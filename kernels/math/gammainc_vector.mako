@@ -1,7 +1,7 @@
-## gammainc and gammaincc of vectors: the parts of kernels/math/gammainc.mako, each for all lanes if one needs it. Loops end when every lane that
-## takes part has converged.
+## gammainc and gammaincc of vectors: the parts of kernels/math/gammainc.mako, each for all lanes if one needs it.
+## Loops end when every lane that takes part has converged.
 <%page args="dtype"/>\
-<%include file="/math/every_lane.mako"/>\
+<%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
@@ -21,7 +21,9 @@ odd = [1 / (2 * k + 3) for k in range(16 if double else 8)]
 /* x**a exp(-x) / gamma(a + 1) for a < 10; gamma(2 + b) and a product. */
 static inline ${V} gamma_density_${V}(const ${V} a, const ${V} x)
 {
-    const ${V} y = a + 1, whole = floor(y + ${number(0.75)}), b = y - whole;
+    const ${V} y = a + 1;
+    const ${V} whole = floor(y + ${number(0.75)});
+    const ${V} b = y - whole;
     ${V} product = select((${V})(1), 1 / y, (${mask})(whole < (${V})(2)));
     % for k in range(2, 11):
     product = select(product, product * (b + ${k}), (${mask})(whole > (${V})(${k})));
@@ -32,7 +34,9 @@ static inline ${V} gamma_density_${V}(const ${V} a, const ${V} x)
 
 static inline ${V} gamma_uniform_${V}(const ${V} a, const ${V} m, const ${V} excess, const ${mask} upper)
 {
-    const ${V} inverse = 1 / a, eta = copysign(sqrt(2 * excess), m), y = copysign(sqrt(a * excess), m);
+    const ${V} inverse = 1 / a;
+    const ${V} eta = copysign(sqrt(2 * excess), m);
+    const ${V} y = copysign(sqrt(a * excess), m);
     ${V} sum = 0;
     % for row in reversed(temme(rows, columns)):
     sum = sum * inverse + ${horner(row, "eta", dtype, V)};
@@ -43,7 +47,8 @@ static inline ${V} gamma_uniform_${V}(const ${V} a, const ${V} m, const ${V} exc
 
 static inline ${V} gamma_series_${V}(const ${V} a, const ${V} x)
 {
-    ${V} term = 1, sum = 1;
+    ${V} term = 1;
+    ${V} sum = 1;
     for (int k = 1; k < 2000 && some_lane((${mask})(term > sum * ${number(series_eps)})); ++k) {
         term *= x / (a + k);
         sum += term;
@@ -53,7 +58,10 @@ static inline ${V} gamma_series_${V}(const ${V} a, const ${V} x)
 
 static inline ${V} gamma_fraction_${V}(const ${V} a, const ${V} x)
 {
-    ${V} b = x + 1 - a, c = INFINITY, d = 1 / b, product = d;
+    ${V} b = x + 1 - a;
+    ${V} c = INFINITY;
+    ${V} d = 1 / b;
+    ${V} product = d;
     ${mask} active = -1;
     for (int k = 1; k < 2000 && some_lane(active); ++k) {
         const ${V} numerator = (a - k) * k;
@@ -69,8 +77,10 @@ static inline ${V} gamma_fraction_${V}(const ${V} a, const ${V} x)
 
 static inline ${V} gamma_complement_${V}(const ${V} a, const ${V} x)
 {
-    const ${V} t = (4 * a - 1) * ${number(1 / 3)}, power = a * log_${V}(x) - a * ${chebyshev_series("lgamma1p", "t", dtype, V)};
-    ${V} term = 1, sum = 0;
+    const ${V} t = (4 * a - 1) * ${number(1 / 3)};
+    const ${V} power = a * log_${V}(x) - a * ${chebyshev_series("lgamma1p", "t", dtype, V)};
+    ${V} term = 1;
+    ${V} sum = 0;
     for (int k = 1; k < 60 && some_lane((${mask})(fabs(term) > (${V})(${number(series_eps)}))); ++k) {
         term *= -x / k;
         sum += term / (a + k);
@@ -79,22 +89,39 @@ static inline ${V} gamma_complement_${V}(const ${V} a, const ${V} x)
 }
 
 /* Q where `upper`, else P; if `with_density` also x**a exp(-x) / gamma(a + 1), where a and x are ordinary. */
-static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const ${mask} upper, const int with_density, ${V} *density_out)
+static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const ${mask} upper, const int with_density,
+    ${V} *density_out)
 {
-    const ${mask} ordinary = (${mask})(a0 > (${V})(0)) & (${mask})(x0 > (${V})(0)) & (${mask})(a0 < (${V})(INFINITY)) & (${mask})(x0 < (${V})(INFINITY));
-    const ${V} a = select((${V})(1), a0, ordinary), x = select((${V})(1), x0, ordinary), m = (x - a) / a, ratio = x / a;
+    const ${mask} ordinary =
+        (${mask})(a0 > (${V})(0)) & (${mask})(x0 > (${V})(0)) & (${mask})(a0 < (${V})(INFINITY))
+            & (${mask})(x0 < (${V})(INFINITY));
+    const ${V} a = select((${V})(1), a0, ordinary);
+    const ${V} x = select((${V})(1), x0, ordinary);
+    const ${V} m = (x - a) / a;
+    const ${V} ratio = x / a;
     const ${mask} uniform = (${mask})(a >= (${V})(${large})) & (${mask})(fabs(x - a) < ${number(0.3)} * a);
-    const ${mask} above = (${mask})(x > a) & (${mask})(x > (${V})(1)), wanted = ~(above ^ upper), ten = (${mask})(a >= (${V})(10));
-    const ${mask} small = upper & (${mask})(a <= (${V})(1)) & ~above, by_parts = ~(uniform | small);
-    ${V} result = 0, excess = 0, density = 0, tail = 0;
+    const ${mask} above = (${mask})(x > a) & (${mask})(x > (${V})(1));
+    const ${mask} wanted = ~(above ^ upper);
+    const ${mask} ten = (${mask})(a >= (${V})(10));
+    const ${mask} small = upper & (${mask})(a <= (${V})(1)) & ~above;
+    const ${mask} by_parts = ~(uniform | small);
+    ${V} result = 0;
+    ${V} excess = 0;
+    ${V} density = 0;
+    ${V} tail = 0;
     if (some_lane(ten)) {
-        const ${V} s = m / (2 + m), square = s * s, inverse = 1 / a;
-        excess = select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log_${V}(ratio), (${mask})(fabs(m) > (${V})(${number(0.5)})));
-        density = exp_${V}(-a * excess) / (sqrt(${number(6.283185307179586)} * a) * ${horner(stirling(14 if double else 6), "inverse", dtype, V)});
+        const ${V} s = m / (2 + m);
+        const ${V} square = s * s;
+        const ${V} inverse = 1 / a;
+        excess = select(s * (m - 2 * square * ${horner(odd, "square", dtype, V)}), m - log_${V}(ratio),
+            (${mask})(fabs(m) > (${V})(${number(0.5)})));
+        density = exp_${V}(-a * excess) / (sqrt(${number(6.283185307179586)} * a)
+            * ${horner(stirling(14 if double else 6), "inverse", dtype, V)});
     }
     if (some_lane((with_density ? (${mask})(-1) : by_parts) & ~ten))
         density = select(gamma_density_${V}(select(a, (${V})(1), ten), x), density, ten);
-    if (with_density) *density_out = density;
+    if (with_density)
+        *density_out = density;
     if (some_lane(by_parts & ~above))
         tail = gamma_series_${V}(a, select((${V})(0), x, by_parts & ~above & (${mask})(density > (${V})(0))));
     if (some_lane(by_parts & above)) {
@@ -106,11 +133,16 @@ static inline ${V} gamma_ratio_${V}(const ${V} a0, const ${V} x0, const ${mask} 
     if (some_lane(small))
         result = select(result, gamma_complement_${V}(select((${V})(1), a, small), select((${V})(1), x, small)), small);
     if (some_lane(uniform))
-        result = select(result, gamma_uniform_${V}(select((${V})(${large}), a, uniform), select((${V})(0), m, uniform), select((${V})(0), excess, uniform), upper), uniform);
+        result = select(result,
+            gamma_uniform_${V}(select((${V})(${large}), a, uniform), select((${V})(0), m, uniform),
+                select((${V})(0), excess, uniform), upper), uniform);
     /* Zero and infinity. */
     const ${mask} whole = (${mask})(a0 == (${V})(0)) | (${mask})(x0 == (${V})(INFINITY));
     const ${V} edge = select((${V})(0), (${V})(1), whole ^ upper);
-    const ${mask} wrong = ~((${mask})(a0 >= (${V})(0)) & (${mask})(x0 >= (${V})(0))) | ((${mask})(a0 == (${V})(0)) & (${mask})(x0 == (${V})(0))) | ((${mask})(a0 == (${V})(INFINITY)) & (${mask})(x0 == (${V})(INFINITY)));
+    const ${mask} wrong =
+        ~((${mask})(a0 >= (${V})(0)) & (${mask})(x0 >= (${V})(0)))
+            | ((${mask})(a0 == (${V})(0)) & (${mask})(x0 == (${V})(0)))
+                | ((${mask})(a0 == (${V})(INFINITY)) & (${mask})(x0 == (${V})(INFINITY)));
     return select(select(edge, (${V})(NAN), wrong), result, ordinary);
 }
 
