@@ -3,7 +3,7 @@
 PoCL starts a kernel when the one before it has ended, and wakes its threads for each. This takes 10 to 100 us on
 virtual machines, during which all cores but one idle. In a batch one kernel calls the entry points of the others
 (`entry_points`). Its work-items, one per core, share the work-items of one kernel after the other. They go on to the
-next kernel when those kernels have ended that it depends on. See docs/design/020-one-launch.md.
+next kernel when those kernels have ended that it depends on. See docs/design/020-kernel-batch.md.
 """
 
 import ctypes
