@@ -25,6 +25,8 @@ class TimedComparison:
         `abort_ratio` rules out.
     abort_ratio
         A call that takes this many times as long as the reference's median rules an alternative out.
+    warmup_seconds
+        The calls before the timed ones take so many seconds at least, for alternatives that have such calls.
 
     Attributes
     ----------
@@ -40,25 +42,29 @@ class TimedComparison:
         timed_calls: int,
         long_seconds: float = inf,
         abort_ratio: float = inf,
+        warmup_seconds: float = 0.0,
     ) -> None:
         self.medians: dict[str, float] = {}
         self._waiting = dict(warmup_calls)
         self._timed_calls = timed_calls
         self._long_seconds = long_seconds
         self._abort_ratio = abort_ratio
+        self._warmup_seconds = warmup_seconds
         self._start_next()
 
     def _start_next(self) -> None:
         self.current = next(iter(self._waiting), None)
         self._warmup = self._waiting.pop(self.current) if self.current is not None else 0
+        self._warmup_left = self._warmup_seconds if self._warmup else 0.0
         self._times: list[float] = []
 
     def note(self, seconds: float) -> None:
         """Take in the time of a call of the current alternative."""
         if self.current is None:
             raise ValueError("the comparison is over")
-        if self._warmup > 0:
+        if self._warmup > 0 or self._warmup_left > 0:
             self._warmup -= 1
+            self._warmup_left -= seconds
             return
         self._times.append(seconds)
         if self._is_enough(seconds):

@@ -46,3 +46,11 @@ def test_short_calls_are_never_ruled_out_by_one_of_them():
     """Another program may have taken the core for its time."""
     comparison = TimedComparison({"a": 0, "b": 0}, timed_calls=9, long_seconds=0.1, abort_ratio=2.0)
     assert calls_until_over(comparison, {"a": 1e-5, "b": 1e-3})["b"] == 9
+
+
+def test_a_warmup_takes_some_seconds():
+    """Of the alternatives that have one: others have run until now."""
+    comparison = TimedComparison({"a": 0, "b": 2}, timed_calls=5, warmup_seconds=1.0)
+    assert calls_until_over(comparison, {"a": 0.25, "b": 0.25}) == {"a": 5, "b": 4 + 5}
+    comparison = TimedComparison({"a": 0, "b": 2}, timed_calls=5, warmup_seconds=0.1)
+    assert calls_until_over(comparison, {"a": 0.25, "b": 1.0}) == {"a": 5, "b": 2 + 5}

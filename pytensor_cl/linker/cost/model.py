@@ -26,12 +26,16 @@ __all__ = ["CostEstimate", "estimate_call"]
 
 
 class CostEstimate(NamedTuple):
-    """Estimated seconds of a call on each backend, and the nodes to compile, with elementwise ones fused."""
+    """Estimated seconds of a call on each backend, the nodes to compile, and whether the host calls a BLAS.
+
+    Chains of elementwise nodes count as one.
+    """
 
     device: float
     numba: float
     c: float
     compiled_nodes: int
+    uses_blas: bool = False
 
 
 class _UnitCost(NamedTuple):
@@ -146,7 +150,8 @@ def estimate_call(
     device = rates.call_seconds + _device_nodes(nodes) + cost(_PER_NODE, 0) + divided / rates.cores
     device += transferred / rates.transfer_rate
     c = C_CALL + host_seconds(2) if config.cxx else inf
-    return CostEstimate(device, NUMBA_CALL + host_seconds(1), c, _compiled_nodes(amounts))
+    uses_blas = any(kind in amounts for kind in ("matrix_products", "vector_products", "linalg_operations"))
+    return CostEstimate(device, NUMBA_CALL + host_seconds(1), c, _compiled_nodes(amounts), uses_blas)
 
 
 _NOT_COMPILED = frozenset(("python_nodes", "batch_items", "scalar_ops", "scan_step_nodes", "view_nodes"))

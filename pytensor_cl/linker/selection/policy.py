@@ -56,7 +56,7 @@ class SelectionPolicy:
     long_seconds: float = 0.02
     abort_ratio: float = 2.0
     min_gain: float = 0.03
-    trial_budget: float = 0.25
+    trial_budget: float = 0.1
     horizon: int = 10_000
     recheck_growth: float = 4.0
     max_signatures: int = 256
@@ -74,11 +74,14 @@ class Candidate:
         Seconds that its first call compiles; 0 once it is compiled.
     warmup_calls
         Calls that are slower than later ones.
+    warmup_seconds
+        Seconds of calls until the threads of another backend do not take the cores any more.
     """
 
     estimate: float
     compile_seconds: float
     warmup_calls: int
+    warmup_seconds: float = 0.0
 
 
 class SignatureStats:
@@ -196,7 +199,9 @@ class SignatureStats:
         names = list(backends)
         warmup = {name: 0 if name in self.seconds and name == self.backend else self._warmup(name) for name in names}
         p = self.policy
-        self._comparison = TimedComparison(warmup, p.timed_calls, p.long_seconds, p.abort_ratio) if names else None
+        seconds = self.candidates[names[-1]].warmup_seconds if len(names) > 1 else 0.0
+        comparison = TimedComparison(warmup, p.timed_calls, p.long_seconds, p.abort_ratio, seconds)
+        self._comparison = comparison if names else None
         self._challenger = names[-1] if len(names) > 1 else None
         self.calls_left = self._scheduled = calls
 

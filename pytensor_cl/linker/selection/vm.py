@@ -30,6 +30,8 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["DEVICE", "HOST", "NUMBA", "POLICY", "C", "SelectedSignature", "SelectingVM"]
 
 POLICY = SelectionPolicy()
+BLAS_SPIN_SECONDS = 0.15
+"""Seconds that the threads of a BLAS spin after a call, while they slow the calls of every other backend."""
 FORKED = "the process was forked"
 EMPTY = "no elements"
 NO_DEVICE_WORK = "the graph computes nothing on a device"
@@ -190,8 +192,9 @@ class SelectingVM(OpenCLVM):
         self._device.is_compiled = self._build_kernels is None
         cost = self._estimate()
         seconds = {DEVICE: cost.device, NUMBA: cost.numba, C: cost.c}
+        spin = BLAS_SPIN_SECONDS if cost.uses_blas else 0.0
         return {
-            b.name: Candidate(seconds[b.name], b.compile_seconds(cost.compiled_nodes), b.warmup_calls)
+            b.name: Candidate(seconds[b.name], b.compile_seconds(cost.compiled_nodes), b.warmup_calls, spin)
             for b in (self._device, *self._hosts.values())
         }
 

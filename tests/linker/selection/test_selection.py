@@ -214,7 +214,7 @@ def test_an_error_that_may_pass_is_met_less_and_less_often(context, sides, estim
     sides.compile_errors = {NUMBA: OSError(28, "disk is full"), C: NotImplementedError("no")}
     f = opencl([x], pt.exp(x))
     call(f, ONE, 40_000)
-    assert 2 <= sides.compilations[NUMBA] <= 10
+    assert 2 <= sides.compilations[NUMBA] <= 13
     assert sides.compilations[C] == 1
 
 
@@ -231,7 +231,7 @@ def test_a_device_that_runs_out_of_memory_leaves_the_call_to_the_host(context, s
     """In the first call, and in one that is not measured."""
     estimates(device=1e-6)
     sides.take(numba=1.0, c=1.0)
-    for calls in (0, 60):
+    for calls in (0, 40):
         f = opencl([x], pt.exp(x))
         call(f, ONE, calls)
         assert not calls or ran(f, sides, ONE) == DEVICE

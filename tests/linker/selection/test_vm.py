@@ -37,6 +37,7 @@ def _adapt():
 def impatient(monkeypatch):
     """Try all backends at once, whatever the estimates say."""
     monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, trial_budget=0.0))
+    monkeypatch.setattr(selecting_vm, "BLAS_SPIN_SECONDS", 0.0)
 
 
 @pytest.fixture
