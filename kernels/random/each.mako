@@ -1,12 +1,20 @@
-## Draws of which each has a stream of its own: the element's. `values` are the parameters x0, x1 and x2; those that are arrays have the
-## result's shape, and `bad` is set where they are not `proper`.
+## Algorithm   Draws of which each has a stream of its own: the element's. `draw` is the expression of z, and `finish`
+##             that of the result.
+## Operands    Parameters x0, x1, ...: numbers or, where `varying`, arrays of the result's shape. `names`: their names
+##             in the expressions. out[size]; bad: set where the parameters are not `proper`.
+## NDRange     (work-items). cpu: each takes a contiguous range of the elements. simt: elements as far apart as there
+##             are work-items.
+## Workspace   One philox_stream in private memory.
+## Invariants  Element i depends on the key, i and its parameters only, not on the number of work-items.
+## Reference   See kernels/random/philox.mako and kernels/random/variates.mako.
 <%page args="name, result, draw, kind, finish, names, varying, proper, schedule"/>\
 <%
-parameters = [f"__global const double *x{k}_values" if v else f"const double x{k}" for k, v in enumerate(varying)]
+    forms = [f"__global const double *x{k}_values" if v else f"const double x{k}" for k, v in enumerate(varying)]
+    parameters = "".join(f", {form}" for form in forms)
 %>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
-void ${name}(const uint key_low, const uint key_high, const long size, __global const ulong *tables, __global ${result} *out,
-             __global int *bad${"".join(f", {p}" for p in parameters)})
+void ${name}(const uint key_low, const uint key_high, const long size, __global const ulong *tables,
+             __global ${result} *out, __global int *bad${parameters})
 {
     #pragma OPENCL FP_CONTRACT OFF
     const long item = get_global_id(0), items = get_global_size(0);

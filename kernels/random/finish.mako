@@ -1,5 +1,11 @@
-## Parts of kernels that finish draws: what the parameters are, and how `lanes` elements are loaded, computed and stored.
-## `varying` tells which of the parameters a, b, c are arrays of the result's shape; `bad` is set where one is not `proper`.
+## Algorithm   Parts of kernels that finish draws: the declarations of the parameters, and how `lanes` elements are
+##             loaded, checked, computed and stored.
+## Operands    Parameters a, b, c: numbers or, where `varying`, arrays of the result's shape. `finish` is the expression
+##             of the result. bad: set where the parameters are not `proper`; an argument only if any varies.
+## NDRange     None: parts of the caller's loop over elements.
+## Workspace   Of a last vector that is not full, `lanes` elements in private memory.
+## Invariants  No element past the last of the `left` ones is read from the parameters or written to the result.
+## Reference   None.
 <%def name="arguments(varying)">\
 % for c, v in zip("abc", varying):
 , ${f"__global const double *{c}_values" if v else f"const double {c}_value"}\
@@ -32,7 +38,7 @@ ${", __global int *bad" if any(varying) else ""}\
 </%def>\
 <%def name="check(varying, proper, lanes)">\
 % if any(varying):
-            if (${f"!(proper)" if False else (f"!({proper})" if lanes == 1 else f"!all({proper})")}) *bad = 1;
+            if (${f"!({proper})" if lanes == 1 else f"!all({proper})"}) *bad = 1;
 % endif
 </%def>\
 <%def name="store(result, finish, lanes, at, left)">\

@@ -1,16 +1,24 @@
-## The generators PCG64 and PCG64DXSM of NumPy: a linear congruential generator of 128 bits with a permutation of its state.
-## `${generator}_jump` goes to any position of the sequence. `${generator}_fill` makes a block of numbers by four interleaved sequences, each
-## with the fourth power of the multiplier, so that the products of one do not wait for those of another.
+## Algorithm   The generators PCG64 and PCG64DXSM of NumPy: a linear congruential generator of 128 bits with a
+##             permutation of its state. `<generator>_jump` goes to any position of the sequence.
+##             `<generator>_fill` makes a block of numbers by four interleaved sequences. Each has the fourth power of
+##             the multiplier, so that the products of one do not wait for those of another.
+## Operands    State s and increment c, numbers of 128 bits.
+## NDRange     None: functions of one work-item.
+## Workspace   raw: RANDOM_BLOCK numbers of 64 bits in private memory.
+## Invariants  The numbers are those of NumPy's bit generators, bit for bit.
+## Reference   M. E. O'Neill, PCG: a family of simple fast space-efficient statistically good algorithms for random
+##             number generation, HMC-CS-2014-0905 (2014); jump: F. B. Brown, Random number generation with arbitrary
+##             strides, Trans. Am. Nucl. Soc. 71 (1994).
 <%page args="generator"/>\
-<%
-MULTIPLIERS = {"pcg64": 0x2360ED051FC65DA44385DF649FCCF645, "pcg64dxsm": 0xDA942042E4DD58B5}
-m = MULTIPLIERS[generator]
-M = 1 << 128
+<%!
+    MULTIPLIERS = {"pcg64": 0x2360ED051FC65DA44385DF649FCCF645, "pcg64dxsm": 0xDA942042E4DD58B5}
+    M = 1 << 128
 
-def pair(value):
-    """Return the two halves of a number of 128 bits."""
-    return f"{{0x{value % M >> 64:x}UL, 0x{value % (1 << 64):x}UL}}"
+    def pair(value):
+        """Return the two halves of a number of 128 bits."""
+        return f"{{0x{value % M >> 64:x}UL, 0x{value % (1 << 64):x}UL}}"
 %>\
+<% m = MULTIPLIERS[generator] %>\
 #ifndef RANDOM_U128
 #define RANDOM_U128
 #define RANDOM_BLOCK 64
@@ -61,9 +69,15 @@ static random_u128 ${generator}_fill(const random_u128 s, const random_u128 c, u
 {
     const random_u128 m4 = ${pair(m**4)}, g4 = ${pair(1 + m + m**2 + m**3)}, c4 = random_mul(g4, c);
 % if generator == "pcg64":
-    random_u128 s0 = ${generator}_step(s, c), s1 = ${generator}_step(s0, c), s2 = ${generator}_step(s1, c), s3 = ${generator}_step(s2, c), last = s3;
+    random_u128 s0 = ${generator}_step(s, c);
 % else:
-    random_u128 s0 = s, s1 = ${generator}_step(s0, c), s2 = ${generator}_step(s1, c), s3 = ${generator}_step(s2, c);
+    random_u128 s0 = s;
+% endif
+    random_u128 s1 = ${generator}_step(s0, c);
+    random_u128 s2 = ${generator}_step(s1, c);
+    random_u128 s3 = ${generator}_step(s2, c);
+% if generator == "pcg64":
+    random_u128 last = s3;
 % endif
     for (int i = 0; i < RANDOM_BLOCK; i += 4) {
 % for k in range(4):

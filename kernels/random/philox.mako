@@ -1,5 +1,11 @@
-## A stream of random numbers for each element of a result: Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011). The key is the draw's, the
-## counter is the element's number and that of the block; a block is two numbers of 64 bits.
+## Algorithm   Philox4x32-10: a stream of random numbers for each element of a result. The key is the draw's. The
+##             counter is the element's number and that of the block; a block is two numbers of 64 bits.
+## Operands    key, element: they name the stream. block: the next block. at: how many numbers of the block are left.
+## NDRange     None: functions of one work-item.
+## Workspace   One philox_stream in private memory.
+## Invariants  The numbers depend on the key, the element and the block only, so they are the same on every device.
+## Reference   J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, Parallel random numbers: as easy as 1, 2, 3, SC11
+##             (2011).
 typedef struct {
     uint2 key;
     ulong element;
@@ -16,7 +22,8 @@ static inline uint4 philox_block(const uint2 key, const ulong element, const uin
     uint4 x = (uint4)(block, 0, (uint)element, (uint)(element >> 32));
     uint2 k = key;
     for (int i = 0; i < 10; ++i) {
-        x = (uint4)(mul_hi(0xCD9E8D57U, x.z) ^ x.y ^ k.x, 0xCD9E8D57U * x.z, mul_hi(0xD2511F53U, x.x) ^ x.w ^ k.y, 0xD2511F53U * x.x);
+        x = (uint4)(mul_hi(0xCD9E8D57U, x.z) ^ x.y ^ k.x, 0xCD9E8D57U * x.z,
+                    mul_hi(0xD2511F53U, x.x) ^ x.w ^ k.y, 0xD2511F53U * x.x);
         k += (uint2)(0x9E3779B9U, 0xBB67AE85U);
     }
     return x;
@@ -30,4 +37,7 @@ static ulong philox_next(philox_stream *r)
     --r->at;
     return r->at ? (ulong)r->words.y << 32 | r->words.x : (ulong)r->words.w << 32 | r->words.z;
 }
-static inline double philox_unit(philox_stream *r) { return (double)(philox_next(r) >> 11) * (1.0 / 9007199254740992.0); }
+static inline double philox_unit(philox_stream *r)
+{
+    return (double)(philox_next(r) >> 11) * (1.0 / 9007199254740992.0);
+}

@@ -1,17 +1,44 @@
-## Draws of which each takes as many numbers of a generator as it happens to need, made in parallel. A chain of draws that starts anywhere
-## meets the one that NumPy follows after some draws, since each ends where the next one starts. So each work-item takes a chunk of the
-## positions, follows a chain from a little before it, and keeps the draws that start inside. The host looks whether a chunk's last draw ends
-## where the next chunk's first one starts. In `report`: per chunk the number of draws, the first position, the one after the last draw.
-## `odd` lists draws whose last digit may not be NumPy's.
-## `fast` computes what nearly all draws are from each number of a block, and whether a draw that starts there needs more: runs of draws
-## between those that do are copied.
+## Algorithm   Draws of which each takes as many numbers of a generator as it happens to need, made in parallel. A
+##             draw ends where the next one starts, so chains of draws from different positions meet after some draws.
+##             A work-item starts `warm` positions before its chunk, and keeps the draws that start inside.
+##             `fast`: each number of a block is computed as a draw of one number, with a bit in `slow` where a draw
+##             that starts there needs more. Runs of draws between those bits are copied.
+## Operands    State s and increment c of the generator; `pending`: the half of a number that was left before the first
+##             position. `again`: pairs of chunk and exact start for chunks that are repeated, or -1. Parameters p0,
+##             p1, ... A position counts numbers of `words` bits.
+## NDRange     (work-items): one for each chunk of `chunk` positions from `origin` on, or for each repeated one; those
+##             beyond `chunks` do nothing.
+## Workspace   out: `capacity` places for each chunk, with room for vectors past the last draw. report: for each chunk
+##             the number of draws, the first position and the one after the last draw, `stride` elements apart.
+##             odd: chunk, number and position of each draw whose last digit may not be NumPy's, at most odd_most;
+##             odd_u: the number that it was made of.
+## Invariants  The host compares the end of each chunk with the start of the next one, and repeats chunks that differ.
+## Reference   numpy.random.Generator defines the order of the draws; the methods: kernels/random/variates.mako.
 <%page args="name, generator, draw, fast, kind, parameters, words, schedule"/>\
-<% G = generator %>\
+<%!
+    ZIGGURATS = {
+        "normal": {"drop": 9, "first": 0, "at": 0, "sign": True},
+        "exponential": {"drop": 11, "first": 3, "at": 768, "sign": False},
+    }
+
+    def vector(form):
+        """Return the text for each of 8 lanes, separated by commas."""
+        return ", ".join(form.format(k=k) for k in range(8))
+
+    def flags(first):
+        """Return the elements of a long8: the bit `first` and every second one above it."""
+        return ", ".join(str(first << 2 * k) for k in range(8))
+%>\
+<%
+    G = generator
+    constants = "".join(f", const double p{k}" for k in range(parameters))
+%>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
-void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const uint pending, const long origin, const long chunk,
-             const long warm, const long chunks, const long stride, __global const long *again, const long capacity, __global const ulong *tables,
-             __global ${kind} *out, __global long *report, volatile __global int *odd_count, const int odd_most, __global long *odd,
-             __global double *odd_u${"".join(f", const double p{k}" for k in range(parameters))})
+void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const uint pending,
+             const long origin, const long chunk, const long warm, const long chunks, const long stride,
+             __global const long *again, const long capacity, __global const ulong *tables,
+             __global ${kind} *out, __global long *report, volatile __global int *odd_count,
+             const int odd_most, __global long *odd, __global double *odd_u${constants})
 {
     #pragma OPENCL FP_CONTRACT OFF
     const long item = get_global_id(0);
@@ -69,7 +96,8 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
     % if fast == "integers":
                 ${self.integers()}
     % else:
-                ${self.ziggurat(**(dict(drop=9, first=0, at=0, sign=True) if fast == "normal" else dict(drop=11, first=3, at=768, sign=False)))}
+<% ziggurat = ZIGGURATS["normal" if fast == "normal" else "exponential"] %>\
+                ${self.ziggurat(**ziggurat)}
     % endif
             }
         }
@@ -127,12 +155,17 @@ const long8 s8 = (${condition}) & (long8)(${", ".join(map(str, weights))});
                 const long4 s4 = s8.lo | s8.hi;
                 const long2 s2 = s4.lo | s4.hi;\
 </%def>\
-## Draws inside the layers of a ziggurat: the bits above `drop` are a fraction, those from `first` on the layer; tables begin at `at`.
+## Draws inside the layers of a ziggurat. The bits above `drop` are a fraction, and those from `first` on are the layer.
+## The tables begin at `at`.
 <%def name="ziggurat(drop, first, at, sign)">\
 const ulong8 a = n >> ${drop}${" & 0x000fffffffffffffUL" if sign else ""};
                 const long8 layer = as_long8(n >> ${first} & 255UL);
-                const ulong8 limits = (ulong8)(${", ".join(f"tables[{at} + layer.s{k}]" for k in range(8))});
-                const double8 widths = (double8)(${", ".join(f"as_double(tables[{at + 256} + layer.s{k}])" for k in range(8))});
+<%
+    limits = vector(f"tables[{at} + layer.s{{k}}]")
+    widths = vector(f"as_double(tables[{at + 256} + layer.s{{k}}])")
+%>\
+                const ulong8 limits = (ulong8)(${limits});
+                const double8 widths = (double8)(${widths});
                 const double8 x = convert_double8(as_long8(a)) * widths;
     % if sign:
                 vstore8(as_double8(as_ulong8(x) ^ (n << 55 & 0x8000000000000000UL)), 0, ready + i);
@@ -146,11 +179,11 @@ const ulong8 a = n >> ${drop}${" & 0x000fffffffffffffUL" if sign else ""};
 <%def name="integers()">\
 const ulong factor = as_ulong(p1) + 1UL, low = factor & 0xFFFFFFFFUL;
                 const ulong8 even = (n & 0xFFFFFFFFUL) * factor, odd_half = (n >> 32) * factor;
-                const ulong16 x = (ulong16)(${", ".join(f"even.s{k}, odd_half.s{k}" for k in range(8))}) >> 32;
+                const ulong16 x = (ulong16)(${vector("even.s{k}, odd_half.s{k}")}) >> 32;
                 vstore16(as_long16(x + as_ulong(p0)), 0, ready + 2 * i);
                 if (!low) continue;
-                const long8 s8 = (((even & 0xFFFFFFFFUL) < low) & (long8)(${", ".join(str(1 << 2 * k) for k in range(8))}))
-                               | (((odd_half & 0xFFFFFFFFUL) < low) & (long8)(${", ".join(str(2 << 2 * k) for k in range(8))}));
+                const long8 s8 = (((even & 0xFFFFFFFFUL) < low) & (long8)(${flags(1)}))
+                               | (((odd_half & 0xFFFFFFFFUL) < low) & (long8)(${flags(2)}));
                 const long4 s4 = s8.lo | s8.hi;
                 const long2 s2 = s4.lo | s4.hi;
                 slow[i >> 5] |= (ulong)(s2.x | s2.y) << (2 * i & 63);

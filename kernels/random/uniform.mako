@@ -1,14 +1,23 @@
-## Draws that take one number of the generator each, as a uniform number z from 0 to 1; work-item j makes a chunk of them.
-## With `search` a draw is the number of sums of probabilities that are below z.
+## Algorithm   Draws that take one number of the generator each. It becomes a number z, uniform from 0 to 1. `finish` is
+##             the expression of the draw. With `search` a draw is the number of sums of probabilities that are
+##             below z, found by bisection.
+## Operands    State s and increment c of the generator; out[size]. sums[rows, categories]; row_of[size]: the row of
+##             each draw, not read if there is one row.
+## NDRange     (work-items): work-item j makes the draws from j * chunk on; those beyond `size` do nothing.
+## Workspace   One block of the generator for each work-item, in private memory.
+## Invariants  Draw i takes number i of the sequence, whatever the chunks are.
+## Reference   numpy.random.Generator.
 <%page args="name, generator, result, finish, varying, proper, search, lanes, schedule"/>\
 <%namespace name="parts" file="/random/finish.mako"/>\
 <%
-G, V = generator, "double" if lanes == 1 else f"double{lanes}"
+    G, V = generator, "double" if lanes == 1 else f"double{lanes}"
+    tables = ", __global const double *sums, const long categories, const long rows, __global const long *row_of"
+    unit = "(1.0 / 9007199254740992.0)"
 %>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
-void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const long chunk, const long size, __global ${result} *out\
-${parts.arguments(varying)}\
-${", __global const double *sums, const long categories, const long rows, __global const long *row_of" if search else ""})
+void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const long chunk,
+             const long size, __global ${result} *out${parts.arguments(varying)}\
+${tables if search else ""})
 {
     #pragma OPENCL FP_CONTRACT OFF
     const random_u128 state = {s_hi, s_lo}, increment = {c_hi, c_lo};
@@ -22,7 +31,7 @@ ${parts.constants(varying, V)}
         const long count = min(stop - base, (long)RANDOM_BLOCK);
         for (long i = 0; i < count; i += ${1 if search else lanes}) {
 % if search:
-            const double z = (double)(long)(raw[i] >> 11) * (1.0 / 9007199254740992.0);
+            const double z = (double)(long)(raw[i] >> 11) * ${unit};
             __global const double *sum = sums + (rows == 1 ? 0 : row_of[base + i]) * categories;
             long low = 0, high = categories;
             while (low < high) {
@@ -33,9 +42,10 @@ ${parts.constants(varying, V)}
             out[base + i] = (${result})low;
 % else:
     % if lanes == 1:
-            const double z = (double)(long)(raw[i] >> 11) * (1.0 / 9007199254740992.0);
+            const double z = (double)(long)(raw[i] >> 11) * ${unit};
     % else:
-            const ${V} z = convert_${V}(vload${lanes}(0, (const long *)raw + i) >> 11 & 0x1fffffffffffffL) * (1.0 / 9007199254740992.0);
+            const long${lanes} bits = vload${lanes}(0, (const long *)raw + i) >> 11 & 0x1fffffffffffffL;
+            const ${V} z = convert_${V}(bits) * ${unit};
     % endif
 ${parts.load(varying, V, lanes, "base + i", "count - i")}\
 ${parts.check(varying, proper, lanes)}\

@@ -1,7 +1,24 @@
-## How the distributions of NumPy's Generator use its numbers: each draw takes as many as NumPy takes for it, in the same order.
-## The methods: the ziggurat (Marsaglia and Tsang 2000), gamma by Marsaglia and Tsang (2000), Poisson by Hoermann (1993, PTRS), binomial by
-## Kachitvichyanukul and Schmeiser (1988, BTPE), inverse Gaussian by Michael, Schucany and Haas (1976), von Mises by Best and Fisher (1979).
+## Algorithm   How the distributions of NumPy's Generator use its numbers: each draw takes as many numbers as NumPy
+##             takes for it, in the same order.
+## Operands    r: the work-item's stream; parameters, and constants that the host computed from them. tables: for the
+##             normal distribution the limits, widths and densities of 256 layers, then those of the exponential one.
+##             `needed`: the functions that are rendered. <generator>_<name>_of: parameters without constants.
+## NDRange     None: functions of one work-item.
+## Workspace   One <generator>_stream in private memory, with a block of the generator's numbers.
+## Invariants  is_odd is set where a function was used whose last digit differs between libraries.
+## Reference   Ziggurat: G. Marsaglia, W. W. Tsang, J. Stat. Softw. 5 (2000). Gamma: the same, ACM Trans. Math. Softw.
+##             26 (2000). Poisson: W. Hoermann, Insur. Math. Econ. 12 (1993), PTRS. Binomial: V. Kachitvichyanukul,
+##             B. W. Schmeiser, Commun. ACM 31 (1988), BTPE. Inverse Gaussian: J. R. Michael, W. R. Schucany,
+##             R. W. Haas, Am. Stat. 30 (1976). Von Mises: D. J. Best, N. I. Fisher, Appl. Stat. 28 (1979).
+##             Integers: D. Lemire, ACM Trans. Model. Comput. Simul. 29 (2019).
 <%page args="generator, needed"/>\
+<%!
+    LOG_GAMMA = (  # coefficients of the series after the first
+        "1.796443723688307e-01", "-2.955065359477124e-02", "6.410256410256410e-03",
+        "-1.917526917526918e-03", "8.417508417508418e-04", "-5.952380952380952e-04",
+        "7.936507936507937e-04", "-2.777777777777778e-03", "8.333333333333333e-02",
+    )
+%>\
 <% G = generator %>\
 % if G == "philox":
 <%include file="/random/philox.mako"/>\
@@ -123,7 +140,8 @@ static double ${G}_gamma(${G}_stream *r, const double shape, const double b, con
 }
 % endif
 % if "beta" in needed:
-static double ${G}_beta(${G}_stream *r, const double a, const double ab, const double ac, const double b, const double bb, const double bc)
+static double ${G}_beta(${G}_stream *r, const double a, const double ab, const double ac, const double b,
+                        const double bb, const double bc)
 {
     #pragma OPENCL FP_CONTRACT OFF
     if (a <= 1.0 && b <= 1.0) {
@@ -194,7 +212,7 @@ static double ${G}_log_factorial(const long k)
     double x0 = x + n;
     const double x2 = 1.0 / x0 * (1.0 / x0);
     double s = -1.39243221690590e+00;
-% for term in ("1.796443723688307e-01", "-2.955065359477124e-02", "6.410256410256410e-03", "-1.917526917526918e-03", "8.417508417508418e-04", "-5.952380952380952e-04", "7.936507936507937e-04", "-2.777777777777778e-03", "8.333333333333333e-02"):
+% for term in LOG_GAMMA:
     s = s * x2 + ${term};
 % endfor
     double g = s / x0 + 0.5 * 1.8378770664093453e+00 + (x0 - 0.5) * log(x0) - x0;
@@ -206,8 +224,8 @@ static double ${G}_log_factorial(const long k)
 }
 % endif
 % if "poisson" in needed:
-static long ${G}_poisson(${G}_stream *r, const double lam, const double limit, const double log_lam, const double a, const double b, const double log_inverse,
-                  const double vr)
+static long ${G}_poisson(${G}_stream *r, const double lam, const double limit, const double log_lam, const double a,
+                         const double b, const double log_inverse, const double vr)
 {
     #pragma OPENCL FP_CONTRACT OFF
     if (lam == 0.0) return 0;
@@ -232,11 +250,15 @@ static long ${G}_poisson_of(${G}_stream *r, const double lam)
     #pragma OPENCL FP_CONTRACT OFF
     if (lam < 10.0) return ${G}_poisson(r, lam, exp(-lam), 0.0, 0.0, 0.0, 0.0, 0.0);
     const double b = 0.931 + 2.53 * sqrt(lam);
-    return ${G}_poisson(r, lam, 0.0, log(lam), -0.059 + 0.02483 * b, b, log(1.1239 + 1.1328 / (b - 3.4)), 0.9277 - 3.6224 / (b - 2.0));
+    const double a = -0.059 + 0.02483 * b;
+    const double log_inverse = log(1.1239 + 1.1328 / (b - 3.4));
+    const double vr = 0.9277 - 3.6224 / (b - 2.0);
+    return ${G}_poisson(r, lam, 0.0, log(lam), a, b, log_inverse, vr);
 }
 % endif
 % if "negative_binomial" in needed:
-static long ${G}_negative_binomial(${G}_stream *r, const double scale, const double shape, const double b, const double c)
+static long ${G}_negative_binomial(${G}_stream *r, const double scale, const double shape, const double b,
+                                   const double c)
 {
     #pragma OPENCL FP_CONTRACT OFF
     return ${G}_poisson_of(r, scale * ${G}_gamma(r, shape, b, c));
@@ -333,8 +355,9 @@ static double ${G}_stirling(const double x)
     const double x2 = x * x;
     return (13860.0 - (462.0 - (132.0 - (99.0 - 140.0 / x2) / x2) / x2) / x2) / x / 166320.0;
 }
-static long ${G}_binomial_rejection(${G}_stream *r, const double n, const double p, const double m, const double p1, const double xm, const double xl,
-                                    const double xr, const double c, const double left, const double right, const double p2, const double p3,
+static long ${G}_binomial_rejection(${G}_stream *r, const double n, const double p, const double m, const double p1,
+                                    const double xm, const double xl, const double xr, const double c,
+                                    const double left, const double right, const double p2, const double p3,
                                     const double p4)
 {
     #pragma OPENCL FP_CONTRACT OFF
@@ -371,13 +394,14 @@ static long ${G}_binomial_rejection(${G}_stream *r, const double n, const double
         if (logarithm < t - rho) return (long)y;
         if (logarithm > t + rho) continue;
         const double x1 = y + 1.0, f1 = m + 1.0, z = n + 1.0 - m, w = n - y + 1.0;
-        if (!(logarithm > xm * log(f1 / x1) + (n - m + 0.5) * log(z / w) + (y - m) * log(w * p / (x1 * q)) + ${G}_stirling(f1) + ${G}_stirling(z)
-              - ${G}_stirling(x1) - ${G}_stirling(w)))
-            return (long)y;
+        const double bound = xm * log(f1 / x1) + (n - m + 0.5) * log(z / w) + (y - m) * log(w * p / (x1 * q))
+                             + ${G}_stirling(f1) + ${G}_stirling(z) - ${G}_stirling(x1) - ${G}_stirling(w);
+        if (!(logarithm > bound)) return (long)y;
     }
 }
-static long ${G}_binomial(${G}_stream *r, const double n, const double p, const double first, const double bound, const double flip, const double rejects,
-                          const double m, const double p1, const double xm, const double xl, const double xr, const double c, const double left,
+static long ${G}_binomial(${G}_stream *r, const double n, const double p, const double first, const double bound,
+                          const double flip, const double rejects, const double m, const double p1,
+                          const double xm, const double xl, const double xr, const double c, const double left,
                           const double right, const double p2, const double p3, const double p4)
 {
     #pragma OPENCL FP_CONTRACT OFF
@@ -424,11 +448,16 @@ static long ${G}_binomial_of(${G}_stream *r, const double n, const double chance
     const double flip = chance > 0.5, p = flip != 0.0 ? 1.0 - chance : chance, q = 1.0 - p;
     if (p * n <= 30.0) {
         const double bound = floor(min(n, n * p + 10.0 * sqrt(n * p * q + 1.0)));
-        return ${G}_binomial(r, n, p, exp(n * log(q)), bound, flip, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+        return ${G}_binomial(r, n, p, exp(n * log(q)), bound, flip, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+                             0.0, 0.0);
     }
-    const double fm = n * p + p, m = floor(fm), p1 = floor(2.195 * sqrt(n * p * q) - 4.6 * q) + 0.5, xm = m + 0.5, xl = xm - p1, xr = xm + p1;
-    const double c = 0.134 + 20.5 / (15.3 + m), al = (fm - xl) / (fm - xl * p), ar = (xr - fm) / (xr * q);
-    const double left = al * (1.0 + al / 2.0), right = ar * (1.0 + ar / 2.0), p2 = p1 * (1.0 + 2.0 * c), p3 = p2 + c / left;
+    const double fm = n * p + p, m = floor(fm);
+    const double p1 = floor(2.195 * sqrt(n * p * q) - 4.6 * q) + 0.5;
+    const double xm = m + 0.5, xl = xm - p1, xr = xm + p1;
+    const double c = 0.134 + 20.5 / (15.3 + m);
+    const double al = (fm - xl) / (fm - xl * p), ar = (xr - fm) / (xr * q);
+    const double left = al * (1.0 + al / 2.0), right = ar * (1.0 + ar / 2.0);
+    const double p2 = p1 * (1.0 + 2.0 * c), p3 = p2 + c / left;
     return ${G}_binomial(r, n, p, 0.0, 0.0, flip, 1.0, m, p1, xm, xl, xr, c, left, right, p2, p3, p3 + c / right);
 }
     % endif
