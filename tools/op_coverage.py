@@ -41,8 +41,8 @@ The reasons are those that `pytensor_cl.explain` gives. Sparse matrices are obje
 dense ones run on the device, and so are counted in a row of their own. "Right on" names the drivers on which all
 graphs were right.
 
-The first row counts all of them. The others divide it: linear algebra, `scan` and most of what sparse matrices do
-have no kernel, and run on the host.
+The first row counts all of them. The others divide it: `scan`, half of linear algebra and most of what sparse matrices
+do have no kernel, and run on the host.
 
 `python tools/op_coverage.py` writes this page; with `--check` it compares the page with what the code does.
 """

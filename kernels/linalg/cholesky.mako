@@ -4,8 +4,10 @@
 ##            `_lanes`: left-looking, `lanes` matrices at a time, one in each lane of a vector.
 ##            `_group`: right-looking, one matrix for each work-group, in local memory.
 ## Operands   a, l: rows x rows, any strides, rows <= block. a and l may be the same array.
-##            Where `whole` is nonzero, zeros are written above the diagonal of l, and NaN everywhere if A is not positive definite.
-## NDRange    `_block`, `_lanes`: work-items share the matrices evenly. `_group`: work-groups of `group` loop over the matrices.
+##            Where `whole` is nonzero, zeros are written above the diagonal of l, and NaN everywhere if A is not
+##            positive definite.
+## NDRange    `_block`, `_lanes`: work-items share the matrices evenly. `_group`: work-groups of `group` loop over
+##            the matrices.
 ## Workspace  `_lanes`: rows * (rows + 1) / 2 vectors for each work-item.
 ## Invariant  A pivot that is not positive becomes NaN, which reaches the last element of the diagonal.
 ## Reference  Golub and Van Loan, Matrix Computations, 4.2.

@@ -1,7 +1,8 @@
 ## LU factors with partial pivoting, P A = L U, of panels of a batch of matrices; and what is computed from them.
 ##
 ## Algorithm  `_panel`: right-looking; a row's multiples are subtracted from the rows below it.
-##            `_swap`: applies the interchanges of rows to other columns. `_determinant`: signs and logarithms of pivots.
+##            `_swap`: applies the interchanges of rows to other columns. `_determinant`: signs and logarithms of
+##            the pivots.
 ## Operands   a: rows x columns, any strides, columns <= block; L below the diagonal, U above it, overwrite the panel.
 ##            pivots: for step k of the panel the row that was interchanged with row k, `base` added to it.
 ## NDRange    `_panel`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over them.
@@ -120,7 +121,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
 }
 % endif
 
-/* Interchanges of rows in a (rows x columns), for the first `whole` pivots. Work-items share the columns of all matrices. */
+/* Interchanges of rows in a (rows x columns), for the first `whole` pivots. Work-items share the columns. */
 __kernel void ${name}_swap(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
                            __global ${T} *a, __global const int *pivots)
 {
@@ -181,7 +182,8 @@ __kernel void ${name}_determinant(const linalg_sizes size, const linalg_strides 
 
 /* NaN in x (rows x columns) where U has a zero on its diagonal. */
 __kernel void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
-                               __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag, const int number)
+                               __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag,
+                               const int number)
 {
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *matrix = a + a_at.offset + b * a_at.batch;

@@ -31,7 +31,8 @@ typedef int8 ${name}_int8 __attribute__((aligned(4)));
 
 // Fills a slot of the ring with row number o1 of a plane's windows.
 static void ${name}_push_row(${f"__global const {ctype(dtype)} *const x, " if is_max else ""}
-                             __global const ${T} *const dy, const long o1, __global ${T} *const share, __global int *const place,
+                             __global const ${T} *const dy, const long o1, __global ${T} *const share,
+                             __global int *const place,
                              const ${name}_geometry g)
 {
     const long o0 = 0;

@@ -31,7 +31,7 @@ def _apply_by_lane(family: str, function: str, *needs: str) -> Emit:
         for other in needs:
             emitter.preambles[render(f"math/{other}", dtype=x.dtype)] = None
         value = x.call_library(family, function, *others)
-        wrapper = render("math/apply_apply_by_lane", function=function, dtype=x.dtype, inputs=1 + len(others))
+        wrapper = render("math/apply_by_lane", function=function, dtype=x.dtype, inputs=1 + len(others))
         emitter.preambles[wrapper] = None
         return value
 
