@@ -1,6 +1,6 @@
 """Every Op of PyTensor has a probe; probes are right; what docs/coverage.md says is on the device stays there.
 
-A run takes the first probe of each Op, on one driver; PYTENSOR_CL_PROBES=all takes all of them.
+A run takes the first probe of each Op, and every random draw, on one driver; PYTENSOR_CL_PROBES=all takes all.
 `tools/op_coverage.py` runs all on every driver.
 
 A release of PyTensor may bring new Ops. They run on the host, so a missing probe or row is no defect of an installation:
@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 
 import pytensor
 import pytest
@@ -29,8 +30,9 @@ CONSTRAINTS = CHECKOUT / "ci" / "constraints.txt"
 ROW = re.compile(r"^\| `([\w.]+)` \| device \|", re.MULTILINE)
 
 
-def _chosen(probes):
-    if os.environ.get("PYTENSOR_CL_PROBES") == "all":
+def _chosen(family, probes):
+    # Whether a draw runs on the device depends on its parameters too.
+    if family == "draws" or os.environ.get("PYTENSOR_CL_PROBES") == "all":
         return list(probes)
     seen = Counter()
     return [probe for probe in probes if (seen.update([probe.op]), seen[probe.op])[1] == 1]
@@ -40,9 +42,14 @@ def _parts():
     """Families in parts of a few functions each, so that they spread over the processes of a test run."""
     size = 3 * BATCH
     for name, probes in FAMILIES.items():
-        chosen = _chosen(probes)
-        for start in range(0, len(chosen), size):
-            yield pytest.param(name, chosen[start : start + size], id=f"{name}-{start // size}")
+        parts = [[]]
+        # An Op's probes stay together: one of them on the device is enough.
+        for _, same in groupby(sorted(_chosen(name, probes), key=lambda p: title(p.op)), key=lambda p: p.op):
+            if len(parts[-1]) >= size:
+                parts.append([])
+            parts[-1].extend(same)
+        for number, part in enumerate(parts):
+            yield pytest.param(name, part, id=f"{name}-{number}")
 
 
 @pytest.mark.filterwarnings("ignore")  # of Ops that run in Python

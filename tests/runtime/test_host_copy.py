@@ -53,7 +53,7 @@ def test_the_result_of_a_function_is_its_callers(context, rng, monkeypatch):
     f = opencl([x], x.T)
     assert len(host_ops(f)) == 2  # the view, and its copy
     value = rng.normal(size=(100, 200))
-    kept = [f(value) for _ in range(host.FIRST_COPIES + 3)]
+    kept = [f(value) for _ in range(host.HOST_COPIES + 3)]
     assert len(calls) == 3
     kept[-1][:] = 0
     for result in kept[:-1]:

@@ -194,13 +194,13 @@ def test_calls_of_a_function_tell_its_name(context, timers, terminal, on_device,
 
 def test_hidden_compilation_of_the_host_is_a_pause(timers, terminal):
     class Host(backends.HostFunction):
-        backend = "NUMBA"
+        name = "NUMBA"
 
         def _compile(self):
             timers[0].tell()
             return lambda: [1]
 
     host = Host(None, [], [])
-    host.name = "f"
+    host.function_name = "f"
     assert host.run() == [1] == host.run() and len(timers) == 1
     assert terminal.getvalue().startswith("pytensor-cl: compiling a graph for f (NUMBA)...")

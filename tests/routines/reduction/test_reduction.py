@@ -245,7 +245,7 @@ def test_short_rows(context, rng, operation, dtype):
         for view in (lambda x: x, lambda x: x[::-1, :, ::-1], lambda x: x[..., 1:]):
             want = expected(operation, view(host), acc, (1, 2)).astype(dtype)
             close(routine(view(device))[0].to_host(), want)
-    assert any(variant.pattern == "short" for variant, _ in routine._whole.kernels)
+    assert any(variant.pattern == "short" for variant, _ in routine._single_pass.kernels)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (0, 0), (2, 0, 3)])
@@ -381,7 +381,7 @@ def test_contiguous_inputs_need_only_the_sources(context, rng, schedule):
         routine = Reduction(context, "mul", *dtypes, len(shape), axes, schedule=schedule)
         names = {source.name for source in routine.sources()}
         routine(context.from_host(np.ones(shape, "float32")))
-        stages = (routine._whole, routine._first, routine._second)
+        stages = (routine._single_pass, routine._partial_pass, routine._final_pass)
         assert {k.handle.function_name for stage in stages for k in stage.kernels.values()} <= names
 
 

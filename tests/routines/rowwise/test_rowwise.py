@@ -209,7 +209,7 @@ def test_products_of_short_rows(context, rng, columns):
     assert [variant.pattern for variant, _ in routine._kernels] == ["columns"]
 
 
-def test_dear_row_values_lie_across_the_lanes(context, rng):
+def test_expensive_row_values_lie_across_the_lanes(context, rng):
     dear = RowFunction(
         (FULL, FULL),
         (step("i0 * i1", 0, 1), Reduce("add", 2, "float64", F32), step("exp(i0)", 3, cost=10), step("i0 * i1", 0, 4)),
@@ -347,11 +347,11 @@ def test_nothing_to_read_or_write(context, schedule):
         rows_of(context, SOFTMAX, (0,), schedule).layout(context.from_host(empty).layout)
 
 
-def test_dear_values_are_computed_once():
+def test_expensive_values_are_computed_once():
     program = Program(SOFTMAX, has_fp64=True)
     assert program.spills == (3,)
     assert [loop.reads for loop in program.passes(16, 1)] == [(0,), (0,), ()]
-    assert Program(SOFTMAX, has_fp64=True, dear=ALWAYS_RECOMPUTE).spills == ()
+    assert Program(SOFTMAX, has_fp64=True, cost_limit=ALWAYS_RECOMPUTE).spills == ()
     assert Program(SOFTMAX, has_fp64=True, spill_operands=True).spills == (0, 3)
 
 
