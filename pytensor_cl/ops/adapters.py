@@ -162,28 +162,35 @@ class CheckedAddend:
 
 
 class CheckedBatch:
-    """A batched product, which broadcasts only along batch dimensions known to be one when the graph is compiled.
+    """A batched routine, which broadcasts only along batch dimensions known to be one when the graph is compiled.
 
     Parameters
     ----------
     routine
-        Called with the two operands.
+        Called with the two operands, of which the first is a matrix.
     node
         Has these inputs.
+    what
+        The operation, for the message.
+    core_ndim
+        Dimensions of the second operand that are no batch dimensions.
     """
 
-    def __init__(self, routine: Any, node: Apply) -> None:
-        a, b = (v.type.broadcastable[-3::-1] for v in node.inputs)  # batch dimensions, from the right
+    def __init__(self, routine: Any, node: Apply, what: str = "a product", core_ndim: int = 2) -> None:
         self._routine = routine
+        self._what = what
+        self._last = -3, -1 - core_ndim  # the last batch dimension of each operand
+        a, b = (v.type.broadcastable[last::-1] for v, last in zip(node.inputs, self._last, strict=True))
         self._may_broadcast = [m or n for m, n in zip(a, b, strict=False)]
         self.sources = routine.sources
 
     def __call__(self, a: GpuArray, b: GpuArray, *further: GpuArray) -> tuple[GpuArray, ...]:
-        dims = zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)
+        first, second = self._last
+        dims = zip(a.shape[first::-1], b.shape[second::-1], strict=False)
         for (n, m), allowed in zip(dims, self._may_broadcast, strict=True):
             if n != m and not allowed:
                 raise ValueError(
-                    "the batch dimensions of a product do not match (no run-time broadcasting): "
+                    f"the batch dimensions of {self._what} do not match (no run-time broadcasting): "
                     f"{a.shape} and {b.shape}"
                 )
         return self._routine(a, b, *further)

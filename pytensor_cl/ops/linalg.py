@@ -1,16 +1,15 @@
 """Factors of matrices and solutions of linear systems."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
+from pytensor_cl.ops.adapters import CheckedBatch
 from pytensor_cl.ops.base import GpuOp, Routine
 from pytensor_cl.routines.linalg.cholesky import Cholesky, PositiveSolve
 from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Permutation, Solve
 from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
-from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = [
@@ -39,37 +38,6 @@ class GpuCholesky(GpuOp):
         return Cholesky(context, node.outputs[0].type.dtype, lower=_core(self.host).lower)
 
 
-class _CheckedBatch:
-    """A routine of a matrix and a right-hand side that refuses to broadcast where the host Op does.
-
-    Parameters
-    ----------
-    routine
-        Called with the two operands.
-    node
-        Has the operands, whose static shapes tell which batch dimensions have length one.
-    core_ndim
-        Dimensions of the right-hand side that are no batch dimensions.
-    """
-
-    def __init__(self, routine: Any, node: Apply, core_ndim: int) -> None:
-        self._routine = routine
-        self._core = 2, core_ndim
-        known = (v.type.broadcastable[: v.type.ndim - n][::-1] for v, n in zip(node.inputs, self._core, strict=True))
-        self._repeated = list(zip(*known, strict=False))
-        self.sources = routine.sources
-
-    def __call__(self, *operands: GpuArray) -> tuple[GpuArray, ...]:
-        batches: Sequence[Any] = [a.shape[: a.ndim - n][::-1] for a, n in zip(operands, self._core, strict=True)]
-        for (n, m), known in zip(zip(*batches, strict=False), self._repeated, strict=True):
-            if n != m and not any(known):
-                raise ValueError(
-                    "the batch dimensions of a linear system do not match (no run-time broadcasting): "
-                    f"{operands[0].shape} and {operands[1].shape}"
-                )
-        return self._routine(*operands)
-
-
 class GpuSolveTriangular(GpuOp):
     """Device counterpart of `SolveTriangular`, alone or in a Blockwise."""
 
@@ -83,7 +51,7 @@ class GpuSolveTriangular(GpuOp):
             unit_diagonal=core.unit_diagonal,
             is_vector=core.b_ndim == 1,
         )
-        return _CheckedBatch(solve, node, core.b_ndim)
+        return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
 class GpuCholeskySolve(GpuOp):
@@ -93,7 +61,7 @@ class GpuCholeskySolve(GpuOp):
         """Return both substitutions."""
         core = _core(self.host)
         solve = CholeskySolve(context, node.outputs[0].type.dtype, lower=core.lower, is_vector=core.b_ndim == 1)
-        return _CheckedBatch(solve, node, core.b_ndim)
+        return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
 class GpuSolve(GpuOp):
@@ -108,7 +76,7 @@ class GpuSolve(GpuOp):
             solve = PositiveSolve(context, dtype, lower=core.lower, is_vector=is_vector)
         else:
             solve = Solve(context, dtype, is_vector=is_vector)
-        return _CheckedBatch(solve, node, core.b_ndim)
+        return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
 class GpuLUFactor(GpuOp):

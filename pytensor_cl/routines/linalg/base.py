@@ -19,7 +19,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["BlockedRoutine", "rows_of", "transposed"]
+__all__ = ["BlockedRoutine", "rows_of", "stacked", "transposed"]
 
 SIZES = Struct(("long", "count rows columns whole"), name="linalg_sizes")
 """Number of matrices, rows and columns of each; `whole`: whether a kernel also writes what it does not compute."""
@@ -52,6 +52,12 @@ def transposed(array: GpuArray) -> GpuArray:
     *batch, rows, columns = array.shape
     *steps, row, column = array.layout.strides
     return array.view(Layout((*batch, columns, rows), (*steps, column, row), array.layout.offset))
+
+
+def stacked(array: GpuArray) -> GpuArray:
+    """Return a view (count, rows, columns) of a C-contiguous array (..., rows, columns)."""
+    *batch, rows, columns = array.shape
+    return array.view(Layout((prod(batch), rows, columns), (rows * columns, columns, 1), array.layout.offset))
 
 
 def rows_of(array: GpuArray, begin: int, end: int, first: int = 0, last: int | None = None) -> GpuArray:

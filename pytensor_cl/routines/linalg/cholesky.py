@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from pytensor_cl.routines.linalg.base import (
     SIZES,
     BlockedRoutine,
     rows_of,
+    stacked,
     strides_argument,
     transposed,
 )
@@ -75,7 +75,7 @@ class Cholesky(BlockedRoutine):
         if not output.size:
             return
         batch, n = output.shape[:-2], output.shape[-1]
-        factor = output.view(Layout((prod(batch), n, n), (n * n, n, 1), output.layout.offset))
+        factor = stacked(output)
         if n <= self.block:
             a = self._matrices(a, batch)
             if not self.lower:

@@ -16,6 +16,7 @@ from pytensor_cl.routines.linalg.base import (
     SIZES,
     BlockedRoutine,
     rows_of,
+    stacked,
     strides_argument,
 )
 from pytensor_cl.routines.linalg.triangular import TriangularSolve
@@ -57,7 +58,7 @@ class _LURoutine(BlockedRoutine):
         if lu is None:
             lu = self.context.empty((*batch, n, n), self.dtype)
         self._copy(a, lu)
-        lu = lu.view(Layout((count, n, n), (n * n, n, 1), lu.layout.offset))
+        lu = stacked(lu)
         pivots = self.context.empty((count, n), np.dtype("int32"))
         self._factor(lu, pivots, 0)
         return lu, pivots
@@ -155,10 +156,10 @@ class LUFactor(_LURoutine):
             return
 
         def run() -> None:
-            *batch, n, _ = target.shape
             self._copy(a, target)
-            lu = target.view(Layout((prod(batch), n, n), (n * n, n, 1), target.layout.offset))
-            self._factor(lu, pivots.view(Layout((prod(batch), n), (n, 1), pivots.layout.offset)), 0)
+            lu = stacked(target)
+            count, n, _ = lu.shape
+            self._factor(lu, pivots.view(Layout((count, n), (n, 1), pivots.layout.offset)), 0)
             self._mark_singular(lu, lu)
 
         self.limits.settle(run, self._kernels.clear)
@@ -203,10 +204,9 @@ class Solve(_LURoutine):
             b, output = (v.view(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output))
 
         def run() -> None:
-            *batch, n, m = output.shape
-            lu, pivots = self._factored(a, tuple(batch))
+            lu, pivots = self._factored(a, output.shape[:-2])
             self._copy(b, output)
-            x = output.view(Layout((prod(batch), n, m), (n * m, m, 1), output.layout.offset))
+            x = stacked(output)
             self._substitute(lu, pivots, x)
             self._mark_singular(lu, x)
 
@@ -306,9 +306,8 @@ class Inverse(_LURoutine, Checked):
             return
 
         def run() -> None:
-            *batch, n, _ = output.shape
-            lu, pivots = self._factored(a, tuple(batch))
-            x = output.view(Layout((prod(batch), n, n), (n * n, n, 1), output.layout.offset))
+            lu, pivots = self._factored(a, output.shape[:-2])
+            x = stacked(output)
             kernel = self._kernel("identity")
             sizes = SIZES.pack_values(*x.shape, 0)
             kernel.launch(self.context.queue, *self._grid(kernel, x.size), sizes, strides_argument(x), x.buffer)

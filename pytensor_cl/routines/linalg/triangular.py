@@ -1,12 +1,19 @@
 """Solutions of triangular systems."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from pytensor_cl.routines.linalg.base import GROUP, SIZES, BlockedRoutine, rows_of, strides_argument, transposed
+from pytensor_cl.routines.linalg.base import (
+    GROUP,
+    SIZES,
+    BlockedRoutine,
+    rows_of,
+    stacked,
+    strides_argument,
+    transposed,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -84,9 +91,9 @@ class TriangularSolve(BlockedRoutine):
         if self.is_vector:
             b, output = (v.view(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output))
         batch = output.shape[:-2]
-        n, m = output.shape[-2:]
+        n = output.shape[-2]
         a = self._matrices(a, batch)
-        x = output.view(Layout((prod(batch), n, m), (n * m, m, 1), output.layout.offset))
+        x = stacked(output)
         if n <= self.block:
             a, b, x = self._as_columns(a, self._matrices(b, batch), x)
             self.limits.settle(lambda: self._solve_block(a, b, x, whole=True), self._kernels.clear)
