@@ -209,7 +209,7 @@ class _Pooling(Routine):
         template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool/cpu")
         compared = self.other if template == "pool/grad" else np.dtype(dtype)
         inner = self.windows[-1][:2]
-        further = {"in_pairs": inner[0] > 1 and inner[1] == 2} if self.schedule == "simt" else {}
+        further: dict[str, Any] = {"in_pairs": inner[0] > 1 and inner[1] == 2} if self.schedule == "simt" else {}
         return kernel_source(
             template,
             kind=variant.kind,

@@ -124,7 +124,7 @@ class Sort(Routine):
     def _network(self) -> KernelSource:
         arguments = self._arguments(self._bits == 64)
         if self.schedule == "simt":
-            sizes = {"group": self.limits.size(GROUP), "tile": self._tile, "itemsize": self._element}
+            sizes: dict[str, Any] = {"group": self.limits.size(GROUP), "tile": self._tile, "itemsize": self._element}
             return kernel_source("sort/network_simt", **sizes, **arguments)
         return kernel_source("sort/network_cpu", lanes=self._lanes, **arguments)
 
