@@ -329,7 +329,7 @@ def test_loops_of_single_numbers_stay_on_the_host_in_auto(context, rng):
     states = scan(lambda vt, st: vt + st * 0.5, sequences=[v], outputs_info=[pt.zeros((), "float32")])
     with config.change_flags(opencl__placement="auto"):
         f = opencl([v], states)
-    reasons = [n.reason for n in pytensor_cl.explain(f).host_nodes if isinstance(n.op, Scan)]
+        reasons = [n.reason for n in pytensor_cl.explain(f).host_nodes if isinstance(n.op, Scan)]
     assert reasons in ([], ["each step computes with single numbers, which NUMBA's compiled loop does faster"])
     values = rng.normal(size=5).astype("float32")
     assert_close(f(values), pytensor.function([v], states, mode="FAST_COMPILE")(values))
