@@ -10,7 +10,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans
-from pytensor_cl.routines.elemwise.epilogue import Epilogue
+from pytensor_cl.routines.elemwise.epilogue import NO_EPILOGUE, Epilogue
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode, plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import PACKED_ROWS, CpuSchedule, Tile, register_tile
 from pytensor_cl.routines.gemm.schedule_simt import GemmShape, WorkGroupTile, select_tile
@@ -112,7 +112,7 @@ class Gemm(BlasRoutine):
             if tile is not None:
                 arguments["call"] = self._call_typedef
             if self.epilogue is None:
-                flags |= {"inputs": (), "repeated": (), "outputs": (), "statements": ""}
+                flags |= NO_EPILOGUE
             else:
                 lanes = self.tile.lanes if self.schedule == "cpu" else 1
                 preambles = (*preambles, *self.epilogue.preambles(lanes))

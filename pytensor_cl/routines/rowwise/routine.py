@@ -92,7 +92,7 @@ class Rowwise(Checked):
         if self.schedule == "cpu":
             self._in_tiles = Program(function, fp64, RECOMPUTE_COST_LIMIT, spill_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
-        self._takes = TableLookups(self, function.takes)
+        self._takes = TableLookups(self, function.takes, len(function.tables))
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._gathered_rows = GatheredRows(self, function, self._operands)
         self.is_checked = self._takes.is_checked or bool(self._gathered_rows)
@@ -270,6 +270,7 @@ class Rowwise(Checked):
             "spills": tuple((v, dtypes[v]) for v in program.spills),
             "totals": self._totals,
             "tables": self.function.tables,
+            "tables_struct": self._takes.struct,
             "geometry": planning.geometry_struct(
                 variant.index_type, self._dims, len(arrays), len(program.spills), len(self._totals)
             ),
@@ -286,7 +287,7 @@ class Rowwise(Checked):
         arguments.update(pattern=variant.pattern, lanes=lanes)
         arguments.update(tile_vectors=variant.tile_vectors, is_narrow=variant.is_narrow)
         gathers = self._gathered_rows.arrays if variant.is_gathered else []
-        arguments.update(tile=variant.tile, gathers=gathers)
+        arguments.update(tile=variant.tile, gathers=gathers, gathers_struct=self._gathered_rows.struct)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
         more: tuple[str, ...] = ()
