@@ -82,7 +82,7 @@ class ErrorMonitor:
         }
         self._recorders: dict[Apply, ShapeRecorder] = {}
         for number, (node, routine) in enumerate(self._checked, start=1):
-            routine.watch(self._flags[node.op.context_name], number)
+            routine.set_error_flag(self._flags[node.op.context_name], number)
 
     def __bool__(self) -> bool:
         return bool(self._checked)
