@@ -320,10 +320,10 @@ class _Loop:
         """Routines of nodes that check their data, also of loops inside this one."""
         return [leaf for routine in self._checked for leaf in getattr(routine, "leaves", (routine,))]
 
-    def watch(self, error_flag: DeviceErrorFlag, number: int) -> None:
+    def set_error_flag(self, error_flag: DeviceErrorFlag, number: int) -> None:
         """Make the kernels of the steps report to an error flag."""
         for k, leaf in enumerate(self.leaves):
-            leaf.watch(error_flag, number + (k << _INNER_NUMBER))
+            leaf.set_error_flag(error_flag, number + (k << _INNER_NUMBER))
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return the exception for an error record."""
