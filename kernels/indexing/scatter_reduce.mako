@@ -1,5 +1,5 @@
 ## Algorithm   o = x + the private copies of several work-items, added in order.
-## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
+## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `copy_stride` elements from one to the next.
 ## NDRange     (work-items): each takes a contiguous range of the elements.
 <%page args="name, plan, ctype, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
@@ -19,7 +19,7 @@ from pytensor_cl.codegen.dtypes import widened
                 lane[l] = x[0];
             sum = *(const ${kind} *)lane;
         }
-        ${partials.combine("sum", "p.parts", f"*(__global const {kind} *)(added + part * p.apart + k)",
+        ${partials.combine("sum", "p.parts", f"*(__global const {kind} *)(added + part * p.copy_stride + k)",
             combine.format(a="{total}", b="{partial}"))}
         *(__global ${kind} *)(o + k) = sum;
     }

@@ -191,7 +191,7 @@ class Gemm(BlasRoutine):
         return self._make(p)
 
     def _reads_too_much(self, p: GemmProblem, size: int) -> bool:
-        """Whether large arrays are better walked through from end to end than tile by tile, between short sums."""
+        """Whether large arrays are better traversed from end to end than tile by tile, between short sums."""
         lengths = (*p.batch, p.m, p.n)
         full = 1 + sum(all(s for s, n in zip(x, lengths, strict=True) if n > 1) for x in p.epilogue_operands)
         is_large = full * size * self.dtype.itemsize >= _LARGE_BYTES
@@ -302,7 +302,7 @@ class Gemm(BlasRoutine):
         elif plan.is_unfused and self.epilogue is not None:
             product = self.context.empty(outputs[0].shape, self.dtype)
             self._plain.launch((product,), inputs[: self._own_inputs])
-            self.epilogue.apart.launch(outputs, (product, *inputs[self._own_inputs :]))
+            self.epilogue.unfused.launch(outputs, (product, *inputs[self._own_inputs :]))
 
     def _launch_vector(self, p: GemmProblem, out: GpuArray, inputs: Sequence[Scalar]) -> None:
         """Multiply one operand, a vector, by the other: A by a column, or the transpose of B by a row."""
