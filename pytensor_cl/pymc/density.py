@@ -6,41 +6,12 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["ModelDensity", "check_continuous", "without_checks"]
+from pytensor_cl.pymc.checks import replace_parameter_checks
 
-
-def without_checks(outputs: Sequence[Variable]) -> list[Variable]:
-    """Replace the parameter checks in the graph of one chain by values of minus infinity.
-
-    This is done before chains are added. PyTensor gives a check in a batch one condition for the whole batch: a bad
-    parameter in one chain would be an error for all.
-
-    Parameters
-    ----------
-    outputs
-        Variables of a graph for one chain. It is not changed.
-
-    Returns
-    -------
-    list of Variable
-        The same values where all parameters are good, minus infinity where they are not. Inputs are those of `outputs`.
-    """
-    from pymc.logprob.utils import CheckParameterValue
-
-    fgraph = FunctionGraph(outputs=list(outputs), clone=True, copy_inputs=False)
-    for node in fgraph.toposort():
-        if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
-            value, *conditions = node.inputs
-            good = pt.all(pt.stack([pt.as_tensor(condition) for condition in conditions]))
-            dtype = node.outputs[0].type.dtype
-            checked = pt.switch(good, value, np.asarray(-np.inf, dtype)).astype(dtype)
-            fgraph.replace(node.outputs[0], checked, import_missing=True)
-    return list(fgraph.outputs)
+__all__ = ["ModelDensity", "check_continuous"]
 
 
 def check_continuous(model: Any) -> None:
@@ -94,14 +65,14 @@ class ModelDensity:
         self.shapes = [tuple(shapes[name]) for name in self.names]
         self.temperature = pt.scalar("inverse_temperature", dtype=pytensor.config.floatX) if tempered else None
         if self.temperature is None:
-            total = model.logp()
-            parts = [total]
+            (total,) = replace_parameter_checks([model.logp()])
+            parts = []
         else:
-            observed = model.datalogp
-            total = model.varlogp + self.temperature * observed
-            parts = [total, observed]
-        gradient = pytensor.grad(total, self.values, disconnected_inputs="ignore")
-        *self._parts, self._total = without_checks([*gradient, *parts[1:], total])
+            prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
+            total = prior + self.temperature * observed
+            parts = [observed]
+        self._total = total
+        self._parts = [*pytensor.grad(total, self.values, disconnected_inputs="ignore"), *parts]
 
     @property
     def size(self) -> int:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pymc.exceptions import SamplingError
+from pymc.initial_point import make_initial_point_fn
 
 __all__ = ["RETRIES", "InitialPoints"]
 
@@ -25,8 +27,6 @@ class InitialPoints:
     """
 
     def __init__(self, model: Any, initvals: Any, jitter: bool) -> None:
-        from pymc.initial_point import make_initial_point_fn
-
         self._names = [value.name for value in model.value_vars]
         jittered = set(model.free_RVs) if jitter else set()
         self._draw = make_initial_point_fn(model=model, overrides=initvals, jitter_rvs=jittered)
@@ -63,8 +63,6 @@ class InitialPoints:
         pymc.exceptions.SamplingError
             If a superchain has found no point with a finite log density.
         """
-        from pymc.exceptions import SamplingError
-
         rng = np.random.default_rng(list(seeds))
         length = chains // len(seeds)
         drawn = [self._draw(seed) for seed in seeds]

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from arviz_base import from_dict, make_attrs
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+from pymc.util import get_default_varnames
 from pytensor.graph.replace import vectorize_graph
+
+import pytensor_cl
 
 __all__ = ["constrain", "inference_data"]
 
@@ -41,8 +46,6 @@ def constrain(
     ValueError
         If a name is not that of a variable.
     """
-    from pymc.util import get_default_varnames
-
     variables = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
     if var_names is not None:
         unknown = set(var_names) - {variable.name for variable in variables}
@@ -90,11 +93,6 @@ def inference_data(
     attrs
         Attributes of the groups posterior and sample_stats.
     """
-    from arviz_base import from_dict, make_attrs
-    from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
-
-    import pytensor_cl
-
     coords, dims = coords_and_dims_for_inferencedata(model)
     data = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     groups = {"posterior": dict(posterior), "sample_stats": dict(stats), **{name: d for name, d in data.items() if d}}

@@ -4,6 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
 __all__ = ["progress_bar"]
 
 
@@ -23,9 +26,6 @@ def progress_bar(total: int, label: str, shown: bool) -> Iterator[Callable[[int,
     if not (shown and sys.stderr.isatty()):
         yield lambda done, text: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
+from pymc import modelcontext
 
 from pytensor_cl.pymc.density import ModelDensity, check_continuous
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
@@ -163,8 +164,6 @@ def sample(
 
     Raises
     ------
-    ImportError
-        If PyMC or ArviZ is not installed.
     ValueError
         If an argument is out of its range, the sampler is not known, or the model has discrete or no free variables.
     pymc.exceptions.SamplingError
@@ -175,8 +174,7 @@ def sample(
     A chain whose parameters are not allowed has a log density of minus infinity and stays where it was; this changes
     nothing for other chains. Trajectories whose energy grows by more than 1,000 are counted as divergences.
     """
-    pymc = _import_pymc()
-    model = pymc.modelcontext(model)
+    model = modelcontext(model)
     _check(sampler, draws, tune, chains, target_accept, max_steps)
     check_continuous(model)
     superchains = _superchains(superchains, chains)
@@ -279,15 +277,6 @@ def _always_device() -> Iterator[None]:
     """Compile without trials of other backends, which cost more than a run of a sampler."""
     with pytensor.config.change_flags(opencl__select_backend=False):
         yield
-
-
-def _import_pymc() -> Any:
-    try:
-        import arviz_base  # noqa: F401
-        import pymc
-    except ImportError as error:
-        raise ImportError("pytensor_cl.pymc.sample needs PyMC and ArviZ: pip install pytensor-cl[pymc]") from error
-    return pymc
 
 
 def _entropy(random_seed: Any) -> Any:

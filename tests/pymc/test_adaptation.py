@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("pymc")
+
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.samplers import window_ends

@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+from pytensor.tensor.elemwise import DimShuffle
 
 pm = pytest.importorskip("pymc")
 pytest.importorskip("arviz_base")
 
+from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
 from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian  # noqa: E402
-from tests.helpers import assert_all_on_device  # noqa: E402
+from tests.helpers import assert_on_device, host_ops  # noqa: E402
 
 OBSERVED = np.array([1.2, 0.4, 2.1, 1.7])
 
@@ -63,7 +65,8 @@ def test_step_is_on_device(context):
     point = model.initial_point()
     density = ModelDensity(model, {name: np.shape(value) for name, value in point.items()})
     chains = Hamiltonian(density, 5, 1, "OPENCL")
-    assert_all_on_device(chains.step)
+    assert {type(op) for op in host_ops(chains.step)} <= {DimShuffle}  # of the step size
+    assert_on_device(chains.step, GpuElemwise)
     rng = np.random.default_rng(7)
     start = [rng.normal(size=(5, *shape)) for shape in density.shapes]
     got = chains.set_positions(start)

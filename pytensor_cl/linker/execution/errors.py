@@ -82,7 +82,7 @@ class ErrorMonitor:
         }
         self._recorders: dict[Apply, ShapeRecorder] = {}
         for number, (node, routine) in enumerate(self._checked, start=1):
-            routine.watch(self._flags[node.op.context_name], number)
+            routine.set_error_flag(self._flags[node.op.context_name], number)
 
     def __bool__(self) -> bool:
         return bool(self._checked)
@@ -195,7 +195,7 @@ class NodeErrors:
         """Return what to raise where a driver had no memory for a command of a node."""
         node = self._nodes[at]
         name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)
-        return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.refusal(error))
+        return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.describe_failure(error))
 
     def _untyped_argument(self, at: int) -> str:
         """Return a message if an argument of a node is no array: with trust_input=True it was not converted."""
