@@ -21,6 +21,8 @@ from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
 
+MAX_CHECKED = 1 << 16
+"""Nodes that may report errors. Higher bits of a record's number tell the node of the steps of a loop."""
 _BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
 
 
@@ -93,7 +95,7 @@ class ErrorMonitor:
         first = next(filter(None, records), None)
         if first is None:
             return None
-        node, routine = self._checked[first.number - 1]
+        node, routine = self._checked[first.number % MAX_CHECKED - 1]
         return node, routine.error(first)
 
     def record_shapes(self, node: Apply, thunk: Thunk, storage: Mapping[Variable, Cell]) -> Thunk:
