@@ -16,6 +16,7 @@ PACKAGE = Path(pytensor_cl.__file__).parent
 # They work without PyTensor, so a kernel is tested and timed without a graph.
 DEVICE_SIDE = ("routines", "runtime", "codegen", "errors")
 
+
 def _module_name(path):
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
