@@ -66,14 +66,14 @@ def test_step_is_on_device(context, on_device):
     model = conjugate_model()
     point = model.initial_point()
     density = ModelDensity(model, {name: np.shape(value) for name, value in point.items()})
-    chains = Hamiltonian(density, 5, 1, "OPENCL")
+    chains = Hamiltonian(density, 40, 1, "OPENCL")
     assert not {type(op) for op in host_ops(chains.step)} - {DimShuffle}  # of the step size
     assert_on_device(chains.step, GpuElemwise)
     rng = np.random.default_rng(7)
-    start = [rng.normal(size=(5, *shape)) for shape in density.shapes]
+    start = [rng.normal(size=(40, *shape)) for shape in density.shapes]
     got = chains.set_positions(start)
     logp = model.compile_logp(mode="FAST_RUN")
-    expected = [logp({n: value[i] for n, value in zip(density.names, start, strict=True)}) for i in range(5)]
+    expected = [logp({n: value[i] for n, value in zip(density.names, start, strict=True)}) for i in range(40)]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
     assert chains.trajectory(1e-4, 3).acceptance.min() > 0.999
 
