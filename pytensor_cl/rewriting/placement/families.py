@@ -21,7 +21,7 @@ from pytensor_cl.rewriting.lift import (
     shape,
     sort,
 )
-from pytensor_cl.rewriting.lowering import ifelse, sparse
+from pytensor_cl.rewriting.lowering import ifelse, scan, sparse
 
 __all__ = [
     "alloc",
@@ -42,6 +42,7 @@ __all__ = [
     "random",
     "reduction",
     "repeat",
+    "scan",
     "shape",
     "sort",
     "sparse",
