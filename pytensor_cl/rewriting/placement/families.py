@@ -18,6 +18,7 @@ from pytensor_cl.rewriting.lift import (
     random,
     reduction,
     repeat,
+    scan_loop,
     shape,
     sort,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "random",
     "reduction",
     "repeat",
+    "scan_loop",
     "shape",
     "sort",
     "sparse",
