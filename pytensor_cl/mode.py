@@ -12,7 +12,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
-from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
+from pytensor_cl.linker import branches, loops  # noqa: F401 (register what links inner graphs)
 from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
@@ -28,6 +28,8 @@ from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
+from pytensor_cl.rewriting.lowering.linalg import lower_linalg
+from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
@@ -90,6 +92,7 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 def opencl_lower(fgraph: FunctionGraph) -> None:
     """Ops without a kernel -> Ops with a kernel."""
     if _placement() != "host":
+        lower_linalg(fgraph)
         lower_blockwise(fgraph)
         split_convolutions(fgraph)
 
@@ -100,6 +103,14 @@ def opencl_lift_branches(fgraph: FunctionGraph) -> None:
     """LazyIfElse(c, x) -> the same with device graphs of its branches."""
     if _placement() != "host":
         lift_branches(fgraph)
+
+
+@graph_rewriter
+@_report
+def opencl_lift_loops(fgraph: FunctionGraph) -> None:
+    """Scan(n, x) -> the same with a device graph of its steps."""
+    if _placement() != "host":
+        lift_loops(fgraph)
 
 
 @graph_rewriter
@@ -181,6 +192,7 @@ _PASSES = (
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
     (opencl_lift_branches, 48.93),
+    (opencl_lift_loops, 48.94),
     (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
     (opencl_fuse_gather, 49.25),

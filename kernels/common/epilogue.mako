@@ -3,8 +3,9 @@
 ## Algorithm: in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays (the
 ##     epilogue's operands), o0.. are the results.
 ## Operands: matrices with any strides between rows and between columns; a `repeated` one has one column for all.
-## The defs see the arguments of the template that calls them: name, inputs (dtypes of the operands), repeated (a bool
-##     for each), outputs (dtypes of the results), statements.
+## The defs see the arguments of the template that calls them: name, starts (struct: offsets of the arrays of the
+##     operands and of the results), inputs (dtypes of the operands), repeated (a bool for each), outputs (dtypes of the
+##     results), statements.
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import access_name, ctype, repeated as splat, vector_type
@@ -14,9 +15,7 @@
 <% vector = vector_type(dtype, lanes) %>\
 typedef ${vector} ${name}_${vector} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endfor
-typedef struct {  // offsets of the operands' and of the results' arrays
-    long in[${max(1, len(inputs))}], out[${len(outputs)}];
-} ${name}_starts;
+${starts.c_typedef(f"{name}_starts", "offsets of the operands' and of the results' arrays")}
 typedef struct {  // first element of a matrix of each operand and result; strides of the operands
 % for k, dtype in enumerate(inputs, 1):
     __global const ${ctype(dtype)} *i${k};

@@ -5,16 +5,20 @@
 ## Tiling      Tiles of group * run elements; each work-item scans `run` neighbouring ones, then the group scans their
 ##             sums.
 ## NDRange     _rows (outputs * group, chunks); _columns (outputs rounded up to groups, chunks).
-## Workspace   Local memory: a tile, with a gap after each run against bank conflicts, and one sum for each work-item.
+## Workspace   Local memory: a tile, with gaps against bank conflicts, and one sum for each work-item.
 ## Invariants  Barriers are uniform: a work-group has one row.
 ## Reference   As in kernels/cumop/cpu.mako.
 <%page args="name, geometry, dtype, combine, identity, outer_dims, index, group, run, in_buffer"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%namespace name="shared" file="/cumop/geometry.mako"/>
+<%namespace name="padding" file="/common/bank_padding.mako"/>\
 <%!
+    import numpy as np
+
     from pytensor_cl.codegen.dtypes import ctype
+    from pytensor_cl.codegen.local_memory import padded_size
 %>
-<% T, ITEMS = ctype(dtype), run  # neighbouring elements that a work-item takes
+<% T, ITEMS, itemsize = ctype(dtype), run, np.dtype(dtype).itemsize  # ITEMS: neighbouring elements of a work-item
 tile = group * ITEMS %>
 ${geometry.c_typedef(f"{name}_geometry")}
 static inline ${T} ${name}_combine(const ${T} a, const ${T} b)
@@ -36,9 +40,9 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     __global const ${T} *block_aggregates, ${shared.parameter()})
 {
     ${shared.read_parameter()}
-    __local ${T} elements[${tile + group}];  // with gaps, so that runs of ${ITEMS} do not fall into one memory bank
+    __local ${T} elements[${padded_size(tile, itemsize)}];
     __local ${T} sums[${group}];
-    const int item = get_local_id(0);
+    const int item = get_local_id(0), own = ${padding.at(f"item * {ITEMS}", itemsize)};  // no gap within a run
     const ${index} chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk;
     const ${index} last = min(g.length, first + g.chunk);
@@ -52,25 +56,25 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     ${T} carry_in = ${name}_exclusive_prefix(block_aggregates + total, chunk, g.outputs);
     for (${index} start = first; start < last; start += ${tile}) {
         for (int k = item; k < ${tile}; k += ${group})
-            elements[k + k / ${ITEMS}] = start + k < last ? input[(start + k) * g.in_step] : ${identity};
+            elements[${padding.at("k", itemsize)}] = start + k < last ? input[(start + k) * g.in_step] : ${identity};
         barrier(CLK_LOCAL_MEM_FENCE);
         ${T} running[${ITEMS}];
         % for k in range(ITEMS):
         % if k == 0:
-        running[0] = elements[item * ${ITEMS + 1}];
+        running[0] = elements[own];
         % else:
-        running[${k}] = ${name}_combine(running[${k - 1}], elements[item * ${ITEMS + 1} + ${k}]);
+        running[${k}] = ${name}_combine(running[${k - 1}], elements[own + ${k}]);
         % endif
         % endfor
         sums[item] = running[${ITEMS - 1}];
         ${workgroup.inclusive_scan(T, "sums", group, name + "_combine({}, {})", identity)}
         const ${T} lower = item ? sums[item - 1] : ${identity};
         for (int k = 0; k < ${ITEMS}; ++k)
-            elements[item * ${ITEMS + 1} + k] = ${name}_combine(carry_in, ${name}_combine(lower, running[k]));
+            elements[own + k] = ${name}_combine(carry_in, ${name}_combine(lower, running[k]));
         carry_in = ${name}_combine(carry_in, sums[${group - 1}]);
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = item; k < ${tile} && start + k < last; k += ${group})
-            output[(start + k) * g.out_step] = elements[k + k / ${ITEMS}];
+            output[(start + k) * g.out_step] = elements[${padding.at("k", itemsize)}];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -13,7 +13,7 @@
 ##     sooner (`overlap`), and computes again what another one has stored; if there is none, B is packed.
 ## Reference: BLIS (Van Zee and van de Geijn 2015); routines/gemm/schedule_cpu.py chooses blocking and partition.
 <%page args="name, micro, store, ctype, wide, itemsize, lanes, mr, vectors, shapes, packed_rows, has_alpha, has_c,
-             inputs=(), repeated=(), outputs=(), statements=''"/>
+             starts, inputs, repeated, outputs, statements"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
 <%namespace name="gemm_epilogue" file="/gemm/epilogue.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.mako"/>

@@ -8,8 +8,8 @@
 ## Workspace: the partial sums (split_k, m, n), if k is split.
 ## Invariants: work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
 ##     memory.
-<%page args="name, ctype, wide, index, group, step, padding, has_alpha, has_c, call, inputs, repeated, outputs,
-             statements"/>
+<%page args="name, ctype, wide, index, group, step, padding, has_alpha, has_c, call, starts, inputs, repeated,
+             outputs, statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>
 <%namespace name="main_loop" file="/common/simt_main_loop.mako"/>
 <%

@@ -11,7 +11,7 @@
 ##     tile into different banks:
 ##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]
 ##     The loop begins a step before k_begin: its first pass only loads.
-<%page args="rows, name, ctype, wide, index, has_alpha, has_c, call, inputs, repeated, outputs,
+<%page args="rows, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs, repeated, outputs,
              statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>
 <%namespace name="main_loop" file="/common/simt_main_loop.mako"/>

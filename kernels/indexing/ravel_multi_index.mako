@@ -3,7 +3,7 @@
 ## Operands    One array for each dimension, the same number of elements in all.
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 ## Invariants  An index that is out of range is reported ("raise", "unravel").
-<%page args="name, mode, types, schedule, word"/>\
+<%page args="name, mode, types, schedule, word, dims"/>\
 <%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
@@ -20,11 +20,11 @@ count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise",
     for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
 % endif
 </%def>\
-<%def name="unravel(kind, dims)">
-typedef struct { long size, dim[${max(1, dims)}]; } ${name}_dims;
+<%def name="unravel(kind, ndim)">
+${dims.c_typedef(f"{name}_dims")}
 
 __kernel void ${name}(__global const ${kind} *flat, const long flat_at,
-    ${"".join(f"__global long *o{k}, " for k in range(dims))} const long size, const ${name}_dims d,
+    ${"".join(f"__global long *o{k}, " for k in range(ndim))} const long size, const ${name}_dims d,
     volatile __global int *error_flag, const int error_code)
 {
     flat += flat_at;
@@ -35,8 +35,8 @@ ${each_element()}
             given = 0;
         }
         ${word} rest = given;
-    % for k in range(dims):
-        % if k < dims - 1:
+    % for k in range(ndim):
+        % if k < ndim - 1:
         o${k}[i] = rest % (${word})d.dim[${k}];
         rest /= (${word})d.dim[${k}];
         % else:
@@ -49,7 +49,7 @@ ${each_element()}
 % if mode == "unravel":
 ${unravel(types[0], len(types) - 1)}
 % else:
-typedef struct { long at[${count}], dim[${count}], weight[${count}]; } ${name}_dims;
+${dims.c_typedef(f"{name}_dims")}
 
 __kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in enumerate(types))} __global long *o,
     const long size, const ${name}_dims d, volatile __global int *error_flag, const int error_code)

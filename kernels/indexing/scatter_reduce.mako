@@ -1,5 +1,5 @@
 ## Algorithm   o = x + the private copies of several work-items, added in order.
-## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
+## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `copy_stride` elements from one to the next.
 ## NDRange     (work-items): each takes a contiguous range of the elements.
 <%page args="name, plan, ctype, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
@@ -19,7 +19,7 @@ from pytensor_cl.codegen.dtypes import widened
             sum = *(const ${kind} *)lane;
         }
         for (long part = 0; part < p.parts; ++part) {
-            const ${widened(ctype, n)} more = *(__global const ${kind} *)(added + part * p.apart + k);
+            const ${widened(ctype, n)} more = *(__global const ${kind} *)(added + part * p.copy_stride + k);
             sum = ${combine.format(a="sum", b="more")};
         }
         *(__global ${kind} *)(o + k) = sum;

@@ -8,13 +8,13 @@
 %>
 <%def name="declarations()">
 % if gathers:
-typedef struct { long step[${len(gathers)}], length[${len(gathers)}], is_far[${len(gathers)}]; } ${name}_picks;
+${gathers_struct.c_typedef(f"{name}_gathers")}
 % endif
 </%def>
 
 <%def name="parameters()">
 % if gathers:
-    , const ${name}_picks gathers, volatile __global int *error_flag, const int error_code
+    , const ${name}_gathers gathers, volatile __global int *error_flag, const int error_code
 % endif
 </%def>
 

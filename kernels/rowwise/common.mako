@@ -8,7 +8,7 @@
 ${geometry.c_typedef(f"{name}_geometry")}
 typedef struct { long non_temporal, at[${len(arrays)}]; } ${name}_offsets;
 % if tables:
-typedef struct { long at[${len(tables)}], step[${len(tables)}], length[${len(tables)}]; } ${name}_tables;
+${tables_struct.c_typedef(f"{name}_tables")}
 % endif
 </%def>
 

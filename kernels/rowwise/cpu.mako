@@ -13,8 +13,8 @@
 ## Invariants  No address outside an array is read. Results depend on the layout and the device only.
 ## Reference   Values are spilled or recomputed by cost, as in P. Briggs, K. D. Cooper, L. Torczon, Rematerialization,
 ##             PLDI 1992.
-<%page args="name, geometry, pattern, lanes, tile_vectors, is_narrow, tile, gathers, arrays, values, passes, stage,
-             row_values, spills, totals, tables, index, outer_dims, reduced_dims"/>
+<%page args="name, geometry, pattern, lanes, tile_vectors, is_narrow, tile, gathers, gathers_struct, arrays, values,
+             passes, stage, row_values, spills, totals, tables, tables_struct, index, outer_dims, reduced_dims"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%namespace name="access" file="/rowwise/access.mako"/>

@@ -7,7 +7,7 @@
 ## Workspace   `group` accumulators in local memory for each kind of reduction; partials as in kernels/rowwise/cpu.mako.
 ## Invariants  Barriers are uniform: work-items without a row take part in them.
 <%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables,
-             index, outer_dims, reduced_dims"/>
+             tables_struct, index, outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype

@@ -6,12 +6,14 @@
 ## Invariants  Barriers are uniform: a skipped pass has an empty range for the whole group.
 ## Reference   N. Satish, M. Harris, M. Garland, Designing efficient sorting algorithms for manycore GPUs, IPDPS 2009.
 <%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, index, bits, passes, steps,
-             group, items_per_thread"/>
+             group, items_per_thread, itemsize"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <%namespace name="moving" file="/sort/radix_scatter_simt.mako"/>
-<% E, R, bins = element, "long" if indexed else key, 1 << bits %>
+<% E, R, bins = element, "long" if indexed else key, 1 << bits
+left = min(group, bins)  # work-items whose counts are not added up pairwise
+%>
 ${shared.rows(unrolled=True)}
 ${shared.element()}
 ${radix.digits(E)}
@@ -65,14 +67,18 @@ void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict i
         atomic_or(difference + 1, (uint)((ulong)different >> 32));
     }
     % endif
-    for (int distance = ${group // 2}; distance > 0; distance /= 2) {
+    for (int distance = ${group // 2}; distance >= ${left}; distance /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int d = 0; d < ${bins} && item < distance; ++d)
             histogram[d * ${group} + item] += histogram[d * ${group} + item + distance];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int d = item; d < ${bins}; d += ${group})
-        histogram_slice[d * g.chunks] = histogram[d * ${group}];
+    for (int d = item; d < ${bins}; d += ${group}) {
+        ${index} sum = 0;
+        for (int k = 0; k < ${left}; ++k)  // each digit begins in another bank of local memory
+            sum += histogram[d * ${group} + (k + d) % ${left}];
+        histogram_slice[d * g.chunks] = sum;
+    }
 }
 % endif
 % endfor

@@ -12,7 +12,16 @@ from pytensor_cl.routines.elemwise.routine import Copy, Elemwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["CheckedAddend", "CheckedBatch", "IntegerTuple", "Reordered", "WithCasts", "copy_or_none", "with_casts"]
+__all__ = [
+    "CheckedAddend",
+    "CheckedBatch",
+    "CheckedBatches",
+    "IntegerTuple",
+    "Reordered",
+    "WithCasts",
+    "copy_or_none",
+    "with_casts",
+]
 
 
 def copy_or_none(context: Context, source: str, ndim: int, target: str) -> Copy | None:
@@ -194,3 +203,31 @@ class CheckedBatch:
                     f"{a.shape} and {b.shape}"
                 )
         return self._routine(a, b, *further)
+
+
+class CheckedBatches:
+    """A batched routine of any number of operands, which broadcasts only along batch dimensions known to be one.
+
+    Parameters
+    ----------
+    routine
+        Called with the operands.
+    node
+        Has these inputs; all have the same number of batch dimensions.
+    core_ndims
+        For each operand, dimensions that are no batch dimensions.
+    """
+
+    def __init__(self, routine: Any, node: Apply, core_ndims: Sequence[int]) -> None:
+        self._routine = routine
+        kinds = zip((v.type for v in node.inputs), core_ndims, strict=True)
+        self._free = [[not b for b in kind.broadcastable[: kind.ndim - core]] for kind, core in kinds]
+        self.sources = routine.sources
+
+    def __call__(self, *inputs: GpuArray) -> tuple[GpuArray, ...]:
+        for axis in range(len(self._free[0])):
+            lengths = {v.shape[axis] for v, free in zip(inputs, self._free, strict=True) if free[axis]}
+            if len(lengths) > 1:
+                shapes = [v.shape for v in inputs]
+                raise ValueError(f"batch dimensions do not match (no run-time broadcasting): {shapes}")
+        return self._routine(*inputs)

@@ -61,7 +61,7 @@ class _Problem(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """How the work is shared out: the axis in chunks; blocks of rows, and strips across the innermost dimension."""
+    """How the work is shared out: the axis in chunks; blocks of rows, and tiles across the innermost dimension."""
 
     pattern: str
     chunk: int
@@ -124,7 +124,7 @@ def split_cpu(problem: _Problem, units: int, lanes: int) -> _Split:
     """Share out the work to a few work-items, each with a run of tasks."""
     columns, step = problem.columns
     along = columns < lanes or (problem.length >= lanes and abs(problem.out_step) < abs(step))
-    tiles = 1 if along else -(-columns // (planning.STRIP * lanes))
+    tiles = 1 if along else -(-columns // (planning.COLUMN_TILE * lanes))
     blocks = problem.outputs if along else problem.outputs // columns * tiles
     is_small = problem.length * problem.outputs < SMALL
     chunk, chunks = _chunks_of(problem, -(-2 * units // blocks) if blocks < 2 * units else 1)
@@ -210,7 +210,7 @@ class CumOp(Routine):
                 **self._arguments,
             )
         access = render("common/vector_access", dtype=self._stored, lanes=self._lanes)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.STRIP}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.COLUMN_TILE}
         return kernel_source(
             "cumop/cpu",
             preambles=(access,),

@@ -1,4 +1,4 @@
-"""PyTensor's scalar Ops as OpenCL C: a table, and the walk through a `Composite`.
+"""PyTensor's scalar Ops as OpenCL C: a table, and the traversal of a `Composite`.
 
 Ops on float16 compute in float32, and round each output to float16, inside a `Composite` too: a fused graph and one
 that is not give the same numbers, those of PyTensor's Python backend.

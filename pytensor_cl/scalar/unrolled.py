@@ -30,7 +30,13 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.dtypes import is_special, is_supported
@@ -180,7 +186,7 @@ class _Unroller:
         """Join the axes at each position of operands of one number of dimensions; return the tags of the result."""
         tags: list[int | None] = []
         for position in range(len(operands[0].tags)):
-            found = [cells.tags[position] for cells in operands if cells.tags[position] is not None]
+            found = [tag for cells in operands if (tag := cells.tags[position]) is not None]
             lengths = {n for cells in operands if (n := cells.values.shape[position]) != 1}
             if found and lengths:
                 raise CannotUnroll("a dimension whose length is unknown meets one of known length")
@@ -340,52 +346,63 @@ def _matmul(run: _Unroller, node: Apply) -> list[Cells]:
 
 
 def _index(run: _Unroller, node: Apply, source: Cells, first: int) -> tuple[Any, ...]:
-    """Return a basic index of constants; axes may only be taken whole."""
+    """Return an index of constants, for all dimensions; axes may only be taken whole."""
     entries = indices_from_subtensor(node.inputs[first:], node.op.idx_list)
-    index: list[Any] = []
-    for dim, entry in enumerate(entries):
-        if isinstance(entry, slice):
-            parts = [_constant_integer(v, "an index inside the loop") for v in (entry.start, entry.stop, entry.step)]
-            index.append(slice(*parts))
-        else:
-            index.append(_constant_integer(entry, "an index inside the loop"))
-        if source.tags[dim] is not None and index[-1] not in (slice(None), slice(0, None, 1), slice(None, None, 1)):
+    index = [_constant_entry(entry) for entry in entries]
+    index += [slice(None)] * (source.values.ndim - len(index))
+    wholes = (slice(None), slice(0, None, 1), slice(None, None, 1))
+    for tag, entry in zip(source.tags, index, strict=True):
+        if tag is not None and not (isinstance(entry, slice) and entry in wholes):
             raise CannotUnroll("a dimension whose length is unknown or large is indexed")
-        length = source.values.shape[dim]
-        if isinstance(index[-1], int) and not -length <= index[-1] < length:
-            raise CannotUnroll(f"index {index[-1]} is out of bounds for a dimension of length {length}")
     return tuple(index)
+
+
+def _constant_entry(entry: Any) -> Any:
+    """Return an entry of an index: a slice of constants, an integer, or an array of them."""
+    what = "an index inside the loop"
+    if isinstance(entry, slice):
+        return slice(*(_constant_integer(v, what) for v in (entry.start, entry.stop, entry.step)))
+    if getattr(entry.type, "ndim", 0):
+        if not isinstance(entry, Constant):
+            raise CannotUnroll(f"{what} is not known when the function is compiled")
+        return np.asarray(entry.data)
+    return _constant_integer(entry, what)
+
+
+def _places(index: tuple[Any, ...], source: Cells) -> Cells:
+    """Return the positions of the elements that an index takes, and the tags of its result."""
+    positions = np.arange(source.values.size).reshape(source.values.shape)
+    try:
+        places = np.asarray(positions[index])
+    except IndexError as error:
+        raise CannotUnroll(f"an index inside the loop is out of bounds: {error}") from error
+    if any(isinstance(entry, np.ndarray) for entry in index):
+        if source.has_axes:
+            raise CannotUnroll("an array is indexed by an array along a dimension whose length is unknown or large")
+        return Cells(places, (None,) * places.ndim)
+    return Cells(places, tuple(t for t, entry in zip(source.tags, index, strict=True) if isinstance(entry, slice)))
 
 
 def _subtensor(run: _Unroller, node: Apply) -> list[Cells]:
     source = run.cells(node.inputs[0])
-    index = _index(run, node, source, 1)
-    whole = (*index, *(slice(None),) * (source.values.ndim - len(index)))
-    tags = tuple(tag for tag, entry in zip(source.tags, whole, strict=True) if isinstance(entry, slice))
-    values = np.empty(1, dtype=object)
-    values[0] = source.values[index]
-    taken = values[0] if isinstance(values[0], np.ndarray) else _objects((), [values[0]])
-    return [Cells(taken, tags)]
+    places = _places(_index(run, node, source, 1), source)
+    flat = source.values.reshape(-1)
+    return [Cells(_objects(places.values.shape, (flat[k] for k in places.values.flat)), places.tags)]
 
 
 def _inc_subtensor(run: _Unroller, node: Apply) -> list[Cells]:
     source, value = run.cells(node.inputs[0]), run.cells(node.inputs[1])
-    index = _index(run, node, source, 2)
-    whole = (*index, *(slice(None),) * (source.values.ndim - len(index)))
-    tags = [tag for tag, entry in zip(source.tags, whole, strict=True) if isinstance(entry, slice)]
-    place = Cells(np.arange(source.values.size).reshape(source.values.shape)[index], tuple(tags))
-    place = Cells(np.asarray(place.values, dtype=object), place.tags)
-    missing = place.values.ndim - value.values.ndim
+    places = _places(_index(run, node, source, 2), source)
+    missing = places.values.ndim - value.values.ndim
     value = Cells(value.values[(None,) * missing], (*(None,) * missing, *value.tags))
-    joined = run.aligned([place, value])
-    if any((a is None) != (b is None) for a, b in zip(joined, place.tags, strict=True)):
+    if any((a is None) != (b is None) for a, b in zip(run.aligned([places, value]), places.tags, strict=True)):
         raise CannotUnroll("an update gives a dimension another length")
     dtype = check_dtype(node.outputs[0].type)
     result = _objects(source.values.shape, source.values.flat)
     flat = result.reshape(-1)
-    for position, new in zip(place.values.flat, np.broadcast_to(value.values, place.values.shape).flat, strict=True):
-        new = run.cast(new, dtype)
-        flat[position] = new if node.op.set_instead_of_inc else run.scalar(ps.add, (flat[position], new), [dtype])[0]
+    for place, given in zip(places.values.flat, np.broadcast_to(value.values, places.values.shape).flat, strict=True):
+        new = run.cast(given, dtype)
+        flat[place] = new if node.op.set_instead_of_inc else run.scalar(ps.add, (flat[place], new), [dtype])[0]
     return [Cells(result, source.tags)]
 
 
@@ -439,7 +456,7 @@ def _extract_diag(run: _Unroller, node: Apply) -> list[Cells]:
 
 def _split(run: _Unroller, node: Apply) -> list[Cells]:
     source, sizes = run.cells(node.inputs[0]), node.inputs[-1]
-    axis = node.op.axis if hasattr(node.op, "axis") else _constant_integer(node.inputs[1], "an axis inside the loop")
+    axis: int = node.op.axis
     if not isinstance(sizes, Constant):
         raise CannotUnroll("the lengths of parts inside the loop are not known when the function is compiled")
     if source.tags[axis] is not None:
@@ -479,6 +496,8 @@ def _same(run: _Unroller, node: Apply) -> list[Cells]:
 
 
 _RULES: dict[type[Op], Rule] = {
+    AdvancedIncSubtensor: _inc_subtensor,
+    AdvancedSubtensor: _subtensor,
     Alloc: _alloc,
     AllocEmpty: _alloc_empty,
     Argmax: _argmax,

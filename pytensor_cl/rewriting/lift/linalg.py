@@ -8,6 +8,7 @@ from pytensor.tensor.linalg.inverse import MatrixInverse
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.solvers.tridiagonal import LUFactorTridiagonal, SolveLUFactorTridiagonal
 from pytensor.tensor.linalg.summary import Det, SLogDet
 
 from pytensor_cl.ops.base import GpuOp
@@ -16,11 +17,16 @@ from pytensor_cl.ops.linalg import (
     GpuCholeskySolve,
     GpuDet,
     GpuLUFactor,
+    GpuLUFactorTridiagonal,
     GpuMatrixInverse,
     GpuPivotToPermutations,
+    GpuRepeatedSquares,
     GpuSLogDet,
     GpuSolve,
+    GpuSolveLUFactorTridiagonal,
     GpuSolveTriangular,
+    PivotedLU,
+    RepeatedSquares,
 )
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
@@ -32,9 +38,13 @@ _OPS: dict[type[Op], type[GpuOp]] = {
     CholeskySolve: GpuCholeskySolve,
     Det: GpuDet,
     LUFactor: GpuLUFactor,
+    LUFactorTridiagonal: GpuLUFactorTridiagonal,
     MatrixInverse: GpuMatrixInverse,
     PivotToPermutations: GpuPivotToPermutations,
+    PivotedLU: GpuLUFactor,
+    RepeatedSquares: GpuRepeatedSquares,
     SLogDet: GpuSLogDet,
+    SolveLUFactorTridiagonal: GpuSolveLUFactorTridiagonal,
     SolveTriangular: GpuSolveTriangular,
 }
 

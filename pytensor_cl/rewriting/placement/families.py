@@ -22,7 +22,7 @@ from pytensor_cl.rewriting.lift import (
     shape,
     sort,
 )
-from pytensor_cl.rewriting.lowering import ifelse, sparse
+from pytensor_cl.rewriting.lowering import ifelse, scan, sparse
 
 __all__ = [
     "alloc",
@@ -43,6 +43,7 @@ __all__ = [
     "random",
     "reduction",
     "repeat",
+    "scan",
     "scan_loop",
     "shape",
     "sort",

@@ -1,17 +1,20 @@
 """Functions that a kernel applies to what it computed while it stores it."""
 
-import struct
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.elemwise.routine import ElementFunction, Elemwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Epilogue"]
+__all__ = ["NO_EPILOGUE", "Epilogue"]
+
+NO_EPILOGUE: dict[str, Any] = {"starts": Struct(), "inputs": (), "repeated": (), "outputs": (), "statements": ""}
+"""The arguments of a kernel that stores what it computed; see `Epilogue.arguments`."""
 
 
 class Epilogue:
@@ -31,8 +34,8 @@ class Epilogue:
 
     Attributes
     ----------
-    apart
-        The function as a kernel of its own, built where it cannot be applied on the way.
+    unfused
+        The function as a kernel of its own, for products to which it cannot be applied before they are stored.
     """
 
     def __init__(
@@ -45,11 +48,11 @@ class Epilogue:
         self.function = function
         self.broadcast = tuple(map(tuple, broadcast))
         ndim, by_value = len(broadcast[0]), (False,) * len(broadcast)
-        self.apart = Elemwise(context, function, broadcast, ndim, by_value, schedule)
-        self.output_dtypes = self.apart.output_dtypes
+        self.unfused = Elemwise(context, function, broadcast, ndim, by_value, schedule)
+        self.output_dtypes = self.unfused.output_dtypes
         self._repeated = tuple(bool(flags[-1]) for flags in broadcast[1:])
         counts = max(1, len(self._repeated)), len(self.output_dtypes)
-        self._starts = struct.Struct(f"{sum(counts)}q")
+        self._starts = Struct(("long", f"in[{counts[0]}] out[{counts[1]}]"), name="starts")
         self._unused = (0,) * (counts[0] - len(self._repeated))
 
     @cached_property
@@ -61,6 +64,7 @@ class Epilogue:
     def arguments(self, lanes: int) -> dict[str, object]:
         """Return the arguments of the template, for a kernel that stores so many elements at a time."""
         return {
+            "starts": self._starts,
             "inputs": tuple(self.function.input_dtypes[1:]),
             "repeated": self._repeated,
             "outputs": self.output_dtypes,
@@ -80,12 +84,12 @@ class Epilogue:
         ValueError
             The shapes do not fit together.
         """
-        return self.apart.layout(product, *further)
+        return self.unfused.layout(product, *further)
 
     def bind(self, outputs: Sequence[GpuArray], further: Sequence[GpuArray]) -> tuple[Any, ...]:
         """Return the arguments of the kernel: offsets, then buffers."""
         starts = (*(x.layout.offset for x in further), *self._unused, *(x.layout.offset for x in outputs))
-        return (self._starts.pack(*starts), *(x.buffer for x in (*further, *outputs)))
+        return (self._starts.pack_values(*starts), *(x.buffer for x in (*further, *outputs)))
 
     def sum_in(self, outputs: Sequence[GpuArray]) -> tuple[int, Any]:
         """Return offset and buffer of the output that holds incomplete sums; nothing, if there is none."""

@@ -10,7 +10,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans
-from pytensor_cl.routines.elemwise.epilogue import Epilogue
+from pytensor_cl.routines.elemwise.epilogue import NO_EPILOGUE, Epilogue
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode, plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import PACKED_ROWS, CpuSchedule, Tile, register_tile
 from pytensor_cl.routines.gemm.schedule_simt import GemmShape, WorkGroupTile, select_tile
@@ -112,7 +112,7 @@ class Gemm(BlasRoutine):
             if tile is not None:
                 arguments["call"] = self._call_typedef
             if self.epilogue is None:
-                flags |= {"inputs": (), "repeated": (), "outputs": (), "statements": ""}
+                flags |= NO_EPILOGUE
             else:
                 lanes = self.tile.lanes if self.schedule == "cpu" else 1
                 preambles = (*preambles, *self.epilogue.preambles(lanes))
@@ -197,7 +197,7 @@ class Gemm(BlasRoutine):
         return _Plan(is_unfused=True) if any(plan.finish_size) else plan
 
     def _reads_too_much(self, p: GemmProblem, size: int) -> bool:
-        """Whether large arrays are better walked through from end to end than tile by tile, between short sums."""
+        """Whether large arrays are better traversed from end to end than tile by tile, between short sums."""
         lengths = (*p.batch, p.m, p.n)
         full = 1 + sum(all(s for s, n in zip(x, lengths, strict=True) if n > 1) for x in p.epilogue_operands)
         is_large = full * size * self.dtype.itemsize >= _LARGE_BYTES
@@ -306,7 +306,7 @@ class Gemm(BlasRoutine):
         elif plan.is_unfused and self.epilogue is not None:
             product = self.context.empty(outputs[0].shape, self.dtype)
             self._plain.launch((product,), inputs[: self._own_inputs])
-            self.epilogue.apart.launch(outputs, (product, *inputs[self._own_inputs :]))
+            self.epilogue.unfused.launch(outputs, (product, *inputs[self._own_inputs :]))
 
     def _launch_vector(self, p: GemmProblem, out: GpuArray, inputs: Sequence[Scalar]) -> None:
         """Multiply one operand, a vector, by the other: A by a column, or the transpose of B by a row."""

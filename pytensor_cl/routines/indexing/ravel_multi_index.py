@@ -1,6 +1,5 @@
 """Flat indices from the indices along each dimension, and back."""
 
-import struct
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants
@@ -31,7 +31,7 @@ def _dims(values: Any) -> tuple[int, ...]:
 
 
 class _Indices(Checked):
-    """What both directions share: one kernel that walks flat arrays.
+    """What both directions share: one kernel over flat arrays.
 
     Parameters
     ----------
@@ -41,13 +41,16 @@ class _Indices(Checked):
         Of the kernel.
     order
         ``"C"`` or ``"F"``: whether the last or the first dimension changes fastest.
+    dims
+        The struct of the dimensions that the kernel gets.
     schedule
         See `Routine`.
     """
 
-    def __init__(self, context: Context, mode: str, order: str, schedule: str | None = None) -> None:
+    def __init__(self, context: Context, mode: str, order: str, dims: Struct, schedule: str | None = None) -> None:
         super().__init__(context, schedule)
         self.mode = mode
+        self._dims_struct = dims
         self.order = order
         self.is_checked = mode in ("raise", "unravel")
         self._kernels = KernelVariants(self._build)
@@ -56,7 +59,7 @@ class _Indices(Checked):
         raise NotImplementedError
 
     def _source(self, word: str) -> KernelSource:
-        arguments: dict[str, Any] = {"mode": self.mode, "types": self._types(), "word": word}
+        arguments: dict[str, Any] = {"mode": self.mode, "types": self._types(), "word": word, "dims": self._dims_struct}
         return kernel_source(
             "indexing/ravel_multi_index",
             preambles=(render("runtime/error_flag"), render("common/to_long")),
@@ -105,7 +108,9 @@ class RavelMultiIndex(_Indices):
         order: str = "C",
         schedule: str | None = None,
     ) -> None:
-        super().__init__(context, mode, order, schedule)
+        count = max(1, len(dtypes))
+        dims = Struct(("long", f"at[{count}] dim[{count}] weight[{count}]"), name="dims")
+        super().__init__(context, mode, order, dims, schedule)
         self.dtypes = tuple(dtypes)
         ndim = max(ndims, default=0)
         self._copies = [Copy(context, dtype, ndim, schedule=schedule) for dtype in dtypes]
@@ -145,8 +150,7 @@ class RavelMultiIndex(_Indices):
         weights = self._weights(dims, output.size)
         if output.size:
             arrays = [self._spread(a, copy, shape) for a, copy in zip(arrays, self._copies, strict=True)]
-            numbers = *(a.layout.offset for a in arrays), *dims, *weights
-            packed = struct.pack(f"{len(numbers)}q", *numbers)
+            packed = self._dims_struct.pack(at=[a.layout.offset for a in arrays], dim=dims, weight=weights)
             buffers = [a.buffer for a in arrays]
             self._launch(output.size, "uint", *buffers, output.buffer, np.int64(output.size), packed)
         return (output,)
@@ -177,7 +181,8 @@ class UnravelIndex(_Indices):
     def __init__(
         self, context: Context, dtype: str, ndim: int, count: int, order: str = "C", schedule: str | None = None
     ) -> None:
-        super().__init__(context, "unravel", order, schedule)
+        dims = Struct(("long", f"size dim[{max(1, count)}]"), name="dims")
+        super().__init__(context, "unravel", order, dims, schedule)
         self.output_dtypes = ("int64",) * count
         self.dtype = dtype
         self._copy = Copy(context, dtype, ndim, schedule=schedule)
@@ -208,7 +213,7 @@ class UnravelIndex(_Indices):
             if self.order == "C":
                 extents.reverse()
                 buffers.reverse()
-            packed = struct.pack(f"{1 + len(dims)}q", size, *(n or 1 for n in extents))
+            packed = self._dims_struct.pack(size=size, dim=[n or 1 for n in extents])
             start, count = np.int64(flat.layout.offset), np.int64(flat.size)
             self._launch(
                 flat.size, "uint" if size < INT_LIMIT else "ulong", flat.buffer, start, *buffers, count, packed

@@ -1,12 +1,12 @@
 """Elements of tables, picked by an index that a kernel reads as it reads any operand."""
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.indexing.gather_scatter import Gather
@@ -76,19 +76,27 @@ class TableLookups:
         Whose error flag the kernels use.
     takes
         Each with the number of the operand that is its index.
+    count
+        Number of tables.
+
+    Attributes
+    ----------
+    struct
+        The offset, the stride and the length of each table.
     """
 
-    def __init__(self, routine: Checked, takes: Sequence[tuple[int, TableLookup]]) -> None:
+    def __init__(self, routine: Checked, takes: Sequence[tuple[int, TableLookup]], count: int) -> None:
         self._routine = routine
         self._takes = tuple(takes)
+        self.struct = Struct(("long", f"at[{count}] step[{count}] length[{count}]"), name="tables")
         self._gathers: dict[tuple[str, str, int], Gather] = {}
         self.is_checked = any(take.bounds is None for _, take in takes)
 
     def arguments(self, tables: Sequence[GpuArray]) -> tuple[Any, ...]:
         """Return the arguments at the end of a kernel's."""
         layouts = [table.layout for table in tables]
-        words = [s.offset for s in layouts], [s.strides[0] for s in layouts], [s.shape[0] for s in layouts]
-        packed = struct.pack(f"{3 * len(layouts)}q", *(number for numbers in words for number in numbers))
+        starts, steps, lengths = zip(*((s.offset, s.strides[0], s.shape[0]) for s in layouts), strict=True)
+        packed = self.struct.pack_values(*starts, *steps, *lengths)
         error_flag = self._routine.error_flag.buffer if self.is_checked else None
         return *(table.buffer for table in tables), packed, error_flag, self._routine.number
 
@@ -120,5 +128,5 @@ class TableLookups:
         if key not in self._gathers:
             index = ((take.index_dtype, ndim),)
             self._gathers[key] = Gather(routine.context, take.dtype, 1, (0,), index, schedule=routine.schedule)
-        self._gathers[key].watch(routine.error_flag, int(routine.number))
+        self._gathers[key].set_error_flag(routine.error_flag, int(routine.number))
         return self._gathers[key]

@@ -121,7 +121,7 @@ class Argmax(Routine):
         if self.schedule == "simt":
             return kernel_source("argmax/simt", group=self._group, lanes=1, **arguments)
         access = {t: render("common/vector_access", dtype=t, lanes=self._lanes) for t in (self._dtype, str(RESULT))}
-        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.STRIP}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.COLUMN_TILE}
         return kernel_source("argmax/cpu", preambles=tuple(access.values()), pattern=pattern, **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:

@@ -257,7 +257,7 @@ class Reduction(Routine):
         arguments["preambles"] = (render("common/half"),) if is_half else ()
         if self.schedule == "simt":
             return kernel_source("reduction/simt", unit=True, group=self._group, **arguments)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": self.context.tuning["reduction.strip"]}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": self.context.tuning["reduction.column_tile"]}
         return kernel_source("reduction/cpu", **variant._asdict(), **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:

@@ -54,7 +54,7 @@ class Variant(NamedTuple):
     """Which kernels run: how vectors lie, how they are loaded, and whether a later loop finds them in the cache."""
 
     pattern: str
-    strip: int
+    tile_vectors: int
     access: tuple[str, ...]
     is_cached: bool
     index_type: str

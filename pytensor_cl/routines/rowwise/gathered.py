@@ -1,11 +1,11 @@
 """Rows of tables that a kernel of rows reads where they are, as an index says, instead of a copy of them."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.indexing.gather_rows import is_far
 from pytensor_cl.routines.indexing.gather_scatter import Gather
@@ -28,6 +28,11 @@ class GatheredRows:
         Its `gathers` say which operands these are, and which operand is the index.
     operands
         Numbers of the operands that are arrays.
+
+    Attributes
+    ----------
+    struct
+        Of each table: the step from row to row, the number of rows, and whether rows are asked for ahead.
     """
 
     def __init__(self, routine: Checked, function: RowFunction, operands: Sequence[int]) -> None:
@@ -36,6 +41,8 @@ class GatheredRows:
         self._gathered = [
             (operands.index(table), operands.index(index), table, index) for table, index in function.gathers
         ]
+        count = max(1, len(self._gathered))
+        self.struct = Struct(("long", f"step[{count}] length[{count}] is_far[{count}]"), name="gathers")
         self._gathers: dict[tuple[str, str], Gather] = {}
 
     def __bool__(self) -> bool:
@@ -75,7 +82,7 @@ class GatheredRows:
             steps.append(step)
             lengths.append(length)
             far.append(int(is_far(length * width * itemsize, width * itemsize)))
-        return struct.pack(f"{3 * len(steps)}q", *steps, *lengths, *far)
+        return self.struct.pack(step=steps, length=lengths, is_far=far) if steps else b""
 
     def arguments(self, geometry: bytes | None) -> tuple[Any, ...]:
         """Return the arguments at the end of a kernel's."""
@@ -88,5 +95,5 @@ class GatheredRows:
             if key not in self._gathers:
                 routine = self._routine
                 self._gathers[key] = Gather(routine.context, key[0], 2, (0,), ((key[1], 1),), schedule=routine.schedule)
-            self._gathers[key].watch(self._routine.error_flag, int(self._routine.number))
+            self._gathers[key].set_error_flag(self._routine.error_flag, int(self._routine.number))
             yield a, self._gathers[key](arrays[a], arrays[i])[0]

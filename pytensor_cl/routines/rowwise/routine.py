@@ -38,7 +38,7 @@ __all__ = ["Rowwise"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 2  # dimensions across rows that every kernel takes
-COLUMN_TILE = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
+COLUMN_TILE = 64  # vectors of a tile: it spans whole pages, its sums fit the first-level cache
 
 Shape = tuple[int, ...]
 
@@ -46,9 +46,9 @@ Shape = tuple[int, ...]
 class Rowwise(Checked):
     """Apply a row function: ``rowwise(*operands, *tables)``.
 
-    Each row is read once from memory, and walked as often as reductions wait for one another; what is written
+    Each row is read once from memory, in as many passes as reductions depend on one another; what is written
     is written once. Where there are few rows, and long ones, they are cut in chunks, and there is a launch for
-    each walk. The result is the same each time for the same layout on the same device.
+    each pass. The result is the same each time for the same layout on the same device.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Rowwise(Checked):
         if self.schedule == "cpu":
             self._in_tiles = Program(function, fp64, RECOMPUTE_COST_LIMIT, spill_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
-        self._takes = TableLookups(self, function.takes)
+        self._takes = TableLookups(self, function.takes, len(function.tables))
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._gathered_rows = GatheredRows(self, function, self._operands)
         self.is_checked = self._takes.is_checked or bool(self._gathered_rows)
@@ -107,8 +107,8 @@ class Rowwise(Checked):
         self._arrays = self._describe_arrays()
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._passes = self._uncached.passes(1, 1)
-        self._pass_count = sum(not loop.is_empty for loop in self._passes)  # how often a row is walked
-        # Three walks, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
+        self._pass_count = sum(not loop.is_empty for loop in self._passes)  # over a row
+        # Three passes, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
         is_cheap = self._pass_count <= 2 and function.row_cost < RECOMPUTE_COST_LIMIT
         self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
@@ -218,15 +218,15 @@ class Rowwise(Checked):
     def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
         if self.schedule == "simt":
             return Variant("", 1, (), False, index)
-        strip = self._column_tile(rows, pattern)
+        tile_vectors = self._column_tile(rows, pattern)
         tile, steps = 0, planning.access_of(rows, pattern)
-        if pattern == "columns" and strip == 1 and is_whole:
+        if pattern == "columns" and tile_vectors == 1 and is_whole:
             tile, steps = planning.tiled(rows, steps, self._lanes, self._full, len(self._operands))
         kinds = zip(self._arrays, steps, strict=True)
         access = tuple("gather" if a.kind == "row" and pattern == "rows" else how for a, how in kinds)
         if not tile and any(self._is_scattered(a, how, pattern) for a, how in zip(self._arrays, access, strict=True)):
             access = ("gather",) * len(access)  # one kernel for all that is unusual: each costs the driver a while
-        return Variant(pattern, strip, access, is_cached, index, tile=tile)
+        return Variant(pattern, tile_vectors, access, is_cached, index, tile=tile)
 
     @staticmethod
     def _is_scattered(array: Array, how: str, pattern: str) -> bool:
@@ -236,7 +236,7 @@ class Rowwise(Checked):
         return how == "gather" or (how == "splat" and array.is_output)
 
     def _column_tile(self, rows: Rows, pattern: str) -> int:
-        """Return the most vectors of a strip; one, where neighbouring rows lie one after the other."""
+        """Return the most vectors of a tile; one, where neighbouring rows lie one after the other."""
         lead = 1 + rows.lead
         if (
             pattern == "rows"
@@ -259,7 +259,8 @@ class Rowwise(Checked):
         if not is_simt:
             arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
         dtypes = self.function.dtypes
-        passes = program.passes(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
+        vector = "[k]" if is_across and variant.tile_vectors > 1 else ""
+        passes = program.passes(lanes, lanes if is_across else 1, vector)
         arguments: dict[str, Any] = {
             "arrays": arrays,
             "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
@@ -269,6 +270,7 @@ class Rowwise(Checked):
             "spills": tuple((v, dtypes[v]) for v in program.spills),
             "totals": self._totals,
             "tables": self.function.tables,
+            "tables_struct": self._takes.struct,
             "geometry": planning.geometry_struct(
                 variant.index_type, self._dims, len(arrays), len(program.spills), len(self._totals)
             ),
@@ -282,9 +284,10 @@ class Rowwise(Checked):
             qualifier = "volatile " if self.context.info.kind == "cpu" else ""
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise/simt", preambles=preambles, **arguments)
-        arguments.update(pattern=variant.pattern, lanes=lanes, tile_vectors=variant.strip, is_narrow=variant.is_narrow)
+        arguments.update(pattern=variant.pattern, lanes=lanes)
+        arguments.update(tile_vectors=variant.tile_vectors, is_narrow=variant.is_narrow)
         gathers = self._gathered_rows.arrays if variant.is_gathered else []
-        arguments.update(tile=variant.tile, gathers=gathers)
+        arguments.update(tile=variant.tile, gathers=gathers, gathers_struct=self._gathered_rows.struct)
         used = dict.fromkeys(a.dtype for a in arrays)
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
         more: tuple[str, ...] = ()
@@ -370,7 +373,7 @@ class Rowwise(Checked):
         return planning.normal_form(full, layouts, self.axes, self._lead(layouts))
 
     def _lead(self, layouts: Sequence[Layout]) -> int:
-        """Return the array whose order in memory the walk follows: the largest, a full output if there is one."""
+        """Return the array whose order in memory the traversal follows: the largest, a full output if there is one."""
         return max(range(len(layouts)), key=lambda k: (prod(layouts[k].shape), self._arrays[k].is_output))
 
     def _index(self, rows: Rows, partial_bytes: int) -> str:

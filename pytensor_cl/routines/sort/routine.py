@@ -110,11 +110,15 @@ class Sort(Routine):
             return planning.SHORT_ROW_OF_MANY
         return min(LOCAL_BYTES, local_memory(self.limits.info)) // self._element
 
+    def _radix_element(self, digits: _Digits) -> int:
+        """Bytes of an element."""
+        return planning.element_type(self._code.dtype, self._indexed, self._is_wide(digits.counter))[1]
+
     def _radix_group(self, digits: _Digits) -> int:
         """Work-items of a work-group that counts digits, or moves elements: see `sort_radix_simt.mako`."""
         bins, counter = 1 << digits.bits, 4 if digits.counter == "uint" else 8
-        element = planning.element_type(self._code.dtype, self._indexed, self._is_wide(digits.counter))[1]
-        moving = planning.MOVED * element + 2 * bins + counter
+        gaps = self._radix_element(digits) // 2 + 1
+        moving = planning.MOVED * self._radix_element(digits) + gaps + max(8, 2 * bins)
         return self.limits.size(GROUP, max(bins * counter, moving), 2 * bins * counter)
 
     def _network(self) -> KernelSource:
@@ -129,7 +133,11 @@ class Sort(Routine):
         arguments = self._arguments(self._is_wide(digits.counter)) | cut
         if self.schedule == "simt":
             return kernel_source(
-                "sort/radix_simt", group=self._radix_group(digits), items_per_thread=planning.MOVED, **arguments
+                "sort/radix_simt",
+                group=self._radix_group(digits),
+                items_per_thread=planning.MOVED,
+                itemsize=self._radix_element(digits),
+                **arguments,
             )
         return kernel_source("sort/radix_cpu", **arguments)
 
@@ -184,8 +192,7 @@ class Sort(Routine):
     def _launch_radix(self, plan: _Plan, digits: _Digits, at: tuple[Any, ...], target: tuple[Any, ...]) -> None:
         queue, allocate, split, rows = self.context.queue, self.context.memory.allocate, plan.split, plan.problem.rows
         clear, scan, *passes = plan.kernels
-        element = planning.element_type(self._code.dtype, self._indexed, self._is_wide(digits.counter))[1]
-        places = element * rows * plan.problem.length
+        places = self._radix_element(digits) * rows * plan.problem.length
         a, b = (allocate(places if digits.passes > n else 1) for n in (1, 2))
         counts = allocate(rows * split.chunks * (4 if digits.counter == "uint" else 8) << digits.bits)
         diff = allocate(8)

@@ -1,0 +1,46 @@
+"""Parameter checks of log-probabilities that hold for one point of a batch each."""
+
+from collections.abc import Sequence
+
+from pymc.logprob.utils import local_check_parameter_to_ninf_switch
+from pytensor.graph.basic import Constant, Variable, clone_get_equiv
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.graph.traversal import graph_inputs
+
+__all__ = ["replace_parameter_checks"]
+
+
+def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
+    """Replace PyMC's parameter checks by switches: where a condition does not hold, the value is ``-inf``.
+
+    PyMC puts a `CheckParameterValue` around each log-density, and replaces it by such a switch when it compiles a
+    function. `vectorize_graph` of a graph with checks joins the conditions of all points of the batch: one bad point
+    then gives an error, or ``-inf``, for all of them. After this function only the bad point has ``-inf``. Call it
+    before `vectorize_graph`, and take gradients of what it returns: those of a bad point are zero, or NaN where the
+    density is.
+
+    Checks that PyMC does not replace either, those of ``icdf``, stay. They raise `ParameterValueError` for the whole
+    batch.
+
+    Parameters
+    ----------
+    outputs
+        Variables of any shape, such as a model's ``logp()``.
+
+    Returns
+    -------
+    list
+        The same variables, of a copy of the graph. It has the same inputs, shared variables and constants. The graph
+        of `outputs` is not changed.
+
+    Examples
+    --------
+    >>> (logp,) = replace_parameter_checks([model.logp()])
+    >>> batched = vectorize_graph(logp, {value: batch_of_values})
+    """
+    inputs = [variable for variable in graph_inputs(outputs) if not isinstance(variable, Constant)]
+    copies = clone_get_equiv(inputs, outputs, copy_inputs=False, copy_orphans=False)
+    graph = FunctionGraph(inputs, [copies[output] for output in outputs], clone=False)
+    dfs_rewriter(local_check_parameter_to_ninf_switch, ignore_newtrees=False).rewrite(graph)
+    return list(graph.outputs)
