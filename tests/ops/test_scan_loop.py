@@ -250,6 +250,17 @@ def test_lengths_that_do_not_fit(context):
     assert f(np.ones((4, 3)), np.ones(3), np.ones(3)).shape == (4, 3)
 
 
+def test_numbers_of_steps_that_do_not_fit(context):
+    """The exceptions are those of PyTensor's Python backend."""
+    x, s, n = pt.dmatrix("x"), pt.dvector("s"), pt.lscalar("n")
+    f = opencl([x, s, n], scan(lambda e, h: e + h, sequences=[x], outputs_info=[s], n_steps=n))
+    assert loops(f) == 1
+    with pytest.raises(ValueError, match="required number of steps"):
+        f(np.ones((4, 3)), np.ones(3), 5)
+    with pytest.raises(IndexError, match="negative"):
+        f(np.ones((4, 3)), np.ones(3), -1)
+
+
 def test_pickle(context):
     x, s = pt.dvector("x"), pt.dscalar("s")
     f = opencl([x, s], scan(lambda e, total: total * 0.5 + e, sequences=[x], outputs_info=[s]))

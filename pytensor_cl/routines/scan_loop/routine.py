@@ -148,7 +148,9 @@ class ScanLoop(Routine):
         Raises
         ------
         ValueError
-            Lengths differ that must be equal, an array has too few rows, or a number is negative.
+            Lengths differ that must be equal, an array has too few rows, or a number of rows is negative.
+        IndexError
+            The number of steps is negative.
         """
         steps, *values = inputs
         lengths = self._axis_lengths(values)
@@ -174,14 +176,18 @@ class ScanLoop(Routine):
     def _check_rows(self, steps: int, values: Sequence[Any]) -> None:
         """Check the lengths along time."""
         if steps < 0:
-            raise ValueError(f"a loop of {steps} steps")
-        for array, value in zip(self.program.arrays, values, strict=True):
+            raise IndexError(f"Scan was asked to run for negative number of step {steps}")
+        for number, (array, value) in enumerate(zip(self.program.arrays, values, strict=True)):
             if array.role == OUTPUT and value < 0:
                 raise ValueError(f"an output of {value} rows")
             if not array.dims or TIME not in array.dims:
                 continue
             rows = value.shape[array.dims.index(TIME)]
             least = {SEQUENCE: steps, STATE: array.window, SUM: steps + array.window - 1 if steps else 0}[array.role]
+            if rows < least and array.role == SEQUENCE:
+                raise ValueError(
+                    f"Sequence {number} has shape {value.shape} but the Scan's required number of steps is {steps}"
+                )
             if rows < least:
                 raise ValueError(f"a {array.role} of {rows} rows in a loop of {steps} steps, which needs {least}")
 
