@@ -11,6 +11,7 @@ from pytensor.scan.utils import until
 
 import pytensor_cl
 from pytensor_cl.ops.scan import GpuScan
+from pytensor_cl.rewriting.lowering import scan as lowering
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl, skip_without_double
 
 STEPS, ROWS, COLUMNS = 7, 3, 5
@@ -19,8 +20,9 @@ w = pt.fmatrix("w")
 
 
 @pytest.fixture(autouse=True)
-def on_device():
-    """Loops of single numbers stay on the host otherwise."""
+def on_device(monkeypatch):
+    """Loops of single numbers stay on the host, or become one kernel, otherwise."""
+    monkeypatch.setattr(lowering, "_whole_loops", [])
     with config.change_flags(opencl__placement="device"):
         yield
 
