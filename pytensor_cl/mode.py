@@ -12,7 +12,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import _compat, flags, sharedvar
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
-from pytensor_cl.linker import branches  # noqa: F401 (registers what links them)
+from pytensor_cl.linker import branches, loops  # noqa: F401 (register what links inner graphs)
 from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
@@ -25,9 +25,12 @@ from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
 from pytensor_cl.rewriting.lift.random import draw_in_place
+from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
+from pytensor_cl.rewriting.lowering.linalg import lower_linalg
+from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
@@ -81,6 +84,13 @@ def opencl_keep_canonical_copy(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
+def opencl_batch_loops(fgraph: FunctionGraph) -> None:
+    """Blockwise(Scan) -> Scan with batched steps."""
+    if _placement() != "host":
+        batch_loops(fgraph)
+
+
+@graph_rewriter
 def opencl_inline(fgraph: FunctionGraph) -> None:
     """OpFromGraph(x) -> its inner graph."""
     _compat.inline_op_from_graphs(fgraph)
@@ -90,6 +100,7 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 def opencl_lower(fgraph: FunctionGraph) -> None:
     """Ops without a kernel -> Ops with a kernel."""
     if _placement() != "host":
+        lower_linalg(fgraph)
         lower_blockwise(fgraph)
         split_convolutions(fgraph)
 
@@ -100,6 +111,14 @@ def opencl_lift_branches(fgraph: FunctionGraph) -> None:
     """LazyIfElse(c, x) -> the same with device graphs of its branches."""
     if _placement() != "host":
         lift_branches(fgraph)
+
+
+@graph_rewriter
+@_report
+def opencl_lift_loops(fgraph: FunctionGraph) -> None:
+    """Scan(n, x) -> the same with a device graph of its steps."""
+    if _placement() != "host":
+        lift_loops(fgraph)
 
 
 @graph_rewriter
@@ -178,9 +197,11 @@ def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
 _PASSES = (
     (opencl_check_host_backends, -0.5),
     (opencl_keep_canonical_copy, 1.25),
+    (opencl_batch_loops, 1.3),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
     (opencl_lift_branches, 48.93),
+    (opencl_lift_loops, 48.94),
     (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
     (opencl_fuse_gather, 49.25),

@@ -18,7 +18,7 @@
 
     from pytensor_cl.codegen.dtypes import ctype, vector_type
 
-    ROWS = 4  # rows of a strip that are searched again if they hold a new maximum
+    ROWS = 4  # rows of a tile that are searched again if they hold a new maximum
 
     def mask_type(dtype, lanes):
         return vector_type(f"int{8 * np.dtype(dtype).itemsize}", lanes)

@@ -3,10 +3,10 @@
 ## Operands    positions[count] in elements of x; y: values of `inner` positions lie y_count apart, those of the next
 ##             ones y_outer later; shape, x, y: the elements that one position means, `run` along the last dimension.
 ## NDRange     (parts, owners): dimension 0 divides the elements that one position means, dimension 1 the positions:
-##             which of them a work-item owns, or, with `apart`, which it looks through.
-## Workspace   With `apart` each owner adds to a private copy, `apart` elements after the one before;
+##             which of them a work-item owns, or, with `copy_stride`, which it looks through.
+## Workspace   With `copy_stride` each owner adds to a private copy, `copy_stride` elements after the one before;
 ##             kernels/indexing/scatter_reduce.mako adds these up.
-## Invariants  The last one wins, or the sum is NumPy's to the bit (without `apart`).
+## Invariants  The last one wins, or the sum is NumPy's to the bit (without `copy_stride`).
 <%page args="name, plan, ctype, combine, nothing, ndim, index, lanes"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%include file="/common/partition.mako"/>\
@@ -49,7 +49,7 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     const long parts = get_global_size(0);
     const long owner = get_global_id(1);
     const long owners = get_global_size(1);
-    const int is_shared = owners > 1 && !p.apart;
+    const int is_shared = owners > 1 && !p.copy_stride;
     const ${index} low = is_shared ? partition_begin(p.span, 1, owner, owners) : 0;
     const ${index} high = is_shared ? partition_begin(p.span, 1, owner + 1, owners) : p.span;
     const ${index} outers = p.count / p.inner;
@@ -58,9 +58,9 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
     ${index} begin = 0;
     ${index} end = p.inner;
     ${index} owned[${BLOCK}];
-    if (p.apart) {
-        x += owner * p.apart;
-        for (long k = 0; k < p.apart; ++k)
+    if (p.copy_stride) {
+        x += owner * p.copy_stride;
+        for (long k = 0; k < p.copy_stride; ++k)
             x[k] = ${nothing};
         if (outers >= owners) {
             outer_begin = partition_begin(outers, 1, owner, owners);

@@ -1,8 +1,9 @@
 ## Algorithm   o = x + the private copies of several work-items, added in order.
-## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `apart` elements from one to the next.
+## Operands    x[size], contiguous or (x_step 0) one element; added[parts], `copy_stride` elements from one to the next.
 ## NDRange     (work-items): each takes a contiguous range of the elements.
 <%page args="name, plan, ctype, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
+<%namespace name="partials" file="/common/partials.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
 %>\
@@ -18,10 +19,8 @@ from pytensor_cl.codegen.dtypes import widened
                 lane[l] = x[0];
             sum = *(const ${kind} *)lane;
         }
-        for (long part = 0; part < p.parts; ++part) {
-            const ${widened(ctype, n)} more = *(__global const ${kind} *)(added + part * p.apart + k);
-            sum = ${combine.format(a="sum", b="more")};
-        }
+        ${partials.combine("sum", "p.parts", f"*(__global const {kind} *)(added + part * p.copy_stride + k)",
+            combine.format(a="{total}", b="{partial}"))}
         *(__global ${kind} *)(o + k) = sum;
     }
 </%def>\

@@ -4,7 +4,7 @@
 ##             first.
 ## Operands    x[length]; i[count] and y[count] with steps i_step and y_step.
 ## NDRange     (work-items): one, or several that each take an even share of the indices.
-## Workspace   Several work-items add to private copies of x, `apart` elements from one to the next;
+## Workspace   Several work-items add to private copies of x, `copy_stride` elements from one to the next;
 ##             kernels/indexing/scatter_reduce.mako adds these up.
 ## Invariants  An index that is out of range is reported, and left out. With one work-item the last one wins, or the sum
 ##             is NumPy's to the bit.
@@ -59,10 +59,10 @@ __kernel void ${name}(__global const ${index_type} *i, __global ${ctype} *x, __g
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
     const long stop = partition_begin(p.count, 1, part + 1, parts);
-    x += p.x + part * p.apart;
+    x += p.x + part * p.copy_stride;
     y += p.y;
     i += p.i;
-    if (p.apart)
+    if (p.copy_stride)
         for (long k = 0; k < p.length; ++k)
             x[k] = ${nothing};
     for (long first = partition_begin(p.count, 1, part, parts); first < stop; first += ${BLOCK}) {

@@ -1,6 +1,6 @@
 ## Pattern short of reductions on schedule cpu. The def sees the arguments of the template that calls it.
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
-## From vector k of a strip on, each of n results: its sum stays in a register.
+## From vector k of a tile on, each of n results: its sum stays in a register.
 <%def name="vectors(n)">
         for (; width - k >= ${n}; k += ${n}) {
             ${name}_a${n} sum = ${name}_identity${n}();

@@ -37,7 +37,7 @@ class OpenCLLinker(Linker):
         Returns the nodes in the order of execution; None is `order_nodes`.
     """
 
-    required_rewrites = ("minimum_compile", "opencl", "lazy_ifelse")
+    required_rewrites = ("minimum_compile", "opencl", "lazy_ifelse", "scan_save_mem_no_prealloc")
     incompatible_rewrites = (
         "cxx_only",
         "local_careduce_fusion",

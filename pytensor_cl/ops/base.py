@@ -52,7 +52,7 @@ class CheckedRoutine(Routine, Protocol):
 
     is_checked: bool
 
-    def watch(self, error_flag: DeviceErrorFlag, number: int) -> None:
+    def set_error_flag(self, error_flag: DeviceErrorFlag, number: int) -> None:
         """Make the kernels report to an error flag that several routines share."""
 
     def error(self, finding: ErrorRecord) -> Exception:

@@ -222,7 +222,7 @@ class GpuArray:
 
     def copy(self) -> "GpuArray":
         """Return a copy on the same device; does not wait."""
-        return self.context.duplicate(self)
+        return self.context.copy(self)
 
     __copy__ = copy
 

@@ -23,7 +23,7 @@ from pytensor_cl.runtime.interfaces import ContextOptions, KernelLauncher
 from pytensor_cl.runtime.launcher import EnqueueLauncher
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
-from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, memory_before, wrapped
+from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, buffer_over, with_preceding_bytes
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
@@ -32,15 +32,15 @@ __all__ = ["Context", "Settings", "open_context", "open_entry"]
 
 
 SMALL_UPLOAD = 8192
-"""Bytes: smaller host arrays are copied while their buffer is made, if the device is a CPU."""
+"""Bytes of a host array below which it is copied when its buffer is created, if the device is a CPU."""
 
 
-_contiguous = lru_cache(1024)(Layout.contiguous)  # of the same shapes in each call
+_contiguous = lru_cache(1024)(Layout.contiguous)  # the shapes of repeated calls are the same
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How contexts are opened.
+    """Settings with which a context is opened.
 
     Attributes
     ----------
@@ -49,19 +49,19 @@ class Settings:
     cache_dir
         Folder of the package's caches; None is the user's cache folder.
     synchronous
-        Wait after each launch.
+        Wait after each command.
     tuned
-        Use what ``pytensor-cl tune`` found for the device.
+        Use the parameters that ``pytensor-cl tune`` found for the device.
     parallel_compile
         Let worker processes compile new kernels on the other cores, with drivers that keep compiled kernels on disk.
     batch_kernels
-        Run all kernels of a replayed call in one launch, with drivers for which there is a launcher that does so.
+        Run all kernels of a replayed call in one launch, with drivers that have a launcher for it.
     park_workers
         Let the threads of such a launch poll for the next call for a short time.
     features
-        What the driver can do; None asks it.
+        Features of the driver; None probes them.
     quiet
-        Do not write on stderr which device a context is.
+        Do not write the device of a context on stderr.
     """
 
     fast_math: bool = False
@@ -75,7 +75,7 @@ class Settings:
     quiet: bool = False
 
     def for_driver(self, features: Features) -> ContextOptions:
-        """Return what the driver's hooks are told."""
+        """Return the settings for the driver's hooks."""
         return ContextOptions(
             self.batch_kernels, self.park_workers, self.parallel_compile, structs_by_value=features.struct_arguments
         )
@@ -96,11 +96,11 @@ class Context:
     Parameters
     ----------
     name
-        What graphs call it.
+        Its name in graphs.
     entry
         The device.
     settings
-        How to build and launch.
+        Settings for builds and launches.
     """
 
     def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
@@ -117,7 +117,7 @@ class Context:
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
         self.views = HostMappings(self.queue, self.info)
-        self.memory = Memory(self.queue, self.info, self.views.forget, self.views.enlarge)
+        self.memory = Memory(self.queue, self.info, self.views.clear, self.views.advise_huge_pages)
         self.programs = ProgramCache(
             self.cl_context,
             options,
@@ -127,18 +127,18 @@ class Context:
             structs_by_reference=not features.struct_arguments,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
-        self.replays: list[object] = []  # the first enqueues recorded commands: their memory is everybody's
+        self.replays: list[object] = []  # the captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
-        self.tables: dict[str, Any] = {}  # arrays that routines keep on the device; they go with the context
-        self._dtypes: set[np.dtype] = set()  # that were checked already
+        self.tables: dict[str, Any] = {}  # arrays that routines keep on the device as long as the context
+        self._dtypes: set[np.dtype] = set()  # checked dtypes
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         note_opened(self)
 
     @cached_property
     def batch_launcher(self) -> KernelLauncher | None:
-        """The driver's own launcher of kernel sequences; None if it has none: `launcher` works with every driver."""
-        return self._hooks.launcher(self) if self.views.works() else None
+        """The driver's launcher of kernel sequences; None if it has none, and `launcher` is used."""
+        return self._hooks.launcher(self) if self.views.are_supported() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"
@@ -147,7 +147,7 @@ class Context:
         raise TypeError("a context cannot be pickled: pickle its name")
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
-        """Build, as one program, the kernels that are not there yet; return the programs, which the caller keeps."""
+        """Build the kernels that have not been built, as one program; return all programs, which the caller keeps."""
         return self.programs.build(sources)
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
@@ -155,12 +155,12 @@ class Context:
         return self.programs.kernel(source, function)
 
     def check_dtype(self, dtype: Any) -> np.dtype:
-        """Return `dtype` as NumPy's, if arrays of it can live on the device.
+        """Return `dtype` as a NumPy dtype, if the device supports it.
 
         Raises
         ------
         UnsupportedDtype
-            They cannot.
+            Device arrays cannot have this dtype.
         """
         dtype = np.dtype(dtype)
         if not dtypes.is_supported(dtype):
@@ -184,7 +184,7 @@ class Context:
         array
             Any strides.
         borrow
-            The caller promises not to change `array` before it waits for the device next; else it is copied first.
+            Do not copy `array` first: the caller does not change it before it next waits for the device.
         """
         array = np.asarray(array)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
@@ -195,8 +195,8 @@ class Context:
             packed = array if borrow and array.flags.c_contiguous else array.copy(order="C")
             try:
                 self.queue.write(result.buffer, packed)
-            except cl.Error as error:  # some drivers allocate memory when it is used
-                self.memory.insist(lambda: self.queue.write(result.buffer, packed), error)
+            except cl.Error as error:  # some drivers allocate memory at the first use
+                self.memory.retry_after_freeing(lambda: self.queue.write(result.buffer, packed), error)
         return result
 
     def _buffer_of(self, packed: np.ndarray) -> "cl.Buffer":
@@ -205,59 +205,59 @@ class Context:
             return cl.Buffer(self.cl_context, self._copy_flags, hostbuf=packed)
         except cl.Error as error:
             make = partial(cl.Buffer, self.cl_context, self._copy_flags, hostbuf=packed)
-            return self.memory.insist(make, error, packed.nbytes)
+            return self.memory.retry_after_freeing(make, error, packed.nbytes)
 
-    def wrap(self, array: np.ndarray) -> GpuArray:
-        """Return an array that reads the host's memory where it is, if the device can; else upload it.
+    def from_host_zero_copy(self, array: np.ndarray) -> GpuArray:
+        """Return a device array that uses the memory of a host array, if the device supports it; else upload it.
 
-        `array` must not change, nor `wrap`'s result be handed to anybody, until the device has been waited for.
+        `array` must not change before the caller next waits for the device, and the result must not be used after that.
         """
-        slack = self.slack(array)
-        if slack is None:
+        skipped = self.misalignment(array)
+        if skipped is None:
             return self.from_host(array, borrow=True)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        address, memory = address_of(array) - slack, memory_before(array, slack) if slack else array
-        self.memory.refuse(array.nbytes)
+        address, memory = address_of(array) - skipped, with_preceding_bytes(array, skipped) if skipped else array
+        self.memory.check_size(array.nbytes)
         try:
-            buffer = wrapped(self.cl_context, memory, address)
+            buffer = buffer_over(self.cl_context, memory, address)
         except cl.Error as error:
-            make = partial(wrapped, self.cl_context, memory, address)
-            buffer = self.memory.insist(make, error, memory.nbytes)
-        self.queue.keep_until_wait(buffer, array)  # the caller may let go of both as soon as kernels are enqueued
+            make = partial(buffer_over, self.cl_context, memory, address)
+            buffer = self.memory.retry_after_freeing(make, error, memory.nbytes)
+        self.queue.keep_until_wait(buffer, array)  # the caller need not keep them after it has enqueued kernels
         layout = _contiguous(array.shape)
-        return GpuArray(self, buffer, dtype, layout._replace(offset=slack // dtype.itemsize) if slack else layout)
+        return GpuArray(self, buffer, dtype, layout._replace(offset=skipped // dtype.itemsize) if skipped else layout)
 
-    def lend(self, array: np.ndarray) -> GpuArray | None:
-        """Return an array that is a copy of a small one, in memory of the host; None if it is not small.
+    def stage(self, array: np.ndarray) -> GpuArray | None:
+        """Copy a small array to host memory that kernels read without a transfer; None if it is not small.
 
-        Whoever enqueues kernels that read it keeps it until they have run.
+        The caller keeps the result until the kernels that read it have run.
         """
         if not self.is_small(array.nbytes):
             return None
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         copied = np.array(array, order="C")
         try:
-            buffer = wrapped(self.cl_context, copied, address_of(copied))
+            buffer = buffer_over(self.cl_context, copied, address_of(copied))
         except cl.Error as error:
-            make = partial(wrapped, self.cl_context, copied, address_of(copied))
-            buffer = self.memory.insist(make, error, copied.nbytes)
+            make = partial(buffer_over, self.cl_context, copied, address_of(copied))
+            buffer = self.memory.retry_after_freeing(make, error, copied.nbytes)
         return GpuArray(self, buffer, dtype, _contiguous(array.shape))
 
-    def slack(self, array: np.ndarray) -> int | None:
-        """Return how many bytes before an array the next address is that the device can use; None to upload it."""
+    def misalignment(self, array: np.ndarray) -> int | None:
+        """Return the bytes between an aligned address and an array; None if it must be uploaded."""
         alignment = self.info.host_alignment
         if not alignment or self.is_small(array.nbytes) or not array.size or not array.flags.c_contiguous:
             return None
-        slack = address_of(array) % alignment
-        is_too_large = array.nbytes <= self.info.max_allocation < array.nbytes + slack
-        return None if slack % array.itemsize or is_too_large else slack
+        skipped = address_of(array) % alignment
+        is_too_large = array.nbytes <= self.info.max_allocation < array.nbytes + skipped
+        return None if skipped % array.itemsize or is_too_large else skipped
 
     def is_small(self, nbytes: int) -> bool:
-        """Whether the upload is best made part of the allocation: on CPUs a command of its own costs 10 us more."""
+        """Whether an array is copied when its buffer is created: on CPUs a separate command takes 10 us more."""
         return 0 < nbytes <= SMALL_UPLOAD and self.info.kind == "cpu"
 
     def download(self, array: GpuArray) -> np.ndarray:
-        """Copy an array of this context into a new NumPy array; waits for it."""
+        """Copy an array of this context into a new NumPy array; wait for the device."""
         layout, dtype = array.layout, array.dtype
         if not layout.size:
             self.queue.wait()  # callers rely on the wait
@@ -276,8 +276,8 @@ class Context:
         view = np.lib.stride_tricks.as_strided(host[layout.offset - low :], layout.shape, steps)
         return np.ascontiguousarray(view)
 
-    def duplicate(self, array: GpuArray) -> GpuArray:
-        """Copy an array on the device, with the span of its strides; does not wait."""
+    def copy(self, array: GpuArray) -> GpuArray:
+        """Copy an array on the device, with all bytes that its strides span; do not wait."""
         low, high = array.layout.span
         count = (high - low) * array.dtype.itemsize
         buffer = self.memory.allocate(count)
@@ -293,11 +293,11 @@ def open_context(device: str = "opencl", name: str = "dev0", settings: Settings 
     Parameters
     ----------
     device
-        What `runtime.device.resolve` understands.
+        A device specification (`runtime.device.resolve`).
     name
         Name of the context.
     settings
-        How to build and launch.
+        Settings for builds and launches.
     """
     return open_entry(name, resolve(device), settings)
 
@@ -308,7 +308,7 @@ def open_entry(name: str, entry: DeviceEntry, settings: Settings | None) -> Cont
     Raises
     ------
     UnusableDevice
-        The device failed its self-check, or the driver does not open it.
+        The device failed its self-check, or the driver cannot open it.
     """
     try:
         return Context(name, entry, settings)

@@ -1,4 +1,4 @@
-"""How kernels tell the host that their data is wrong: words on the device that are read where the host waits anyway."""
+"""Error flags: kernels record invalid data in a buffer, which the host reads when it waits for the device."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,14 @@ _RECORD = np.dtype([("number", "i4"), ("detail", "i4"), ("value", "i8"), ("limit
 
 
 class ErrorRecord(NamedTuple):
-    """What a kernel found.
+    """The error record of a kernel.
 
     Attributes
     ----------
     number
-        Who found it, as numbered by whoever gave out the error flag; from 1.
+        Number of the routine (`Checked.set_error_flag`); from 1.
     detail, value, limit
-        What the kernel's routine makes of them: an axis, an index, a length.
+        Their meaning depends on the routine: an axis, an index, a length.
     """
 
     number: int
@@ -29,7 +29,7 @@ class ErrorRecord(NamedTuple):
 
 
 class DeviceErrorFlag:
-    """Where kernels of a context note what is wrong; the first note stays until it is read.
+    """An error record in the memory of a context's device. The first error stays until it is read.
 
     Parameters
     ----------
@@ -44,15 +44,15 @@ class DeviceErrorFlag:
         context.queue.write(self.buffer, np.zeros(self._words.shape, "int32"))
 
     def read(self) -> ErrorRecord | None:
-        """Wait for the device; return what a kernel found, and forget it."""
-        words = self._look()
+        """Wait for the device; return the error record and clear it. None if there was no error."""
+        words = self._download()
         if not words[0]:
             return None
         self._context.queue.write(self.buffer, np.zeros_like(words))
         return ErrorRecord(*words.view(_RECORD)[0].item())
 
-    def _look(self) -> np.ndarray:
-        """Return the words when all that was enqueued has run; where it has by now, nothing is waited for."""
+    def _download(self) -> np.ndarray:
+        """Return the record when all commands have run; without a wait if none is pending."""
         seen = self._context.views.view(self._words)
         if seen is None:
             return self._context.download(self._words)

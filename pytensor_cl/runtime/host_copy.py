@@ -18,7 +18,7 @@ def _context() -> Context | None:
         context = get_context()
     except OpenCLError:  # there is no device, or not in a forked process
         return None
-    return context if context.views.works() else None
+    return context if context.views.are_supported() else None
 
 
 def copy_by_device(array: np.ndarray) -> np.ndarray | None:
@@ -40,10 +40,10 @@ def copy_by_device(array: np.ndarray) -> np.ndarray | None:
     if context is None:
         return None
     flat = dense.reshape(-1).view("uint8")
-    if context.slack(flat) is None:
+    if context.misalignment(flat) is None:
         return None
-    copied = context.duplicate(context.wrap(flat))
-    result = context.views.hand_over(copied)
+    copied = context.copy(context.from_host_zero_copy(flat))
+    result = context.views.take(copied)
     if result is None:
         return None
     return result.view(array.dtype).reshape(dense.shape).transpose(np.argsort(order))

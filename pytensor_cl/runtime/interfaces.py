@@ -89,7 +89,7 @@ class HostAddresses(Protocol):
     def memory_of(self, buffer: Any) -> np.ndarray:
         """Return the bytes of a buffer; the caller keeps the buffer."""
 
-    def keeper(self, buffer: Any) -> Any:
+    def retain(self, buffer: Any) -> Any:
         """Return an object that keeps the memory of a buffer from reuse."""
 
     def view(self, array: Any) -> np.ndarray | None:
@@ -124,7 +124,7 @@ class DeviceContext(Protocol):
     def download(self, array: Any) -> np.ndarray:
         """Copy a device array into a new NumPy array; wait for it."""
 
-    def duplicate(self, array: Any) -> Any:
+    def copy(self, array: Any) -> Any:
         """Copy a device array on the device."""
 
 

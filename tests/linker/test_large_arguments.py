@@ -107,7 +107,7 @@ def test_an_update_that_is_too_large_changes_nothing(forced, rng):
 def test_large_values_that_go_to_the_device_at_once(limited):
     large = np.zeros(LARGE, "float32")
     kind = GpuArrayType("float32", shape=(None,))
-    for make in (pytensor_cl.shared, limited.from_host, limited.wrap, kind.filter):
+    for make in (pytensor_cl.shared, limited.from_host, limited.from_host_zero_copy, kind.filter):
         with refused(4 * LARGE):
             make(large)
     with refused(4 * LARGE):

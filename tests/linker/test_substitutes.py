@@ -145,12 +145,12 @@ def test_errors_of_kernels(lacking):
 
 def test_what_is_switched_off_is_not_used(lacking, request):
     features = lacking.info.features
-    assert lacking.views.works() is (features.maps and lacking.info.kind == "cpu")
+    assert lacking.views.are_supported() is (features.maps and lacking.info.kind == "cpu")
     assert lacking.info.schedule == ("cpu" if features.has_cpu_schedule else "simt")
     if not features.struct_arguments:
         assert lacking.batch_launcher is None
     if not features.host_alignment:
-        assert lacking.slack(np.zeros(1 << 16, "float32")) is None
+        assert lacking.misalignment(np.zeros(1 << 16, "float32")) is None
 
 
 def test_structs_by_reference():

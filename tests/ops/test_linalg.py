@@ -5,17 +5,27 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.linalg.solvers.lstsq import lstsq
 
+import pytensor_cl
+from pytensor_cl.ops.join import GpuJoin
 from pytensor_cl.ops.linalg import (
     GpuCholesky,
     GpuCholeskySolve,
     GpuDet,
+    GpuEigh,
+    GpuEigvalsh,
     GpuLUFactor,
+    GpuLUFactorTridiagonal,
     GpuMatrixInverse,
     GpuPivotToPermutations,
+    GpuQR,
+    GpuRepeatedSquares,
     GpuSLogDet,
     GpuSolve,
+    GpuSolveLUFactorTridiagonal,
     GpuSolveTriangular,
+    GpuSVD,
 )
 from tests.helpers import assert_close, assert_on_device, check_against_python, opencl
 
@@ -182,3 +192,163 @@ def test_a_singular_matrix_has_no_inverse(context):
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         f(np.ones((3, 3)) * 0)
     assert_close(f(np.eye(3) * 2), np.eye(3) / 2)
+
+
+def agrees(inputs, outputs, kinds, *arguments, dtype="float64"):
+    """Compile for the device, which must have these Ops; compare each call with PyTensor's Python Ops."""
+    f, reference = opencl(inputs, outputs), python(inputs, outputs)
+    assert_on_device(f, *kinds)
+    tolerance = 1e-3 if dtype == "float32" else 1e-9
+    for values in arguments:
+        for got, expected, output in zip(f(*values), reference(*values), outputs, strict=True):
+            assert (got.shape, got.dtype) == (expected.shape, output.type.dtype)  # some Ops return another dtype
+            scale = np.abs(expected).max(initial=1e-30)
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
+    return f
+
+
+@dtypes
+@pytest.mark.parametrize("form", ["matrix", "indices", "permuted"])
+def test_lu(context, rng, dtype, form):
+    options = {"matrix": {}, "indices": {"p_indices": True}, "permuted": {"permute_l": True}}[form]
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = [(rng.normal(size=(n, n)).astype(dtype),) for n in (1, 6, 70)]
+    singular = (np.tile(np.arange(4), (4, 1)).astype(dtype),)
+    f = agrees([a], list(pt.linalg.lu(a, **options)), (GpuLUFactor,), *values, singular, dtype=dtype)
+    agrees(
+        [batch],
+        list(pt.linalg.lu(batch, **options)),
+        (GpuLUFactor,),
+        (rng.normal(size=(3, 4, 4)).astype(dtype),),
+        dtype=dtype,
+    )
+    with pytest.raises(ValueError, match="infs or NaNs"):
+        f(np.full((2, 2), np.nan, dtype))
+    lower, upper = pt.linalg.lu(a, **options)[-2:]
+    gradient = pytensor.grad((pt.sqr(lower) * upper.T).sum(), a)
+    agrees([a], [gradient], (GpuLUFactor, GpuSolveTriangular), *values[1:2], dtype=dtype)
+
+
+@dtypes
+def test_exponentials(context, rng, dtype):
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    matrix = rng.normal(size=(5, 5))
+    values = [((matrix * scale).astype(dtype),) for scale in (0.01, 1, 6)]
+    values += [(np.zeros((0, 0), dtype),), (np.ones((1, 1), dtype),), (rng.normal(size=(40, 40)).astype(dtype),)]
+    kinds = GpuSolve, GpuRepeatedSquares
+    f = agrees([a], [pt.linalg.expm(a)], kinds, *values, dtype=dtype)
+    with pytest.raises(ValueError, match="square"):
+        f(np.ones((2, 3), dtype))
+    many = (rng.normal(size=(4, 3, 3)) * np.array([1e-3, 0, 1, 20])[:, None, None]).astype(dtype)
+    agrees([batch], [pt.linalg.expm(batch)], kinds, (many,), dtype=dtype)
+    agrees([a], [pytensor.grad(pt.sqr(pt.linalg.expm(a)).sum(), a)], kinds, values[1], dtype=dtype)
+
+
+@dtypes
+def test_block_diagonals(context, rng, dtype):
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = rng.normal(size=(3, 2)).astype(dtype), rng.normal(size=(4, 2, 5)).astype(dtype)
+    one = pt.linalg.block_diag(a, a.T, batch[0])
+    many = pt.linalg.block_diag(batch, a[None], batch[:, :1])
+    costs = [pt.sqr(y * pt.arange(y.size).reshape(y.shape)).sum() for y in (one, many)]
+    gradients = [g for cost in costs for g in pytensor.grad(cost, [a, batch])]
+    agrees([a, batch], [one, many, *gradients], (GpuJoin,), values, dtype=dtype)
+
+
+@dtypes
+def test_tensors_as_matrices(context, rng, dtype):
+    a, b = pt.tensor4("a", dtype=dtype), pt.matrix("b", dtype=dtype)
+    values = rng.normal(size=(2, 3, 3, 2)).astype(dtype), rng.normal(size=(2, 3)).astype(dtype)
+    inverse, solution = pt.linalg.tensorinv(a, ind=2), pt.linalg.tensorsolve(a, b)
+    f = agrees([a, b], [inverse, solution], (GpuMatrixInverse, GpuSolve), values, dtype=dtype)
+    with pytest.raises(np.linalg.LinAlgError):
+        f(np.zeros((2, 3, 3, 2), dtype), values[1])
+    with pytest.raises(np.linalg.LinAlgError):
+        f(np.zeros((2, 3, 2, 2), dtype), values[1])
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        opencl([a, b], solution)(np.zeros((2, 3, 3, 2), dtype), values[1])
+
+
+@dtypes
+def test_tridiagonal_systems(context, rng, dtype):
+    a, b, batch = pt.matrix("a", dtype=dtype), pt.matrix("b", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    kinds = GpuLUFactorTridiagonal, GpuSolveLUFactorTridiagonal
+    x = pt.linalg.solve(a, b, assume_a="tridiagonal")
+    outputs = [x, *pytensor.grad(pt.sqr(x).sum(), [a, b])]
+    values = [(positive(rng, n, n, dtype=dtype), rng.normal(size=(n, 3)).astype(dtype)) for n in (3, 30)]
+    agrees([a, b], outputs, kinds, *values, dtype=dtype)
+    y = pt.linalg.solve(batch, b, assume_a="tridiagonal")
+    bands = np.triu(np.tril(positive(rng, 4, 3, 3, dtype=dtype), 1), -1)
+    f = agrees([batch, b], [y], kinds, (bands, values[0][1]), dtype=dtype)
+    with pytest.raises(ValueError, match="does not fit"):
+        f(positive(rng, 4, 5, 5, dtype=dtype), values[0][1])
+
+
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_symmetric_and_banded_systems(context, rng, dtype, lower):
+    """Of a symmetric matrix one triangle is read."""
+    a, b, batch = pt.matrix("a", dtype=dtype), pt.vector("b", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    x = pt.linalg.solve(a, b, assume_a="sym", lower=lower, b_ndim=1)
+    y = pt.linalg.solve(batch, b, assume_a="sym", lower=lower, b_ndim=1)
+    z = pt.linalg.solve(a, b, assume_a="banded", b_ndim=1)
+    values = [rng.normal(size=shape).astype(dtype) + 4 * np.eye(5, dtype=dtype) for shape in ((5, 5), (3, 5, 5))]
+    right = rng.normal(size=5).astype(dtype)
+    agrees([a, b, batch], [x, y, z], (GpuSolve,), (values[0], right, values[1]), dtype=dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("mode", ["full", "economic", "r"])
+def test_qr(context, rng, dtype, mode):
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = rng.normal(size=(7, 4)).astype(dtype), rng.normal(size=(3, 4, 6)).astype(dtype)
+    outputs = [x for v in (a, batch) for x in np.atleast_1d(np.array(pt.linalg.qr(v, mode=mode), object))]
+    agrees([a, batch], outputs, (GpuQR,), values, dtype=dtype)
+
+
+@dtypes
+def test_singular_values_and_what_is_made_of_them(context, rng, dtype):
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = rng.normal(size=(7, 4)).astype(dtype), rng.normal(size=(3, 4, 6)).astype(dtype)
+    parts = [abs(x) for v in (a, batch) for x in pt.linalg.svd(v, full_matrices=False)]  # signs are free
+    costs = pt.linalg.svd(a, compute_uv=False), pt.linalg.pinv(a), pt.linalg.pinv(batch)
+    gradients = [pytensor.grad(pt.exp(costs[0]).sum(), a), pytensor.grad(pt.sqr(costs[1]).sum(), a)]
+    f = agrees([a, batch], [*parts, *costs, *gradients], (GpuSVD,), values, dtype=dtype)
+    with pytest.raises(np.linalg.LinAlgError, match="did not converge"):
+        f(np.full((2, 2), np.nan, dtype), values[1])
+    u, s, vt = opencl([a], pt.linalg.svd(a))(values[0])
+    assert_close(u[:, :4] * s @ vt, values[0], rtol=1e-3 if dtype == "float32" else 1e-9)
+
+
+@dtypes
+def test_eigenvalues(context, rng, dtype):
+    a, b, batch = pt.matrix("a", dtype=dtype), pt.matrix("b", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = [x.astype(dtype) for x in (np.diag(np.arange(6.0)), np.eye(6), np.zeros((3, 6, 6)))]
+    values = [x + positive(rng, *x.shape, dtype=dtype) for x in values]
+    (w, v), (many, vectors) = pt.linalg.eigh(a), pt.linalg.eigh(batch, lower=False)
+    cost = pt.exp(w / 5).sum() + pt.sqr(v[0] * pt.arange(6)).sum()
+    outputs = [w, abs(v), many, abs(vectors), pt.linalg.eigvalsh(a, None), pytensor.grad(cost, a)]
+    f = agrees([a, batch], outputs, (GpuEigh,), values[::2], dtype=dtype)
+    for bad in (np.full((6, 6), np.nan, dtype), np.ones((6, 5), dtype)):
+        with pytest.raises(ValueError, match=r"infs or NaNs|square|incompatible|mismatch"):
+            f(bad, values[2])
+    general = pt.linalg.eigvalsh(a, b)
+    g = agrees([a, b], [general], (GpuCholesky, GpuEigvalsh), values[:2], dtype=dtype)
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        g(values[0], -values[1])
+
+
+def test_large_matrices_are_for_lapack(context):
+    a = pt.matrix("a", shape=(300, 300))
+    with pytensor.config.change_flags(opencl__placement="auto"):
+        f = opencl([a], pt.linalg.eigh(pt.exp(a))[0])
+    assert any("LAPACK is faster" in node.reason for node in pytensor_cl.explain(f).host_nodes)
+
+
+def test_least_squares(context, rng):
+    a, b = pt.dmatrix("a"), pt.dmatrix("b")
+    deficient = rng.normal(size=(7, 2)) @ rng.normal(size=(2, 4))
+    arguments = [
+        (x, rng.normal(size=(len(x), 2))) for x in (rng.normal(size=(7, 4)), rng.normal(size=(4, 7)), deficient)
+    ]
+    agrees([a, b], list(lstsq(a, b, 1e-10)), (GpuSVD,), *arguments)

@@ -13,6 +13,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarInnerGraphOp
 from pytensor.sparse.basic import CSMProperties
+from pytensor.tensor.basic import ScalarFromTensor
 
 import pytensor_cl
 from pytensor_cl.rewriting.placement.placement import SCALAR
@@ -71,7 +72,7 @@ def _is_preparation(node: Any, device_ops: Sequence[Any]) -> bool:
     """Whether a host node only readies what device nodes take: extents, the arrays that a sparse matrix is made of."""
     if isinstance(node.op, CSMProperties):
         return any(op.is_compute and not op.is_source for op in device_ops)
-    return node.reason == SCALAR and bool(device_ops)
+    return (node.reason == SCALAR or isinstance(node.op, ScalarFromTensor)) and bool(device_ops)
 
 
 def _place(kind: type, nodes: set[Apply], report: Any) -> tuple[str, str]:

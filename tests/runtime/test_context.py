@@ -197,15 +197,15 @@ def test_settings(context):
 def read_in_place(context, rng):
     """An array of the host that kernels read where it is, and a weak reference to it."""
     host = normal(rng, 1 << 16)
-    if context.slack(host) is None:
+    if context.misalignment(host) is None:
         pytest.skip("the device does not read the host's memory")
-    return context.wrap(host), ref(host), host.copy()
+    return context.from_host_zero_copy(host), ref(host), host.copy()
 
 
 def test_memory_of_the_host_stays_until_kernels_have_read_it_though_another_thread_waits_before(context, rng):
     array, host, expected = read_in_place(context, rng)
     context.queue.finish()  # as another thread may, before this one has enqueued a kernel
-    copied = context.duplicate(array)
+    copied = context.copy(array)
     del array
     assert host() is not None
     np.testing.assert_array_equal(copied.to_host(), expected)
@@ -215,9 +215,9 @@ def test_memory_of_the_host_stays_until_kernels_have_read_it_though_another_thre
 
 def test_memory_of_the_host_stays_for_a_kernel_after_a_wait(context, rng):
     array, host, expected = read_in_place(context, rng)
-    first = context.duplicate(array)
+    first = context.copy(array)
     context.queue.finish()
-    second = context.duplicate(array)
+    second = context.copy(array)
     del array
     context.queue.end_wait()
     assert host() is not None

@@ -16,7 +16,7 @@ from pytensor_cl.ops.transfer import download
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.interfaces import BoundKernel, SequenceBuilder
 from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
-from pytensor_cl.runtime.memory.host_mapping import pays
+from pytensor_cl.runtime.memory.host_mapping import is_worthwhile
 
 __all__ = ["GraphAssembler"]
 
@@ -83,7 +83,8 @@ class GraphAssembler:
         Nothing else may read the memory.
         """
         memory, dtype, layout = self.trace.locations[variable]
-        if isinstance(memory, CapturedAllocation) and pays(layout, dtype, memory.nbytes) and self.context.views.works():
+        is_large = isinstance(memory, CapturedAllocation) and is_worthwhile(layout, dtype, memory.nbytes)
+        if is_large and self.context.views.are_supported():
             self.allocate_per_call(variable)
             self._exported.add(memory.number)
 
@@ -224,9 +225,9 @@ class GraphAssembler:
         make_array = self.array_maker(variable)
         if isinstance(memory, CapturedAllocation) and memory.number in self._exported:
             self.wait(at)
-            self.add_step(at, lambda: out.__setitem__(0, views.own(make_array())))
+            self.add_step(at, lambda: out.__setitem__(0, views.to_numpy(make_array())))
             return
-        is_visible = layout.is_contiguous and views.works()
+        is_visible = layout.is_contiguous and views.are_supported()
         if is_visible and isinstance(found, ArenaBinding):
             self.wait(at)
             self.add_step(at, ArenaDownload(self.context, found, dtype, layout, out))

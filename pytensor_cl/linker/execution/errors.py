@@ -21,6 +21,8 @@ from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
 
+MAX_CHECKED = 1 << 16
+"""Nodes that may report errors. Higher bits of a record's number tell the node of the steps of a loop."""
 _BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
 
 
@@ -82,7 +84,7 @@ class ErrorMonitor:
         }
         self._recorders: dict[Apply, ShapeRecorder] = {}
         for number, (node, routine) in enumerate(self._checked, start=1):
-            routine.watch(self._flags[node.op.context_name], number)
+            routine.set_error_flag(self._flags[node.op.context_name], number)
 
     def __bool__(self) -> bool:
         return bool(self._checked)
@@ -93,7 +95,7 @@ class ErrorMonitor:
         first = next(filter(None, records), None)
         if first is None:
             return None
-        node, routine = self._checked[first.number - 1]
+        node, routine = self._checked[first.number % MAX_CHECKED - 1]
         return node, routine.error(first)
 
     def record_shapes(self, node: Apply, thunk: Thunk, storage: Mapping[Variable, Cell]) -> Thunk:
@@ -195,7 +197,7 @@ class NodeErrors:
         """Return what to raise where a driver had no memory for a command of a node."""
         node = self._nodes[at]
         name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)
-        return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.refusal(error))
+        return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.describe_failure(error))
 
     def _untyped_argument(self, at: int) -> str:
         """Return a message if an argument of a node is no array: with trust_input=True it was not converted."""

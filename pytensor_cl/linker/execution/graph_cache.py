@@ -213,7 +213,7 @@ class GraphCache:
             self._resolver = ParameterResolver(
                 slices.nodes, slices.variables, thunks, program.storage, program.routines
             )
-        context.memory.serve(self)
+        context.memory.add_arena_user(self)
         self._context = context  # at the end: a signal may interrupt
         return not self.unsupported_reason
 
@@ -330,7 +330,7 @@ class GraphCache:
             made = CaptureFailure("the device ran out of memory", None)
         if isinstance(made, CapturedGraph):
             self._keep(signature, made)
-            context.memory.give_back()
+            context.memory.free_idle()
             return True
         self._capture_attempts -= 1
         self._warmup_counts.clear()

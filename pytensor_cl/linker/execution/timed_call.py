@@ -11,7 +11,7 @@ from pytensor_cl.linker.types import Cell
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
-from pytensor_cl.runtime.timed_queue import Command, CommandLog, stamp, timed
+from pytensor_cl.runtime.timed_queue import Command, CommandLog, read_commands, timed
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["TimedCall", "TimedStep", "Timer", "node_seconds"]
@@ -58,9 +58,9 @@ class TimedCall:
 
     @property
     def commands(self) -> list[Command]:
-        """The commands of the devices; `Command.owner` is the index of the node."""
+        """The commands of the devices; `Command.step` is the index of the node."""
         if self._commands is None:
-            self._commands = [c for log in self._logs for c in stamp(log)]
+            self._commands = [c for log in self._logs for c in read_commands(log)]
             self._logs = []
         return self._commands
 
@@ -110,7 +110,7 @@ class Timer:
                 end = perf_counter_ns()
                 call.steps.append(TimedStep(at, begin, end, tuple(map(_shape, self._cells[at]))))
                 for log in logs:
-                    log.owner = at + 1
+                    log.step = at + 1
                 begin = perf_counter_ns()
 
             run(note)
@@ -123,6 +123,6 @@ def node_seconds(call: TimedCall) -> dict[int, float]:
     """Return the seconds of each node: on the device, or on the host where it enqueued nothing."""
     seconds = {step.node: 0.0 for step in call.steps}
     for command in call.commands:
-        if command.owner in seconds:  # the others read error flags after the last node
-            seconds[command.owner] += 1e-9 * (command.end - command.start)
+        if command.step in seconds:  # the others read error flags after the last node
+            seconds[command.step] += 1e-9 * (command.end - command.start)
     return {s.node: seconds[s.node] or 1e-9 * (s.end - s.start) for s in call.steps}

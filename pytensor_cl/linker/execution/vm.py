@@ -205,7 +205,7 @@ class OpenCLVM:
         op = self.nodes[at].op
         if not isinstance(op, GpuOp | GpuFromHost) or op.destroy_map:
             raise error
-        get_context(op.context_name).memory.insist(thunk, error)
+        get_context(op.context_name).memory.retry_after_freeing(thunk, error)
 
     def free(self, start: int, stop: int) -> None:
         """Empty the cells that are read for the last time by nodes from `start` up to `stop`."""

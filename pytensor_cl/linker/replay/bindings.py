@@ -316,7 +316,7 @@ class SharedBinding:
         is_kept = self._name in source.devices or not is_held_elsewhere(source)
         if upload.may_stage and not is_kept:
             dtype = upload.location.dtype
-            staged = upload.context.lend(np.asarray(source.peek(), dtype))
+            staged = upload.context.stage(np.asarray(source.peek(), dtype))
             if staged is not None:
                 self._out[0] = staged
                 return
@@ -404,7 +404,7 @@ class ArgumentBinding:
         """Put the value into the cell of the device array."""
         upload = self._upload
         value = self._source[0]
-        staged = upload.context.lend(value) if upload.may_stage and value.dtype == self._dtype else None
+        staged = upload.context.stage(value) if upload.may_stage and value.dtype == self._dtype else None
         if staged is None:
             upload.thunk()
         else:

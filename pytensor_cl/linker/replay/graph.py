@@ -217,7 +217,7 @@ class CapturedGraph:
         self._replays_until_note -= 1
         if self._replays_until_note < 0:
             self._replays_until_note = REPLAYS_PER_NOTE
-            memory.buffers.tick(1 + REPLAYS_PER_NOTE)
+            memory.buffers.count_calls(1 + REPLAYS_PER_NOTE)
         if self._arena_version != self._arena.version:
             self._bind_arena()
         for binding, nbytes in self._outputs:

@@ -214,8 +214,8 @@ class Profile:
         for step in call.steps:
             self._add_step(self._entry(number, step.node, nodes), step)
         for command in call.commands:
-            if command.owner < len(nodes):
-                self._add_command(self._entry(number, command.owner, nodes), command)
+            if command.step < len(nodes):
+                self._add_command(self._entry(number, command.step, nodes), command)
         self.calls += 1
         self.seconds += 1e-9 * (call.end - call.start)
         shares = _exclusive_times(_layers(nodes, call), call.start, call.end)

@@ -41,7 +41,7 @@ def _call_events(
         shapes = [list(shape) for shape in step.shapes]
         yield _slice(HOST, str(nodes[step.node].op), "step", step.start, step.end, zero, shapes=shapes)
     for c in call.commands:
-        node = str(nodes[c.owner].op) if c.owner < len(nodes) else "search for errors"
+        node = str(nodes[c.step].op) if c.step < len(nodes) else "search for errors"
         about = {"kernel": c.name} if c.name else {"bytes": c.nbytes}
         shown = node if c.name else c.kind
         waited = (c.start - c.enqueued) / 1000

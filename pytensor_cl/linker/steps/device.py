@@ -97,7 +97,7 @@ class ArgumentImporter:
 
     def misalignment(self, array: np.ndarray) -> int | None:
         """Return the distance in bytes from the last address at which a buffer may begin; None to copy the array."""
-        misalignment = self._context.slack(array)
+        misalignment = self._context.misalignment(array)
         if misalignment is None or array.nbytes >= ALWAYS_IMPORT_BYTES:
             return misalignment
         self._misalignments.add(misalignment)
@@ -107,7 +107,7 @@ class ArgumentImporter:
         """Import or upload an array, as `misalignment` has decided."""
         if len(self._misalignments) > MAX_OFFSETS and array.nbytes < ALWAYS_IMPORT_BYTES:
             return self._context.from_host(array, borrow=True)
-        return self._context.wrap(array)
+        return self._context.from_host_zero_copy(array)
 
 
 def peeking(cell: Cell) -> Cell:
@@ -213,7 +213,7 @@ def download_thunk(source: Cell, out: Cell, exclusive: bool) -> Thunk:
     def export() -> None:
         is_exclusive = _reference_count(source) <= _ONE_HOLDER  # before `array` is one more
         array = source[0]
-        host = array.context.views.hand_over(array) if is_exclusive else None
+        host = array.context.views.take(array) if is_exclusive else None
         out[0] = download(array) if host is None else host
 
     return export if exclusive else copy

@@ -161,7 +161,7 @@ class _Indexed:
         self._index = index
         self._first = 1 + others
         self.is_checked = routine.is_checked
-        self.watch, self.error, self.check = routine.watch, routine.error, routine.check
+        self.set_error_flag, self.error, self.check = routine.set_error_flag, routine.error, routine.check
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels of the routine, and those of the masks."""
@@ -237,7 +237,7 @@ class _Fitted:
         self._known = known
         self.sources = routine.sources
         self.is_checked = routine.is_checked
-        self.watch, self.error, self.check = routine.watch, routine.error, routine.check
+        self.set_error_flag, self.error, self.check = routine.set_error_flag, routine.error, routine.check
 
     def __call__(self, array: GpuArray, value: Any, *index: Any) -> tuple[GpuArray, ...]:
         if not isinstance(value, GpuArray):
@@ -273,10 +273,10 @@ class _LastWins:
         """Kernels of the three."""
         return (*self._gather.sources(), *self._add.sources(), *self._scatter.sources())
 
-    def watch(self, error_flag: DeviceErrorFlag, number: int) -> None:
+    def set_error_flag(self, error_flag: DeviceErrorFlag, number: int) -> None:
         """Make both kernels that read the indices use the error flag."""
-        self._gather.watch(error_flag, number)
-        self._scatter.watch(error_flag, number)
+        self._gather.set_error_flag(error_flag, number)
+        self._scatter.set_error_flag(error_flag, number)
 
     def __call__(self, array: GpuArray, value: GpuArray, *index: Any) -> tuple[GpuArray, ...]:
         (selected,) = self._gather(array, *index)

@@ -1,13 +1,18 @@
 """Factors, solutions, determinants and inverses, alone and in a Blockwise -> their device Ops."""
 
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.eigen import Eigh, Eigvalsh
 from pytensor.tensor.linalg.decomposition.lu import LUFactor, PivotToPermutations
+from pytensor.tensor.linalg.decomposition.qr import QR
+from pytensor.tensor.linalg.decomposition.svd import SVD
 from pytensor.tensor.linalg.inverse import MatrixInverse
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.solvers.tridiagonal import LUFactorTridiagonal, SolveLUFactorTridiagonal
 from pytensor.tensor.linalg.summary import Det, SLogDet
 
 from pytensor_cl.ops.base import GpuOp
@@ -15,12 +20,21 @@ from pytensor_cl.ops.linalg import (
     GpuCholesky,
     GpuCholeskySolve,
     GpuDet,
+    GpuEigh,
+    GpuEigvalsh,
     GpuLUFactor,
+    GpuLUFactorTridiagonal,
     GpuMatrixInverse,
     GpuPivotToPermutations,
+    GpuQR,
+    GpuRepeatedSquares,
     GpuSLogDet,
     GpuSolve,
+    GpuSolveLUFactorTridiagonal,
     GpuSolveTriangular,
+    GpuSVD,
+    PivotedLU,
+    RepeatedSquares,
 )
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
@@ -32,9 +46,13 @@ _OPS: dict[type[Op], type[GpuOp]] = {
     CholeskySolve: GpuCholeskySolve,
     Det: GpuDet,
     LUFactor: GpuLUFactor,
+    LUFactorTridiagonal: GpuLUFactorTridiagonal,
     MatrixInverse: GpuMatrixInverse,
     PivotToPermutations: GpuPivotToPermutations,
+    PivotedLU: GpuLUFactor,
+    RepeatedSquares: GpuRepeatedSquares,
     SLogDet: GpuSLogDet,
+    SolveLUFactorTridiagonal: GpuSolveLUFactorTridiagonal,
     SolveTriangular: GpuSolveTriangular,
 }
 
@@ -63,3 +81,32 @@ def lift_solve(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuO
     if structure not in ("gen", "pos"):
         return NoKernel(f"no OpenCL kernel for Solve with assume_a={structure!r} yet")
     return GpuSolve(op, context_name)
+
+
+LARGEST = 128
+"""Length of a side from which LAPACK is faster than rotations, whatever the device."""
+
+_ROTATIONS: dict[type[Op], type[GpuOp]] = {Eigh: GpuEigh, Eigvalsh: GpuEigvalsh, SVD: GpuSVD}
+
+
+@register_batched_lift(*_ROTATIONS)
+@register_lift(*_ROTATIONS)
+def lift_rotations(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """Eigh(A) -> GpuEigh(A), SVD(A) -> GpuSVD(A), unless A is known to be large."""
+    name = type(_core(op)).__name__
+    if len(node.inputs) > 1:
+        return NoKernel(f"no OpenCL kernel for {name} of two matrices yet")
+    sides = node.inputs[0].type.shape[-2:]
+    if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST:
+        return NoKernel(f"LAPACK is faster for {name} of large matrices ({sides[0]} x {sides[1]})")
+    return _ROTATIONS[type(_core(op))](op, context_name)
+
+
+@register_batched_lift(QR)
+@register_lift(QR)
+def lift_qr(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """QR(A) -> GpuQR(A), without pivoting and with separate factors."""
+    core = _core(op)
+    if core.pivoting or core.mode == "raw":
+        return NoKernel("no OpenCL kernel for QR with pivoting, or with its factors in one array, yet")
+    return GpuQR(op, context_name)

@@ -18,10 +18,11 @@ from pytensor_cl.rewriting.lift import (
     random,
     reduction,
     repeat,
+    scan_loop,
     shape,
     sort,
 )
-from pytensor_cl.rewriting.lowering import ifelse, sparse
+from pytensor_cl.rewriting.lowering import ifelse, scan, sparse
 
 __all__ = [
     "alloc",
@@ -42,6 +43,8 @@ __all__ = [
     "random",
     "reduction",
     "repeat",
+    "scan",
+    "scan_loop",
     "shape",
     "sort",
     "sparse",

@@ -8,6 +8,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
+from pytensor.scan.op import Scan
 from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
@@ -127,7 +128,7 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")
     variables: list[Variable] = [*node.inputs, *node.outputs]
-    if isinstance(node.op, RandomVariable):  # a generator stays on the host
+    if isinstance(node.op, RandomVariable | Scan):  # a generator stays on the host
         variables = [v for v in variables if not isinstance(v.type, RandomType)]
     unfit = next(filter(None, (_unfit(v.type, info) for v in variables)), None)
     if unfit is not None:

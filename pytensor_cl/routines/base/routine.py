@@ -232,20 +232,20 @@ class Checked(Routine):
 
     @property
     def error_flag(self) -> DeviceErrorFlag:
-        """Where the kernels note what they find."""
+        """The error flag that the kernels write."""
         if self._error_flag is None:
             self._error_flag = DeviceErrorFlag(self.context)
         return self._error_flag
 
-    def watch(self, error_flag: DeviceErrorFlag, number: int) -> None:
+    def set_error_flag(self, error_flag: DeviceErrorFlag, number: int) -> None:
         """Make the kernels use an error flag that several routines share.
 
         Parameters
         ----------
-        error flag
-            Of the routine's context.
+        error_flag
+            An error flag of the routine's context.
         number
-            What they call themselves.
+            Number of this routine in the error record; from 1.
         """
         self._error_flag = error_flag
         self.number = np.int32(number)
@@ -255,7 +255,10 @@ class Checked(Routine):
         raise NotImplementedError
 
     def check(self) -> None:
-        """Wait for the device and raise what this routine's kernels found; for callers that share no error flag."""
+        """Wait for the device and raise the error of this routine's kernels, if there is one.
+
+        For routines whose error flag is their own.
+        """
         finding = self.error_flag.read() if self.is_checked else None
         if finding is not None:
             raise self.error(finding)

@@ -35,7 +35,7 @@ class ConvEpilogue:
 
     Attributes
     ----------
-    apart
+    unfused
         The function as a kernel of its own.
     fits
         Whether kernels can apply it.
@@ -45,7 +45,7 @@ class ConvEpilogue:
 
     def __init__(self, context: Context, whole: Epilogue, schedule: str | None = None) -> None:
         self.function = function = whole.function
-        self.apart = whole.apart
+        self.unfused = whole.unfused
         self.output_dtypes = whole.output_dtypes
         self.of_channels = tuple(map(is_of_channels, whole.broadcast[1:]))
         self.fits = len({*function.input_dtypes, *function.output_dtypes}) == len(function.output_dtypes) == 1
@@ -71,7 +71,7 @@ class ConvEpilogue:
         ValueError
             The shapes do not fit together.
         """
-        return self.apart.layout(output, *further)
+        return self.unfused.layout(output, *further)
 
     def prepared(self, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
         """Return the further arrays as kernels read them: those of the output's shape lie as it does."""

@@ -533,7 +533,7 @@ class Engine:
         else:
             product = self.context.empty(y.shape, self.dtype)
             self._plain.run(problems, x, w, (product,), (), whole)
-            self.epilogue.apart.launch(outputs, (product, *further))
+            self.epilogue.unfused.launch(outputs, (product, *further))
 
     @cached_property
     def _plain(self) -> "Engine":

@@ -34,8 +34,8 @@ class Epilogue:
 
     Attributes
     ----------
-    apart
-        The function as a kernel of its own, built where it cannot be applied on the way.
+    unfused
+        The function as a kernel of its own, for products to which it cannot be applied before they are stored.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Epilogue:
         self.function = function
         self.broadcast = tuple(map(tuple, broadcast))
         ndim, by_value = len(broadcast[0]), (False,) * len(broadcast)
-        self.apart = Elemwise(context, function, broadcast, ndim, by_value, schedule)
-        self.output_dtypes = self.apart.output_dtypes
+        self.unfused = Elemwise(context, function, broadcast, ndim, by_value, schedule)
+        self.output_dtypes = self.unfused.output_dtypes
         self._repeated = tuple(bool(flags[-1]) for flags in broadcast[1:])
         counts = max(1, len(self._repeated)), len(self.output_dtypes)
         self._starts = Struct(("long", f"in[{counts[0]}] out[{counts[1]}]"), name="starts")
@@ -84,7 +84,7 @@ class Epilogue:
         ValueError
             The shapes do not fit together.
         """
-        return self.apart.layout(product, *further)
+        return self.unfused.layout(product, *further)
 
     def bind(self, outputs: Sequence[GpuArray], further: Sequence[GpuArray]) -> tuple[Any, ...]:
         """Return the arguments of the kernel: offsets, then buffers."""

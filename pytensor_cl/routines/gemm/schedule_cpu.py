@@ -17,7 +17,7 @@ __all__ = ["CpuPartition", "CpuSchedule", "Tile", "micro_kernel_shapes", "regist
 _FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
 _INTEGER_TILE = (4, 2)
 # By bytes of the vector registers: bytes along k of a block. With few registers a multiply-add needs more of B: the
-# panel that a tile walks along should be near.
+# panel that a tile reads should be near.
 _DEPTH_BYTES = {64: 4096, 32: 2048, 16: 2048}
 
 _LOW_ROWS = 8  # rows of a tile from which there is one with half as many

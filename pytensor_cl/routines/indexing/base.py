@@ -1,4 +1,4 @@
-"""What gather and scatter share: the index, its checks, and the kernel that walks what it selects."""
+"""What gather and scatter share: the index, its checks, and the gather kernel."""
 
 from collections.abc import Sequence
 from math import prod
@@ -124,15 +124,15 @@ class Indexing(Checked):
         """Dimensions of what the index selects."""
         return self.kept_ndim + self.advanced_ndim
 
-    # The kernel that walks the selection
+    # The gather kernel
 
-    def walker(self, kind: str | None, ndim: int, index: str) -> KernelSource:
+    def gather_source(self, kind: str | None, ndim: int, index: str) -> KernelSource:
         """Return the kernel that gathers elements of a C type, or positions if that is None."""
         itemsize = np.dtype(self.output_dtypes[0]).itemsize
         return kernel_source(
             "indexing/gather",
             preambles=(render("runtime/error_flag"), render("common/to_long")),
-            plan=self._walker_struct(ndim, index),
+            plan=self._gather_struct(ndim, index),
             offsets=self._offsets,
             ctype=kind,
             index_types=tuple(map(ctype, self._dtypes)),
@@ -144,13 +144,13 @@ class Indexing(Checked):
         )
 
     def _is_large(self, ndim: int, index: str) -> bool:
-        """Whether the walker's struct leaves no room for the other arguments: offsets, buffers, and a number."""
+        """Whether the kernel's struct leaves no room for the other arguments: offsets, buffers, and a number."""
         pointers = 8 * (max(1, len(self._arrays)) + 3) + 4
-        used = self._walker_struct(ndim, index).size + self._offsets.size + pointers
+        used = self._gather_struct(ndim, index).size + self._offsets.size + pointers
         return used > self.context.info.max_parameter_size
 
-    def _walker_struct(self, ndim: int, index: str) -> Struct:
-        """Return the struct of the walker; strides are over the dimensions of the result, in elements."""
+    def _gather_struct(self, ndim: int, index: str) -> Struct:
+        """Return the struct of the gather kernel; strides are over the dimensions of the result, in elements."""
         n, count = max(1, ndim), max(1, len(self._arrays))
         return Struct(
             (index, f"shape[{n}] o[{n}] x[{n}] i[{count}][{n}] length[{count}] step[{count}] axis[{count}]"),
@@ -165,15 +165,15 @@ class Indexing(Checked):
             kernel = self._kernels[source] = self.context.kernel(source)
         return kernel
 
-    def walk(
+    def plan_gather(
         self, kind: str | None, index: str, shape: Shape, strides: Strides, arrays: Sequence[IndexArray]
     ) -> Launch:
-        """Plan a launch of the walker.
+        """Plan a launch of the gather kernel.
 
         Parameters
         ----------
         kind, index
-            See `walker`.
+            See `gather_source`.
         shape
             Of the result.
         strides
@@ -182,7 +182,7 @@ class Indexing(Checked):
             The index arrays.
         """
         ndim, unused = max(1, len(shape)), 0 if arrays else 1
-        source = self.walker(kind, ndim, index)
+        source = self.gather_source(kind, ndim, index)
         shape, strides = collapse(shape, strides)
         rows = not any(s and s[-1] for s in strides[2:])  # an index means as many elements as the last dimension has
         last, size = shape[-1] if shape else 1, prod(shape)
@@ -194,7 +194,7 @@ class Indexing(Checked):
         values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
         kernel = self.kernel(source)
         plan = struct_argument(
-            self.context, self._walker_struct(ndim, index).pack_values(*values), self._is_large(ndim, index)
+            self.context, self._gather_struct(ndim, index).pack_values(*values), self._is_large(ndim, index)
         )
         return Launch(kernel, *self._sizes(kernel, size, units), plan)
 
@@ -218,7 +218,7 @@ class Indexing(Checked):
         Parameters
         ----------
         launch
-            What `walk` or `positions` returned.
+            What `plan_gather` or `positions` returned.
         arrays
             The index arrays.
         target
@@ -262,7 +262,7 @@ class Indexing(Checked):
         if 0 in shape:
             return NOTHING
         strides = Layout.contiguous(shape).strides, (0,) * len(shape), *(a.strides[dims] for a in selection.arrays)
-        return self.walk(None, index, shape, strides, selection.arrays)
+        return self.plan_gather(None, index, shape, strides, selection.arrays)
 
     def used(self, values: Sequence[Any]) -> list[GpuArray]:
         """Return the index arrays among the index inputs."""

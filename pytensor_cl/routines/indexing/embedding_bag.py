@@ -40,7 +40,7 @@ class _Plan(NamedTuple):
     sizes: tuple[int, ...] = ()
 
 
-APART = _Plan(0)
+UNFUSED = _Plan(0)
 
 
 class EmbeddingBag(Checked):
@@ -140,7 +140,7 @@ class EmbeddingBag(Checked):
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.lookup(key, lambda: self._plan(*layouts))
         if not plan.work_items:
-            self._gather.watch(self.error_flag, int(self.number))
+            self._gather.set_error_flag(self.error_flag, int(self.number))
             self._reduction.launch(outputs, self._gather(table, index))
             return
         if self._kernel is None:
@@ -156,16 +156,16 @@ class EmbeddingBag(Checked):
         if self._bounds is not None and index.size:
             check_bounds(self._bounds, 0, table.shape[0])
         if self.schedule == "simt" or not (output.size and index.size and table.size and output.is_contiguous):
-            return APART
+            return UNFUSED
         dims = list(enumerate(zip(index.shape, index.strides, strict=True)))
         bags, count = (_line([dim for axis, dim in dims if (axis in self._axes) == gone]) for gone in (False, True))
         columns = _line(list(zip(table.shape[1:], table.strides[1:], strict=True)))
         if bags is None or count is None or columns is None or (columns[0] > 1 and columns[1] != 1):
-            return APART
+            return UNFUSED
         units, work = self.context.info.compute_units, output.size * count[0]
         is_inexact = count[0] > EXACT and self._reduction.acc_dtype == "float32" and not self._reduction.is_compensated
         if is_inexact or (bags[0] < units and work >= TASK * units):
-            return APART
+            return UNFUSED
         itemsize = np.dtype(self._dtypes[0]).itemsize
         far = count[1] > 0 and is_far(table.size * itemsize, columns[0] * itemsize)
         sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1], int(far)
@@ -173,7 +173,7 @@ class EmbeddingBag(Checked):
 
 
 def _line(dims: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return length and step of dimensions that are walked as one, or None."""
+    """Return length and step of dimensions that can be merged into one, or None."""
     shape, (steps,) = collapse([n for n, _ in dims], ([step for _, step in dims],))
     if len(shape) > 1:
         return None

@@ -219,7 +219,7 @@ class GatherFused(Indexing):
         if plan.repeats:
             operands, values = self._split(inputs)
             if self.is_checked:
-                self._gather.watch(self.error_flag, int(self.number))
+                self._gather.set_error_flag(self.error_flag, int(self.number))
             return self._gather(*self._function(*operands), *values)
         output = self.context.empty(plan.shape, self.output_dtypes[0])
         self._run(plan, output, inputs)

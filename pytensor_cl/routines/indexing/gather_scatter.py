@@ -41,9 +41,9 @@ from pytensor_cl.runtime.layout import Layout, collapse
 __all__ = ["Gather", "Scatter"]
 
 # Structs of the kernels; offsets, steps and distances in elements.
-VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length apart"), name="plan")
-REDUCE_PLAN = Struct(("long", "o x x_step size parts apart"), name="plan")
-CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span apart is_far"
+VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length copy_stride"), name="plan")
+REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
+CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
 SIMT_MEMBERS = "tile elements count y_count span"
 SORTED_MEMBERS = "elements count y_count"
 
@@ -53,8 +53,8 @@ WORTH_SHARING = 8192
 OWNED_RUN = 16
 """Elements per position that repay it, on schedule cpu, to share out the positions."""
 
-APART = 2
-"""Values for each element of the array that repay arrays of zeros to which work-items add apart, on schedule cpu."""
+MIN_VALUES_PER_ELEMENT = 2
+"""Values for each element of the array from which work-items add to private copies, on schedule cpu."""
 
 ZEROS = 8
 """Zeros in the cache that take as long as a value."""
@@ -100,7 +100,7 @@ class Gather(Indexing):
         """Return the kernel for rows if the first axis is indexed, else the one for anything, with 32-bit indices."""
         if self._rows is not None and isinstance(self.entries[0], int):
             return (self._rows,)
-        return (self.walker(self._ctype, self.result_ndim, "int"),)
+        return (self.gather_source(self._ctype, self.result_ndim, "int"),)
 
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
         """Return the layout of the result; index inputs may be numbers.
@@ -138,7 +138,7 @@ class Gather(Indexing):
         if rows is not None:
             return _GatherPlan(NOTHING, selection.offset, NOTHING, 0, _dtype_of(index), rows)
         strides = output.strides, selection.strides, *(a.strides for a in selection.arrays)
-        launch = self.walk(self._ctype, index, selection.shape, strides, selection.arrays)
+        launch = self.plan_gather(self._ctype, index, selection.shape, strides, selection.arrays)
         return _GatherPlan(launch, selection.offset, NOTHING, 0, _dtype_of(index))
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
@@ -160,15 +160,18 @@ Runs = tuple[tuple[int, int], ...]
 _COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
 
 
-class Apart(NamedTuple):
-    """How many work-items add to zeros of their own, how many elements apart, and what puts these together."""
+class PrivateCopies(NamedTuple):
+    """Private copies of an array, to which work-items add without atomics.
+
+    `parts` copies begin `stride` elements apart; the launch `finish` adds them up.
+    """
 
     parts: int = 1
-    distance: int = 0
+    stride: int = 0
     finish: Launch = NOTHING
 
 
-TOGETHER = Apart()
+NO_COPIES = PrivateCopies()
 
 
 class _ScatterPlan(NamedTuple):
@@ -178,7 +181,7 @@ class _ScatterPlan(NamedTuple):
     write: Launch
     spread: bool  # whether the values must be repeated in memory first
     direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
-    apart: Apart = TOGETHER
+    copies: PrivateCopies = NO_COPIES
     order: OrderPlan | None = None
     sorted: SortedPlan | None = None
 
@@ -225,8 +228,8 @@ class Scatter(Indexing):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels with 32-bit indices."""
-        walked = self.walker(None, self.advanced_ndim, "int"), self._writer("int")
-        own = (self._direct_source(),) if self._is_direct else walked
+        sources = self.gather_source(None, self.advanced_ndim, "int"), self._writer("int")
+        own = (self._direct_source(),) if self._is_direct else sources
         cast = self._cast.sources() if self._cast else ()
         return (*own, *self._copy.sources(), *cast)
 
@@ -306,10 +309,10 @@ class Scatter(Indexing):
         if plan.order is not None:
             self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
             return
-        if plan.apart.distance:
-            target = self.context.empty((plan.apart.distance * plan.apart.parts,), output.dtype)
+        if plan.copies.stride:
+            target = self.context.empty((plan.copies.stride * plan.copies.parts,), output.dtype)
             self._write(plan, target, value, values, key)
-            self._put_together(plan, output, target, array)
+            self._add_copies(plan, output, target, array)
             return
         if output.size:
             self._copy.launch((output,), (array,))
@@ -339,7 +342,7 @@ class Scatter(Indexing):
         kernel, global_size, local_size, _ = plan.write
         assert kernel is not None
         error_flag = self.error_flag.buffer if self.is_checked else None
-        arguments = VECTOR_PLAN.pack_values(*starts, *plan.direct, plan.apart.distance), error_flag, self.number
+        arguments = VECTOR_PLAN.pack_values(*starts, *plan.direct, plan.copies.stride), error_flag, self.number
         buffers = index.buffer, target.buffer, value.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
 
@@ -352,16 +355,16 @@ class Scatter(Indexing):
             array, steps = output, (order.run, 1)
         launch_order(self, order, output, array, value, index, steps)
 
-    def _put_together(self, plan: _ScatterPlan, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
-        """Write the array plus what work-items have added up apart."""
+    def _add_copies(self, plan: _ScatterPlan, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
+        """Write the array plus the sums in the private copies."""
         _, steps = collapse(array.shape, (array.layout.strides,))
         step = steps[0][0] if steps[0] else 0
         if len(steps[0]) > 1 or step not in (0, 1):
             self._copy.launch((output,), (array,))
             array, step = output, 1
-        kernel, global_size, local_size, _ = plan.apart.finish
+        kernel, global_size, local_size, _ = plan.copies.finish
         assert kernel is not None
-        sizes = step, output.size, plan.apart.parts, plan.apart.distance
+        sizes = step, output.size, plan.copies.parts, plan.copies.stride
         geometry = REDUCE_PLAN.pack_values(output.layout.offset, array.layout.offset, *sizes)
         buffers = array.buffer, added.buffer, output.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, geometry)
@@ -408,9 +411,9 @@ class Scatter(Indexing):
             return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
         direct = self._direct_steps(selection, value) if self._is_direct else ()
         if direct:
-            apart = self._apart(output, self._parts(output.size, selection.positions.size))
-            launch = Launch(self.kernel(self._direct_source()), (apart.parts,), (1,))
-            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct, apart)
+            copies = self._private_copies(output, self._parts(output.size, selection.positions.size))
+            launch = Launch(self.kernel(self._direct_source()), (copies.parts,), (1,))
+            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct, copies)
         find = self.positions(selection, index)
         if 0 in selection.shape:
             return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
@@ -425,14 +428,14 @@ class Scatter(Indexing):
         if self.schedule == "simt" and selection.positions.size >= WORTH_SORTING:
             in_order = self._plan_sorted(index, selection, value.strides, runs)
             return _ScatterPlan(selection, _dtype_of(index), find, NOTHING, spread, sorted=in_order)
-        write, apart = self._plan_write(output, index, selection, value.strides, runs)
-        return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), apart)
+        write, copies = self._plan_write(output, index, selection, value.strides, runs)
+        return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), copies)
 
     def _parts(self, size: int, count: int) -> int:
         """Return how many work-items add a share of `count` values to `size` zeros of their own."""
-        if not self.accumulate or not 0 < APART * size <= count:
+        if not self.accumulate or not 0 < MIN_VALUES_PER_ELEMENT * size <= count:
             return 1
-        most = count // (APART * size) if self._bytes(size) > SMALL else ZEROS * count // size
+        most = count // (MIN_VALUES_PER_ELEMENT * size) if self._bytes(size) > SMALL else ZEROS * count // size
         return max(1, min(self.context.info.compute_units, count // WORTH_SHARING, most))
 
     def _bytes(self, size: int) -> int:
@@ -449,12 +452,12 @@ class Scatter(Indexing):
             return None
         return plan_order(self, self._order, output, selection, value, runs)
 
-    def _apart(self, output: Layout, parts: int) -> Apart:
+    def _private_copies(self, output: Layout, parts: int) -> PrivateCopies:
         if parts == 1:
-            return TOGETHER
+            return NO_COPIES
         items = max(1, min(self.context.info.compute_units, output.size * parts // WORTH_SHARING))
         finish = Launch(self.kernel(self._finish_source()), (items,), (1,))
-        return Apart(parts, -(-output.size // LINE) * LINE, finish)
+        return PrivateCopies(parts, -(-output.size // LINE) * LINE, finish)
 
     @staticmethod
     def _direct_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
@@ -475,7 +478,7 @@ class Scatter(Indexing):
 
     def _plan_write(
         self, output: Layout, index: str, selection: Selection, strides: Sequence[int], runs: Runs
-    ) -> tuple[Launch, Apart]:
+    ) -> tuple[Launch, PrivateCopies]:
         collapsed = self._kept(selection, strides)
         span = sum((a.length - 1) * a.step for a in selection.arrays) + 1
         plan = self._simt_write if self.schedule == "simt" else self._cpu_write
@@ -511,7 +514,7 @@ class Scatter(Indexing):
 
     def _cpu_write(
         self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
-    ) -> tuple[Launch, Apart]:
+    ) -> tuple[Launch, PrivateCopies]:
         run, run_step, workers = 1, 0, self.context.info.compute_units
         if shape and strides[0][-1] == 1:
             run, run_step = shape[-1], strides[1][-1]
@@ -519,8 +522,8 @@ class Scatter(Indexing):
         outer = prod(shape)
         if outer * run * count < WORTH_SHARING:
             workers = 1
-        apart = self._apart(output, self._parts(output.size, run * count) if outer == 1 else 1)
-        segment = max(32, -(-run // workers)) if outer < workers and apart.parts == 1 else run
+        copies = self._private_copies(output, self._parts(output.size, run * count) if outer == 1 else 1)
+        segment = max(32, -(-run // workers)) if outer < workers and copies.parts == 1 else run
         segments = -(-run // segment)
         units = outer * segments
         parts = min(units, workers)
@@ -528,14 +531,14 @@ class Scatter(Indexing):
         owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
         far = int(is_far(self._bytes(output.size), self._bytes(run)))
-        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, apart.distance, far
+        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, copies.stride, far
         geometry = self._geometry(index, CPU_MEMBERS, shape, strides, rest)
-        sizes = (parts, owners) if apart.parts == 1 else (1, apart.parts)
-        return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), apart
+        sizes = (parts, owners) if copies.parts == 1 else (1, copies.parts)
+        return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), copies
 
     def _simt_write(
         self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
-    ) -> tuple[Launch, Apart]:
+    ) -> tuple[Launch, PrivateCopies]:
         step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
         tile = min(4 * group, -(-elements // group) * group)
@@ -544,4 +547,4 @@ class Scatter(Indexing):
         geometry = self._geometry(index, SIMT_MEMBERS, shape, strides, (tile, elements, count, step, span))
         source = self._writer(index)
         kernel = self._kernels.get(source) or self._kernels.setdefault(source, self.limits.kernel(source, None, group))
-        return Launch(kernel, (owners * group, tiles), (group, 1), geometry), TOGETHER
+        return Launch(kernel, (owners * group, tiles), (group, 1), geometry), NO_COPIES

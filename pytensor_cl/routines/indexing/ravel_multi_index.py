@@ -31,7 +31,7 @@ def _dims(values: Any) -> tuple[int, ...]:
 
 
 class _Indices(Checked):
-    """What both directions share: one kernel that walks flat arrays.
+    """What both directions share: one kernel over flat arrays.
 
     Parameters
     ----------

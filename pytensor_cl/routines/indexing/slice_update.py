@@ -35,7 +35,7 @@ _COMBINE = {"f": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b
 
 
 class _Axis(NamedTuple):
-    """What a slice takes of a dimension, upwards, and the step of the values; `shift` is where their walk begins."""
+    """What a slice takes of a dimension, upwards, and the step of the values; `shift` is where they begin."""
 
     start: int
     taken: int
@@ -76,7 +76,7 @@ def _joins(n: int, outer: tuple[_Axis, ...], inner: tuple[_Axis, ...]) -> bool:
 def _merged(
     shape: Sequence[int], steps: Sequence[int], axes: Sequence[tuple[_Axis, ...]]
 ) -> tuple[list[int], list[int], list[tuple[_Axis, ...]]]:
-    """Merge dimensions that are walked as one in all arrays."""
+    """Merge dimensions that can be merged in all arrays."""
     lengths, own, found = [shape[-1]], [steps[-1]], [axes[-1]]
     for n, step, outer in zip(shape[-2::-1], steps[-2::-1], axes[-2::-1], strict=True):
         m, inner = lengths[0], found[0]

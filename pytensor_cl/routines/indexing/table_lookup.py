@@ -128,5 +128,5 @@ class TableLookups:
         if key not in self._gathers:
             index = ((take.index_dtype, ndim),)
             self._gathers[key] = Gather(routine.context, take.dtype, 1, (0,), index, schedule=routine.schedule)
-        self._gathers[key].watch(routine.error_flag, int(routine.number))
+        self._gathers[key].set_error_flag(routine.error_flag, int(routine.number))
         return self._gathers[key]

@@ -121,7 +121,7 @@ class LUFactor(_LURoutine):
     """LU and pivots of ``P @ A = L @ U``, as of LAPACK's getrf, for batches of square matrices.
 
     The input is A (..., n, n). The outputs are (..., n, n), with U in the upper triangle and L, whose diagonal is one,
-    below it, and (..., n) of int32: row k was interchanged with that row. Where a pivot is zero, the factors are NaN.
+    below it, and (..., n) of int32: row k was interchanged with that row.
 
     The columns are divided in halves down to panels (S. Toledo, Locality of reference in LU decomposition with partial
     pivoting, 1997).
@@ -130,11 +130,16 @@ class LUFactor(_LURoutine):
     ----------
     context, dtype, schedule
         See `BlockedRoutine`.
+    marks_singular
+        Whether the factors are NaN where a pivot is zero.
     """
 
-    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+    def __init__(
+        self, context: Context, dtype: str, schedule: str | None = None, *, marks_singular: bool = True
+    ) -> None:
         super().__init__(context, dtype, schedule)
         self.output_dtypes = (self.dtype.name, "int32")
+        self.marks_singular = marks_singular
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the factors and of the pivots.
@@ -160,7 +165,8 @@ class LUFactor(_LURoutine):
             lu = stacked(target)
             count, n, _ = lu.shape
             self._factor(lu, pivots.view(Layout((count, n), (n, 1), pivots.layout.offset)), 0)
-            self._mark_singular(lu, lu)
+            if self.marks_singular:
+                self._mark_singular(lu, lu)
 
         self.limits.settle(run, self._kernels.clear)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.random.distributions import APART
+from pytensor_cl.routines.random.distributions import COUNTER_VARIATES
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.routines.random.stream import GROUP, tables_on
 from pytensor_cl.runtime.array import GpuArray
@@ -32,25 +32,25 @@ class CounterDraw(Draw):
 
     def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
         super().__init__(context, name, dtype, host, schedule)
-        self._apart = APART[self.distribution.variate]
+        self._counter_variate = COUNTER_VARIATES[self.distribution.variate]
 
     def sources(self) -> tuple[KernelSource, ...]:
         """No kernels: how many parameters are arrays is not known."""
         return ()
 
     def _each_source(self, varying: tuple[bool, ...]) -> KernelSource:
-        finish, needed = self.distribution.finish, self._apart.needed
+        finish, needed = self.distribution.finish, self._counter_variate.needed
         names = tuple(zip("abc", self.distribution.free, strict=False))
         return kernel_source(
             "random/each",
             preambles=(render("random/variates", generator="philox", needed=needed),),
             result=ctype(self.dtype),
-            draw=self._apart.draw,
-            kind=self._apart.kind,
+            draw=self._counter_variate.draw,
+            kind=self._counter_variate.kind,
             finish=f"(({finish}) != 0) & 1" if self.dtype == "bool" else finish,
             names=names,
             varying=varying,
-            proper=f"({self.distribution.proper}) && ({self._apart.proper})",
+            proper=f"({self.distribution.proper}) && ({self._counter_variate.proper})",
             schedule=self.schedule,
         )
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["APART", "DISTRIBUTIONS", "VARIATES", "Apart", "Distribution", "Variate"]
+__all__ = ["COUNTER_VARIATES", "DISTRIBUTIONS", "VARIATES", "CounterVariate", "Distribution", "Variate"]
 
 NORMAL_R, NORMAL_INVERSE_R = 3.6541528853610087963519472518, 0.27366123732975827203338247596
 EXPONENTIAL_R = 7.69711747013104972
@@ -416,15 +416,15 @@ DISTRIBUTIONS: dict[str, Distribution] = {
 """By the name of PyTensor's Op."""
 
 
-class Apart(NamedTuple):
-    """How a variate is drawn where each element has a stream of its own.
+class CounterVariate(NamedTuple):
+    """How a counter-based generator draws a variate. Each element has a stream of its own.
 
     Attributes
     ----------
     draw
         C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``.
     proper
-        C expression that is true for parameters that the kernel takes.
+        C expression that is true for parameters that the kernel can draw from.
     needed
         Functions of the template `random/variates`.
     kind
@@ -437,30 +437,30 @@ class Apart(NamedTuple):
     kind: str = "double"
 
 
-APART: dict[str, Apart] = {
-    "": Apart("philox_unit(r)"),
-    "normal": Apart("philox_normal(r)", needed=("normal",)),
-    "exponential": Apart("philox_exponential(r)", needed=("exponential",)),
-    "integers": Apart(
+COUNTER_VARIATES: dict[str, CounterVariate] = {
+    "": CounterVariate("philox_unit(r)"),
+    "normal": CounterVariate("philox_normal(r)", needed=("normal",)),
+    "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",)),
+    "integers": CounterVariate(
         "(long)((ulong)(long)x0 + philox_bounded64(r, (ulong)(long)(x1 - x0 - 1.0)))",
         "x0 < x1 - 1.0 && fabs(x0) < 4e15 && fabs(x1) < 4e15",
         ("bounded64",),
         "long",
     ),
-    "gamma": Apart("philox_gamma_of(r, x0)", "x0 > 0.0 && isfinite(x0)", _GAMMA),
-    "ratio_gamma": Apart("philox_gamma_of(r, x0 / x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 / x1)", _GAMMA),
-    "beta": Apart("philox_beta_of(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", (*_GAMMA, "beta")),
-    "student": Apart("philox_student_of(r, x0)", "x0 > 0.0 && isfinite(x0)", (*_GAMMA, "student")),
-    "wald": Apart("philox_wald(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", ("normal", "wald")),
-    "vonmises": Apart("philox_vonmises_of(r, x0, x1)", "isfinite(x0) && x1 >= 0.0 && x1 < 1e6", ("vonmises",)),
-    "poisson": Apart("philox_poisson_of(r, x0)", "x0 >= 0.0 && x0 < 1e15", ("poisson",), "long"),
-    "geometric": Apart(
+    "gamma": CounterVariate("philox_gamma_of(r, x0)", "x0 > 0.0 && isfinite(x0)", _GAMMA),
+    "ratio_gamma": CounterVariate("philox_gamma_of(r, x0 / x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 / x1)", _GAMMA),
+    "beta": CounterVariate("philox_beta_of(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", (*_GAMMA, "beta")),
+    "student": CounterVariate("philox_student_of(r, x0)", "x0 > 0.0 && isfinite(x0)", (*_GAMMA, "student")),
+    "wald": CounterVariate("philox_wald(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", ("normal", "wald")),
+    "vonmises": CounterVariate("philox_vonmises_of(r, x0, x1)", "isfinite(x0) && x1 >= 0.0 && x1 < 1e6", ("vonmises",)),
+    "poisson": CounterVariate("philox_poisson_of(r, x0)", "x0 >= 0.0 && x0 < 1e15", ("poisson",), "long"),
+    "geometric": CounterVariate(
         "philox_geometric(r, x0, log1p(-x0))", "x0 > 1e-15 && x0 <= 1.0", ("exponential", "geometric"), "long"
     ),
-    "binomial": Apart(
+    "binomial": CounterVariate(
         "philox_binomial_of(r, x0, x1)", "x0 > 0.0 && x0 < 1e12 && x1 > 0.0 && x1 <= 1.0", ("binomial",), "long"
     ),
-    "negative_binomial": Apart(
+    "negative_binomial": CounterVariate(
         "philox_negative_binomial_of(r, x0, x1)",
         "x0 > 0.0 && x0 < 1e9 && x1 > 1e-3 && x1 < 1.0",
         (*_GAMMA, "poisson", "negative_binomial"),

@@ -35,7 +35,7 @@ __all__ = [
     "split_simt",
 ]
 
-STRIP = DEFAULTS["reduction.strip"]  # of the other families with strips
+COLUMN_TILE = DEFAULTS["reduction.column_tile"]  # of the other families with tiles
 MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
 SHORT = 2  # vectors: of rows that are no longer a vector of results is finished before the next
 NARROW, PACKED = 4, 512  # vectors of rows that are packed, if they are not whole, and elements that are one row then
@@ -48,7 +48,7 @@ MAX_SEQUENTIAL_TERMS = {"rows": 1 << 17, "columns": 1 << 13}
 
 
 class Problem(NamedTuple):
-    """A reduction in normal form: few dimensions, from the innermost outwards, walked upwards in the input.
+    """A reduction in normal form: few dimensions, from the innermost outwards, with positive strides in the input.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Problem(NamedTuple):
     reduced
         Length and step in the input of each reduced dimension.
     in_shift, out_shift
-        Where the walk begins, counted from the first element.
+        Where the traversal begins, counted from the first element.
     """
 
     outer: tuple[tuple[int, ...], ...]
@@ -89,7 +89,7 @@ class Problem(NamedTuple):
 def canonicalize_dims(dims: Iterable[tuple[int, ...]], operands: int) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
     """Order and merge dimensions (length, step in each operand); return them and the shifts of the operands.
 
-    The order in which elements are visited is free. They are walked upwards in the first operand, the largest
+    The order in which elements are visited is free. It is ascending in the first operand, the largest
     step outermost; step zero, which repeats what was read, counts as the largest.
     """
     dims = list(dims)
@@ -245,7 +245,7 @@ class Split(NamedTuple):
     global_size, local_size
         The NDRange.
     blocks, tiles
-        On schedule cpu: tasks of a chunk, and strips across the innermost outer dimension.
+        On schedule cpu: tasks of a chunk, and tiles across the innermost outer dimension.
     threads_per_output, lane_stride, output_stride
         On schedule simt: work-items that share an output, and how far apart in their group are two of them,
         and two that have the same part in neighbouring outputs.
@@ -309,16 +309,16 @@ def split_cpu(
     pattern
         That of the kernel; None is what `select_variant` says.
     may_be_wide
-        Whether a strip may be twice as wide if it then spans rows that follow one another.
+        Whether a tile may be twice as wide if it then spans rows that follow one another.
     tuning
         Of the device.
     """
     outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
     pattern = pattern or select_variant(problem).pattern
-    strip = tuning["reduction.strip"] * lanes
-    if may_be_wide and columns <= 2 * strip and problem.run[1] == columns:
-        strip = columns
-    tiles = 1 if pattern == "rows" else -(-columns // strip)
+    tile = tuning["reduction.column_tile"] * lanes
+    if may_be_wide and columns <= 2 * tile and problem.run[1] == columns:
+        tile = columns
+    tiles = 1 if pattern == "rows" else -(-columns // tile)
     blocks = outputs if pattern == "rows" else outputs // columns * tiles
     workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
     chunks = 1

@@ -95,5 +95,5 @@ class GatheredRows:
             if key not in self._gathers:
                 routine = self._routine
                 self._gathers[key] = Gather(routine.context, key[0], 2, (0,), ((key[1], 1),), schedule=routine.schedule)
-            self._gathers[key].watch(self._routine.error_flag, int(self._routine.number))
+            self._gathers[key].set_error_flag(self._routine.error_flag, int(self._routine.number))
             yield a, self._gathers[key](arrays[a], arrays[i])[0]

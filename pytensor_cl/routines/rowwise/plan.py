@@ -34,7 +34,7 @@ MIN_MAP = 1 << 13  # the same where there are no partial results to put together
 SMALL = 1 << 14  # elements that one work-item does sooner than several start
 CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
 MAX_SEQUENTIAL_TERMS = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
-WIDE = 16  # vectors across which a strip is read in longer runs
+WIDE = 16  # vectors across which a tile is read in longer runs
 SHORT = 2  # vectors: rows that are no longer lie across the lanes
 MIN_REUSE_TO_TRANSPOSE = 4  # reads of each element of an array that is transposed before
 MIN_READS_TO_TRANSPOSE = 1 << 16  # the same of all its elements
@@ -54,9 +54,9 @@ class Rows(NamedTuple):
     reduced
         The same of the dimensions along a row.
     shifts
-        Per array, where the walk begins, counted from its first element.
+        Per array, where the traversal begins, counted from its first element.
     lead
-        The array in whose memory order the others are walked.
+        The array in whose memory order the others are traversed.
     """
 
     outer: Dims
@@ -306,14 +306,14 @@ def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
     return length, -(-total // length)
 
 
-def _column_tile(rows: Rows, lanes: int, strip: int, nbytes: int) -> tuple[int, bool]:
-    """Return the width of a strip in rows, and whether it stays in the cache.
+def _column_tile(rows: Rows, lanes: int, tile_vectors: int, nbytes: int) -> tuple[int, bool]:
+    """Return the width of a tile in rows, and whether it stays in the cache.
 
-    A narrow strip is worse than a second walk through memory: it touches many pages, and fetches what it does not use.
+    A narrow tile is slower than a second pass over memory: it touches many pages, and loads bytes that it does not use.
     """
     fitting = CACHE // max(1, rows.total * lanes * nbytes)
-    is_cached = fitting >= min(WIDE, strip, -(-rows.columns // lanes))
-    return (min(strip, fitting) if is_cached else strip) * lanes, is_cached
+    is_cached = fitting >= min(WIDE, tile_vectors, -(-rows.columns // lanes))
+    return (min(tile_vectors, fitting) if is_cached else tile_vectors) * lanes, is_cached
 
 
 def split_cpu(
@@ -321,7 +321,7 @@ def split_cpu(
     pattern: str,
     units: int,
     lanes: int,
-    strip: int,
+    tile_vectors: int,
     *,
     passes: int,
     nbytes: int,
@@ -336,10 +336,10 @@ def split_cpu(
         What to do, and how.
     units
         Compute units of the device.
-    lanes, strip
-        Elements of a vector, and the most vectors of a strip.
+    lanes, tile_vectors
+        Elements of a vector, and the most vectors of a tile.
     passes
-        How often a row is walked.
+        Passes over a row.
     nbytes
         Bytes that a task has for each position of its rows.
     is_rounded
@@ -349,10 +349,10 @@ def split_cpu(
     """
     count, total = rows.number, rows.total
     width, is_cached = (
-        _column_tile(rows, lanes, strip, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
+        _column_tile(rows, lanes, tile_vectors, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
     )
     if passes == 1:
-        width = strip * lanes if pattern == "columns" else 1
+        width = tile_vectors * lanes if pattern == "columns" else 1
     tiles = -(-rows.columns // width) if pattern == "columns" else 1
     blocks = count // rows.columns * tiles if pattern == "columns" else count
     workers = 4 * units if count * total >= SMALL else 1
@@ -416,7 +416,13 @@ def geometry_struct(index: str, dims: tuple[int, int], arrays: int, spills: int,
 
 
 def pack_geometry(
-    rows: Rows, split: Split, dims: tuple[int, int], scratch: Sequence[int], partials: Sequence[int], index: str
+    rows: Rows,
+    split: Split,
+    dims: tuple[int, int],
+    scratch: Sequence[int],
+    parts: int,
+    partial_at: Sequence[int],
+    index: str,
 ) -> bytes:
     """Pack the struct of `geometry_struct`.
 
@@ -428,15 +434,17 @@ def pack_geometry(
         Dimensions across and along rows that the struct holds.
     scratch
         Bytes that a work-item spills; then where each value begins.
-    partials
-        Number of chunks that the partial results are of; then where those of each reduction begin.
+    parts
+        Number of partial results of each row.
+    partial_at
+        Where those of each reduction begin, in bytes.
     index
         C type of the members.
     """
     arrays = len(rows.shifts)
     outer = rows.outer + ((1, *[0] * arrays),) * (dims[0] - len(rows.outer))
     reduced = rows.reduced + ((1, *[0] * arrays),) * (dims[1] - len(rows.reduced))
-    (scratch_bytes, *spill_at), (parts, *partial_at) = scratch, partials
+    scratch_bytes, *spill_at = scratch
     return geometry_struct(index, dims, arrays, len(spill_at), len(partial_at)).pack(
         blocks=split.blocks,
         tiles=split.tiles,

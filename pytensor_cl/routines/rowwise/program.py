@@ -214,7 +214,7 @@ class Total(NamedTuple):
 
 
 class RowPass(NamedTuple):
-    """One walk along a row, and the row values that are computed before it.
+    """One pass over a row, and the row values that are computed before it.
 
     Attributes
     ----------

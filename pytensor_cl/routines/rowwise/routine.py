@@ -10,12 +10,13 @@ import numpy as np
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
+from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
 from pytensor_cl.routines.indexing.table_lookup import TableLookups
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise import plan as planning
-from pytensor_cl.routines.rowwise.common import Array, Plan, Step, Value, Variant
+from pytensor_cl.routines.rowwise.common import Array, Plan, Value, Variant
 from pytensor_cl.routines.rowwise.gathered import GatheredRows
 from pytensor_cl.routines.rowwise.plan import Rows, Split
 from pytensor_cl.routines.rowwise.program import (
@@ -38,7 +39,7 @@ __all__ = ["Rowwise"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 2  # dimensions across rows that every kernel takes
-COLUMN_TILE = 64  # vectors of a strip: it spans whole pages, its sums fit the first-level cache
+COLUMN_TILE = 64  # vectors of a tile: it spans whole pages, its sums fit the first-level cache
 
 Shape = tuple[int, ...]
 
@@ -46,9 +47,9 @@ Shape = tuple[int, ...]
 class Rowwise(Checked):
     """Apply a row function: ``rowwise(*operands, *tables)``.
 
-    Each row is read once from memory, and walked as often as reductions wait for one another; what is written
+    Each row is read once from memory, in as many passes as reductions depend on one another; what is written
     is written once. Where there are few rows, and long ones, they are cut in chunks, and there is a launch for
-    each walk. The result is the same each time for the same layout on the same device.
+    each pass. The result is the same each time for the same layout on the same device.
 
     Parameters
     ----------
@@ -107,8 +108,8 @@ class Rowwise(Checked):
         self._arrays = self._describe_arrays()
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._passes = self._uncached.passes(1, 1)
-        self._pass_count = sum(not loop.is_empty for loop in self._passes)  # how often a row is walked
-        # Three walks, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
+        self._pass_count = sum(not loop.is_empty for loop in self._passes)  # over a row
+        # Three passes, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
         is_cheap = self._pass_count <= 2 and function.row_cost < RECOMPUTE_COST_LIMIT
         self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
@@ -218,15 +219,15 @@ class Rowwise(Checked):
     def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
         if self.schedule == "simt":
             return Variant("", 1, (), False, index)
-        strip = self._column_tile(rows, pattern)
+        tile_vectors = self._column_tile(rows, pattern)
         tile, steps = 0, planning.access_of(rows, pattern)
-        if pattern == "columns" and strip == 1 and is_whole:
+        if pattern == "columns" and tile_vectors == 1 and is_whole:
             tile, steps = planning.tiled(rows, steps, self._lanes, self._full, len(self._operands))
         kinds = zip(self._arrays, steps, strict=True)
         access = tuple("gather" if a.kind == "row" and pattern == "rows" else how for a, how in kinds)
         if not tile and any(self._is_scattered(a, how, pattern) for a, how in zip(self._arrays, access, strict=True)):
             access = ("gather",) * len(access)  # one kernel for all that is unusual: each costs the driver a while
-        return Variant(pattern, strip, access, is_cached, index, tile=tile)
+        return Variant(pattern, tile_vectors, access, is_cached, index, tile=tile)
 
     @staticmethod
     def _is_scattered(array: Array, how: str, pattern: str) -> bool:
@@ -236,7 +237,7 @@ class Rowwise(Checked):
         return how == "gather" or (how == "splat" and array.is_output)
 
     def _column_tile(self, rows: Rows, pattern: str) -> int:
-        """Return the most vectors of a strip; one, where neighbouring rows lie one after the other."""
+        """Return the most vectors of a tile; one, where neighbouring rows lie one after the other."""
         lead = 1 + rows.lead
         if (
             pattern == "rows"
@@ -259,7 +260,8 @@ class Rowwise(Checked):
         if not is_simt:
             arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
         dtypes = self.function.dtypes
-        passes = program.passes(lanes, lanes if is_across else 1, "[k]" if is_across and variant.strip > 1 else "")
+        vector = "[k]" if is_across and variant.tile_vectors > 1 else ""
+        passes = program.passes(lanes, lanes if is_across else 1, vector)
         arguments: dict[str, Any] = {
             "arrays": arrays,
             "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
@@ -283,7 +285,8 @@ class Rowwise(Checked):
             qualifier = "volatile " if self.context.info.kind == "cpu" else ""
             arguments.update(group=self._group, row_qualifier=qualifier)
             return kernel_source("rowwise/simt", preambles=preambles, **arguments)
-        arguments.update(pattern=variant.pattern, lanes=lanes, tile_vectors=variant.strip, is_narrow=variant.is_narrow)
+        arguments.update(pattern=variant.pattern, lanes=lanes)
+        arguments.update(tile_vectors=variant.tile_vectors, is_narrow=variant.is_narrow)
         gathers = self._gathered_rows.arrays if variant.is_gathered else []
         arguments.update(tile=variant.tile, gathers=gathers, gathers_struct=self._gathered_rows.struct)
         used = dict.fromkeys(a.dtype for a in arrays)
@@ -361,7 +364,7 @@ class Rowwise(Checked):
         more = *(self._takes.arguments(tables) if tables else ()), *self._gathered_rows.arguments(plan.gathers)
         queue = self.context.queue
         for step in plan.steps:
-            step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
+            step.enqueue(queue, *arguments, offsets, step.geometry, *more)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
@@ -371,7 +374,7 @@ class Rowwise(Checked):
         return planning.normal_form(full, layouts, self.axes, self._lead(layouts))
 
     def _lead(self, layouts: Sequence[Layout]) -> int:
-        """Return the array whose order in memory the walk follows: the largest, a full output if there is one."""
+        """Return the array whose order in memory the traversal follows: the largest, a full output if there is one."""
         return max(range(len(layouts)), key=lambda k: (prod(layouts[k].shape), self._arrays[k].is_output))
 
     def _index(self, rows: Rows, partial_bytes: int) -> str:
@@ -398,15 +401,17 @@ class Rowwise(Checked):
             split = self._split_cpu(rows, pattern, units)
         is_whole = split.chunks == 1 and not is_narrow
         partials = self._partials(split)
-        index = self._index(rows, partials[-1])
+        index = self._index(rows, partials.nbytes)
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
         gathers = self._gathered_rows.geometry(given, variant) if self._gathered_rows and split.chunks == 1 else None
         variant = variant._replace(is_narrow=is_narrow, is_gathered=gathers is not None)
         scratch = self._scratch(rows, split, self._program(variant))
         shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
-        steps = make(variant, rows, split, scratch, partials)
-        return Plan(steps, scratch[0] * split.work_items, partials[-1], shifts, not rows.total, gathers, pre_transposed)
+        steps = make(variant, rows, split, scratch, split.chunks, partials)
+        return Plan(
+            steps, scratch[0] * split.work_items, partials.nbytes, shifts, not rows.total, gathers, pre_transposed
+        )
 
     def _is_narrow(self, rows: Rows) -> bool:
         is_plain = self.schedule == "cpu" and not self.function.takes
@@ -442,31 +447,31 @@ class Rowwise(Checked):
             at += -(-items * np.dtype(self.function.dtypes[v]).itemsize // 64) * 64
         return [at, *places]
 
-    def _partials(self, split: Split) -> list[int]:
-        """Return the number of chunks, where the partial results of each reduction begin, and the bytes of all."""
-        at, places = 0, [split.chunks]
-        if split.chunks == 1:  # a row is reduced by one launch
-            return [*places, *[0] * len(self._totals), 0]
-        for total in self._totals:
-            places.append(at)
-            planes = 2 if total.compensation else 1
-            items = planes * split.chunks * split.blocks * split.width
-            at += -(-items * np.dtype(total.acc_dtype).itemsize // 64) * 64
-        return [*places, at]
+    def _partials(self, split: Split) -> PartialResults:
+        """Return where the partial results of each reduction lie; there are none where a launch reduces whole rows."""
+        count = split.chunks * split.blocks * split.width if split.chunks > 1 else 0
+        return PartialResults.of(count, [(total.acc_dtype, bool(total.compensation)) for total in self._totals])
 
     def _step(
-        self, variant: Variant, stage: int | None, rows: Rows, split: Split, scratch: list[int], partials: list[int]
-    ) -> Step:
-        geometry = planning.pack_geometry(rows, split, self._dims, scratch, partials[:-1], variant.index_type)
+        self,
+        variant: Variant,
+        stage: int | None,
+        rows: Rows,
+        split: Split,
+        scratch: list[int],
+        parts: int,
+        partials: PartialResults,
+    ) -> KernelLaunch:
+        geometry = planning.pack_geometry(rows, split, self._dims, scratch, parts, partials.offsets, variant.index_type)
         sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
         if self.schedule == "simt":
             sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
-        return Step(self._kernels[variant, stage], *sizes, geometry)
+        return KernelLaunch(self._kernels[variant, stage], *sizes, geometry)
 
-    def _whole(self, variant: Variant, *rest: Any) -> tuple[Step, ...]:
+    def _whole(self, variant: Variant, *rest: Any) -> tuple[KernelLaunch, ...]:
         return (self._step(variant, self._stage, *rest),)
 
-    def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[Step, ...]:
+    def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[KernelLaunch, ...]:
         """One launch for each loop; the last may have nothing but row values to finish."""
         missing = [s for s in range(len(self._passes)) if (variant, s) not in self._kernels]
         self.context.build([self._source(variant, s) for s in missing])

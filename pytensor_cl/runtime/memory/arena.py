@@ -1,4 +1,7 @@
-"""The memory in which recorded calls compute: nothing in it outlives a call, so all recordings share it."""
+"""The arena of a context: memory for intermediate results of captured graphs.
+
+Nothing in it outlives a call, so all captured graphs share it.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -8,58 +11,58 @@ from pytensor_cl.runtime.queue import Queue
 
 __all__ = ["Arena"]
 
-_LEAST = 128  # bytes: the largest type of OpenCL C, a long16
+_MIN_ALIGNMENT = 128  # bytes of the largest type of OpenCL C, a long16
 
 
 class Arena:
-    """A few large buffers, as a rule one, of which recordings use parts.
+    """A few large buffers, usually one. Captured graphs use parts of them.
 
     Parameters
     ----------
     queue
         The context's queue.
     largest
-        Bytes that the device allocates at once.
+        Largest buffer of the device, in bytes.
 
     Attributes
     ----------
     buffers
-        What there is.
+        The buffers.
     version
-        Changes when the buffers do: parts of earlier ones are void.
+        Changes when the buffers change; parts of earlier buffers are invalid then.
     alignment
-        Bytes at whose multiples a part may begin.
+        Offsets of parts are multiples of so many bytes.
     limit
-        The largest multiple of that which can be allocated.
+        Largest buffer, in bytes: a multiple of `alignment`.
     """
 
     def __init__(self, queue: Queue, largest: int) -> None:
         self._queue = queue
-        self.alignment = max(_LEAST, queue.handle.device.mem_base_addr_align // 8)
+        self.alignment = max(_MIN_ALIGNMENT, queue.handle.device.mem_base_addr_align // 8)
         self.limit = largest // self.alignment * self.alignment
         self.buffers: list[cl.Buffer] = []
         self.version = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers."""
+        """Total size of the buffers, in bytes."""
         return sum(b.size for b in self.buffers)
 
     def fits(self, extents: Sequence[int]) -> bool:
-        """Whether there are buffers of at least so many bytes."""
+        """Whether the buffers have at least these sizes."""
         return len(extents) <= len(self.buffers) and all(
             n <= b.size for n, b in zip(extents, self.buffers, strict=False)
         )
 
     def grow(self, extents: Sequence[int], allocate: Callable[[int], "cl.Buffer"]) -> None:
-        """Replace the buffers by larger ones; the parts of the old ones must have been let go."""
+        """Replace the buffers by larger ones. No part of the old ones may be in use."""
         sizes = [max(pair) for pair in zip_longest(extents, [b.size for b in self.buffers], fillvalue=0)]
         self.free()
         self.buffers = [allocate(n) for n in sizes]
         self.version += 1
 
     def free(self) -> None:
-        """Give the buffers back to the device."""
+        """Release the buffers."""
         if self.buffers:
             self._queue.finish_raw()
         self.buffers = []

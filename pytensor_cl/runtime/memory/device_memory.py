@@ -1,4 +1,4 @@
-"""Device memory: pools of buffers, so that steady state allocates nothing."""
+"""Device memory: pools of buffers, so that repeated calls allocate nothing."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether a driver says that it has no memory for something, or none that is as large.
+    """Whether an error of a driver says that memory is lacking, or that a buffer is too large.
 
     pyopencl's ``MemoryError`` is CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES and CL_OUT_OF_HOST_MEMORY.
     """
@@ -30,18 +30,18 @@ def is_lack_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class MemoryStatistics:
-    """What the pools hold.
+    """Statistics of the pools.
 
     Attributes
     ----------
     active_bytes
         In use by arrays.
     managed_bytes
-        In use or held for reuse.
+        In use, or free and kept for reuse.
     active_blocks, held_blocks
-        Number of buffers in use, and waiting for reuse.
+        Number of buffers in use, and of free ones kept for reuse.
     arena_bytes
-        What recorded functions compute in; part of ``managed_bytes``.
+        Memory of captured graphs; part of ``managed_bytes``.
     """
 
     active_bytes: int
@@ -57,134 +57,140 @@ class Memory:
     Parameters
     ----------
     queue
-        The context's queue; it is in order, so a buffer that was given back can be reused at once.
+        The context's queue. It is in order, so a free buffer can be reused at once.
     info
-        Facts of the device.
-    forget
-        Makes others let go of buffers that nobody uses.
-    fresh
-        Is told of large buffers that the device has just allocated.
+        Properties of the device.
+    release_mappings
+        Releases the references to free buffers that host mappings hold.
+    on_allocation
+        Called with each new large buffer of the device.
     """
 
     def __init__(
         self,
         queue: Queue,
         info: DeviceInfo,
-        forget: Callable[[], None] = lambda: None,
-        fresh: Callable[[Any], object] = id,
+        release_mappings: Callable[[], None] = lambda: None,
+        on_allocation: Callable[[Any], object] = id,
     ) -> None:
         from pyopencl.tools import ImmediateAllocator  # loading drivers waits until a context opens
 
         self._info = info
         self._queue = queue
-        self._forget, self._fresh = forget, fresh
-        self.buffers = BufferPool(queue, info.global_memory, forget, fresh, info.max_allocation)
+        self._release_mappings, self._on_allocation = release_mappings, on_allocation
+        self.buffers = BufferPool(queue, info.global_memory, release_mappings, on_allocation, info.max_allocation)
         self._allocate = self.buffers.allocate
         self._immediate = ImmediateAllocator(queue.handle)
         self.arena = Arena(queue, info.max_allocation)
         self._users: WeakSet[Any] = WeakSet()
 
     def allocate(self, nbytes: int) -> "cl.MemoryObjectHolder":
-        """Return a buffer of at least `nbytes` bytes; it goes back to the pool when nobody refers to it.
+        """Return a buffer of at least `nbytes` bytes. It returns to the pool with its last reference.
 
         Raises
         ------
         OutOfDeviceMemory
-            More than the device can allocate at once, or than it has left.
+            `nbytes` is more than the largest buffer of the device, or than the memory left.
         """
-        self.refuse(nbytes)
-        buffer = self._take(self._allocate, nbytes)
+        self.check_size(nbytes)
+        buffer = self._try_to_allocate(self._allocate, nbytes)
         if self._queue.capture is not None:
             self._queue.capture.note_allocation(buffer.int_ptr, nbytes)
         return buffer
 
-    def _take(self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int) -> "cl.MemoryObjectHolder":
+    def _try_to_allocate(
+        self, allocate: Callable[[int], "cl.MemoryObjectHolder"], nbytes: int
+    ) -> "cl.MemoryObjectHolder":
         try:
             return allocate(nbytes or 1)
         except cl.Error as error:
-            return self.insist(lambda: allocate(nbytes or 1), error, nbytes)
+            return self.retry_after_freeing(lambda: allocate(nbytes or 1), error, nbytes)
 
-    def insist(self, action: Callable[[], _T], error: Exception, nbytes: int | None = None) -> _T:
-        """Do again, with more room, what the device had no memory for.
+    def retry_after_freeing(self, action: Callable[[], _T], error: Exception, nbytes: int | None = None) -> _T:
+        """Free memory and repeat an action that failed for lack of it.
 
         Parameters
         ----------
         action
-            What is done; returns what that returns.
+            Called again; its result is returned.
         error
-            What it has raised.
+            The error of its first call. It is raised again if it is no lack of memory.
         nbytes
-            Size of what it allocates, if that is one buffer.
+            Bytes that the action allocates, if it allocates one buffer.
 
         Raises
         ------
         OutOfDeviceMemory
-            There is still no memory; `error` itself is raised if it is another one.
+            The action fails also when all idle memory is released.
         """
-        for make_room in (self.give_back, self.trim):
+        for free in (self.free_idle, self.trim):
             if not is_lack_of_memory(error):
                 raise error
-            self._stop_recording()
-            make_room()
+            self._end_capture()
+            free()
             try:
                 return action()
             except cl.Error as again:
                 error = again
         if not is_lack_of_memory(error):
             raise error
-        raise OutOfDeviceMemory(self.refusal(error if nbytes is None else nbytes)) from error
+        raise OutOfDeviceMemory(self.describe_failure(error if nbytes is None else nbytes)) from error
 
-    # What recordings compute in.
+    # The arena
 
-    def serve(self, user: Any) -> None:
-        """Note who uses parts of the arena: ``release_arena`` makes it drop them, ``clear`` forget its recordings."""
+    def add_arena_user(self, user: Any) -> None:
+        """Add an object with captured graphs in the arena.
+
+        Its ``release_arena`` is called before the arena's buffers change, and its ``clear``, which drops the captured
+        graphs, before they are released.
+        """
         self._users.add(user)
 
     def reserve(self, extents: Sequence[int]) -> None:
-        """Make the arena large enough; parts of it that were handed out are void if it was not.
+        """Make the arena's buffers at least as large as `extents`. If they grow, earlier parts are invalid.
 
         Raises
         ------
         OutOfDeviceMemory
-            It cannot be.
+            The device has not enough memory.
         """
         if self.arena.fits(extents):
             return
         for user in list(self._users):
             user.release_arena()
-        self._forget()
-        self.arena.grow(extents, lambda nbytes: self._take(self._whole, nbytes))
+        self._release_mappings()
+        self.arena.grow(extents, lambda nbytes: self._try_to_allocate(self._allocate_divisible, nbytes))
 
-    def _whole(self, nbytes: int) -> "cl.Buffer":
+    def _allocate_divisible(self, nbytes: int) -> "cl.Buffer":
         held = self._immediate(nbytes)
-        whole = cl.Buffer.from_int_ptr(held.int_ptr, retain=True)  # has parts, which the pool's type has not
-        self._fresh(whole)
-        return whole
+        buffer = cl.Buffer.from_int_ptr(held.int_ptr, retain=True)  # the pool's type has no sub-buffers
+        self._on_allocation(buffer)
+        return buffer
 
-    def give_back(self) -> None:
-        """Give back to the device what is held for reuse: recordings need none of it."""
+    def free_idle(self) -> None:
+        """Release the free buffers that are kept for reuse. Captured graphs use none of them."""
         self._queue.finish_raw()
-        self._forget()
+        self._release_mappings()
         self.buffers.free_idle()
 
-    def _stop_recording(self) -> None:
-        """Recorders know buffers by handles, which the driver uses again for others."""
+    def _end_capture(self) -> None:
+        """Make the present capture invalid: it identifies buffers by handles, which the driver reuses."""
         if self._queue.capture is not None:
             self._queue.capture.unsupported = "the device ran out of memory"
 
-    def _drop_arena(self) -> None:
-        self._stop_recording()
+    def _free_arena(self) -> None:
+        self._end_capture()
         for user in list(self._users):
             user.clear()
         self.arena.free()
 
     def trim(self) -> None:
-        """Give back to the device what no array uses."""
-        self._drop_arena()
-        self.give_back()
+        """Release all memory that no array uses, the arena too."""
+        self._free_arena()
+        self.free_idle()
 
     def statistics(self) -> MemoryStatistics:
-        """Return what the pools hold now."""
+        """Return the statistics of the pools."""
         pools, shared = list(self.buffers.pools()), self.arena.nbytes
         return MemoryStatistics(
             active_bytes=sum(p.active_bytes for p in pools),
@@ -194,22 +200,22 @@ class Memory:
             arena_bytes=shared,
         )
 
-    def refuse(self, nbytes: int) -> None:
-        """Raise an error if a buffer of so many bytes is larger than any can be.
+    def check_size(self, nbytes: int) -> None:
+        """Check a size against the largest buffer of the device.
 
         Raises
         ------
         OutOfDeviceMemory
-            It is.
+            The size is larger.
         """
         if nbytes > self._info.max_allocation:
-            raise OutOfDeviceMemory(self.refusal(nbytes))
+            raise OutOfDeviceMemory(self.describe_failure(nbytes))
 
-    def refusal(self, what: int | BaseException) -> str:
-        """Say that the device has no room for so many bytes, or for what made the driver raise an error."""
+    def describe_failure(self, what: int | BaseException) -> str:
+        """Return the message for a failed allocation of so many bytes, or for an error of the driver."""
         info, held = self._info, self.statistics()
-        told = f"allocate {what:,} bytes" if isinstance(what, int) else f"run a command ({what})"
+        action = f"allocate {what:,} bytes" if isinstance(what, int) else f"run a command ({what})"
         return (
-            f"{info.name} could not {told}: at most {info.max_allocation:,} at once, "
+            f"{info.name} could not {action}: at most {info.max_allocation:,} at once, "
             f"{info.global_memory:,} in all, of which arrays use {held.active_bytes:,} in {held.active_blocks} buffers"
         )

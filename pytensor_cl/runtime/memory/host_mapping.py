@@ -1,4 +1,4 @@
-"""NumPy arrays over the buffers of drivers that compute in the host's memory: no copy, where a read would make one."""
+"""Zero-copy access between NumPy arrays and buffers, for drivers that compute in the host's memory."""
 
 import sys
 from contextlib import suppress
@@ -12,24 +12,24 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.memory.huge_pages import PAGE, ask_for_large_pages
+from pytensor_cl.runtime.memory.huge_pages import PAGE, advise_huge_pages
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["HostMappings", "address_of", "memory_before", "pays", "wrapped"]
+__all__ = ["HostMappings", "address_of", "buffer_over", "is_worthwhile", "with_preceding_bytes"]
 
-_HANDED = 1 << 16
-"""Bytes: smaller results are copied, which costs less than keeping a buffer for them."""
-_MANY = 2 * PAGE  # bytes from which a buffer has a large page in it wherever it begins
+_MIN_BYTES = 1 << 16
+"""Bytes of a result from which its buffer becomes the NumPy array's memory; a smaller one is copied in less time."""
+_MIN_HUGE = 2 * PAGE  # bytes of a buffer that contains a huge page at any alignment
 _PROBE = 64
 
 
 def _references(array: Any) -> int:
-    """Count the references to an array's buffer; the count includes some of this function's own."""
+    """Count the references to an array's buffer, including temporary ones of this function."""
     return sys.getrefcount(array.buffer)
 
 
 class _Example:
-    """An array with a buffer that nobody else has."""
+    """An array whose buffer has one reference."""
 
     __slots__ = ("buffer",)
 
@@ -37,51 +37,57 @@ class _Example:
         self.buffer = object()
 
 
-_SOLE = _references(_Example())
-"""References to a buffer that one array alone holds: versions of Python count differently."""
+_SOLE_REFERENCE = _references(_Example())
+"""The count for a buffer that only one array refers to; it differs between versions of Python."""
 
 
-def pays(layout: Layout, dtype: np.dtype, nbytes: int) -> bool:
-    """Whether an array is better handed over, with its buffer of `nbytes` bytes, than copied."""
+def is_worthwhile(layout: Layout, dtype: np.dtype, nbytes: int) -> bool:
+    """Whether a result in a buffer of `nbytes` bytes should become a NumPy array without a copy.
+
+    It should if it is large, contiguous, and at least half of its buffer.
+    """
     used = layout.size * dtype.itemsize
-    return used >= _HANDED and layout.is_contiguous and 2 * used >= nbytes
+    return used >= _MIN_BYTES and layout.is_contiguous and 2 * used >= nbytes
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return where the elements of a contiguous array begin."""
+    """Return the address of the first element of a contiguous array."""
     try:
-        return addressof(c_char.from_buffer(array))  # takes half as long
+        return addressof(c_char.from_buffer(array))  # half the time of __array_interface__
     except (TypeError, ValueError, BufferError):  # it is read-only, or empty
         return int(array.__array_interface__["data"][0])
 
 
-def memory_before(array: np.ndarray, nbytes: int) -> np.ndarray:
-    """Return the bytes of a contiguous array and some before it, which must lie in the same page."""
+def with_preceding_bytes(array: np.ndarray, nbytes: int) -> np.ndarray:
+    """Return the bytes of a contiguous array and the `nbytes` before it, which must be in the same page of memory."""
     address = address_of(array)
     data = {"data": (address - nbytes, True), "shape": (nbytes + array.nbytes,), "typestr": "|u1", "version": 3}
     return np.asarray(_Held(array, data))
 
 
 @cache
-def _wrapping() -> Any:
-    """Return the Type of buffers that are an array's memory; loading drivers waits until a context opens."""
+def _host_buffer_type() -> Any:
+    """Return the class of buffers that use an array's memory. A function, as it loads the drivers."""
 
-    class Wrapping(cl.Buffer):
-        """Knows where it is."""
+    class HostBuffer(cl.Buffer):
+        """A buffer with the attribute `address`."""
 
-    return Wrapping
+    return HostBuffer
 
 
-def wrapped(context: "cl.Context", array: np.ndarray, address: int) -> "cl.Buffer":
-    """Return a read-only buffer that is the memory of an array, which begins at `address`, and keeps it."""
+def buffer_over(context: "cl.Context", array: np.ndarray, address: int) -> "cl.Buffer":
+    """Return a read-only buffer that uses an array's memory (CL_MEM_USE_HOST_PTR) and keeps a reference to the array.
+
+    `address` is that of the first element.
+    """
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
-    buffer = _wrapping()(context, flags, hostbuf=array)
+    buffer = _host_buffer_type()(context, flags, hostbuf=array)
     buffer.address = address
     return buffer
 
 
 class _Held:
-    """Lets NumPy see memory, and keeps its owner."""
+    """Memory for `numpy.asarray`, with a reference to its owner."""
 
     __slots__ = ("__array_interface__", "_owner")
 
@@ -91,7 +97,7 @@ class _Held:
 
 
 class _Owned:
-    """Memory that is there as long as its owner; NumPy makes arrays of it."""
+    """Memory for `numpy.ndarray` (buffer protocol), with a reference to its owner."""
 
     __slots__ = ("_memory", "_owner")
 
@@ -103,70 +109,76 @@ class _Owned:
 
 
 class HostMappings:
-    """Where the host finds the pool's buffers.
+    """Host addresses of a context's buffers.
 
-    A map tells the address of a buffer. Drivers of CPUs never move it, so it is asked once: a map costs PoCL 60 us, a
-    wait 10 us. The standard wants a map for each access, therefore a probe finds out what the driver does.
+    `clEnqueueMapBuffer` returns the address of a buffer. The standard requires a map for each access, but drivers of
+    CPUs never move a buffer. A probe checks that; then each buffer is mapped once. With PoCL a map takes 60 us, a wait
+    10 us.
 
     Parameters
     ----------
     queue
         The context's queue.
     info
-        Facts of the device.
+        Properties of the device.
     """
 
     def __init__(self, queue: Queue, info: DeviceInfo) -> None:
         self._queue = queue
-        self._may_work = info.kind == "cpu" and info.shares_host_memory and info.features.maps
-        self._works: bool | None = None
-        # By handle. A driver may use the handle of a buffer that is gone for a new one: these are kept.
-        self._known: dict[int, tuple[cl.Buffer, np.ndarray]] = {}
+        self._may_be_supported = info.kind == "cpu" and info.shares_host_memory and info.features.maps
+        self._are_supported: bool | None = None
+        # By handle. The references keep the driver from reusing a handle for another buffer.
+        self._mappings: dict[int, tuple[cl.Buffer, np.ndarray]] = {}
         self._addresses: dict[int, int] = {}  # of the same
 
     def view(self, array: GpuArray) -> np.ndarray | None:
-        """Return a NumPy array over the memory of an array that the pool allocated; None if there is no such thing.
+        """Return a NumPy array over the memory of an array from the pool; None if that is not supported.
 
-        Whoever reads it waits for the device first, and keeps `array` alive.
+        The caller waits for the device before it reads, and keeps a reference to `array`.
         """
         memory = self._memory(array.buffer)
-        return None if memory is None else _seen(memory, array.dtype, array.layout)
+        return None if memory is None else _strided(memory, array.dtype, array.layout)
 
     def part(self, buffer: "cl.Buffer", offset: int, dtype: np.dtype, layout: Layout) -> np.ndarray | None:
-        """Return a NumPy array over a part of a buffer that stays until `forget`, from byte `offset` on."""
-        memory = self.know(buffer)
-        return None if memory is None else _seen(memory[offset:], dtype, layout)
+        """Return a NumPy array over a part of a buffer from byte `offset` on; the buffer is kept until `clear`."""
+        memory = self.map(buffer)
+        return None if memory is None else _strided(memory[offset:], dtype, layout)
 
-    def hand_over(self, array: GpuArray) -> np.ndarray | None:
-        """Return the memory itself of a large array that nobody else refers to, as its caller's own; wait for it.
+    def take(self, array: GpuArray) -> np.ndarray | None:
+        """Return a NumPy array that owns the memory of a large device array; wait for the device.
 
-        None if somebody else may see that it changes, or if it is a small part of its buffer.
+        None if there are other references to the buffer, or if a copy is better (`is_worthwhile`).
         """
-        if self._queue.capture is not None or _references(array) > _SOLE:
+        if self._queue.capture is not None or _references(array) > _SOLE_REFERENCE:
             return None
-        if not pays(array.layout, array.dtype, array.buffer.size) or self._memory(array.buffer) is None:
+        if not is_worthwhile(array.layout, array.dtype, array.buffer.size) or self._memory(array.buffer) is None:
             return None
         self._queue.wait()
-        return self.own(array)
+        return self.to_numpy(array)
 
-    def own(self, array: GpuArray) -> np.ndarray:
-        """Return the memory of an array that is its caller's alone, and that the device has finished with."""
+    def to_numpy(self, array: GpuArray) -> np.ndarray:
+        """Return a NumPy array over the memory of a device array, with a reference to its buffer.
+
+        The device must have finished, and no other code may use the array.
+        """
         memory, (shape, _, offset), dtype = self._memory(array.buffer), array.layout, array.dtype
-        memory = self.memory_of(array.buffer) if memory is None else memory  # it is none of the pool's
+        memory = self.memory_of(array.buffer) if memory is None else memory  # not from the pool
         return np.ndarray(shape, dtype, _Owned(memory, array.buffer), offset * dtype.itemsize)
 
     def address(self, buffer: "cl.MemoryObjectHolder") -> int:
-        """Return where a buffer is, which may be a part of another one. Of others than the pool's it is asked anew."""
+        """Return the address of a buffer or sub-buffer. Only the addresses of the pool's buffers are kept."""
         address = getattr(buffer, "address", None) or self._addresses.get(buffer.int_ptr)
         if address is not None:
             return int(address)
         if not isinstance(buffer, cl.Buffer):
-            return self._noted(buffer)
+            return self._mapped_address(buffer)
         whole = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
-        return self._address(buffer) if whole is None else self._beginning(whole) + buffer.get_info(cl.mem_info.OFFSET)
+        if whole is None:
+            return self._address(buffer)
+        return self._base_address(whole) + buffer.get_info(cl.mem_info.OFFSET)
 
-    def _beginning(self, whole: "cl.Buffer") -> int:
-        """Return where a buffer that has parts is; a map would wait for all that was enqueued."""
+    def _base_address(self, whole: "cl.Buffer") -> int:
+        """Return the address of a buffer with sub-buffers, if possible without a map, which may wait for commands."""
         address = self._addresses.get(whole.int_ptr)
         if address is not None:
             return address
@@ -175,66 +187,66 @@ class HostMappings:
             return int(whole.get_host_array((1,), np.uint8).__array_interface__["data"][0])
         if flags & cl.mem_flags.COPY_HOST_PTR:
             return self._address(whole)
-        return self._noted(whole)  # it is the pool's, or the arena's
+        return self._mapped_address(whole)  # from the pool, or of the arena
 
-    def _noted(self, buffer: "cl.MemoryObjectHolder") -> int:
-        """Return where a buffer is that stays until `forget`, which another thread may call at any time."""
-        memory = self.know(buffer)
+    def _mapped_address(self, buffer: "cl.MemoryObjectHolder") -> int:
+        """Return the address of a buffer that is kept until `clear`. Another thread may call `clear` meanwhile."""
+        memory = self.map(buffer)
         assert memory is not None
         return int(memory.__array_interface__["data"][0])
 
-    def keeper(self, buffer: "cl.MemoryObjectHolder | np.ndarray") -> "cl.Buffer | np.ndarray":
-        """Return what keeps the memory of a buffer, as the driver keeps that of arguments: the pool may reuse it."""
+    def retain(self, buffer: "cl.MemoryObjectHolder | np.ndarray") -> "cl.Buffer | np.ndarray":
+        """Return an object that keeps the memory of a buffer allocated, as a driver does for kernel arguments."""
         if isinstance(buffer, cl.Buffer | np.ndarray):
             return buffer
-        known = self._known.get(buffer.int_ptr)
+        known = self._mappings.get(buffer.int_ptr)
         return cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True) if known is None else known[0]
 
     def memory_of(self, buffer: "cl.Buffer") -> np.ndarray:
-        """Return the bytes of a buffer, which its caller keeps as long as them."""
-        return _at(self._address(buffer), buffer.size)
+        """Return the bytes of a buffer. The caller keeps a reference to the buffer."""
+        return _bytes_at(self._address(buffer), buffer.size)
 
-    def works(self) -> bool:
-        """Whether the host can see the pool's buffers."""
-        if self._works is None:
-            self._works = self._may_work and self._probe()
-        return self._works
+    def are_supported(self) -> bool:
+        """Whether the host can access the pool's buffers at addresses that do not change."""
+        if self._are_supported is None:
+            self._are_supported = self._may_be_supported and self._probe()
+        return self._are_supported
 
-    def enlarge(self, buffer: "cl.MemoryObjectHolder") -> None:
-        """Have a new buffer in large pages, if it is many of them and its memory the host's."""
-        if self._may_work and buffer.size >= _MANY:
-            with suppress(cl.Error):  # it is no more than advice
-                ask_for_large_pages(self._address(buffer), buffer.size)
+    def advise_huge_pages(self, buffer: "cl.MemoryObjectHolder") -> None:
+        """Request huge pages for a new large buffer, if it is in the host's memory."""
+        if self._may_be_supported and buffer.size >= _MIN_HUGE:
+            with suppress(cl.Error):  # huge pages are optional
+                advise_huge_pages(self._address(buffer), buffer.size)
 
-    def forget(self) -> None:
-        """Let go of all buffers, so that they can be freed."""
-        self._known.clear()
+    def clear(self) -> None:
+        """Drop the references to all buffers, so that they can be released."""
+        self._mappings.clear()
         self._addresses.clear()
 
     def _memory(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
-        if not self._may_work:
+        if not self._may_be_supported:
             return None
-        if buffer.int_ptr in self._known:
-            return self._known[buffer.int_ptr][1]
-        # The pool's are of a Type of their own. Others come and go: to keep them would be to keep them for good.
-        return None if isinstance(buffer, cl.Buffer) else self.know(buffer)
+        if buffer.int_ptr in self._mappings:
+            return self._mappings[buffer.int_ptr][1]
+        # The pool's buffers have a class of their own. A reference to another buffer would keep it allocated.
+        return None if isinstance(buffer, cl.Buffer) else self.map(buffer)
 
-    def know(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
-        """Find out where a buffer is, which stays until `forget`; return its memory."""
-        known = self._known.get(buffer.int_ptr)
+    def map(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray | None:
+        """Return the memory of a buffer, and keep a reference to the buffer until `clear`; None if not supported."""
+        known = self._mappings.get(buffer.int_ptr)
         if known is not None:
             return known[1]
-        return self._find(buffer) if self.works() else None
+        return self._map(buffer) if self.are_supported() else None
 
-    def _find(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray:
+    def _map(self, buffer: "cl.MemoryObjectHolder") -> np.ndarray:
         handle = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)
         address = self._address(buffer)
-        memory = _at(address, buffer.size)
-        self._known[buffer.int_ptr], self._addresses[buffer.int_ptr] = (handle, memory), address
+        memory = _bytes_at(address, buffer.size)
+        self._mappings[buffer.int_ptr], self._addresses[buffer.int_ptr] = (handle, memory), address
         return memory
 
     def _address(self, buffer: "cl.MemoryObjectHolder") -> int:
-        # Only the address is asked for, which is known at once: a map that blocks waits for all that was enqueued.
+        # A blocking map would wait for all commands; the address is available at once.
         flags = cl.map_flags.READ | cl.map_flags.WRITE
         mapped, _ = cl.enqueue_map_buffer(self._queue.handle, buffer, flags, 0, (1,), np.uint8, is_blocking=False)
         address = mapped.__array_interface__["data"][0]
@@ -242,11 +254,11 @@ class HostMappings:
         return int(address)
 
     def _probe(self) -> bool:
-        """Whether what a command writes is seen at the address of an earlier map, and that address stays the same."""
+        """Whether an earlier map shows what later commands write, at an address that does not change."""
         context, queue = self._queue.handle.context, self._queue.handle
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, _PROBE)
         address = self._address(buffer)
-        memory, seen = _at(address, _PROBE), []
+        memory, seen = _bytes_at(address, _PROBE), []
         for value in (1, 2):
             cl.enqueue_fill_buffer(queue, buffer, np.uint8(value), 0, _PROBE)
             self._queue.finish()
@@ -254,7 +266,7 @@ class HostMappings:
         return all(seen) and self._address(buffer) == address
 
 
-def _seen(memory: np.ndarray, dtype: np.dtype, layout: Layout) -> np.ndarray:
+def _strided(memory: np.ndarray, dtype: np.dtype, layout: Layout) -> np.ndarray:
     """Return a view of memory with a layout."""
     itemsize = dtype.itemsize
     if layout.is_contiguous:
@@ -262,5 +274,5 @@ def _seen(memory: np.ndarray, dtype: np.dtype, layout: Layout) -> np.ndarray:
     return np.ndarray(layout.shape, dtype, memory, layout.offset * itemsize, [s * itemsize for s in layout.strides])
 
 
-def _at(address: int, nbytes: int) -> np.ndarray:
+def _bytes_at(address: int, nbytes: int) -> np.ndarray:
     return np.frombuffer((c_char * nbytes).from_address(address), np.uint8)

@@ -1,22 +1,19 @@
-"""Memory in large pages: a processor finds an address in it without a walk through tables.
-
-Those are two on a virtual machine. Linux gives large pages to whoever asks for them.
-"""
+"""Large buffers in huge pages, which need fewer page-table walks. Linux provides them on request (madvise)."""
 
 import ctypes
 import mmap
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["PAGE", "ask_for_large_pages"]
+__all__ = ["PAGE", "advise_huge_pages"]
 
 PAGE = 2 << 20
-"""Bytes of a large page, of x86-64 and of AArch64 with pages of 4 kB."""
+"""Bytes of a huge page on x86-64, and on AArch64 with pages of 4 kB."""
 
 
 @lru_cache(1)
 def _madvise() -> Any:
-    """Return the function of the C library; None where there is none, or no large pages."""
+    """Return the function ``madvise`` of the C library; None where it or huge pages do not exist."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
     function = getattr(ctypes.CDLL(None), "madvise", None)
@@ -25,13 +22,18 @@ def _madvise() -> Any:
     return function
 
 
-def ask_for_large_pages(address: int, nbytes: int) -> int:
-    """Have memory that was not touched yet in large pages; return the bytes of those that lie in it as a whole.
+def advise_huge_pages(address: int, nbytes: int) -> int:
+    """Request huge pages for memory that has not been written yet.
 
     Parameters
     ----------
     address, nbytes
-        Where it is; others may use what is before and behind it.
+        The memory. It need not be aligned: only the huge pages inside it are requested.
+
+    Returns
+    -------
+    int
+        Bytes of those pages; 0 if the system refuses them.
     """
     begin, end = -(-address // PAGE) * PAGE, (address + nbytes) // PAGE * PAGE
     madvise = _madvise() if begin < end else None

@@ -1,4 +1,4 @@
-"""Pools of device buffers: what comes back is used again, and what nobody needs any more goes back to the device."""
+"""Pools of device buffers: free buffers are used again; large ones that stay idle are released."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,91 +11,91 @@ from pytensor_cl.runtime.queue import Queue
 __all__ = ["BufferPool"]
 
 LARGE = 1 << 20
-"""Bytes: smaller buffers share one pool."""
+"""Bytes of a buffer from which it has a pool for its size; smaller buffers share one pool."""
 WINDOW = 256
-"""Allocations, or calls, after which is looked for large buffers that were idle all the time."""
-SHARE = 8
-"""An eighth of the device's memory may be idle when more of it is needed."""
+"""Allocations and calls in a window. At its end, large buffers that were idle during all of it are counted."""
+IDLE_SHARE = 8
+"""Idle buffers may take 1/8 of the device's memory when another buffer is allocated."""
 
 
 class _SizeBin:
-    """The large buffers of about one size.
+    """The large buffers of one size class.
 
     Attributes
     ----------
-    spare
-        How many were idle all the time since the window began.
-    windows
-        How many windows in a row left some idle.
-    was_emptied
-        Idle buffers went back to the device: if more are needed next, that was too soon.
+    idle
+        Buffers that were idle since the window began.
+    idle_windows
+        Consecutive windows in which some buffers were idle.
+    was_freed
+        Idle buffers were released. If the next allocation of the size needs one, they were released too early.
     """
 
-    __slots__ = ("pool", "size", "spare", "was_emptied", "windows")
+    __slots__ = ("idle", "idle_windows", "pool", "size", "was_freed")
 
     def __init__(self, pool: Any, nbytes: int) -> None:
         self.pool = pool
         self.size = pool.alloc_size(pool.bin_number(nbytes))
-        self.spare = self.windows = 0
-        self.was_emptied = False
+        self.idle = self.idle_windows = 0
+        self.was_freed = False
 
-    def begin(self) -> int:
-        """Begin a window; return how many windows in a row have left some buffers idle."""
-        self.windows = self.windows + 1 if self.spare else 0
-        return self.windows
+    def begin_window(self) -> int:
+        """Begin a window; return the number of consecutive windows in which some buffers were idle."""
+        self.idle_windows = self.idle_windows + 1 if self.idle else 0
+        return self.idle_windows
 
     def free(self, count: int) -> None:
-        """Give some of the idle buffers back to the device."""
+        """Release some of the idle buffers."""
         kept = [self.pool.allocate(self.size) for _ in range(self.pool.held_blocks - count)]
         self.pool.free_held()
         del kept
-        self.windows, self.was_emptied = 0, True
+        self.idle_windows, self.was_freed = 0, True
 
 
 class BufferPool:
-    """Allocates buffers, and keeps those that come back for a while.
+    """Allocates buffers, and keeps free ones for a while.
 
-    Large buffers go back to the device when they were idle through a window of allocations; and all that are idle when
-    they are more than a share of the memory and the device is asked for yet another one. If one of their size is needed
-    next, that was too soon: from then on windows and share are twice as large. So functions that are called in any
-    rhythm soon find what they need. No clock is read, and nothing happens while nobody allocates.
+    A large buffer is released when it was idle for a window of allocations. All idle buffers are released when they
+    take more than a share of the memory and a new buffer is allocated. If a buffer of a released size is needed next,
+    it was released too early: windows and share double. So periodic allocations of any period soon find free buffers.
+    The pool reads no clock, and does nothing while nothing is allocated.
 
     Parameters
     ----------
     queue
         The context's queue.
     memory
-        Bytes of the device.
-    forget
-        Makes others let go of buffers that nobody uses.
-    fresh
-        Is told of large buffers that the device has just allocated.
+        Bytes of the device's memory.
+    release_mappings
+        Releases the references to free buffers that host mappings hold.
+    on_allocation
+        Called with each new large buffer of the device.
     largest
-        Bytes that the device allocates at once.
+        Largest buffer of the device, in bytes.
 
     Attributes
     ----------
-    patience
-        Windows through which large buffers may be idle; the share grows with it.
+    max_idle_windows
+        Windows for which large buffers may be idle; the share grows with it.
     """
 
     def __init__(
         self,
         queue: Queue,
         memory: int,
-        forget: Callable[[], None],
-        fresh: Callable[[Any], object],
+        release_mappings: Callable[[], None],
+        on_allocation: Callable[[Any], object],
         largest: int = sys.maxsize,
     ) -> None:
         self._queue = queue
         self._largest = largest
-        self._forget, self._fresh = forget, fresh
+        self._release_mappings, self._on_allocation = release_mappings, on_allocation
         self._small = self._new_pool()
         self._allocate_small = self._small.allocate
-        self._shelves: dict[int, _SizeBin] = {}
-        self._limit = memory // SHARE
+        self._bins: dict[int, _SizeBin] = {}
+        self._limit = memory // IDLE_SHARE
         self._left = WINDOW
-        self.patience = 1
+        self.max_idle_windows = 1
 
     def _new_pool(self) -> Any:
         from pyopencl.tools import ImmediateAllocator, MemoryPool  # loading drivers waits until a context opens
@@ -106,69 +106,69 @@ class BufferPool:
         """Return a buffer of at least `nbytes` bytes, more than 0."""
         self._left -= 1
         if self._left < 0:
-            self._tidy()
+            self._end_window()
         return self._allocate_small(nbytes) if nbytes < LARGE else self._allocate_large(nbytes)
 
-    def tick(self, calls: int = 1) -> None:
-        """Count calls as allocations: of small arrays they may make none."""
+    def count_calls(self, calls: int = 1) -> None:
+        """Count calls as allocations: calls with small arrays may allocate nothing."""
         self._left -= calls
         if self._left < 0:
-            self._tidy()
+            self._end_window()
 
     def _allocate_large(self, nbytes: int) -> "cl.MemoryObjectHolder":
         number = self._small.bin_number(nbytes)
-        if self._small.alloc_size(number) > self._largest:  # the pool would round it up to more than there can be
-            return self._allocate_apart(nbytes)
-        shelf = self._shelves.get(number)
-        if shelf is None:
-            shelf = self._shelves.setdefault(number, _SizeBin(self._new_pool(), nbytes))
-        held = shelf.pool.held_blocks
+        if self._small.alloc_size(number) > self._largest:  # the pool would round it up to more than the device allows
+            return self._allocate_unpooled(nbytes)
+        size_bin = self._bins.get(number)
+        if size_bin is None:
+            size_bin = self._bins.setdefault(number, _SizeBin(self._new_pool(), nbytes))
+        held = size_bin.pool.held_blocks
         if not held:
-            self._grow(shelf)
-        elif held <= shelf.spare:
-            shelf.spare = held - 1
-        buffer = shelf.pool.allocate(nbytes)
+            self._grow(size_bin)
+        elif held <= size_bin.idle:
+            size_bin.idle = held - 1
+        buffer = size_bin.pool.allocate(nbytes)
         if not held:
-            self._fresh(buffer)
+            self._on_allocation(buffer)
         return buffer
 
-    def _allocate_apart(self, nbytes: int) -> "cl.MemoryObjectHolder":
-        """Allocate a buffer that goes back to the device at once when nobody needs it."""
+    def _allocate_unpooled(self, nbytes: int) -> "cl.MemoryObjectHolder":
+        """Allocate a buffer that is released as soon as it is free."""
         from pyopencl.tools import ImmediateAllocator
 
-        self._give_back({s: s.pool.held_blocks for s in self._shelves.values()})
+        self._free({s: s.pool.held_blocks for s in self._bins.values()})
         buffer = ImmediateAllocator(self._queue.handle)(nbytes)
-        self._fresh(buffer)
+        self._on_allocation(buffer)
         return buffer
 
-    def _grow(self, shelf: _SizeBin) -> None:
-        """Prepare for asking the device for one more buffer."""
-        if shelf.was_emptied:
-            self.patience, shelf.was_emptied = 2 * self.patience, False
-        if sum(p.managed_bytes - p.active_bytes for p in self.pools()) > self._limit * self.patience:
-            self._give_back({s: s.pool.held_blocks for s in self._shelves.values()})
+    def _grow(self, size_bin: _SizeBin) -> None:
+        """Release idle buffers if they take too much memory, before the device allocates another one."""
+        if size_bin.was_freed:
+            self.max_idle_windows, size_bin.was_freed = 2 * self.max_idle_windows, False
+        if sum(p.managed_bytes - p.active_bytes for p in self.pools()) > self._limit * self.max_idle_windows:
+            self._free({s: s.pool.held_blocks for s in self._bins.values()})
 
-    def _tidy(self) -> None:
+    def _end_window(self) -> None:
         """End a window."""
-        self._left, shelves = WINDOW, list(self._shelves.values())
-        self._give_back({s: s.spare for s in shelves if s.begin() >= self.patience})
-        for shelf in shelves:
-            shelf.spare = shelf.pool.held_blocks
+        self._left, bins = WINDOW, list(self._bins.values())
+        self._free({s: s.idle for s in bins if s.begin_window() >= self.max_idle_windows})
+        for size_bin in bins:
+            size_bin.idle = size_bin.pool.held_blocks
 
-    def _give_back(self, counts: dict[_SizeBin, int]) -> None:
-        """Give idle buffers back to the device."""
+    def _free(self, counts: dict[_SizeBin, int]) -> None:
+        """Release idle buffers."""
         if self._queue.capture is not None or not any(counts.values()):
-            return  # recorders know buffers by their handles, which the driver uses again
-        self._forget()
-        for shelf, count in counts.items():
+            return  # a capture identifies buffers by their handles, which the driver reuses
+        self._release_mappings()
+        for size_bin, count in counts.items():
             if count:
-                shelf.free(count)
+                size_bin.free(count)
 
     def free_idle(self) -> None:
-        """Give all idle buffers back to the device."""
+        """Release all idle buffers."""
         for pool in self.pools():
             pool.free_held()
 
     def pools(self) -> Iterator[Any]:
-        """Yield the pools."""
-        return chain((self._small,), [shelf.pool for shelf in list(self._shelves.values())])
+        """Yield the pools of all sizes."""
+        return chain((self._small,), [size_bin.pool for size_bin in list(self._bins.values())])

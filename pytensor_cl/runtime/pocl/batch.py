@@ -331,7 +331,7 @@ class KernelBatch:
     def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
         """Enqueue the kernels with the arguments that are set now (`LaunchSequence.submit`)."""
         slot, queue = self._fill_slot(), self._context.queue
-        used = self, keep, [self._views.keeper(buffer) for buffer in buffers]
+        used = self, keep, [self._views.retain(buffer) for buffer in buffers]
         try:
             queue.keep_until_event(self._enqueue(slot, self._participants, self._participants), used)
         except BaseException:  # a signal: what was enqueued must not outlive what it uses

@@ -1,9 +1,9 @@
 """Declare only the built-in functions that a program uses, for PoCL.
 
-PoCL's compiler reads clang's header of all built-ins, a megabyte, for each program; and reads it again, to tell what
-the text says after preprocessing, when the compiled program is in its cache: three quarters of a warm build. The option
-`SKIP` makes the header look as if it had been read; what the program uses of it is then put before the program. A
-program that misses something does not build: build it as it was, without the option.
+PoCL's compiler reads clang's header of all built-ins, a megabyte, for each program. It also reads it to preprocess a
+program whose compiled form is in the cache, which takes three quarters of such a build. The option `SKIP_HEADER`
+defines the header's include guard, so that it is skipped; the declarations that the program uses are put before the
+program. If one is missing, the program does not build, and is built with the full header instead.
 """
 
 import re
@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["SKIP", "declare", "header"]
+__all__ = ["SKIP_HEADER", "declare", "header"]
 
-SKIP = "-D_OPENCL_H_"
+SKIP_HEADER = "-D_OPENCL_H_"
 """Build option."""
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -32,12 +32,12 @@ class _Declaration(NamedTuple):
 
 
 def header(version: str) -> Path | None:
-    """Return the file of built-ins that a device's compiler reads; None if we do not know it.
+    """Return the header of built-ins of a device's compiler; None if its place is not known.
 
     Parameters
     ----------
     version
-        What the device says of itself: only the PoCL that comes as a wheel is known.
+        Version of the driver. Only that of the wheel ``pocl-binary-distribution`` is known.
     """
     spec = find_spec("pocl_binary_distribution") if version.split("-")[0] == "3.0" else None
     if spec is None or spec.origin is None:
@@ -47,7 +47,7 @@ def header(version: str) -> Path | None:
 
 
 def declare(text: str, file: Path) -> str:
-    """Return a program with the declarations of what it uses before it.
+    """Return a program preceded by the declarations that it uses.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def declare(text: str, file: Path) -> str:
 
 
 def _lines(wanted: Iterator[_Declaration]) -> Iterator[str]:
-    """Yield the declarations; those under the same conditions share them."""
+    """Yield the lines of declarations; consecutive ones with the same conditions share the ``#if`` lines."""
     inside: tuple[tuple[str, ...], ...] = ()
     for declaration in wanted:
         if declaration.conditions != inside:
@@ -75,7 +75,7 @@ def _lines(wanted: Iterator[_Declaration]) -> Iterator[str]:
 
 @cache
 def _declarations(file: Path) -> tuple[_Declaration, ...]:
-    """Functions and macros of a header, with the conditions under which they stand."""
+    """Return the functions and macros of a header, with the preprocessor conditions around each."""
     found: list[_Declaration] = []
     conditions: list[list[str]] = []
     plain = _COMMENT.sub("", file.read_text(encoding="utf-8")).replace("#ifndef _OPENCL_H_", "#if 1")
@@ -95,7 +95,7 @@ def _declarations(file: Path) -> tuple[_Declaration, ...]:
 
 
 def _declared(text: str, directive: str) -> str:
-    """Name of the function or macro that a statement declares; empty if it declares none."""
+    """Return the name of the function or macro that a statement declares; empty if it declares none."""
     if directive:
         return text.split()[1].partition("(")[0] if directive == "define" else ""
     name = _NAME.search(text)

@@ -1,9 +1,9 @@
-"""PoCL's own cache on disk: what was cut or overwritten there is removed before the driver reads it.
+"""Repair of PoCL's cache on disk: truncated and overwritten files are removed before the driver reads them.
 
-PoCL reads its files unchecked. A damaged program has no kernels ("INVALID_KERNEL_NAME"), or an assertion ends the
-process; so does a damaged kernel when it is loaded. What is not there PoCL makes again. Contents have no digest, but
-both kinds of files tell their own length: a linked kernel by its section headers, a program by the blocks of LLVM
-bitcode. To look at 1,000 files takes 20 ms of CPU, in a thread while the driver is loaded.
+PoCL does not check its files. A damaged program has no kernels ("INVALID_KERNEL_NAME"), or an assertion ends the
+process; a damaged kernel also ends it. PoCL compiles again what is missing. The files have no digest, but both kinds
+contain their length: a linked kernel in its section headers, a program in the blocks of LLVM bitcode. The check of
+1,000 files takes 20 ms of CPU time, in a thread while the driver is loaded.
 """
 
 import logging
@@ -23,9 +23,9 @@ __all__ = ["Repair", "damaged_files", "pocl_folder", "repair"]
 
 _log = logging.getLogger("pytensor_cl.cache")
 _BITCODE = b"BC\xc0\xde"
-_MOST_BLOCKS = 64  # of a bitcode file; there are four
+_MAX_BLOCKS = 64  # of a bitcode file; it has four
 _BUDGET = 0.2
-"""Seconds of CPU for the repair before a driver is used. Larger caches are looked at in parts, other ones each time."""
+"""Seconds of CPU time for the check. Of a larger cache a part is checked, a different one each time."""
 
 
 def pocl_folder() -> Path:
@@ -35,7 +35,7 @@ def pocl_folder() -> Path:
 
 
 def _is_whole_library(file: int, size: int) -> bool:
-    """Whether a file is an ELF library whose section headers, which end it, are there."""
+    """Whether a file is an ELF library with all its section headers, which are at its end."""
     head = os.pread(file, 64, 0)
     if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] not in (1, 2):
         return False
@@ -58,14 +58,14 @@ def _is_whole_bitcode(file: int, size: int) -> bool:
     if os.pread(file, 4, 0) != _BITCODE:
         return False
     at = 4
-    for _ in range(_MOST_BLOCKS):
+    for _ in range(_MAX_BLOCKS):
         if at == size:
             return at > 4
         head = os.pread(file, 8, at)
         if len(head) < 8 or head[0] & 3 != 1:  # 1 begins a block
             return False
         at += 8 + 4 * int.from_bytes(head[4:], "little")
-    return at <= size  # more blocks than any that we know
+    return at <= size  # more blocks than a valid file has
 
 
 _CHECKS = {".so": _is_whole_library, ".bc": _is_whole_bitcode}
@@ -84,24 +84,24 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except OSError:  # another process removed it, or it is no folder
+    except OSError:  # removed by another process, or not a folder
         return []
 
 
 def _is_pocls(name: str) -> bool:
-    """Whether a folder's name is the begin of a digest as PoCL writes them: a setting may point at any folder."""
+    """Whether a name is that of a folder of PoCL's cache: two letters of a digest. A setting may name any folder."""
     return len(name) == 2 and all("A" <= letter <= "P" for letter in name)
 
 
 def damaged_files(folder: Path, budget: float = inf) -> Iterator[Path]:
-    """Yield the programs and kernels in PoCL's cache that are cut, empty or no such files.
+    """Yield the files of programs and kernels in PoCL's cache that are truncated, empty or of another format.
 
     Parameters
     ----------
     folder
-        Of the cache.
+        Folder of the cache.
     budget
-        Seconds of CPU after which no further part of the cache is looked at; the parts come in an order of chance.
+        Seconds of CPU time after which no further subfolder is checked. Their order is random.
     """
     parts = [entry.path for entry in _entries(str(folder)) if _is_pocls(entry.name)]
     shuffle(parts)
@@ -124,10 +124,10 @@ def _damaged_in(part: str) -> Iterator[Path]:
 
 
 def repair(folder: Path, budget: float = inf) -> int:
-    """Remove damaged files from PoCL's cache, as `damaged_files` finds them, and return their number."""
+    """Remove the damaged files from PoCL's cache (`damaged_files`), and return their number."""
     count = 0
     for path in damaged_files(folder, budget):
-        _log.debug("%s is damaged; PoCL makes it again", path)
+        _log.debug("%s is damaged; PoCL compiles it again", path)
         with suppress(OSError):
             path.unlink()
             count += 1
@@ -135,7 +135,7 @@ def repair(folder: Path, budget: float = inf) -> int:
 
 
 class Repair:
-    """Repairs PoCL's cache in a thread while something else is done: a context manager that waits for it at its end.
+    """A context manager that repairs PoCL's cache in a thread, and waits for it at its end.
 
     Attributes
     ----------

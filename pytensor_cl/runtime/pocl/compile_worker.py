@@ -1,8 +1,9 @@
-"""Compile a program in a process of its own.
+"""Compile the kernels of a program in a worker process.
 
-usage: python -m pytensor_cl.runtime.pocl.compile_worker PLATFORM VERSION DEVICE, with the program on stdin.
+Usage: ``python -m pytensor_cl.runtime.pocl.compile_worker PLATFORM VERSION DEVICE``, with the program on stdin as JSON.
 
-See `ahead`. Kernels are launched with null pointers only: those that `outline` has moved then do nothing.
+`compile_workers` starts it. Kernels are launched with null pointers only. Kernels that `outline` has changed do nothing
+then.
 """
 
 import json
@@ -17,12 +18,12 @@ __all__ = ["compile_all", "main"]
 
 NICENESS = 5
 
-# Bytes of arguments passed by value, likely ones first; numbers, vectors and structs of numbers have no others.
+# Sizes of by-value arguments in bytes, common ones first. Numbers, vectors and structs of numbers have no others.
 _SIZES = (8, 4, 2, 1, *range(12, 4096, 4))
 
 
 def _fill(kernel: "cl.Kernel", index: int) -> None:
-    """Set an argument: a null pointer, or as many zeros as it takes."""
+    """Set an argument to a null pointer, or to zeros of the size that the driver accepts."""
     try:
         kernel.set_arg(index, None)
     except cl.Error:
@@ -40,13 +41,13 @@ def compile_all(
     Parameters
     ----------
     context
-        Of one device.
+        A context of one device.
     text, options
-        The program, exactly as it is built elsewhere.
+        The program, exactly as the parent process builds it.
     kernels
         Names of kernels that do nothing if all their pointers are null.
     parent
-        Process for which this is done; nothing more is done when it has ended.
+        Number of the parent process. When it has ended, the remaining kernels are not compiled.
     """
     program = cl.Program(context, text).build(options=options, cache_dir=False)
     queue = cl.CommandQueue(context)
@@ -61,7 +62,7 @@ def compile_all(
 
 
 def main(platform: str, version: str, device: str) -> None:
-    """Open the device, and do the job that comes, with what the other processes leave of the cores."""
+    """Open the device, then read a job from stdin and do it, at a lower priority than the parent."""
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     platforms = (p for p in cl.get_platforms() if (p.name, p.version) == (platform, version))

@@ -1,11 +1,11 @@
-"""Helper processes that compile kernels ahead, for PoCL.
+"""Worker processes that compile kernels ahead of their first launch, for PoCL.
 
-PoCL compiles a kernel when it is launched for the first time, 50 to 600 ms each, one after the other: its compiler has
-one lock in a process. It keeps the result on disk, where another process can have put it before. So while a program of
-many kernels is built, a process for each other core starts; then each gets the program, and launches its share of the
-kernels from the last one backwards, while this process calls them in their order and meets the helpers in the middle.
+PoCL compiles a kernel at its first launch, which takes 50 to 600 ms. A process compiles one kernel at a time, because
+the compiler has one lock. PoCL writes the result to a cache on disk, which all processes share. So while a program with
+many kernels is built, one process for each further core starts. When the program has been built, each process launches
+its share of the kernels, in reverse order; this process calls them in their order.
 
-Nobody waits for a helper, nor hears of its troubles: what is not there when it is needed is compiled in this process.
+No process waits for a worker. Errors of a worker are ignored: a kernel that is not in the cache is compiled here.
 """
 
 import json
@@ -19,26 +19,26 @@ from threading import Thread
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
-from pytensor_cl.runtime.pocl.outlining import moved
+from pytensor_cl.runtime.pocl.outlining import outlined_kernels
 
 __all__ = ["CompileWorkers", "precompile"]
 
 MIN_KERNELS = 8
-"""Kernels of a program for which helpers are started: fewer are compiled before they are ready."""
+"""Kernels of a program from which workers are started: fewer are compiled before the workers are ready."""
 KERNELS_PER_WORKER = 4
-"""Kernels for one helper at least."""
+"""Least number of kernels for each worker."""
 MAX_WORKERS = 7
-"""Helpers at once."""
+"""Most workers of a program."""
 
 
-def _can_help() -> bool:
-    """Return whether there is a Python to start, and a cache through which it can hand over what it made."""
+def _is_supported() -> bool:
+    """Whether there is a Python interpreter to start, and PoCL's cache on disk is in use."""
     is_python = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
     return is_python and os.environ.get("POCL_KERNEL_CACHE") != "0"
 
 
 class CompileWorkers:
-    """Helpers that wait for a program, or none.
+    """The worker processes for one program; none if it has few kernels.
 
     Parameters
     ----------
@@ -49,32 +49,32 @@ class CompileWorkers:
     """
 
     def __init__(self, device: "cl.Device", text: str) -> None:
-        self._kernels = moved(text)
+        self._kernels = outlined_kernels(text)
         count = len(self._kernels)
         wanted = (
             min(granted_cores() - 1, count // KERNELS_PER_WORKER, MAX_WORKERS)
-            if count >= MIN_KERNELS and _can_help()
+            if count >= MIN_KERNELS and _is_supported()
             else 0
         )
-        self._helpers = _start(device, wanted)
+        self._processes = _start(device, wanted)
 
     def send(self, text: str, options: Sequence[str]) -> None:
-        """Let them compile a program that has been built."""
-        count = len(self._helpers)
+        """Send a program that has been built to the workers, which compile its kernels."""
+        count = len(self._processes)
         for k in range(count):
             share = self._kernels[::-1][k::count]
-            self._part(json.dumps({"text": text, "options": list(options), "kernels": share}))
+            self._send_job(json.dumps({"text": text, "options": list(options), "kernels": share}))
 
-    def dismiss(self) -> None:
-        """Let those who have got nothing end."""
-        while self._helpers:
-            self._part("")
+    def end_idle(self) -> None:
+        """End the workers that have no job."""
+        while self._processes:
+            self._send_job("")
 
-    def _part(self, job: str) -> None:
-        """Give a helper its job; a thread writes it, and waits for the end so that no zombie is left."""
-        helper = self._helpers.pop()
+    def _send_job(self, job: str) -> None:
+        """Send a job to a worker. A thread writes it and waits for the process to end, so that no zombie remains."""
+        process = self._processes.pop()
         with suppress(RuntimeError):  # no new threads while the interpreter shuts down
-            Thread(target=helper.communicate, args=(job.encode(),), daemon=True).start()
+            Thread(target=process.communicate, args=(job.encode(),), daemon=True).start()
 
 
 @contextmanager
@@ -92,11 +92,11 @@ def precompile(device: "cl.Device", text: str) -> Iterator[Callable[[str, Sequen
     try:
         yield workers.send
     finally:
-        workers.dismiss()
+        workers.end_idle()
 
 
 def _start(device: "cl.Device", count: int) -> list[subprocess.Popen[bytes]]:
-    """Start helpers for a device; as many as the system lets us."""
+    """Start worker processes for a device; fewer if the system refuses to start more."""
     if count < 1:
         return []
     platform = device.platform

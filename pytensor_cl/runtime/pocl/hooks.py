@@ -29,7 +29,7 @@ class PoclQueueHooks(DefaultQueueHooks):
     """Queue hooks of a context without parked workers."""
 
     def after_wait(self) -> None:
-        """See whether PoCL's threads have the right cores."""
+        """Pin PoCL's threads again if necessary (`affinity.rebalance`)."""
         rebalance()
 
 
@@ -81,7 +81,7 @@ class PoclHooks:
         return Repair()
 
     def loaded(self, platforms: Sequence[str], new_threads: frozenset[int]) -> None:
-        """Pin PoCL's threads; it starts them when it is loaded. Other threads of this process may start Python's."""
+        """Pin PoCL's threads, which it starts when it is loaded. Python's own new threads are left out."""
         if any(family_of(name) == "pocl" for name in platforms):
             pin_threads(without_python_threads(new_threads))
 

@@ -1,51 +1,53 @@
-"""Move the bodies of kernels into functions, for PoCL.
+"""Outline kernels for PoCL: move their bodies into functions.
 
-PoCL puts three copies of every kernel into its object code (a plain one and two that walk a work-group) and optimises
-each. What a kernel calls there is only once, if it must not be inlined and asks for no work-item's number.
+PoCL's object code has three copies of each kernel: one for a single work-item and two with loops over a work-group. It
+optimises each. A function that a kernel calls is there only once, if it is not inlined and calls no work-item function
+such as `get_global_id`.
 
-A kernel that was moved does nothing if all its pointers are null, so that it can be compiled without being run.
+An outlined kernel does nothing if all its pointers are null, so that it can be compiled without being run.
 
-Kernels may also get an entry: a function that finds all arguments in memory, and tells its address through one more
-parameter of the kernel, which is null for launches. The kernel of `dispatch` calls it.
+A kernel can also get an entry point: a function that reads all arguments from memory. The kernel writes its address to
+an additional pointer argument, which is null in normal launches. The batch kernel calls entry points
+(`kernels/pocl/batch.mako`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["access_modes_of", "moved", "outline"]
+__all__ = ["access_modes_of", "outline", "outlined_kernels"]
 
-# Kernels of single work-items: the others may have barriers, which PoCL must see in the kernel itself.
+# Kernels with work-groups of one work-item. Other kernels may have barriers, which PoCL must see in the kernel itself.
 _HEAD = re.compile(
     r"(?:__kernel\s+)?__attribute__\(\(reqd_work_group_size\(1, 1, 1\)[^\n]*\)\)\s+(?:__kernel\s+)?void\s+(\w+)(?=\()"
 )
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
 _TOKEN = re.compile(rf"{_COMMENT}|[(){{}},]", re.DOTALL)
 _NUMBER = re.compile(r"\bget_(global_id|global_size)\(([0-2])\)")
-# Kernels may use the widest registers; a function may not, on CPUs that save power without them, unless it says so.
+# Functions, unlike kernels, need the attribute to use 512-bit registers on CPUs for which LLVM prefers shorter ones.
 _ATTRIBUTES = "__attribute__((noinline, min_vector_width(512)))"
-_MOVED = re.compile(r"^static [^\n]*\bvoid (\w+)_body\(", re.MULTILINE)
-_UNMOVABLE = re.compile(r"\b(__local|__constant|barrier)\b")
+_OUTLINED = re.compile(r"^static [^\n]*\bvoid (\w+)_body\(", re.MULTILINE)
+_NOT_OUTLINABLE = re.compile(r"\b(__local|__constant|barrier)\b")
 _ENTRY = re.compile(r"^// (\w+)_entry: ([rwv]*)$", re.MULTILINE)
 _RESTRICT = re.compile(r"\b(?:__)?restrict\b")
 _READ_ONLY = re.compile(r"\bconst\b[^*]*\*")
 
 
 def outline(text: str, has_entries: bool = False) -> str:
-    """Return a program in which kernels of work-groups of one work-item only call a function with what was their body.
+    """Return a program whose kernels with work-groups of one work-item only call functions with the former bodies.
 
     Parameters
     ----------
     text
-        OpenCL C; kernels that cannot be moved, or not be understood, stay as they are.
+        OpenCL C. Kernels that cannot be outlined, or not be parsed, stay as they are.
     has_entries
-        Whether they have entries: x86-64 only.
+        Whether kernels get entry points: x86-64 only.
     """
     pieces, end = [], 0
     for head in _HEAD.finditer(text):
         brackets = _brackets(text, head.end())
         parameters, body = next(brackets, None), next(brackets, None)
-        if parameters is None or body is None or _UNMOVABLE.search(text[slice(*body)]):
+        if parameters is None or body is None or _NOT_OUTLINABLE.search(text[slice(*body)]):
             continue
         made = _split(head, text[slice(*parameters)], text[slice(*body)], has_entries)
         pieces += [text[end : head.start()], made]
@@ -53,9 +55,9 @@ def outline(text: str, has_entries: bool = False) -> str:
     return "".join((*pieces, text[end:]))
 
 
-def moved(text: str) -> list[str]:
-    """Return the kernels of an outlined program that only call a function."""
-    return _MOVED.findall(text)
+def outlined_kernels(text: str) -> list[str]:
+    """Return the names of the outlined kernels of a program."""
+    return _OUTLINED.findall(text)
 
 
 def access_modes_of(text: str) -> dict[str, str]:
@@ -67,7 +69,7 @@ def access_modes_of(text: str) -> dict[str, str]:
 
 
 def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where each outermost pair of brackets begins and ends."""
+    """Yield the begin and the end of each outermost pair of brackets."""
     depth = begin = 0
     for token in _TOKEN.finditer(text, start):
         if token[0] in "({":
@@ -80,24 +82,24 @@ def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _split(head: re.Match[str], parameters: str, body: str, has_entry: bool) -> str:
-    """Return the function, and the kernel that calls it."""
+    """Return the text of the function and of the kernel that calls it."""
     numbers = {f"{kind}_{d}": f"get_{kind}({d})" for kind, d in _NUMBER.findall(body)}
     declared = _declared(parameters)
     pointers = " || ".join(p.name for p in declared if p.is_pointer)
     taken = ", ".join([parameters[1:-1], *(f"const size_t {number}" for number in numbers)])
-    moved = _NUMBER.sub(r"\1_\2", body)
+    outlined = _NUMBER.sub(r"\1_\2", body)
     call = ", ".join((*(p.name for p in declared), *numbers.values()))
-    function = f"static {_ATTRIBUTES} void {head[1]}_body({taken})\n{moved}\n"
+    function = f"static {_ATTRIBUTES} void {head[1]}_body({taken})\n{outlined}\n"
     kernel = (f"if ({pointers}) " if pointers else "") + f"{head[1]}_body({call});"
     if has_entry and "__local" not in parameters and "__constant" not in parameters:
         function += _entry(head[1], declared, list(numbers))
         parameters = f"{parameters[:-1]}, __global ulong *{head[1]}_at)"
-        kernel = f"{_TELL.replace('NAME', head[1])}\n    {kernel}"
+        kernel = f"{_REPORT_ADDRESS.replace('NAME', head[1])}\n    {kernel}"
     return f"{function}\n{head[0]}{parameters}\n{{\n    {kernel}\n}}"
 
 
 class _Parameter(NamedTuple):
-    """Of a kernel."""
+    """A parameter of a kernel."""
 
     name: str
     type: str
@@ -118,8 +120,8 @@ def _declared(parameters: str) -> list[_Parameter]:
     return [_Parameter(p[2], _RESTRICT.sub("", p[1]).strip()) for p in found if p]
 
 
-# The call keeps the function, which a compiler must not change; nobody makes it. C forbids to take its address.
-_TELL = """if (NAME_at) {
+# The call, which is never made, keeps the compiler from removing the function. OpenCL C forbids to take its address.
+_REPORT_ADDRESS = """if (NAME_at) {
         if (NAME_at[0]) NAME_entry(NAME_at[1], NAME_at[2]);
         ulong address;
         __asm__ volatile("lea NAME_entry(%%rip), %0" : "=r"(address));
@@ -129,7 +131,7 @@ _TELL = """if (NAME_at) {
 
 
 def _entry(name: str, declared: Sequence[_Parameter], numbers: Sequence[str]) -> str:
-    """Return a function that calls a body with arguments in memory: pointers, and distances of values from there."""
+    """Return the entry point: it reads pointers, and offsets of by-value arguments, from memory and calls the body."""
     values = [
         f"({p.type})a[{i}]" if p.is_pointer else f"*(__global {p.type} *)(arguments + a[{i}])"
         for i, p in enumerate(declared)

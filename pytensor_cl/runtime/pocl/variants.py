@@ -9,7 +9,7 @@ from pathlib import Path
 from pytensor_cl.codegen.rendered import code_digest, kept
 from pytensor_cl.codegen.template import render
 from pytensor_cl.runtime.build.variants import BuildVariant
-from pytensor_cl.runtime.pocl.builtin_headers import SKIP, declare, header
+from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header
 from pytensor_cl.runtime.pocl.outlining import access_modes_of, outline
 
 __all__ = ["PoclVariants"]
@@ -20,7 +20,7 @@ _CALL = re.compile(rf"\b({'|'.join(_INLINED)})\(")
 
 @cache
 def _stamp(file: Path) -> bytes:
-    """Return a digest of the header's version and of the code that makes the texts."""
+    """Return a digest of the header's version and of the code that generates the texts."""
     status, digest = file.stat(), hashlib.blake2s()
     digest.update(f"{file} {status.st_size} {status.st_mtime_ns}".encode())
     digest.update(code_digest(outline.__module__, declare.__module__))
@@ -71,7 +71,7 @@ class PoclVariants:
             return made[0]
 
         key = _stamp(file) + bytes([self._has_entries]) + extended.encode()
-        return BuildVariant(kept(key, make), (SKIP,), bool(made))
+        return BuildVariant(kept(key, make), (SKIP_HEADER,), bool(made))
 
     def _noted(self, variant: BuildVariant) -> BuildVariant:
         self.access_modes.update(access_modes_of(variant.text))

@@ -43,14 +43,14 @@ def device_buffer(variable):
 
 def lent(context, monkeypatch):
     """What is lent from now on, as weak references in a list."""
-    found, lend = [], context.lend
+    found, stage = [], context.stage
 
     def noting(array):
-        made = lend(array)
+        made = stage(array)
         found.append(weakref.ref(made.buffer))
         return made
 
-    monkeypatch.setattr(context, "lend", noting)
+    monkeypatch.setattr(context, "stage", noting)
     return found
 
 

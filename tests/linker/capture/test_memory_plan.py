@@ -70,7 +70,7 @@ def test_an_arena_that_grows(context):
             raise AssertionError
 
     user = User()
-    memory.serve(user)
+    memory.add_arena_user(user)
     memory.reserve((1000, 300))
     memory.reserve((500,))
     assert len(released) == 1 and memory.arena.fits((1000, 300)) and not memory.arena.fits((1000, 300, 1))

@@ -57,8 +57,8 @@ def test_no_buffers_are_made_of_them(f, rng, monkeypatch):
     values = [(normal(rng, LARGE), normal(rng, SMALL)) for _ in range(3)]
     while not all(map(repeats, [f] * 3, *zip(*values, strict=True))):  # where each begins may matter to a driver
         pass
-    made, wrapped = [], opening.wrapped
-    monkeypatch.setattr(opening, "wrapped", lambda *args: made.append(args) or wrapped(*args))
+    made, buffer_over = [], opening.buffer_over
+    monkeypatch.setattr(opening, "buffer_over", lambda *args: made.append(args) or buffer_over(*args))
     assert all(map(repeats, [f] * 3, *zip(*values, strict=True)))
     assert not made
 

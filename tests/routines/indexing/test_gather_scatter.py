@@ -144,7 +144,7 @@ def test_index_dtypes(context, schedule, rng):
 )
 def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, count):
     """Unless the values are so many that work-items add them up apart, or sort their positions."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.APART", 1 << 40)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_VALUES_PER_ELEMENT", 1 << 40)
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1 << 40)
     x, i = rng.normal(size=shape).astype("float32"), rng.integers(-shape[0], shape[0], count)
     check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
@@ -234,7 +234,7 @@ def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
 @pytest.fixture
 def ordered(monkeypatch):
     """Values are put in the order of their positions, whatever their number."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.APART", 1 << 40)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_VALUES_PER_ELEMENT", 1 << 40)
     for name, value in (("WORTH_ORDERING", 1), ("SHORT", 0), ("SPARSE", 1000)):
         monkeypatch.setattr(f"pytensor_cl.routines.indexing.scatter_order.{name}", value)
 
@@ -311,7 +311,7 @@ def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
             value = y if ndim == 2 else y[:, 0]
             got = add(view, context.from_host(value), at)[0].to_host()
             np.testing.assert_array_equal(got, expected_scatter(True, view.to_host(), value, index))
-            parts = {plan.apart.parts for plan in add._plans._plans.values()}
+            parts = {plan.copies.parts for plan in add._plans._plans.values()}
             assert parts == {min(context.info.compute_units, value.size // 64)}
 
 

@@ -7,7 +7,9 @@ import scipy.linalg
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.linalg.cholesky import Cholesky
 from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Solve
+from pytensor_cl.routines.linalg.powers import Squares
 from pytensor_cl.routines.linalg.triangular import TriangularSolve
+from pytensor_cl.routines.linalg.tridiagonal import TridiagonalFactor, TridiagonalSolve
 
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)
 dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -234,3 +236,43 @@ def test_determinants_and_inverses(context, rng, schedule, dtype):
         expected = np.linalg.inv(wide)
         scale = np.abs(expected).max(initial=1)
         np.testing.assert_allclose(np.asarray(got), expected, rtol=1, atol=100 * TOLERANCE[dtype] * scale)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tridiagonal_systems(context, rng, schedule, dtype, transposed):
+    """Small pivots, so that rows are interchanged; against dense systems, and the factors against LAPACK's."""
+    factor = TridiagonalFactor(context, dtype, schedule=schedule)
+    gttrf = scipy.linalg.get_lapack_funcs("gttrf", dtype=np.dtype(dtype))
+    for batch, n, m in (((), 1, 2), ((), 2, 1), ((), 40, 3), ((5,), 3, 2), ((2, 30), 9, 4), ((0,), 3, 1)):
+        low, up = (rng.uniform(1, 2, (*batch, n - 1)).astype(dtype) for _ in range(2))
+        middle = rng.uniform(-1, 1, (*batch, n)).astype(dtype)
+        b = rng.normal(size=(*batch, n, m)).astype(dtype)
+        parts = factor(*map(context.from_host, (low, middle, up)))
+        dense = np.zeros((*batch, n, n), dtype)
+        i = np.arange(n)
+        dense[..., i, i], dense[..., i[1:], i[:-1]], dense[..., i[:-1], i[1:]] = middle, low, up
+        if not batch and n > 2:
+            for got, expected in zip(parts, gttrf(low, middle, up), strict=False):
+                np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-4, atol=1e-4)
+        solve = TridiagonalSolve(context, dtype, transposed=transposed, schedule=schedule)
+        (x,) = solve(*parts, context.from_host(b))
+        matrix = np.swapaxes(dense, -1, -2) if transposed else dense
+        np.testing.assert_allclose(matrix @ np.asarray(x), b, rtol=0, atol=np.abs(x).max(initial=1) * TOLERANCE[dtype])
+    with pytest.raises(ValueError, match="lengths"):
+        factor(*(context.from_host(np.ones(3, dtype)) for _ in range(3)))
+
+
+@schedules
+@dtypes
+def test_repeated_squares(context, rng, schedule, dtype):
+    squares = Squares(context, dtype, schedule=schedule)
+    for batch, n in (((), 4), ((3,), 1), ((2, 3), 9), ((0,), 2)):
+        x = (rng.normal(size=(*batch, n, n)) / n).astype(dtype)
+        counts = rng.integers(0, 5, batch).astype("int32")
+        expected = np.empty_like(x)
+        for k in np.ndindex(*batch):
+            expected[k] = np.linalg.matrix_power(x[k], 2 ** int(counts[k]))
+        (got,) = squares(context.from_host(x), context.from_host(counts))
+        assert_near(got, expected, dtype)

@@ -95,7 +95,7 @@ def test_only_what_is_idle_all_the_time_goes_back(fresh):
     for _ in range(6 * pool.WINDOW):
         arrays = [fresh.empty((4 * MIB,), "int8") for _ in range(2)]
         del arrays
-    assert large(fresh) == 2 and fresh.memory.buffers.patience == 1
+    assert large(fresh) == 2 and fresh.memory.buffers.max_idle_windows == 1
 
 
 def test_large_buffers_that_are_needed_now_and_then_are_soon_kept(fresh):
@@ -106,8 +106,8 @@ def test_large_buffers_that_are_needed_now_and_then_are_soon_kept(fresh):
         fresh.empty((4 * MIB,), "int8")
         small_ones(fresh, 4)
     assert 1 < sum(missing) <= 4 and not any(missing[-20:])
-    assert 1 < pool.patience <= 8
-    small_ones(fresh, 2 * pool.patience)
+    assert 1 < pool.max_idle_windows <= 8
+    small_ones(fresh, 2 * pool.max_idle_windows)
     assert large(fresh) == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.memory import host_mapping, huge_pages
-from pytensor_cl.runtime.memory.huge_pages import PAGE, ask_for_large_pages
+from pytensor_cl.runtime.memory.huge_pages import PAGE, advise_huge_pages
 
 SIZE = 3 * PAGE + 4096
 knows = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="the system knows no large pages")
@@ -17,7 +17,7 @@ knows = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="the syste
 def test_large_buffers_ask_for_large_pages(context, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        host_mapping, "ask_for_large_pages", lambda *where: asked.append((where, ask_for_large_pages(*where)))
+        host_mapping, "advise_huge_pages", lambda *where: asked.append((where, advise_huge_pages(*where)))
     )
     fresh = open_context(f"opencl:{context.name}", "fresh")
     for _ in range(2):  # the second one is the first again
@@ -35,12 +35,12 @@ def test_large_buffers_ask_for_large_pages(context, monkeypatch):
 
 def test_what_holds_no_large_page():
     memory = np.zeros(PAGE, np.uint8)
-    assert ask_for_large_pages(memory.ctypes.data + 1, PAGE - 1) == 0
+    assert advise_huge_pages(memory.ctypes.data + 1, PAGE - 1) == 0
 
 
 def test_an_arena_asks_too(context, monkeypatch):
     asked = []
-    monkeypatch.setattr(host_mapping, "ask_for_large_pages", lambda *where: asked.append(where))
+    monkeypatch.setattr(host_mapping, "advise_huge_pages", lambda *where: asked.append(where))
     fresh = open_context(f"opencl:{context.name}", "fresh")
     fresh.memory.reserve([SIZE, 4096])
     assert [nbytes for _, nbytes in asked] == [SIZE] * (context.info.kind == "cpu")
@@ -49,4 +49,4 @@ def test_an_arena_asks_too(context, monkeypatch):
 @pytest.mark.parametrize("result", [None, -1])
 def test_systems_that_have_none(monkeypatch, result):
     monkeypatch.setattr(huge_pages, "_madvise", lambda: result and (lambda *arguments: result))
-    assert ask_for_large_pages(PAGE, PAGE) == 0
+    assert advise_huge_pages(PAGE, PAGE) == 0

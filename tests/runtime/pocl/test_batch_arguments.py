@@ -65,7 +65,7 @@ def test_arguments_of_all_kinds(context):
 
 @pytest.mark.parametrize("value", [np.float32(3), np.float32([[1, 2], [3, 4]]).T, np.float32([1, 2, 3, 4])[::-2]])
 def test_what_is_lent_is_where_it_says(context, value):
-    array = context.lend(value)
+    array = context.stage(value)
     assert isinstance(array, GpuArray)
     assert array.layout == Layout.contiguous(np.shape(value))
     _others = [np.full((), 7, "float32") for _ in range(20)]

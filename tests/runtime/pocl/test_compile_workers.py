@@ -16,7 +16,7 @@ from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime.build.variants import BuildVariant
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.pocl import compile_worker, compile_workers
-from pytensor_cl.runtime.pocl.outlining import moved, outline
+from pytensor_cl.runtime.pocl.outlining import outline, outlined_kernels
 
 HEAD = "__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))\nvoid"
 
@@ -130,8 +130,8 @@ def test_the_setting(context, monkeypatch):
 
 def test_kernels_do_nothing_without_arrays(context):
     text = outline("\n".join(add(k).source for k in range(2)))
-    assert moved(text) == ["k0", "k1"]
-    compile_worker.compile_all(context.cl_context, text, ["-w"], moved(text))
+    assert outlined_kernels(text) == ["k0", "k1"]
+    compile_worker.compile_all(context.cl_context, text, ["-w"], outlined_kernels(text))
     compile_worker.compile_all(
         context.cl_context, text, ["-w"], ["the parent has ended: nobody asks for this"], parent=-1
     )

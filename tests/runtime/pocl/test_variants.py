@@ -8,7 +8,7 @@ from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime.build import variants
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.pocl import variants as pocl_variants
-from pytensor_cl.runtime.pocl.builtin_headers import SKIP, declare, header
+from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header
 from pytensor_cl.runtime.pocl.variants import PoclVariants
 
 HEADER = """//===-- a header --===//
@@ -82,7 +82,7 @@ def test_on_pocl_alone(fresh):
     if "Portable" not in fresh.info.platform:
         assert found == [variants.BuildVariant(EXP)]
     elif header(fresh.info.driver):
-        assert [way.options for way in found] == [(SKIP,), ()] and found[1].text == EXP
+        assert [way.options for way in found] == [(SKIP_HEADER,), ()] and found[1].text == EXP
         assert found[0].is_new and not next(fresh.programs._variants(EXP)).is_new
         assert len(found[0].text) < 20_000
 

@@ -1,0 +1,13 @@
+## Take some matrices of a batch from another one.
+##
+## Operands   x, y: C-contiguous matrices of `size` elements, one for each of `count` numbers; counts: contiguous.
+##            x[b] = y[b] where counts[b] > step.
+## NDRange    Work-items share the elements of all matrices.
+<%page args="name, ctype"/>
+__kernel void ${name}(const long count, const long size, const int step, const long counts_at, const long x_at,
+                      const long y_at, __global const int *counts, __global ${ctype} *x, __global const ${ctype} *y)
+{
+    for (long e = get_global_id(0); e < count * size; e += get_global_size(0))
+        if (counts[counts_at + e / size] > step)
+            x[x_at + e] = y[y_at + e];
+}

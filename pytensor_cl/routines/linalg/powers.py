@@ -1,0 +1,102 @@
+"""Powers of matrices by repeated squares."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.elemwise.routine import Copy, contiguous
+from pytensor_cl.routines.gemm.routine import BatchedGemm
+from pytensor_cl.routines.linalg.base import GROUP, stacked
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Squares"]
+
+SHARE = 1 << 14
+"""Elements that are worth a work-item on schedule cpu."""
+
+
+class Squares(Routine):
+    """Each matrix of a batch, squared a number of times.
+
+    Inputs are the matrices (..., n, n) and how often each is squared (...), of int32, which the host reads: a call
+    waits for the device. The output has the shape of the first input.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live and the kernels run.
+    dtype
+        Of the matrices: float32 or float64.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
+        super().__init__(context, schedule)
+        self.output_dtypes = (dtype,)
+        self._dtype = np.dtype(dtype)
+        self._product = BatchedGemm(context, self._dtype, schedule=schedule)
+        self._copies: dict[int, Copy] = {}
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of the product."""
+        return (*self._product.sources(), self._select_source)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the powers.
+
+        Raises
+        ------
+        ValueError
+            There is not one number for each matrix.
+        """
+        x, counts = inputs
+        if x.shape[:-2] != counts.shape:
+            raise ValueError(f"matrices of shape {x.shape}, and {counts.shape} numbers of squares")
+        return (Layout.contiguous(x.shape),)
+
+    @cached_property
+    def _select(self) -> Kernel:
+        source = self._select_source
+        return self.context.kernel(source, source.name)
+
+    @cached_property
+    def _select_source(self) -> KernelSource:
+        return kernel_source("linalg/select", ctype=ctype(self._dtype))
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Read the numbers, and enqueue the products; the output is C-contiguous."""
+        (output,) = outputs
+        x, counts = (v for v in inputs if isinstance(v, GpuArray))
+        if not output.size:
+            return
+        highest = int(np.asarray(counts, dtype=np.int64).max())
+        counts = contiguous(counts)
+        target = stacked(output)
+        if x.ndim not in self._copies:
+            self._copies[x.ndim] = Copy(self.context, self._dtype.name, x.ndim, self._dtype.name, self.schedule)
+        self._copies[x.ndim].launch((output,), (x,))
+        for step in range(highest):
+            (square,) = self._product(target, target)
+            self._take(target, square, counts, step)
+
+    def _take(self, target: GpuArray, square: GpuArray, counts: GpuArray, step: int) -> None:
+        count, size = target.shape[0], target.shape[1] * target.shape[2]
+        offsets = [np.int64(v.layout.offset) for v in (counts, target, square)]
+        numbers = np.int64(count), np.int64(size), np.int32(step)
+        kernel = self._select
+        work: Sizes
+        if self.schedule == "cpu":
+            work = (max(1, min(target.size // SHARE, 4 * self.context.info.compute_units)),), (1,)
+        else:
+            work = ndrange(self.context, kernel, target.size, GROUP)
+        buffers = counts.buffer, target.buffer, square.buffer
+        kernel.launch(self.context.queue, *work, *numbers, *offsets, *buffers)
