@@ -11,6 +11,7 @@ from copy import copy
 from functools import wraps
 from typing import Any
 
+import pytensor.tensor as pt
 from pytensor import config
 from pytensor.compile import executor
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
@@ -19,9 +20,10 @@ from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, get_mode, predefined_linkers, predefined_modes
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.link import vm
@@ -425,7 +427,28 @@ def _unbatched(node: Apply) -> Apply:
     if isinstance(core, AllocDiag):  # supports batch dimensions
         shifted = type(core)(axis1=core.axis1 + batch, axis2=core.axis2 + batch, offset=core.offset)
         return shifted(*node.inputs).owner
-    return core.make_node(*node.inputs) if isinstance(core, OpFromGraph) and not batch else node
+    if core is None or not _is_inlined(core):
+        return node
+    return _vectorized(core, node, batch) if batch else core.make_node(*node.inputs)
+
+
+def _vectorized(core: OpFromGraph, node: Apply, batch: int) -> Apply:
+    """Return a node of an OpFromGraph of the batched inner graph."""
+    inner = core.fgraph.unfreeze()
+    inputs = [v.type() for v in node.inputs]
+    outputs = vectorize_graph(inner.outputs, dict(zip(inner.inputs, inputs, strict=True)))
+    whole = [_of_batch(new, old, inputs, batch) for new, old in zip(outputs, node.outputs, strict=True)]
+    return OpFromGraph(inputs, whole).make_node(*node.inputs)
+
+
+def _of_batch(value: Variable, wanted: Variable, inputs: Sequence[Variable], batch: int) -> Variable:
+    """Broadcast an output that does not depend on all inputs along the batch dimensions."""
+    if value.type.broadcastable == wanted.type.broadcastable:
+        return value
+    core = wanted.type.ndim - batch
+    free = [next((v for v in inputs if not v.type.broadcastable[i]), inputs[0]) for i in range(batch)]
+    lengths = [v.shape[i] for i, v in enumerate(free)]
+    return pt.alloc(value, *lengths, *(value.shape[value.type.ndim - core + i] for i in range(core)))
 
 
 def _is_inlined(op: Op) -> bool:

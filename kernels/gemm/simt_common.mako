@@ -2,6 +2,7 @@
 ## The defs see the arguments of the template that calls them.
 <%namespace name="gemm_epilogue" file="/gemm/epilogue.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
+<%namespace name="partials" file="/common/partials.mako"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
 <%!
     def scalars(has_alpha, has_c):
@@ -101,8 +102,7 @@ __kernel void ${name}_finish(gemm_plan p, ${name}_call s, __global const ${ctype
     const long size = p.m * p.n;
     for (long n = get_global_id(0); n < size; n += get_global_size(0)) {
         ${wide} sum = 0;
-        for (long part = 0; part < p.split_k; part++)
-            sum += workspace[part * size + n];
+        ${partials.combine("sum", "p.split_k", "workspace[part * size + n]")}
         const long i = n / p.n, j = n % p.n;
         O[s.o + p.o.start + i * p.o.row + j * p.o.col] = ${name}_scaled(sum, &p, &s, i, j, c);
     }

@@ -4,6 +4,7 @@
     SCALARS = "alpha", "beta", "alpha_t", "beta_t"
 %>
 <%namespace name="row_kernels" file="/rowwise/common.mako"/>
+<%namespace name="partials" file="/common/partials.mako"/>
 
 <%def name="declarations()">
 ${plan.c_typedef(f"{name}_plan")}
@@ -51,8 +52,7 @@ ${call.c_typedef(f"{name}_call", "what may change from call to call: offsets, an
 <%def name="finish()">
     for (long j = get_global_id(0); j < p.k; j += get_global_size(0)) {
         ${ctype} sum = 0;
-        for (long k = 0; k < items; ++k)
-            sum += partial[k * p.padded_k + j];
+        ${partials.combine("sum", "items", "partial[part * p.padded_k + j]")}
         sum *= s.alpha_t;
         if (s.beta_t != 0)  // beta = 0 must not let a NaN of the addend through
             sum += s.beta_t * Yt[s.yt + j * p.yt_step];
@@ -62,8 +62,8 @@ ${call.c_typedef(f"{name}_call", "what may change from call to call: offsets, an
         % for k, total in enumerate(totals):
 <%  all, accumulator = f"all{total.value}", total.accumulator %>\
         ${accumulator}_a1 ${all} = ${accumulator}_identity1();
-        for (long k = 0; k < items; ++k)
-            ${all} = ${accumulator}_combine1(${all}, ${accumulator}_load1(${partial_total(k)} + k, 1, items));
+        ${partials.combine(all, "items", f"{accumulator}_load1({partial_total(k)} + part, 1, items)",
+            accumulator + "_combine1({total}, {partial})")}
         r${total.value} = ${row_kernels.result(total, all, 1)};
         % endfor
         % for row_loop in loops[1:]:

@@ -4,6 +4,7 @@
 ## NDRange -> work: work-items loop over the rows.
 <%page args="name, ctype, wide, has_alpha, has_y, call, cpu"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
+<%namespace name="partials" file="/common/partials.mako"/>
 <%include file="/gemv/store.mako"
           args="name=name, ctype=ctype, wide=wide, has_alpha=has_alpha, has_y=has_y, call=call"/>
 <%
@@ -16,8 +17,7 @@ void ${name}(gemv_plan p, ${name}_call s, __global const ${ctype} *Y, __global $
     ${arguments.load(scalars)}
     for (long i = get_global_id(0); i < p.m; i += get_global_size(0)) {
         ${wide} sum = 0;
-        for (long part = 0; part < p.split_k; part++)
-            sum += partial[part * p.m + i];
+        ${partials.combine("sum", "p.split_k", "partial[part * p.m + i]")}
         ${name}_store(&p, &s, i, sum, Y, O);
     }
 }

@@ -3,6 +3,7 @@
 ## NDRange     (work-items): each takes a contiguous range of the elements.
 <%page args="name, plan, ctype, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
+<%namespace name="partials" file="/common/partials.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import widened
 %>\
@@ -18,10 +19,8 @@ from pytensor_cl.codegen.dtypes import widened
                 lane[l] = x[0];
             sum = *(const ${kind} *)lane;
         }
-        for (long part = 0; part < p.parts; ++part) {
-            const ${widened(ctype, n)} more = *(__global const ${kind} *)(added + part * p.copy_stride + k);
-            sum = ${combine.format(a="sum", b="more")};
-        }
+        ${partials.combine("sum", "p.parts", f"*(__global const {kind} *)(added + part * p.copy_stride + k)",
+            combine.format(a="{total}", b="{partial}"))}
         *(__global ${kind} *)(o + k) = sum;
     }
 </%def>\

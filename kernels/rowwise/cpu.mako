@@ -17,6 +17,7 @@
              passes, stage, row_values, spills, totals, tables, tables_struct, index, outer_dims, reduced_dims"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/rowwise/common.mako"/>
+<%namespace name="partials" file="/common/partials.mako"/>
 <%namespace name="access" file="/rowwise/access.mako"/>
 <%namespace name="along" file="/rowwise/vector_access.mako"/>
 <%namespace name="block" file="/rowwise/block.mako"/>
@@ -153,10 +154,12 @@ void ${name}(${parts.parameters()}${block.parameters()})
                 ${parts.partial(total)} + chunk * g.partial_slots + row_slot, 1, error_stride);
             % else:
             ${sum} = ${total.accumulator}_identity${row_lanes}();
-            for (long part = 0; part < g.parts; ++part)
-                ${sum} = ${total.accumulator}_combine${row_lanes}(${sum},
-                    ${total.accumulator}_load${row_lanes}(${parts.partial(total)} + part * g.partial_slots + row_slot,
-                        1, error_stride));
+            <%
+                place = f"{parts.partial(total)} + part * g.partial_slots + row_slot"
+                load = f"{total.accumulator}_load{row_lanes}({place}, 1, error_stride)"
+                combine = f"{total.accumulator}_combine{row_lanes}"
+            %>
+            ${partials.combine(sum, "g.parts", load, combine + "({total}, {partial})")}
             % endif
             % endfor
         }

@@ -1,7 +1,7 @@
 """Cumulative sums and products along an axis of a strided array."""
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,8 @@ from pytensor_cl.codegen.dtypes import ctype, is_complex, literal
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines.base.routine import Plans, Routine, struct_argument
+from pytensor_cl.routines.base.along_axis import AlongAxis, Operands
+from pytensor_cl.routines.base.routine import struct_argument
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
@@ -141,7 +142,7 @@ def split_simt(problem: _Problem, units: int, group: int) -> _Split:
     return _Split("rows" if along else "columns", chunk, chunks, (groups * group, chunks), (group, 1))
 
 
-class CumOp(Routine):
+class CumOp(AlongAxis[_Plan]):
     """Combine each element with all before it along an axis.
 
     Integers wrap, and bools stay bools (``or`` for sums, ``and`` for products): the output has the input's
@@ -164,14 +165,14 @@ class CumOp(Routine):
         See `Routine`. Complex numbers have kernels of schedule simt only, which run on CPUs too.
     """
 
+    _noun = "a cumulative operation"
+
     def __init__(
         self, context: Context, operation: str, dtype: str, ndim: int, axis: int, *, schedule: str | None = None
     ) -> None:
-        super().__init__(context, "simt" if is_complex(dtype) else schedule)
+        super().__init__(context, ndim, axis, "simt" if is_complex(dtype) else schedule)
         if dtype == "float16":
             raise UnsupportedDtype("cumulative operations on float16 are computed in float32")
-        self.ndim = ndim
-        self.axis = axis
         self.output_dtypes = (dtype,)
         kind = np.dtype(dtype)
         self._stored = f"uint{8 * kind.itemsize}" if kind.kind in "iu" else dtype
@@ -187,8 +188,6 @@ class CumOp(Routine):
         self._reduction = Reduction(
             context, operation, self._stored, self._stored, self._stored, ndim + 1, (axis + 1,), schedule=schedule
         )
-        self._kernels: dict[tuple[str, str], Kernel] = {}
-        self._plans: Plans[_Plan] = Plans()
 
     @property
     def _group(self) -> int:
@@ -225,37 +224,14 @@ class CumOp(Routine):
         """Return the kernel for contiguous inputs; what makes the totals of chunks is built when it is needed."""
         return (self._source("rows" if self.axis == self.ndim - 1 else "columns", "int"),)
 
-    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layout of the output: the input's shape.
-
-        Raises
-        ------
-        ValueError
-            The input has another number of dimensions.
-        """
-        (source,) = inputs
-        if source.ndim != self.ndim:
-            raise ValueError(f"cumulative operation on {self.ndim} dimensions, not on shape {source.shape}")
-        return (Layout.contiguous(source.shape),)
-
-    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue the kernel, after that of the totals if there are several chunks; the output may have any strides."""
-        (output,), (source,) = outputs, inputs
-        if not isinstance(source, GpuArray):
-            raise TypeError("cumulative operations need an array on the device")
-        layout, (_, out_strides, out_offset) = source.layout, output.layout
-        key = layout.shape, layout.strides, out_strides
-        plan = self._plans.get(key)
-        if plan is None:
-            make = partial(self._plan, layout, out_strides)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
-        kernel, problem, split, geometry = plan
+    def _enqueue(self, plan: _Plan, source: GpuArray, operands: Operands) -> None:
+        """Enqueue the kernel, after that of the totals if there are several chunks."""
+        kernel, _, split, geometry = plan
         if kernel is None:
             return
         totals = source.buffer if split.chunks == 1 else self._totals(source, split).buffer
-        at = source.buffer, np.int64(layout.offset + problem.in_shift)
-        target = output.buffer, np.int64(out_offset + problem.out_shift)
-        kernel.launch(self.context.queue, split.global_size, split.local_size, *at, *target, totals, geometry)
+        sizes = split.global_size, split.local_size
+        kernel.launch(self.context.queue, *sizes, *operands.input, *operands.output, totals, geometry)
 
     def _totals(self, source: GpuArray, split: _Split) -> GpuArray:
         """Return what each chunk but the last comes to: one row per chunk."""

@@ -98,15 +98,21 @@ class BlasRoutine(Routine):
             return tuple(inputs)
         return (None, *inputs, None) if self.has_alpha else (None, None, *inputs, None)
 
-    def _scalar(self, value: Scalar | None) -> tuple[object, int, Buffer]:
-        """Return value, offset and buffer of a scalar that lies on the host or on the device."""
-        if isinstance(value, GpuArray):
-            return self._zero, value.layout.offset, value.buffer
-        return self._zero if value is None else value, 0, None
+    def _bind(self, starts: Sequence[int], *scalars: Scalar | None) -> tuple[bytes, tuple[Buffer, ...]]:
+        """Return the struct of what may change from call to call, and the buffers of scalars that lie on the device.
 
-    def _scalars(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-        """Those of the buffers of alpha and beta that the kernels have arguments for."""
-        return tuple(buffers[: self.has_alpha + self.has_c])
+        Parameters
+        ----------
+        starts
+            Offset of each array.
+        *scalars
+            alpha and beta; None for those that this routine has not.
+        """
+        values = [self._zero if value is None or isinstance(value, GpuArray) else value for value in scalars]
+        places = [value.layout.offset if isinstance(value, GpuArray) else 0 for value in scalars]
+        buffers = [value.buffer if isinstance(value, GpuArray) else None for value in scalars]
+        # The kernels have arguments for those that the routine has.
+        return self._call.pack_values(*starts, *places, *values), tuple(buffers[: self.has_alpha + self.has_c])
 
     def _workspace(self, count: int) -> Buffer:
         """Return a buffer of `count` elements for one launch.

@@ -10,6 +10,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.routines.base.two_pass import KernelLaunch, TwoPass
 from pytensor_cl.routines.elemwise.epilogue import NO_EPILOGUE, Epilogue
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode, plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import PACKED_ROWS, CpuSchedule, Tile, register_tile
@@ -29,15 +30,9 @@ _SHORT_K, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short
 class _Plan(NamedTuple):
     """How to launch for one set of layouts; the empty plan is that of an empty output."""
 
-    kernel: Kernel | None = None
     arguments: tuple[tuple[bytes, ...], ...] = ()  # per launch a gemm_plan, and the operands of an epilogue
-    global_size: tuple[int, ...] = ()
-    local_size: tuple[int, ...] = ()
-    workspace: int = 0  # elements
-    packing: Kernel | None = None  # packs B before, if that is done once for all
-    packing_size: tuple[int, ...] = ()
-    finish: Kernel | None = None  # adds up the parts of k, if it was split
-    finish_size: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of the NDRange and its work-groups
+    passes: TwoPass | None = None  # the final pass adds up the parts of k, if it was split
+    packing: KernelLaunch | None = None  # packs B before, if that is done once for all
     vector: GemmProblem | None = None  # a product with one row or one column, left to Gemv
     is_unfused: bool = False  # whether the epilogue is a kernel of its own
     swaps_operands: bool = False  # whether it computes the transposed product
@@ -193,8 +188,7 @@ class Gemm(BlasRoutine):
         )  # an operand of the epilogue keeps batches from being one matrix
         if is_vector or splits_rows or self._reads_too_much(p, o.size):
             return _Plan(is_unfused=True)
-        plan = self._make(p)
-        return _Plan(is_unfused=True) if any(plan.finish_size) else plan
+        return self._make(p)
 
     def _reads_too_much(self, p: GemmProblem, size: int) -> bool:
         """Whether large arrays are better traversed from end to end than tile by tile, between short sums."""
@@ -222,17 +216,12 @@ class Gemm(BlasRoutine):
             extra_items = p.m * p.n * p.batch_count // self.context.tuning["elemwise.tile"]
         partition = schedule.partition(p, extra_items)
         source, arguments = self._source(None), encode(p, partition.blocking, self.epilogue is not None)
-        plan = _Plan(
-            self._kernel(source),
-            arguments,
-            partition.size,
-            (1, 1, 1),
-            partition.workspace,
-            swaps_operands=p is not given,
-        )
+        product = KernelLaunch(self._kernel(source), partition.size, (1, 1, 1))
+        packing = None
         if partition.packing_size is not None:
-            return plan._replace(packing=self._kernel(source, "_panels"), packing_size=partition.packing_size)
-        return plan if partition.blocking.split_k == 1 else self._with_finish(plan, source, p)
+            packing = KernelLaunch(self._kernel(source, "_panels"), partition.packing_size, (1, 1))
+        passes = self._passes(product, partition.workspace, partition.blocking.split_k, source, p)
+        return _Plan(arguments, passes, packing, is_unfused=passes is None, swaps_operands=p is not given)
 
     def _plan_simt(self, p: GemmProblem) -> _Plan:
         tile = self._work_group_tile(p)
@@ -244,18 +233,24 @@ class Gemm(BlasRoutine):
         source = self._source(tile, index_type(largest))
         arguments = encode(p, CpuBlocking(split_k=parts), self.epilogue is not None)
         workspace = parts * p.m * p.n if parts > 1 else 0
-        plan = _Plan(self._kernel(source, "", columns * rows), arguments, size, tile.group, workspace)
-        return plan if parts == 1 else self._with_finish(plan, source, p)
+        product = KernelLaunch(self._kernel(source, "", columns * rows), size, tile.group)
+        passes = self._passes(product, workspace, parts, source, p)
+        return _Plan(arguments, passes, is_unfused=passes is None)
 
-    def _with_finish(self, plan: _Plan, source: KernelSource, p: GemmProblem) -> _Plan:
-        """Return a plan with a second launch that adds up the parts of k; an epilogue runs without one."""
+    def _passes(
+        self, product: KernelLaunch, workspace: int, split_k: int, source: KernelSource, p: GemmProblem
+    ) -> TwoPass | None:
+        """Return the launch of the product; and if k is split, that which adds up. No epilogue runs with split k."""
+        nbytes = workspace * self.dtype.itemsize
+        if split_k == 1:
+            return TwoPass((product,), None, nbytes)
         if self.epilogue is not None:
-            return plan._replace(finish_size=((1,), (1,)))
+            return None
         finish = self._kernel(source, "_finish")
         size: Sizes = (min(self.context.info.compute_units, p.m),), (1,)
         if self.schedule == "simt":
             size = ndrange(self.context, finish, p.m * p.n, _REDUCE_GROUP, 128)
-        return plan._replace(finish=finish, finish_size=size)
+        return TwoPass((product,), KernelLaunch(finish, *size), nbytes)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the product; the output may have any strides."""
@@ -269,27 +264,28 @@ class Gemm(BlasRoutine):
         if plan is None:
             make = partial(self._plan, la, lb, lc, lo, [x.layout for x in further])
             plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
-        if plan.kernel is None:
+        if plan.passes is None:
             self._launch_otherwise(plan, outputs, inputs)
             return
         start, sums, bound = lo.offset, out.buffer, ()
         if epilogue is not None:
             (start, sums), bound = epilogue.sum_in(outputs), epilogue.bind(outputs, further)
-        alpha, alpha_at, alpha_buffer = self._scalar(alpha)
-        beta, beta_at, beta_buffer = self._scalar(beta)
         if plan.swaps_operands:
             a, b, la, lb = b, a, lb, la
-        call = self._call.pack_values(la.offset, lb.offset, c_at, start, alpha_at, beta_at, alpha, beta)
-        rest = (addend, sums, self._workspace(plan.workspace), *self._scalars((alpha_buffer, beta_buffer)))
+        call, scalars = self._bind((la.offset, lb.offset, c_at, start), alpha, beta)
         queue = self.context.queue
-        for arguments in plan.arguments:
-            if plan.packing is not None:
-                plan.packing.launch(queue, plan.packing_size, (1, 1), arguments[0], call, b.buffer, rest[2])
-            plan.kernel.launch(
-                queue, plan.global_size, plan.local_size, *arguments, call, a.buffer, b.buffer, *rest, *bound
-            )
-        if plan.finish is not None:
-            plan.finish.launch(queue, *plan.finish_size, *plan.arguments[0], call, *rest, *bound)
+
+        def enqueue_first(launch: KernelLaunch, workspace: Any) -> None:
+            for arguments in plan.arguments:
+                if plan.packing is not None:
+                    plan.packing.enqueue(queue, arguments[0], call, b.buffer, workspace)
+                operands = a.buffer, b.buffer, addend, sums
+                launch.enqueue(queue, *arguments, call, *operands, workspace, *scalars, *bound)
+
+        def enqueue_final(launch: KernelLaunch, workspace: Any) -> None:
+            launch.enqueue(queue, *plan.arguments[0], call, addend, sums, workspace, *scalars, *bound)
+
+        plan.passes.run(self.context, enqueue_first, enqueue_final)
 
     @cached_property
     def _gemv(self) -> Gemv:

@@ -11,6 +11,7 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import lanes_of
 from pytensor_cl.routines.base.routine import Plans, Routine, layout_of, value_arguments
+from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.routines.rowwise.program import Program, Reduce, RowFunction, accumulator
 from pytensor_cl.routines.rowwise.routine import Rowwise
@@ -70,16 +71,12 @@ class _Value(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How to launch for one set of layouts; `kernel` is None where the three steps are launched one by one."""
+    """How to launch for one set of layouts; `passes` is None where the three steps are launched one by one."""
 
-    kernel: Kernel | None = None
-    finish: Kernel | None = None
     encoded: bytes = b""
-    items: int = 0
-    finish_items: int = 0
-    partial: int = 0  # elements
+    passes: TwoPass | None = None
     workspace: int = 0  # elements
-    totals: int = 0  # bytes of the partial results of reductions
+    totals: int = 0  # bytes of the partial results of the function's reductions
 
 
 def is_one_pass(function: RowFunction, factor: int) -> bool:
@@ -268,7 +265,7 @@ class GemvPair(Routine):
         layouts = [layout_of(v) for v in (*inputs, *outputs)]
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.lookup(key, partial(self._plan, inputs, outputs))
-        if plan.kernel is None:
+        if plan.passes is None:
             self._three_steps(outputs, inputs)
             return
         first, operands, (yt, alpha_t, beta_t) = self._split(inputs)
@@ -283,12 +280,13 @@ class GemvPair(Routine):
         arguments: list[Any] = [convert(operands[k]) for k, convert in self._scalars]
         arguments += [v.buffer for v in arrays]
         arguments += [plan.encoded, call, a.buffer, x.buffer, y.buffer, yt.buffer, outputs[0].buffer]
-        arguments += [self._workspace(plan.partial), self._workspace(plan.workspace)]
-        arguments.append(memory.allocate(plan.totals) if plan.totals else None)
-        arguments += [v.buffer if isinstance(v, GpuArray) else None for v in scalars]
-        plan.kernel.launch(self.context.queue, (plan.items,), (1,), *arguments)
-        if plan.finish is not None:
-            plan.finish.launch(self.context.queue, (plan.finish_items,), (1,), *arguments)
+        workspaces = self._workspace(plan.workspace), memory.allocate(plan.totals) if plan.totals else None
+        device_scalars = [v.buffer if isinstance(v, GpuArray) else None for v in scalars]
+
+        def enqueue(launch: KernelLaunch, partials: Any) -> None:
+            launch.enqueue(self.context.queue, *arguments, partials, *workspaces, *device_scalars)
+
+        plan.passes.run(self.context, enqueue, enqueue)
 
     def _workspace(self, count: int) -> Any:
         return self.context.empty((count,), self.dtype).buffer
@@ -307,20 +305,15 @@ class GemvPair(Routine):
         items = max(1, min(_ITEMS * self.context.info.compute_units, most_items, n // block))
         workspace_size = -(-(padded_k + block) // 16) * 16
         (g, *_), y, yt = outputs, *(inputs[i].layout.broadcast_to((m,)) for i, m in ((0, n), (-3, k)))
-        steps, partial_at = self._steps(inputs, outputs), self._partial_offsets(items)
+        steps, totals = self._steps(inputs, outputs), self._partial_totals(items)
         strides = [*a.strides, *x.strides, *y.strides, *yt.strides, *g.layout.strides]
         sizes = [n, k, padded_k, block, items, workspace_size]
         product, finish = self._kernels(order)
-        return _Plan(
-            product,
-            finish if items > 1 else None,
-            self._plan_struct.pack_values(*sizes, *strides, *(steps or [0]), *(partial_at[:-1] or [0])),
-            items,
-            -(-k // _FINISH),
-            items * padded_k,
-            items * workspace_size,
-            partial_at[-1],
-        )
+        first, final = KernelLaunch(product, (items,), (1,)), KernelLaunch(finish, (-(-k // _FINISH),), (1,))
+        partials = PartialResults.of(items * padded_k, [(self.dtype, False)])
+        encoded = self._plan_struct.pack_values(*sizes, *strides, *(steps or [0]), *(totals.offsets or [0]))
+        passes = TwoPass((first,), final if items > 1 else None, partials.nbytes)
+        return _Plan(encoded, passes, items * workspace_size, totals.nbytes)
 
     def _order(self, a: Layout) -> str:
         """Return along what vectors lie that take one pass; nothing where three steps are faster, or have kernels."""
@@ -336,14 +329,10 @@ class GemvPair(Routine):
         arrays = [*(operands[k] for k, _ in self._operands("full", "row")), *outputs[1:]]
         return [v.layout.strides[0] if d.kind == "full" else 0 for v, d in zip(arrays, self._arrays, strict=True)]
 
-    def _partial_offsets(self, items: int) -> list[int]:
-        """Return where the partial results of each reduction begin, in bytes, and where they end."""
-        places = [0]
-        for loop in self._program.passes(self._lanes, 1):
-            for total in loop.totals:
-                size = (2 if total.compensation else 1) * items * np.dtype(total.acc_dtype).itemsize
-                places.append(places[-1] + -(-size // 64) * 64)
-        return places
+    def _partial_totals(self, items: int) -> PartialResults:
+        """Return where the partial results of the function's reductions lie."""
+        totals = (total for loop in self._program.passes(self._lanes, 1) for total in loop.totals)
+        return PartialResults.of(items, [(total.acc_dtype, bool(total.compensation)) for total in totals])
 
     def _three_steps(self, outputs: Sequence[GpuArray], inputs: Operands) -> None:
         (y, alpha, a, x, beta), operands, (yt, alpha_t, beta_t) = self._split(inputs)

@@ -13,6 +13,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
 from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -54,13 +55,9 @@ class _Problem(NamedTuple):
 class _Plan(NamedTuple):
     """How to launch for one set of layouts."""
 
-    encoded: bytes  # a gemv_plan
-    kernel: Kernel | None  # None: the output is empty
-    global_size: tuple[int, int]
-    local_size: tuple[int, int]
-    workspace: int  # elements
-    partial: int  # elements; 0 where one launch does everything
-    finish_size: tuple[int]
+    encoded: bytes = b""  # a gemv_plan
+    passes: TwoPass = TwoPass()
+    workspace: int = 0  # elements
 
 
 class _Update(NamedTuple):
@@ -175,12 +172,20 @@ class Gemv(BlasRoutine):
 
     def _plan(self, a: Layout, x: Layout, y: Layout | None, o: Layout) -> _Plan:
         if o.size == 0:
-            return _Plan(b"", None, (0, 0), (0, 0), 0, 0, (0,))
+            return _Plan()
         p = _forward(a, x, o if y is None else y.broadcast_to(o.shape), o)
         return self._make(p)
 
     def _encode(self, p: _Problem, packed_x_size: int, split_k: int) -> bytes:
         return _PLAN.pack_values(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed_x_size, split_k)
+
+    def _passes(self, p: _Problem, product: KernelLaunch, split_k: int, final_items: int) -> TwoPass:
+        """Return the launch of the product; and if k is split, that of `final_items` work-items that adds up."""
+        if split_k == 1:
+            return TwoPass((product,))
+        local_size = (1,) if self.schedule == "cpu" else None
+        final = KernelLaunch(self._kernel("finish"), (final_items,), local_size)
+        return TwoPass((product,), final, PartialResults.of(p.m * split_k, [(self.dtype, False)]).nbytes)
 
     def _plan_cpu(self, p: _Problem) -> _Plan:
         variant = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
@@ -190,15 +195,8 @@ class Gemv(BlasRoutine):
         split_k = items // along_m
         packed_x_size = 0 if variant == "col" or p.x == 1 else p.k // split_k + 32
         size = (along_m, split_k)
-        return _Plan(
-            self._encode(p, packed_x_size, split_k),
-            self._kernel(variant),
-            size,
-            (1, 1),
-            workspace=packed_x_size * prod(size),
-            partial=p.m * split_k if split_k > 1 else 0,
-            finish_size=(1,),
-        )
+        passes = self._passes(p, KernelLaunch(self._kernel(variant), size, (1, 1)), split_k, 1)
+        return _Plan(self._encode(p, packed_x_size, split_k), passes, packed_x_size * prod(size))
 
     def _plan_simt(self, p: _Problem) -> _Plan:
         group = self._group
@@ -206,15 +204,8 @@ class Gemv(BlasRoutine):
         groups = p.m if variant == "row" else -(-p.m // group)
         wanted = 8 * self.context.info.compute_units // groups  # parts of k that keep the device busy
         split_k = max(1, min(wanted, p.k // _SPLIT_K_DEPTH, MAX_GROUPS))
-        return _Plan(
-            self._encode(p, 0, split_k),
-            self._kernel(variant),
-            (min(groups, MAX_GROUPS) * group, split_k),
-            (group, 1),
-            workspace=0,
-            partial=p.m * split_k if split_k > 1 else 0,
-            finish_size=(min(p.m, MAX_GROUPS),),
-        )
+        product = KernelLaunch(self._kernel(variant), (min(groups, MAX_GROUPS) * group, split_k), (group, 1))
+        return _Plan(self._encode(p, 0, split_k), self._passes(p, product, split_k, min(p.m, MAX_GROUPS)))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""
@@ -227,20 +218,17 @@ class Gemv(BlasRoutine):
         if plan is None:
             make = partial(self._plan, la, lx, ly, lo)
             plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
-        if plan.kernel is None:
-            return
-        alpha, alpha_at, alpha_buffer = self._scalar(alpha)
-        beta, beta_at, beta_buffer = self._scalar(beta)
-        call = self._call.pack_values(la.offset, lx.offset, y_at, lo.offset, alpha_at, beta_at, alpha, beta)
-        partials, workspace = self._workspace(plan.partial), self._workspace(plan.workspace)
-        scalars = self._scalars((alpha_buffer, beta_buffer))
-        buffers = (a.buffer, x.buffer, addend, out.buffer, partials, workspace, *scalars)
-        queue = self.context.queue
-        plan.kernel.launch(queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)
-        if partials is not None:
-            finish, buffers = self._kernels["finish"], (addend, out.buffer, partials, *scalars)
-            local_size = (1,) if self.schedule == "cpu" else None
-            finish.launch(queue, plan.finish_size, local_size, plan.encoded, call, *buffers)
+        call, scalars = self._bind((la.offset, lx.offset, y_at, lo.offset), alpha, beta)
+        queue, workspace = self.context.queue, self._workspace(plan.workspace)
+        operands, results = (a.buffer, x.buffer), (addend, out.buffer)
+
+        def enqueue_first(launch: KernelLaunch, partials: Any) -> None:
+            launch.enqueue(queue, plan.encoded, call, *operands, *results, partials, workspace, *scalars)
+
+        def enqueue_final(launch: KernelLaunch, partials: Any) -> None:
+            launch.enqueue(queue, plan.encoded, call, *results, partials, *scalars)
+
+        plan.passes.run(self.context, enqueue_first, enqueue_final)
 
 
 class Dot(Gemv):
@@ -306,7 +294,7 @@ class Ger(BlasRoutine):
 
     def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:
         super().__init__(context, dtype, "a x y o", False, True, schedule)
-        self._update = _ger_call(ctype(self.dtype))
+        self._call = _ger_call(ctype(self.dtype))
         self._plans: Plans[_Update] = Plans()
         self._source = kernel_source(
             "gemv/ger",
@@ -356,7 +344,6 @@ class Ger(BlasRoutine):
         la, lx, ly, lo = a.layout, x.layout, y.layout, out.layout
         key = (la[:2], lx[1], ly[1], lo[1])
         plan = self._plans.get(key) or self._plans.remember(key, self._plan(self._kernel, la, lx, ly, lo))
-        alpha, at, scalar = self._scalar(alpha)
-        call = self._update.pack_values(la.offset, lx.offset, ly.offset, lo.offset, at, alpha)
-        buffers = (a.buffer, x.buffer, y.buffer, out.buffer, scalar)
+        call, scalars = self._bind((la.offset, lx.offset, ly.offset, lo.offset), alpha)
+        buffers = (a.buffer, x.buffer, y.buffer, out.buffer, *scalars)
         self._kernel.launch(self.context.queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -11,6 +11,7 @@ from pytensor_cl.codegen.dtypes import is_special
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.routine import Plans, Routine
+from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.plan import Problem, Split
 from pytensor_cl.runtime.array import GpuArray
@@ -24,24 +25,6 @@ GROUP = 256  # work-items of a work-group on schedule simt
 LONG_ROW = 64  # shorter contiguous rows are searched with vectors across rows
 MANY_DIMS = 4  # outer dimensions that every kernel takes, so that most programs share one for all shapes
 RESULT = np.dtype("int64")
-
-
-class _Step(NamedTuple):
-    """A launch, all but its buffers and the arrays' offsets."""
-
-    kernel: Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    geometry: bytes
-    out_shift: int
-
-
-class _Plan(NamedTuple):
-    """One pass, or two with so many bytes between them; no step where nothing is to be written."""
-
-    steps: tuple[_Step, ...]
-    in_shift: int = 0
-    found: int = 0
 
 
 def _ordered_form(layout: Layout, out_strides: Sequence[int], axes: Sequence[int]) -> Problem:
@@ -107,7 +90,7 @@ class Argmax(Routine):
         self._most_items = group or GROUP
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._kernels: dict[tuple[str, str, str], Kernel] = {}
-        self._plans: Plans[_Plan] = Plans()
+        self._plans: Plans[TwoPass] = Plans()
 
     @property
     def _group(self) -> int:
@@ -155,31 +138,31 @@ class Argmax(Routine):
         if plan is None:
             make = partial(self._plan, layout, out_strides)
             plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
-        if not plan.steps:
-            return
-        queue, (first, *second) = self.context.queue, plan.steps
-        at = source.buffer, np.int64(layout.offset + plan.in_shift)
-        target, out_at = output.buffer, np.int64(out_offset + plan.steps[-1].out_shift)
-        if not second:
-            first.kernel.launch(queue, first.global_size, first.local_size, *at, target, out_at, first.geometry)
-            return
-        found = self.context.memory.allocate(plan.found)
-        first.kernel.launch(queue, first.global_size, first.local_size, *at, found, np.int64(0), first.geometry)
-        for last in second:
-            last.kernel.launch(queue, last.global_size, last.local_size, *at, found, target, out_at, last.geometry)
+        queue = self.context.queue
 
-    def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
+        def enqueue_first(launch: KernelLaunch, found: Any) -> None:
+            target, out_at = (output.buffer, out_offset + launch.out_shift) if found is None else (found, 0)
+            in_at = np.int64(layout.offset + launch.in_shift)
+            launch.enqueue(queue, source.buffer, in_at, target, np.int64(out_at), launch.geometry)
+
+        def enqueue_final(launch: KernelLaunch, found: Any) -> None:
+            in_at, out_at = np.int64(layout.offset + launch.in_shift), np.int64(out_offset + launch.out_shift)
+            launch.enqueue(queue, source.buffer, in_at, found, output.buffer, out_at, launch.geometry)
+
+        plan.run(self.context, enqueue_first, enqueue_final)
+
+    def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> TwoPass:
         problem = _ordered_form(layout, out_strides, self.axes)
         if not problem.outputs:
-            return _Plan(())
+            return TwoPass()
         pattern = _pattern_of(problem, self._lanes)
         split = self._split(problem, pattern)
         if split.chunks == 1:
-            return _Plan((self._step(problem, split, pattern, ""),), problem.in_shift)
-        first, _ = planning.in_two_passes(problem, split.chunks)
-        finish = self._finish_range(split, problem.outputs)
-        steps = self._step(first, split, pattern, ""), self._step(problem, finish, pattern, "_finish")
-        return _Plan(steps, problem.in_shift, problem.outputs * split.chunks * RESULT.itemsize)
+            return TwoPass((self._kernel_launch(problem, split, pattern, ""),))
+        partial_problem, _ = planning.in_two_passes(problem, split.chunks)
+        first = self._kernel_launch(partial_problem, split, pattern, "")
+        final = self._kernel_launch(problem, self._finish_range(split, problem.outputs), pattern, "_finish")
+        return TwoPass((first,), final, PartialResults.of(problem.outputs * split.chunks, [(RESULT, False)]).nbytes)
 
     def _finish_range(self, split: Split, outputs: int) -> Split:
         units, local = self.context.info.compute_units, 1 if self.schedule == "cpu" else self._group
@@ -192,7 +175,7 @@ class Argmax(Routine):
             return planning.split_simt(problem, units, self._group, may_split=True)
         return planning.split_cpu(problem, units, self._lanes, may_split=True, is_rounded=False, pattern=pattern)
 
-    def _step(self, problem: Problem, split: Split, pattern: str, suffix: str) -> _Step:
+    def _kernel_launch(self, problem: Problem, split: Split, pattern: str, suffix: str) -> KernelLaunch:
         index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
         pattern = pattern if self.schedule == "cpu" else ""
         key = pattern, index, suffix
@@ -200,4 +183,5 @@ class Argmax(Routine):
             source = self._source(pattern, index)
             self._kernels[key] = self.limits.kernel(source, source.name + suffix, split.local_size[0])
         geometry = planning.pack_geometry(problem, split, 0, self._dims, index)
-        return _Step(self._kernels[key], split.global_size, split.local_size, geometry, problem.out_shift)
+        shifts = problem.in_shift, problem.out_shift
+        return KernelLaunch(self._kernels[key], split.global_size, split.local_size, geometry, *shifts)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -13,6 +13,7 @@ from pytensor_cl.codegen.dtypes import computed, is_complex, literal, needs_fp64
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.routine import Plans, Routine
+from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.plan import Problem, RowPacking, Split, Variant
 from pytensor_cl.runtime.array import GpuArray
@@ -107,24 +108,6 @@ class _Pass:
     kernels: dict[object, Kernel] = field(default_factory=dict)
 
 
-class _Step(NamedTuple):
-    """A launch, all but its buffers and offsets."""
-
-    kernel: Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    geometry: bytes
-    in_shift: int
-    out_shift: int
-
-
-class _Plan(NamedTuple):
-    """What a launch does: no step, one, or several and a last one with so many bytes of partial results before it."""
-
-    steps: tuple[_Step, ...]
-    partials: int = 0
-
-
 class Reduction(Routine):
     """Reduce axes of an array of any strides.
 
@@ -197,7 +180,7 @@ class Reduction(Routine):
         self._single_pass = _Pass(in_dtype, out_dtype)
         self._partial_pass = _Pass(in_dtype, self.acc_dtype, pair_out=pairs)
         self._final_pass = _Pass(self.acc_dtype, out_dtype, pair_in=pairs)
-        self._plans: Plans[_Plan] = Plans()
+        self._plans: Plans[TwoPass] = Plans()
 
     def _check_storage(self, *stored: str) -> None:
         if not self._has_fp64 and any(map(needs_fp64, stored)):
@@ -298,30 +281,24 @@ class Reduction(Routine):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans.remember(key, self.limits.settle(partial(self._plan, *key), self._forget_kernels))
-        if plan.partials:
-            partials = self.context.memory.allocate(plan.partials)
-            for step in plan.steps[:-1]:
-                self._run(step, source.buffer, offset, partials, 0)
-            self._run(plan.steps[-1], partials, 0, output.buffer, out_offset)
-        elif plan.steps:
-            self._run(plan.steps[0], source.buffer, offset, output.buffer, out_offset)
 
-    def _run(self, step: _Step, source: object, offset: int, target: object, out_offset: int) -> None:
-        step.kernel.launch(
-            self.context.queue,
-            step.global_size,
-            step.local_size,
-            source,
-            np.int64(offset + step.in_shift),
-            target,
-            np.int64(out_offset + step.out_shift),
-            step.geometry,
-        )
+        def enqueue_first(launch: KernelLaunch, partials: Any) -> None:
+            target, start = (output.buffer, out_offset) if partials is None else (partials, 0)
+            self._enqueue(launch, source.buffer, offset, target, start)
 
-    def _plan(self, shape: tuple[int, ...], strides: tuple[int, ...], out_strides: tuple[int, ...]) -> _Plan:
+        def enqueue_final(launch: KernelLaunch, partials: Any) -> None:
+            self._enqueue(launch, partials, 0, output.buffer, out_offset)
+
+        plan.run(self.context, enqueue_first, enqueue_final)
+
+    def _enqueue(self, launch: KernelLaunch, source: Any, offset: int, target: Any, out_offset: int) -> None:
+        starts = np.int64(offset + launch.in_shift), np.int64(out_offset + launch.out_shift)
+        launch.enqueue(self.context.queue, source, starts[0], target, starts[1], launch.geometry)
+
+    def _plan(self, shape: tuple[int, ...], strides: tuple[int, ...], out_strides: tuple[int, ...]) -> TwoPass:
         problem = planning.normal_form(shape, strides, out_strides, self.axes)
         if not problem.outputs:
-            return _Plan(())
+            return TwoPass()
         packing = planning.packed_rows(problem, self._lanes) if self.schedule == "cpu" else None
         if packing:
             return self._plan_packed_rows(problem, packing)
@@ -332,12 +309,12 @@ class Reduction(Routine):
             return self._plan_passes([(first, split)], last, first.outputs * split.chunks)
         split = self._split(problem, may_split=True)
         if split.chunks == 1:
-            return _Plan((self._step(self._single_pass, problem, split, 0),))
+            return TwoPass((self._kernel_launch(self._single_pass, problem, split, 0),))
         first, second = planning.in_two_passes(problem, split.chunks)
         error_stride = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
         return self._plan_passes([(first, split)], second, error_stride)
 
-    def _plan_packed_rows(self, problem: Problem, packing: RowPacking) -> _Plan:
+    def _plan_packed_rows(self, problem: Problem, packing: RowPacking) -> TwoPass:
         split = self._split(packing.first, may_split=True)
         whole = packing.first.outputs * split.chunks
         passes = [(packing.first, split)]
@@ -346,11 +323,12 @@ class Reduction(Routine):
         second = planning.after_packed_rows(problem, packing, split.chunks)
         return self._plan_passes(passes, second, whole + packing.rest.outputs)
 
-    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, error_stride: int) -> _Plan:
+    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, error_stride: int) -> TwoPass:
         """Plan passes that leave `error_stride` partial results, and the one that reduces these."""
-        steps = [self._step(self._partial_pass, problem, split, error_stride) for problem, split in passes]
-        steps.append(self._step(self._final_pass, last, self._split(last, may_split=False), error_stride))
-        return _Plan(tuple(steps), error_stride * np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1))
+        first = tuple(self._kernel_launch(self._partial_pass, *each, error_stride) for each in passes)
+        final = self._kernel_launch(self._final_pass, last, self._split(last, may_split=False), error_stride)
+        partials = PartialResults.of(error_stride, [(self.acc_dtype, self.is_compensated)])
+        return TwoPass(first, final, partials.nbytes)
 
     def _variant(self, problem: Problem) -> Variant:
         return planning.select_variant(problem, self._lanes if self.schedule == "cpu" else 0)
@@ -371,7 +349,7 @@ class Reduction(Routine):
             tuning=tuning,
         )
 
-    def _step(self, reduction_pass: _Pass, problem: Problem, split: Split, error_stride: int) -> _Step:
+    def _kernel_launch(self, reduction_pass: _Pass, problem: Problem, split: Split, error_stride: int) -> KernelLaunch:
         variant = self._variant(problem)
         index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
         key = variant if self.schedule == "cpu" else None, index
@@ -382,4 +360,4 @@ class Reduction(Routine):
         dims = self._fixed["outer_dims"], self._fixed["reduced_dims"]
         geometry = planning.pack_geometry(problem, split, error_stride, dims, index)
         sizes = split.global_size, split.local_size
-        return _Step(reduction_pass.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)
+        return KernelLaunch(reduction_pass.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)

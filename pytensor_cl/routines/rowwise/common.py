@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
+from pytensor_cl.routines.base.two_pass import KernelLaunch
 from pytensor_cl.routines.rowwise.plan import PreTransposed
-from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Array", "Plan", "Step", "Value", "Variant"]
+__all__ = ["Array", "Plan", "Value", "Variant"]
 
 
 class Value(NamedTuple):
@@ -26,22 +26,13 @@ class Array(NamedTuple):
     access: str = "gather"
 
 
-class Step(NamedTuple):
-    """A launch, all but its buffers and the arrays' offsets."""
-
-    kernel: Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    geometry: bytes
-
-
 class Plan(NamedTuple):
     """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
 
     That is whether stores go past the cache, then the shift of each array. And what is laid out anew before.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[KernelLaunch, ...]
     scratch: int = 0
     partials: int = 0
     shifts: tuple[int, ...] = ()

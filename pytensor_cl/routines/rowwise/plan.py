@@ -416,7 +416,13 @@ def geometry_struct(index: str, dims: tuple[int, int], arrays: int, spills: int,
 
 
 def pack_geometry(
-    rows: Rows, split: Split, dims: tuple[int, int], scratch: Sequence[int], partials: Sequence[int], index: str
+    rows: Rows,
+    split: Split,
+    dims: tuple[int, int],
+    scratch: Sequence[int],
+    parts: int,
+    partial_at: Sequence[int],
+    index: str,
 ) -> bytes:
     """Pack the struct of `geometry_struct`.
 
@@ -428,15 +434,17 @@ def pack_geometry(
         Dimensions across and along rows that the struct holds.
     scratch
         Bytes that a work-item spills; then where each value begins.
-    partials
-        Number of chunks that the partial results are of; then where those of each reduction begin.
+    parts
+        Number of partial results of each row.
+    partial_at
+        Where those of each reduction begin, in bytes.
     index
         C type of the members.
     """
     arrays = len(rows.shifts)
     outer = rows.outer + ((1, *[0] * arrays),) * (dims[0] - len(rows.outer))
     reduced = rows.reduced + ((1, *[0] * arrays),) * (dims[1] - len(rows.reduced))
-    (scratch_bytes, *spill_at), (parts, *partial_at) = scratch, partials
+    scratch_bytes, *spill_at = scratch
     return geometry_struct(index, dims, arrays, len(spill_at), len(partial_at)).pack(
         blocks=split.blocks,
         tiles=split.tiles,

@@ -10,12 +10,13 @@ import numpy as np
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
+from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
 from pytensor_cl.routines.indexing.table_lookup import TableLookups
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise import plan as planning
-from pytensor_cl.routines.rowwise.common import Array, Plan, Step, Value, Variant
+from pytensor_cl.routines.rowwise.common import Array, Plan, Value, Variant
 from pytensor_cl.routines.rowwise.gathered import GatheredRows
 from pytensor_cl.routines.rowwise.plan import Rows, Split
 from pytensor_cl.routines.rowwise.program import (
@@ -363,7 +364,7 @@ class Rowwise(Checked):
         more = *(self._takes.arguments(tables) if tables else ()), *self._gathered_rows.arguments(plan.gathers)
         queue = self.context.queue
         for step in plan.steps:
-            step.kernel.launch(queue, step.global_size, step.local_size, *arguments, offsets, step.geometry, *more)
+            step.enqueue(queue, *arguments, offsets, step.geometry, *more)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
@@ -400,15 +401,17 @@ class Rowwise(Checked):
             split = self._split_cpu(rows, pattern, units)
         is_whole = split.chunks == 1 and not is_narrow
         partials = self._partials(split)
-        index = self._index(rows, partials[-1])
+        index = self._index(rows, partials.nbytes)
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
         gathers = self._gathered_rows.geometry(given, variant) if self._gathered_rows and split.chunks == 1 else None
         variant = variant._replace(is_narrow=is_narrow, is_gathered=gathers is not None)
         scratch = self._scratch(rows, split, self._program(variant))
         shifts = int(self._is_large(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
-        steps = make(variant, rows, split, scratch, partials)
-        return Plan(steps, scratch[0] * split.work_items, partials[-1], shifts, not rows.total, gathers, pre_transposed)
+        steps = make(variant, rows, split, scratch, split.chunks, partials)
+        return Plan(
+            steps, scratch[0] * split.work_items, partials.nbytes, shifts, not rows.total, gathers, pre_transposed
+        )
 
     def _is_narrow(self, rows: Rows) -> bool:
         is_plain = self.schedule == "cpu" and not self.function.takes
@@ -444,31 +447,31 @@ class Rowwise(Checked):
             at += -(-items * np.dtype(self.function.dtypes[v]).itemsize // 64) * 64
         return [at, *places]
 
-    def _partials(self, split: Split) -> list[int]:
-        """Return the number of chunks, where the partial results of each reduction begin, and the bytes of all."""
-        at, places = 0, [split.chunks]
-        if split.chunks == 1:  # a row is reduced by one launch
-            return [*places, *[0] * len(self._totals), 0]
-        for total in self._totals:
-            places.append(at)
-            planes = 2 if total.compensation else 1
-            items = planes * split.chunks * split.blocks * split.width
-            at += -(-items * np.dtype(total.acc_dtype).itemsize // 64) * 64
-        return [*places, at]
+    def _partials(self, split: Split) -> PartialResults:
+        """Return where the partial results of each reduction lie; there are none where a launch reduces whole rows."""
+        count = split.chunks * split.blocks * split.width if split.chunks > 1 else 0
+        return PartialResults.of(count, [(total.acc_dtype, bool(total.compensation)) for total in self._totals])
 
     def _step(
-        self, variant: Variant, stage: int | None, rows: Rows, split: Split, scratch: list[int], partials: list[int]
-    ) -> Step:
-        geometry = planning.pack_geometry(rows, split, self._dims, scratch, partials[:-1], variant.index_type)
+        self,
+        variant: Variant,
+        stage: int | None,
+        rows: Rows,
+        split: Split,
+        scratch: list[int],
+        parts: int,
+        partials: PartialResults,
+    ) -> KernelLaunch:
+        geometry = planning.pack_geometry(rows, split, self._dims, scratch, parts, partials.offsets, variant.index_type)
         sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
         if self.schedule == "simt":
             sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
-        return Step(self._kernels[variant, stage], *sizes, geometry)
+        return KernelLaunch(self._kernels[variant, stage], *sizes, geometry)
 
-    def _whole(self, variant: Variant, *rest: Any) -> tuple[Step, ...]:
+    def _whole(self, variant: Variant, *rest: Any) -> tuple[KernelLaunch, ...]:
         return (self._step(variant, self._stage, *rest),)
 
-    def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[Step, ...]:
+    def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[KernelLaunch, ...]:
         """One launch for each loop; the last may have nothing but row values to finish."""
         missing = [s for s in range(len(self._passes)) if (variant, s) not in self._kernels]
         self.context.build([self._source(variant, s) for s in missing])

@@ -1,15 +1,13 @@
 """Sort the rows of a strided array, or find the order of their elements."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.along_axis import AlongAxis, Operands
 from pytensor_cl.routines.base.ndrange import local_memory
-from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.sort import plan as planning
 from pytensor_cl.routines.sort.plan import Problem, Split
 from pytensor_cl.runtime.array import GpuArray
@@ -47,7 +45,7 @@ class _Plan(NamedTuple):
 _NOTHING = Split(0, 0, 0)
 
 
-class Sort(Routine):
+class Sort(AlongAxis[_Plan]):
     """Sort along an axis, ascending, as `numpy.sort` does; NaN comes last.
 
     Rows that are short are sorted by a network (Batcher's merge exchange; Knuth, The Art of Computer Programming 3,
@@ -68,18 +66,15 @@ class Sort(Routine):
         See `Routine`.
     """
 
+    _noun = "a sort"
     _indexed = False
 
     def __init__(self, context: Context, dtype: str, ndim: int, axis: int, *, schedule: str | None = None) -> None:
-        super().__init__(context, schedule)
-        self.ndim = ndim
-        self.axis = axis
+        super().__init__(context, ndim, axis, schedule)
         self.output_dtypes = ("int64" if self._indexed else dtype,)
         self._code = planning.key_code(dtype, merges_zeros=self._indexed)
         self._bits = 8 * np.dtype(dtype).itemsize
         self._dims = max(MANY_DIMS, ndim - 1)
-        self._kernels: dict[tuple[str, str], Kernel] = {}
-        self._plans: Plans[_Plan] = Plans()
 
     def _arguments(self, is_128_bit: bool) -> dict[str, Any]:
         key, to_key, from_key = self._code
@@ -148,38 +143,13 @@ class Sort(Routine):
         """Return the kernel for short rows; those for long rows are built when they are needed."""
         return (self._network(),)
 
-    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layout of the output: the input's shape.
-
-        Raises
-        ------
-        ValueError
-            The input has another number of dimensions.
-        """
-        (source,) = inputs
-        if source.ndim != self.ndim:
-            raise ValueError(f"a sort of {self.ndim} dimensions, not of shape {source.shape}")
-        return (Layout.contiguous(source.shape),)
-
-    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue the kernels; the output may have any strides."""
-        (output,), (source,) = outputs, inputs
-        if not isinstance(source, GpuArray):
-            raise TypeError("sorting needs an array on the device")
-        layout, (_, out_strides, out_offset) = source.layout, output.layout
-        key = layout.shape, layout.strides, out_strides
-        plan = self._plans.get(key)
-        if plan is None:
-            make = partial(self._plan, layout, out_strides)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
-        at = source.buffer, np.int64(layout.offset + plan.problem.in_shift)
-        target = output.buffer, np.int64(out_offset + plan.problem.out_shift)
+    def _enqueue(self, plan: _Plan, source: GpuArray, operands: Operands) -> None:
         if plan.digits is not None:
-            self._launch_radix(plan, plan.digits, at, target)
+            self._launch_radix(plan, plan.digits, operands)
         elif plan.kernels:
-            self._launch_network(plan, at, target)
+            self._launch_network(plan, operands)
 
-    def _launch_network(self, plan: _Plan, at: tuple[Any, ...], target: tuple[Any, ...]) -> None:
+    def _launch_network(self, plan: _Plan, operands: Operands) -> None:
         (kernel,), problem, split = plan.kernels, plan.problem, plan.split
         allocate = self.context.memory.allocate
         if self.schedule == "simt":
@@ -187,9 +157,9 @@ class Sort(Routine):
         else:
             size, local = (split.workers,), (1,)
             scratch = [allocate(split.workers * problem.length * self._lanes * self._element)]
-        kernel.launch(self.context.queue, size, local, *at, *target, *scratch, plan.geometry)
+        kernel.launch(self.context.queue, size, local, *operands.input, *operands.output, *scratch, plan.geometry)
 
-    def _launch_radix(self, plan: _Plan, digits: _Digits, at: tuple[Any, ...], target: tuple[Any, ...]) -> None:
+    def _launch_radix(self, plan: _Plan, digits: _Digits, operands: Operands) -> None:
         queue, allocate, split, rows = self.context.queue, self.context.memory.allocate, plan.split, plan.problem.rows
         clear, scan, *passes = plan.kernels
         places = self._radix_element(digits) * rows * plan.problem.length
@@ -201,9 +171,9 @@ class Sort(Routine):
         clear.launch(queue, (per,), (per,), diff)
         for number, (count, scatter) in enumerate(zip(passes[::2], passes[1::2], strict=True)):
             tail = counts, diff, np.int32(number), plan.geometry
-            count.launch(queue, (split.workers * per,), (per,), *at, a, b, *tail)
+            count.launch(queue, (split.workers * per,), (per,), *operands.input, a, b, *tail)
             scan.launch(queue, scanned, (per,), counts, plan.geometry)
-            scatter.launch(queue, (split.workers * per,), (per,), *at, a, b, *target, *tail)
+            scatter.launch(queue, (split.workers * per,), (per,), *operands.input, a, b, *operands.output, *tail)
 
     def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
         problem = planning.normal_form(layout, out_strides, self.axis)

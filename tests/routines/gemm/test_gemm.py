@@ -274,7 +274,7 @@ def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
                 check(got, 3, a, b, 2, c)
             else:
                 np.testing.assert_array_equal(np.asarray(got), alpha * (a @ b) + beta * c)
-    assert all(plan.finish is not None for plan in routine._plans._plans.values())
+    assert all(plan.passes.final is not None for plan in routine._plans._plans.values())
 
 
 def _need_large_tiles(context):
@@ -312,7 +312,7 @@ def test_large_tiles_of_split_sums(context, rng, monkeypatch):
     (got,) = routine(*map(context.from_host, (a, b)))
     check(got, 1, a, b)
     (plan,) = routine._plans._plans.values()
-    assert plan.finish is not None
+    assert plan.passes.final is not None
 
 
 def test_large_tiles_of_batches(context, rng):

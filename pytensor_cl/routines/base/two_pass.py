@@ -1,0 +1,115 @@
+"""Reductions in two passes: the first leaves partial results in a buffer, the final one combines them in order."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["KernelLaunch", "PartialResults", "TwoPass"]
+
+_LINE = 64  # bytes to which the partial results of each reduction are aligned
+
+
+class KernelLaunch(NamedTuple):
+    """A launch, all but its buffers and the offsets of the arrays.
+
+    Attributes
+    ----------
+    kernel
+        What is launched.
+    global_size, local_size
+        NDRange and work-group; None leaves the work-group's size to the driver.
+    geometry
+        The struct with extents and strides.
+    in_shift, out_shift
+        Elements from an array's first element to where the launch begins.
+    """
+
+    kernel: Kernel
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    geometry: bytes = b""
+    in_shift: int = 0
+    out_shift: int = 0
+
+    def enqueue(self, queue: Any, *arguments: Any) -> None:
+        """Launch with these arguments; wait for nothing."""
+        self.kernel.launch(queue, self.global_size, self.local_size, *arguments)
+
+
+class PartialResults(NamedTuple):
+    """Where the partial results of several reductions lie in one buffer.
+
+    Attributes
+    ----------
+    offsets
+        Bytes from the buffer's begin to the first partial result of each reduction.
+    nbytes
+        Size of the buffer.
+    """
+
+    offsets: tuple[int, ...]
+    nbytes: int
+
+    @classmethod
+    def of(cls, count: int, accumulators: Iterable[tuple[Any, bool]]) -> "PartialResults":
+        """Return the layout.
+
+        Parameters
+        ----------
+        count
+            Partial results of each reduction; 0 where one launch does all.
+        accumulators
+            For each reduction the dtype of its accumulator, and whether there is a rounding error to each value. The
+            rounding errors follow the values.
+        """
+        end, offsets = 0, []
+        for dtype, is_compensated in accumulators:
+            offsets.append(end)
+            nbytes = (2 if is_compensated else 1) * count * np.dtype(dtype).itemsize
+            end += -(-nbytes // _LINE) * _LINE
+        return cls(tuple(offsets), end)
+
+
+class TwoPass(NamedTuple):
+    """The launches of a reduction for one set of layouts.
+
+    Attributes
+    ----------
+    first
+        The launches of the first pass, which write partial results; without `final` they write the results.
+    final
+        Combines the partial results; None where one pass does all.
+    partial_bytes
+        Size of the buffer between the passes.
+    """
+
+    first: tuple[KernelLaunch, ...] = ()
+    final: KernelLaunch | None = None
+    partial_bytes: int = 0
+
+    def run(
+        self,
+        context: Context,
+        enqueue_first: Callable[[KernelLaunch, Any], None],
+        enqueue_final: Callable[[KernelLaunch, Any], None],
+    ) -> None:
+        """Enqueue all launches; wait for nothing.
+
+        Parameters
+        ----------
+        context
+            Where they run. Its queue is in order, so no event connects the passes, and the buffer between them may
+            be dropped once the final pass is enqueued.
+        enqueue_first, enqueue_final
+            Enqueue a launch of the pass with all its arguments. Their second parameter is that buffer,
+            None if there is none.
+        """
+        partials = context.memory.allocate(self.partial_bytes) if self.partial_bytes else None
+        for launch in self.first:
+            enqueue_first(launch, partials)
+        if self.final is not None:
+            enqueue_final(self.final, partials)
