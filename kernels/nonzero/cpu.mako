@@ -7,6 +7,7 @@
 ## Workspace   counts[chunks].
 ## Invariants  A work-item writes beyond its own results only where it overwrites that itself later.
 <%page args="name, unit, bits, output_mode, dims=1, element='', combine='', lanes=16, elements=''"/>\
+<%namespace name="common" file="/nonzero/common.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%
@@ -53,19 +54,9 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
-% if output_mode in ("select", "expand"):
-    __global const ${element} *x, const long x_at, const long x_step,
-% endif
-% if output_mode == "expand":
-    __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o)
-% elif output_mode == "select":
-    __global ${element} *o)
-% else:
-    ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))})
-% endif
+void ${name}(${common.parameters(dims, element)})
 {
-    mask += mask_at;
+    ${common.begin()}
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
     const long last = partition_begin(size, 1, part + 1, parts);
@@ -78,12 +69,6 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     const int is_rare = counts[part] * ${512 if output_mode == "select" else 64} < last - i;
 % if output_mode in ("coords", "flat"):
     const int is_common = (last - i - counts[part]) * 64 < last - i;
-% endif
-% if output_mode in ("select", "expand"):
-    x += x_at;
-% endif
-% if output_mode == "expand":
-    y += y_at;
 % endif
 % if output_mode == "coords":
     while (i < last && k < end) {

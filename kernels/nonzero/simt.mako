@@ -7,6 +7,7 @@
 ## Invariants  Barriers are uniform: a work-group has one chunk.
 <%page args="name, unit, bits, output_mode, index, group, run, dims=1, element='', combine=''"/>\
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
+<%namespace name="common" file="/nonzero/common.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%
     hit = (
@@ -38,17 +39,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
-% if output_mode in ("select", "expand"):
-    __global const ${element} *x, const long x_at, const long x_step,
-% endif
-% if output_mode == "expand":
-    __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o)
-% elif output_mode == "select":
-    __global ${element} *o)
-% else:
-    ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))})
-% endif
+void ${name}(${common.parameters(dims, element)})
 {
     __local long sums[${group}];
     __local int ends[${group}];
@@ -58,13 +49,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     const long parts = get_num_groups(0);
     const ${index} first = partition_begin(size, 1, part, parts);
     const ${index} last = partition_begin(size, 1, part + 1, parts);
-    mask += mask_at;
-% if output_mode in ("select", "expand"):
-    x += x_at;
-% endif
-% if output_mode == "expand":
-    y += y_at;
-% endif
+    ${common.begin()}
     long before = 0;
     for (long p = item; p < part; p += ${group})
         before += counts[p];
@@ -79,13 +64,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
         for (int t = 0; t < ${run}; ++t)
             own += hits[item * ${run} + t];
         ends[item] = own;
-        for (int distance = 1; distance < ${group}; distance *= 2) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            const int lower = item >= distance ? ends[item - distance] : 0;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            ends[item] += lower;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        ${workgroup.inclusive_scan("int", "ends", group, "{0} + {1}", "0")}
         long k = before + ends[item] - own;
         for (int t = 0; t < ${run}; ++t) {
             const ${index} i = start + item * ${run} + t;
