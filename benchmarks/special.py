@@ -9,8 +9,10 @@ function, and where it changes fast, no algorithm does better. Not-a-number and 
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import mpmath
@@ -192,6 +194,8 @@ FAMILIES = (
     Family(("hyp2f1",), _hypergeometric),
     Family(("polygamma",), _derivatives, integers=1),
 )
+OF_PYMC = Family(("i0e", "i1e"), _one)
+"""Functions that PyMC defines."""
 
 
 @np.vectorize
@@ -254,11 +258,18 @@ def reference(name: str) -> Callable:
     return REFERENCES.get(name) or getattr(special, name)
 
 
+def scalar_op(name: str, family: Family) -> ps.ScalarOp:
+    """Return PyTensor's Op of a function, or PyMC's."""
+    if family is not OF_PYMC:
+        return getattr(ps.math, name)
+    return getattr(import_module("pymc.distributions.dist_math"), f"{name}_scalar")
+
+
 def routine(context: Context, family: Family, dtype: str, schedule: str | None = None) -> Elemwise:
     """All functions of a family as one kernel."""
     dtypes = family.dtypes(dtype)
     arity, inputs = len(dtypes), [ps.get_scalar_type(d)() for d in dtypes]
-    op = ps.Composite(inputs, [getattr(ps.math, name)(*inputs) for name in family.names])
+    op = ps.Composite(inputs, [scalar_op(name, family)(*inputs) for name in family.names])
     function = element_function(op, dtypes, tuple(o.dtype for o in op.outputs))
     return Elemwise(context, function, ((False,),) * arity, 1, (False,) * arity, schedule)
 
@@ -319,9 +330,11 @@ def error(name: str, family: Family, got: np.ndarray) -> tuple[float, tuple[floa
     return float(relative[worst]), tuple(float(a[worst]) for a in arguments(family, dtype))
 
 
-def errors(context: Context, dtype: str, schedule: str | None = None) -> Iterator[tuple[str, float, tuple[float, ...]]]:
+def errors(
+    context: Context, dtype: str, schedule: str | None = None, families: Sequence[Family] = FAMILIES
+) -> Iterator[tuple[str, float, tuple[float, ...]]]:
     """Give the name, the worst error and its place for every function."""
-    routines = {family: routine(context, family, dtype, schedule) for family in FAMILIES}
+    routines = {family: routine(context, family, dtype, schedule) for family in families}
     context.build(source for made in routines.values() for source in made.sources())
     for family, made in routines.items():
         arrays = arguments(family, dtype)
@@ -334,7 +347,11 @@ def main(devices: list[str]) -> None:
     """Print the table."""
     columns = [(device, dtype) for device in devices for dtype in DTYPES]
     contexts = {device: open_context(device, device) for device in devices}
-    table = [{name: worst for name, worst, _ in errors(contexts[device], dtype)} for device, dtype in columns]
+    families = (*FAMILIES, OF_PYMC) if find_spec("pymc") else FAMILIES
+    table = [
+        {name: worst for name, worst, _ in errors(contexts[device], dtype, families=families)}
+        for device, dtype in columns
+    ]
     print("| |", " | ".join(f"{device.split(':')[-1]}, {dtype}" for device, dtype in columns), "|")
     print("|---|" + "---|" * len(columns))
     for name in sorted(table[0]):

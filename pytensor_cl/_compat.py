@@ -11,6 +11,7 @@ from copy import copy
 from functools import wraps
 from typing import Any
 
+import pytensor.tensor as pt
 from pytensor import config
 from pytensor.compile import executor
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
@@ -18,11 +19,11 @@ from pytensor.compile.executor import Function
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, get_mode, predefined_linkers, predefined_modes
-from pytensor.compile.ops import DeepCopyOp
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.link import vm
@@ -37,6 +38,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.type import TensorType
 
 __all__ = [
     "SerialFunction",
@@ -289,11 +291,22 @@ def _may_fail_after_a_write(fgraph: FunctionGraph, positions: Collection[int]) -
     """Return whether a node may raise after another one has written to the memory of an input.
 
     NUMBA runs the nodes in topological order. Checks of indices and shapes are nodes of their own, and a scatter that
-    follows them does not fail. Of the nodes after the first write, only scatters and copies are accepted.
+    follows them does not fail. After the first write, only scatters that allocate no memory are accepted.
     """
     order = fgraph.toposort()
     written = [at for at, node in enumerate(order) if _writes_to(node, {fgraph.inputs[i] for i in positions})]
-    return bool(written) and not all(isinstance(n.op, AdvancedIncSubtensor | DeepCopyOp) for n in order[written[0] :])
+    if not written:
+        return False
+    first, *later = order[written[0] :]
+    return not isinstance(first.op, AdvancedIncSubtensor) or not all(map(_scatters_without_allocation, later))
+
+
+def _scatters_without_allocation(node: Apply) -> bool:
+    """Return whether NUMBA computes a node by a loop over integer indices that writes to the memory of its input."""
+    op = node.op
+    if not isinstance(op, AdvancedIncSubtensor) or not op.inplace or op.ignore_duplicates:
+        return False
+    return all(v.type.dtype != "bool" for v in node.inputs[2:] if isinstance(v.type, TensorType))
 
 
 def _writes_to(node: Apply, variables: Collection[Any]) -> bool:
@@ -414,7 +427,28 @@ def _unbatched(node: Apply) -> Apply:
     if isinstance(core, AllocDiag):  # supports batch dimensions
         shifted = type(core)(axis1=core.axis1 + batch, axis2=core.axis2 + batch, offset=core.offset)
         return shifted(*node.inputs).owner
-    return core.make_node(*node.inputs) if isinstance(core, OpFromGraph) and not batch else node
+    if core is None or not _is_inlined(core):
+        return node
+    return _vectorized(core, node, batch) if batch else core.make_node(*node.inputs)
+
+
+def _vectorized(core: OpFromGraph, node: Apply, batch: int) -> Apply:
+    """Return a node of an OpFromGraph of the batched inner graph."""
+    inner = core.fgraph.unfreeze()
+    inputs = [v.type() for v in node.inputs]
+    outputs = vectorize_graph(inner.outputs, dict(zip(inner.inputs, inputs, strict=True)))
+    whole = [_of_batch(new, old, inputs, batch) for new, old in zip(outputs, node.outputs, strict=True)]
+    return OpFromGraph(inputs, whole).make_node(*node.inputs)
+
+
+def _of_batch(value: Variable, wanted: Variable, inputs: Sequence[Variable], batch: int) -> Variable:
+    """Broadcast an output that does not depend on all inputs along the batch dimensions."""
+    if value.type.broadcastable == wanted.type.broadcastable:
+        return value
+    core = wanted.type.ndim - batch
+    free = [next((v for v in inputs if not v.type.broadcastable[i]), inputs[0]) for i in range(batch)]
+    lengths = [v.shape[i] for i, v in enumerate(free)]
+    return pt.alloc(value, *lengths, *(value.shape[value.type.ndim - core + i] for i in range(core)))
 
 
 def _is_inlined(op: Op) -> bool:

@@ -25,6 +25,7 @@ from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
 from pytensor_cl.rewriting.lift.random import draw_in_place
+from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
@@ -80,6 +81,13 @@ def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
 def opencl_keep_canonical_copy(fgraph: FunctionGraph) -> None:
     """Keep a copy of the graph for the host backends."""
     keep_canonical_copy(fgraph)
+
+
+@graph_rewriter
+def opencl_batch_loops(fgraph: FunctionGraph) -> None:
+    """Blockwise(Scan) -> Scan with batched steps."""
+    if _placement() != "host":
+        batch_loops(fgraph)
 
 
 @graph_rewriter
@@ -189,6 +197,7 @@ def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
 _PASSES = (
     (opencl_check_host_backends, -0.5),
     (opencl_keep_canonical_copy, 1.25),
+    (opencl_batch_loops, 1.3),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
     (opencl_lift_branches, 48.93),

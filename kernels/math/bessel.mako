@@ -1,4 +1,4 @@
-## Bessel functions I0, I1, J0, J1 without branches: power series (DLMF 10.25.2) or a Chebyshev series up to 8, beyond
+## Bessel functions I0, I1, exp(-|x|) I0, exp(-|x|) I1, J0, J1 without branches: power series (DLMF 10.25.2) or a Chebyshev series up to 8, beyond
 ## it the modulus and phase forms, whose amplitudes are smooth in 8 / x (DLMF 10.40.1, 10.17.3).
 <%page args="dtype"/>\
 <%!
@@ -35,6 +35,23 @@ static inline ${V} bessel_i${order}_${V}(const ${V} x)
     const ${V} result = copysign(select(${number(0.5)} * y * small, large, (${mask})(y > (${V})(8))), x);
     % endif
     return select(result, (${V})(NAN), (${mask})(!(y < (${V})(INFINITY))));
+}
+
+static inline ${V} bessel_i${order}e_${V}(const ${V} x)
+{
+    const ${V} y = fabs(x);
+    const ${V} near = fmin(y, (${V})(8));
+    const ${V} far = fmax(y, (${V})(8));
+    const ${V} t = 16 / far - 1;
+    const ${V} square = ${number(0.25)} * near * near;
+    const ${V} large = ${series(f"i{order}", "t")} / sqrt(far);
+    const ${V} small = exp(-near) * ${horner(bessel_power(order, terms), "square", dtype, V)};
+    % if order == 0:
+    const ${V} result = select(small, large, (${mask})(y > (${V})(8)));
+    % else:
+    const ${V} result = copysign(select(${number(0.5)} * near * small, large, (${mask})(y > (${V})(8))), x);
+    % endif
+    return select(result, x, (${mask})(x != x));
 }
 
 static inline ${V} bessel_j${order}_${V}(const ${V} x)

@@ -13,6 +13,7 @@ from pytensor_cl.linker.aliasing import views_of
 from pytensor_cl.linker.graph_linker import GraphLinker
 from pytensor_cl.linker.node_order import order_nodes
 from pytensor_cl.linker.types import Cell, Thunk
+from pytensor_cl.ops.adapters import Forwarding
 from pytensor_cl.ops.base import CheckedRoutine, is_checked
 from pytensor_cl.ops.base import Routine as AnyRoutine
 from pytensor_cl.ops.scan import register_step_linker
@@ -62,7 +63,7 @@ class InnerStep:
 
     def _writes_directly(self, node: Apply) -> bool:
         """Whether the routine of a node takes any arrays for its results."""
-        routine = self._linker.routines.get(node)
+        routine = _innermost(self._linker.routines.get(node))
         return isinstance(routine, Routine) and type(routine).__call__ is Routine.__call__
 
     def may_write(self, output: int, overwritten: tuple[int, ...]) -> bool:
@@ -100,7 +101,6 @@ class InnerStep:
         if not any(v in self._writers for v in node.outputs):
             return self._linker.thunk(node)
         routine = self._linker.routines[node]
-        assert isinstance(routine, Routine)
         cells = [self._storage[v] for v in node.inputs]
         by_value = [isinstance(v.type, TensorType) and v.type.ndim == 0 for v in node.inputs]
         outputs = [self._storage[v] for v in node.outputs]
@@ -139,17 +139,30 @@ class InnerStep:
             raise
 
 
+def _innermost(routine: Any) -> Any:
+    """Return the routine that computes, without those that check or reorder its inputs."""
+    while isinstance(routine, Forwarding):
+        routine = routine.routine
+    return routine
+
+
 def _writing_thunk(
-    routine: Routine,
+    routine: Any,
     inputs: Sequence[tuple[Cell, bool]],
     outputs: Sequence[Cell],
     targets: Callable[[], list[GpuArray | None]],
 ) -> Thunk:
     """Return the thunk of a device node whose results are written to arrays that the loop has chosen."""
+    checks = []
+    while isinstance(routine, Forwarding):
+        checks.append(routine.prepare)
+        routine = routine.routine
     empty, dtypes = routine.context.empty, routine.output_dtypes
 
     def run() -> None:
-        values = [cell[0][()] if scalar else cell[0] for cell, scalar in inputs]
+        values: Any = [cell[0][()] if scalar else cell[0] for cell, scalar in inputs]
+        for prepare in checks:
+            values = prepare(*values)
         layouts = routine.layout(*map(layout_of, values))
         wanted = zip(layouts, dtypes, targets(), strict=True)
         results = [

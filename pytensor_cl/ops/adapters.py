@@ -120,7 +120,34 @@ class IntegerTuple:
         return result
 
 
-class Reordered:
+class Forwarding:
+    """A routine that checks or reorders its inputs and hands them to another one.
+
+    Parameters
+    ----------
+    routine
+        What computes.
+
+    Attributes
+    ----------
+    routine
+        The same.
+    """
+
+    def __init__(self, routine: Any) -> None:
+        self.routine = routine
+        self.sources = routine.sources
+
+    def prepare(self, *inputs: Any) -> tuple[Any, ...]:
+        """Return the inputs of the other routine."""
+        raise NotImplementedError
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        results: tuple[GpuArray, ...] = self.routine(*self.prepare(*inputs))
+        return results
+
+
+class Reordered(Forwarding):
     """A routine that takes its first inputs in another order than the Op.
 
     Parameters
@@ -132,15 +159,15 @@ class Reordered:
     """
 
     def __init__(self, routine: Any, order: Sequence[int]) -> None:
-        self._routine = routine
+        super().__init__(routine)
         self._order = tuple(order)
-        self.sources = routine.sources
 
-    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        return self._routine(*(inputs[i] for i in self._order), *inputs[len(self._order) :])
+    def prepare(self, *inputs: Any) -> tuple[Any, ...]:
+        """Return the inputs in the order of the routine."""
+        return (*(inputs[i] for i in self._order), *inputs[len(self._order) :])
 
 
-class CheckedAddend:
+class CheckedAddend(Forwarding):
     """A product with an addend, which is broadcast only along dimensions known to be one when the graph is compiled.
 
     Parameters
@@ -152,25 +179,30 @@ class CheckedAddend:
     """
 
     def __init__(self, routine: Any, node: Apply) -> None:
+        super().__init__(routine)
         c, _, a, b, _ = (v.type for v in node.inputs)
-        self._routine = routine
         product = (a.shape[0] == 1, *b.broadcastable[1:])
         self._may_broadcast = [m or n for m, n in zip(c.broadcastable, product, strict=True)]
-        self.sources = routine.sources
 
-    def __call__(
-        self, c: GpuArray, alpha: Any, a: GpuArray, b: GpuArray, beta: Any, *further: GpuArray
-    ) -> tuple[GpuArray, ...]:
+    def prepare(self, *inputs: Any) -> tuple[Any, ...]:
+        """Return the inputs.
+
+        Raises
+        ------
+        ValueError
+            The addend does not fit.
+        """
+        c, _, a, b, *_ = inputs
         product = (a.shape[0], *b.shape[1:])
         dims = zip(c.shape, product, self._may_broadcast, strict=True)
         if c.shape != product and any(n != m and not allowed for n, m, allowed in dims):
             raise ValueError(
                 f"an addend of shape {c.shape} does not fit a product of shape {product} (no run-time broadcasting)"
             )
-        return self._routine(c, alpha, a, b, beta, *further)
+        return inputs
 
 
-class CheckedBatch:
+class CheckedBatch(Forwarding):
     """A batched routine, which broadcasts only along batch dimensions known to be one when the graph is compiled.
 
     Parameters
@@ -186,14 +218,21 @@ class CheckedBatch:
     """
 
     def __init__(self, routine: Any, node: Apply, what: str = "a product", core_ndim: int = 2) -> None:
-        self._routine = routine
+        super().__init__(routine)
         self._what = what
         self._last = -3, -1 - core_ndim  # the last batch dimension of each operand
         a, b = (v.type.broadcastable[last::-1] for v, last in zip(node.inputs, self._last, strict=True))
         self._may_broadcast = [m or n for m, n in zip(a, b, strict=False)]
-        self.sources = routine.sources
 
-    def __call__(self, a: GpuArray, b: GpuArray, *further: GpuArray) -> tuple[GpuArray, ...]:
+    def prepare(self, *inputs: Any) -> tuple[Any, ...]:
+        """Return the inputs.
+
+        Raises
+        ------
+        ValueError
+            Batch dimensions do not match.
+        """
+        a, b, *_ = inputs
         first, second = self._last
         dims = zip(a.shape[first::-1], b.shape[second::-1], strict=False)
         for (n, m), allowed in zip(dims, self._may_broadcast, strict=True):
@@ -202,7 +241,7 @@ class CheckedBatch:
                     f"the batch dimensions of {self._what} do not match (no run-time broadcasting): "
                     f"{a.shape} and {b.shape}"
                 )
-        return self._routine(a, b, *further)
+        return inputs
 
 
 class CheckedBatches:

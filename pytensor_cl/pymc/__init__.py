@@ -1,8 +1,16 @@
-"""What models of PyMC need beside mode OPENCL. Importing this package imports PyMC.
+"""What models of PyMC need beside mode OPENCL. Importing this package imports PyMC and ArviZ.
 
-`replace_parameter_checks` prepares a log-probability for a batch of points.
+`sample` draws from a posterior with many chains that advance together. `replace_parameter_checks` prepares a
+log-probability for a batch of points.
 """
 
-from pytensor_cl.pymc.checks import replace_parameter_checks
+try:
+    import arviz_base as _arviz_base  # noqa: F401
+    import pymc as _pymc  # noqa: F401
+except ImportError as error:
+    raise ImportError("pytensor_cl.pymc needs PyMC and ArviZ: pip install pytensor-cl[pymc]") from error
 
-__all__ = ["replace_parameter_checks"]
+from pytensor_cl.pymc.checks import replace_parameter_checks
+from pytensor_cl.pymc.sampling import sample
+
+__all__ = ["replace_parameter_checks", "sample"]

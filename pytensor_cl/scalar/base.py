@@ -36,7 +36,7 @@ from pytensor_cl.scalar.arithmetic import (
 )
 from pytensor_cl.scalar.complex import COMPLEX
 from pytensor_cl.scalar.loop import EmitGraph, emit_loop
-from pytensor_cl.scalar.special import SPECIAL
+from pytensor_cl.scalar.special import OF_PYMC, SPECIAL
 
 __all__ = ["ScalarFunction", "element_function", "supported"]
 
@@ -258,8 +258,15 @@ def _emit_complex(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str)
     return emit(emitter, *_cast_inputs(emitter, op, values, common))
 
 
+def _rule(op: ps.ScalarOp) -> Rule | None:
+    kind = type(op)
+    if kind not in RULES and kind.__module__ == "pymc.distributions.dist_math" and kind.__name__ in OF_PYMC:
+        return Rule(OF_PYMC[kind.__name__])
+    return RULES.get(kind)
+
+
 def _emit_real(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
-    rule = RULES.get(type(op))
+    rule = _rule(op)
     if rule is None:
         raise Unsupported(f"no OpenCL kernel for {type(op).__name__} yet")
     if type(op) not in MOVES:

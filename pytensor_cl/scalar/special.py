@@ -8,7 +8,7 @@ from pytensor.scalar import math as psm
 from pytensor_cl.codegen.emitter import Emitter, Value
 from pytensor_cl.codegen.template import render
 
-__all__ = ["SPECIAL"]
+__all__ = ["OF_PYMC", "SPECIAL"]
 
 Emit = Callable[..., Value]
 
@@ -78,3 +78,9 @@ SPECIAL: dict[type[ps.ScalarOp], Emit] = {
     psm.PolyGamma: _scalar_or_vector("polygamma", "polygamma", "digamma", "pow"),
 }
 """Inputs are cast to the dtype of the output first."""
+
+OF_PYMC: dict[str, Emit] = {
+    "I0e": _library("bessel", "bessel_i0e"),
+    "I1e": _library("bessel", "bessel_i1e"),
+}
+"""Scalar Ops of `pymc.distributions.dist_math` by the names of their classes, so that PyMC need not be imported."""

@@ -5,6 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.configdefaults import config
+from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
@@ -291,6 +292,47 @@ def test_nested(context, data):
     f = check([x, h, w], [states], *data)
     assert f.vm.executor.replay_count
     check([x, h, w], pytensor.grad((states**2).sum(), [x, h, w]), *data, rtol=1e-4, calls=2)
+
+
+def test_vectorized(context, data):
+    batch = np.stack([data[1], data[1] * 2])
+    hs = pt.ftensor3("hs")
+    (states,) = vectorize_graph([rnn()], {h: hs})
+    f = opencl([x, hs, w], states)
+    assert_on_device(f, GpuScan)
+    host = pytensor.function([x, h, w], rnn(), mode="FAST_COMPILE")
+    wanted = np.stack([host(data[0], one, data[2]) for one in batch])
+    for _ in range(4):
+        assert_close(f(data[0], batch, data[2]), wanted)
+
+
+def test_vectorized_gradients(context, data):
+    """One loop computes the gradients of all batches; weights and the sequence are those of all."""
+    cost = (rnn() ** 2).sum()
+    batch = np.stack([data[1], data[1] * 2, -data[1]])
+    hs = pt.ftensor3("hs")
+    outputs = vectorize_graph(pytensor.grad(cost, [h, w]), {h: hs})
+    f = opencl([x, hs, w], outputs)
+    assert_on_device(f, GpuScan)
+    host = pytensor.function([x, h, w], pytensor.grad(cost, [h, w]), mode="FAST_COMPILE")
+    wanted = [host(data[0], one, data[2]) for one in batch]
+    for _ in range(4):
+        for k, got in enumerate(f(data[0], batch, data[2])):
+            assert_close(got, np.stack([values[k] for values in wanted]), rtol=1e-4)
+
+
+def test_vectorized_sequences_and_results(context, data):
+    """A batch of sequences; a result that is the same for all batches."""
+    states = scan(lambda xt, ht: (ht + xt, pt.zeros_like(xt[0]) + 1), sequences=[x], outputs_info=[h, None])
+    xs = pt.tensor4("xs", dtype="float32")
+    outputs = vectorize_graph(list(states), {x: xs})
+    f = opencl([xs, h], outputs)
+    host = pytensor.function([x, h], states, mode="FAST_COMPILE")
+    batch = np.stack([data[0], data[0] * 2])
+    wanted = [host(one, data[1]) for one in batch]
+    for _ in range(4):
+        for k, got in enumerate(f(batch, data[1])):
+            assert_close(got, np.stack([values[k] for values in wanted]))
 
 
 # Errors, and reports

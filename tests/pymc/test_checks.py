@@ -12,8 +12,9 @@ pymc = pytest.importorskip("pymc")
 from pymc.logprob.utils import CheckParameterValue, ParameterValueError  # noqa: E402
 
 from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
+from pytensor_cl.ops.shape import GpuCheckAndRaise  # noqa: E402
 from pytensor_cl.pymc import replace_parameter_checks  # noqa: E402
-from tests.helpers import assert_all_on_device, on_one_driver, opencl  # noqa: E402
+from tests.helpers import assert_all_on_device, assert_on_device, on_one_driver, opencl  # noqa: E402
 
 SIGMAS = np.array([0.5, -1.0, 2.0])
 VALUES = np.array([0.3, -1.2, 0.7, 2.0])
@@ -80,3 +81,14 @@ def test_a_covariance_that_is_not_positive_definite(context, on_device):
     got = f(np.stack([good, -good, 2 * good]))
     alone = pytensor.function([cov], logp, mode="FAST_COMPILE")
     np.testing.assert_allclose(got, [alone(good), -np.inf, alone(2 * good)], rtol=1e-12)
+
+
+@on_one_driver
+def test_checks_that_stay_run_on_the_device(context, on_device):
+    p = pt.dvector("p")
+    quantile = pymc.icdf(pymc.Bernoulli.dist(p), pt.constant([0.2, 0.7]))
+    f = opencl([p], quantile)
+    assert_on_device(f, GpuElemwise, GpuCheckAndRaise)
+    np.testing.assert_array_equal(f([0.5, 0.5]), [0, 1])
+    with pytest.raises(ParameterValueError):
+        f([0.5, 1.5])

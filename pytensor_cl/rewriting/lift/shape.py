@@ -38,4 +38,5 @@ _OPS: dict[type[Op], type[GpuOp]] = {
 @register_lift(*_OPS, every_dtype=True)
 def lift_shape(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp:
     """DimShuffle(x) -> GpuDimShuffle(x), and so on."""
-    return _OPS[type(op)](op, context_name)
+    kind = next(kind for kind in type(op).__mro__ if kind in _OPS)
+    return _OPS[kind](op, context_name)

@@ -1,0 +1,115 @@
+"""The log density of a PyMC model and its gradient, for all chains at once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.variable import TensorVariable
+
+from pytensor_cl.pymc.checks import replace_parameter_checks
+
+__all__ = ["ModelDensity", "check_continuous"]
+
+
+def check_continuous(model: Any) -> None:
+    """Raise if a model has no free variable, or a discrete one.
+
+    Parameters
+    ----------
+    model
+        A `pymc.Model`.
+
+    Raises
+    ------
+    ValueError
+        With the names of the discrete variables.
+    """
+    if not model.value_vars:
+        raise ValueError("the model has no free variable to sample")
+    discrete = [value.name for value in model.value_vars if value.type.dtype not in ("float32", "float64")]
+    if discrete:
+        raise ValueError(f"only continuous variables can be sampled by gradients, not {', '.join(discrete)}")
+
+
+class ModelDensity:
+    """The log density of a model in the space where no parameter is bounded.
+
+    Parameters
+    ----------
+    model
+        A `pymc.Model` whose free random variables are all continuous.
+    shapes
+        Shape of each free variable in that space, by the name of its value variable.
+    tempered
+        Whether the observed part is multiplied by an inverse temperature.
+
+    Attributes
+    ----------
+    names, shapes, dtypes
+        Of the value variables, in the order of ``model.value_vars``.
+
+    Raises
+    ------
+    ValueError
+        If the model has no free variable, or a discrete one.
+    """
+
+    def __init__(self, model: Any, shapes: Mapping[str, tuple[int, ...]], tempered: bool = False) -> None:
+        self.values = list(model.value_vars)
+        check_continuous(model)
+        self.names = [value.name for value in self.values]
+        self.dtypes = [value.type.dtype for value in self.values]
+        self.shapes = [tuple(shapes[name]) for name in self.names]
+        self.temperature = pt.scalar("inverse_temperature", dtype=pytensor.config.floatX) if tempered else None
+        if self.temperature is None:
+            (total,) = replace_parameter_checks([model.logp()])
+            parts = []
+        else:
+            prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
+            total = prior + self.temperature * observed
+            parts = [observed]
+        self._total = total
+        self._parts = [*pytensor.grad(total, self.values, disconnected_inputs="ignore"), *parts]
+
+    @property
+    def size(self) -> int:
+        """Number of parameters of one chain."""
+        return sum(int(np.prod(shape)) for shape in self.shapes)
+
+    def __call__(self, positions: Sequence[TensorVariable]) -> tuple[TensorVariable, list[TensorVariable]]:
+        """Return the graph of the log density of all chains and of its gradient.
+
+        Parameters
+        ----------
+        positions
+            One variable for each value variable, of shape (chains, *shape).
+
+        Returns
+        -------
+        log_density : TensorVariable
+            Shape (chains,). Minus infinity where a parameter is bad.
+        gradient : list of TensorVariable
+            Shapes as `positions`.
+        """
+        replaced = dict(zip(self.values, positions, strict=True))
+        total, *gradient = vectorize_graph([self._total, *self._parts[: len(self.values)]], replaced)
+        if not total.type.ndim:
+            total = pt.broadcast_to(total, (positions[0].shape[0],))
+        return total, [
+            pt.broadcast_to(part, position.shape) if part.type.ndim < position.type.ndim else part
+            for part, position in zip(gradient, positions, strict=True)
+        ]
+
+    def observed(self, positions: Sequence[TensorVariable]) -> TensorVariable:
+        """Return the graph of the observed part alone, of shape (chains,).
+
+        Parameters
+        ----------
+        positions
+            See `__call__`.
+        """
+        (part,) = vectorize_graph(self._parts[len(self.values) :], dict(zip(self.values, positions, strict=True)))
+        return part

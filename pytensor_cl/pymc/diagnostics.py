@@ -1,0 +1,100 @@
+"""Effective sample size and nested R-hat for many chains."""
+
+import math
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+__all__ = ["bulk_ess", "nested_rhat"]
+
+
+def bulk_ess(draws: np.ndarray) -> np.ndarray:
+    """Return the bulk effective sample size of each parameter (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    draws
+        Shape (chains, draws, parameters); at least four draws.
+
+    Returns
+    -------
+    ndarray of float64
+        Shape (parameters,). NaN where draws are not finite, or there are fewer than four of them.
+    """
+    _, n_draws, size = draws.shape
+    half = n_draws // 2
+    if half < 2:
+        return np.full(size, np.nan)
+    split = np.concatenate([draws[:, :half], draws[:, n_draws - half :]]).astype("float64")
+    result = np.empty(size)
+    for index in range(size):
+        result[index] = _ess(_normal_scores(split[:, :, index]))
+    return result
+
+
+def _normal_scores(values: np.ndarray) -> np.ndarray:
+    ranks = rankdata(values, method="average").reshape(values.shape)
+    return ndtri((ranks - 0.375) / (values.size + 0.25))
+
+
+def _ess(chains: np.ndarray) -> float:
+    """Return the effective sample size of scores, by Geyer's initial monotone sequence."""
+    n_chains, n_draws = chains.shape
+    if not np.isfinite(chains).all():
+        return math.nan
+    centred = chains - chains.mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(centred, n=2 * n_draws, axis=1)
+    covariance = np.fft.irfft((spectrum * spectrum.conj()).real.mean(axis=0), n=2 * n_draws)[:n_draws] / n_draws
+    within = covariance[0] * n_draws / (n_draws - 1)
+    total = within * (n_draws - 1) / n_draws + (chains.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0)
+    if total <= 0:
+        return float(chains.size)
+    correlation = 1 - (within - covariance) / total
+    correlation[0] = 1.0
+    n_pairs = n_draws // 2
+    pairs = correlation[: 2 * n_pairs].reshape(n_pairs, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs <= 0)
+    last = negative[0] if negative.size else n_pairs
+    pairs = np.minimum.accumulate(pairs[:last])
+    time = -1 + 2 * pairs.sum()
+    if last < n_pairs:
+        # The next even term, where it is positive, lessens the bias.
+        time += max(correlation[2 * last], 0)
+    size = chains.size
+    return size / max(time, 1 / math.log10(size))
+
+
+def nested_rhat(draws: np.ndarray, superchains: int) -> np.ndarray:
+    """Return nested R-hat (Margossian et al. 2024), which needs few draws of each chain if there are many chains.
+
+    Parameters
+    ----------
+    draws
+        Shape (chains, draws, parameters). The chains of a superchain follow each other and started at one point.
+    superchains
+        Number of superchains, which divides the number of chains; at least two chains each.
+
+    Returns
+    -------
+    ndarray of float64
+        Shape (parameters,). NaN if there are fewer than two superchains.
+
+    Raises
+    ------
+    ValueError
+        If the chains cannot be divided into that many superchains.
+    """
+    n_chains, n_draws, size = draws.shape
+    if superchains < 1 or n_chains % superchains:
+        raise ValueError(f"{n_chains} chains cannot be divided into {superchains} superchains")
+    length = n_chains // superchains
+    if superchains < 2 or length < 2:
+        return np.full(size, np.nan)
+    nested = draws.reshape(superchains, length, n_draws, size).astype("float64")
+    chain_means = nested.mean(axis=2)
+    within = nested.var(axis=2, ddof=1).mean(axis=1) if n_draws > 1 else 0.0
+    between_chains = chain_means.var(axis=1, ddof=1)
+    between = chain_means.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(1 + between / (between_chains + within).mean(axis=0))

@@ -1,0 +1,39 @@
+"""A progress bar, on terminals only."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar(total: int, label: str, shown: bool) -> Iterator[Callable[[int, str], None]]:
+    """Yield a function that takes the number of iterations that are done, and a text.
+
+    Parameters
+    ----------
+    total
+        Number of iterations.
+    label
+        What is in progress.
+    shown
+        Whether there is a bar if stderr is a terminal.
+    """
+    if not (shown and sys.stderr.isatty()):
+        yield lambda done, text: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[text]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(label, total=total, text="")
+        yield lambda done, text: progress.update(task, completed=done, text=text)

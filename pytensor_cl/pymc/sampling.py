@@ -1,0 +1,312 @@
+"""`sample`: draws from the posterior of a PyMC model with many chains at once."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+from pymc import modelcontext
+
+from pytensor_cl.pymc.density import ModelDensity, check_continuous
+from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
+from pytensor_cl.pymc.hamiltonian import Hamiltonian
+from pytensor_cl.pymc.initial import InitialPoints
+from pytensor_cl.pymc.posterior import constrain, inference_data
+from pytensor_cl.pymc.progress import progress_bar
+from pytensor_cl.pymc.samplers import Chees, Iteration
+
+__all__ = ["SAMPLERS", "sample"]
+
+SAMPLERS = ("chees", "hmc")
+_ABSENT = {
+    "nuts": "chains that advance together would all wait for the longest tree; use 'chees', or pymc.sample for NUTS",
+    "meads": "use 'chees'",
+    "smc": "use 'chees', or pymc.sample_smc",
+}
+_WARN_RHAT = 1.01
+
+
+class _Settings(NamedTuple):
+    """How to sample: the arguments of `sample` that samplers need."""
+
+    draws: int
+    tune: int
+    sampler: str
+    target_accept: float
+    max_steps: int
+    trajectory_length: float
+    target_ess: float | None
+    progressbar: bool
+
+
+class _Draws:
+    """Draws and statistics, in arrays that are allocated once.
+
+    Parameters
+    ----------
+    shapes, dtypes
+        Of the value variables.
+    chains, draws
+        How many there are at most.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
+        self._values = [np.empty((draws, chains, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
+        self._stats: list[dict[str, np.ndarray]] = []
+        self._chains = chains
+
+    def __len__(self) -> int:
+        return len(self._stats)
+
+    def add(self, positions: Sequence[np.ndarray], done: Iteration) -> None:
+        """Keep the state after an iteration."""
+        for array, value in zip(self._values, positions, strict=True):
+            array[len(self)] = value
+        trajectory = done.trajectory
+        self._stats.append(
+            {
+                "acceptance_rate": trajectory.acceptance,
+                "accepted": trajectory.accepted,
+                "diverging": trajectory.diverging,
+                "energy": trajectory.energy,
+                "energy_error": trajectory.energy_error,
+                "lp": trajectory.log_density,
+                "n_steps": np.full(self._chains, done.n_steps),
+                "step_size": np.full(self._chains, done.step_size),
+            }
+        )
+
+    def values(self) -> list[np.ndarray]:
+        """Return, for each value variable, an array of shape (chains, draws, *shape)."""
+        return [np.ascontiguousarray(array[: len(self)].swapaxes(0, 1)) for array in self._values]
+
+    def flat(self) -> np.ndarray:
+        """Return the draws as one array of shape (chains, draws, parameters)."""
+        return np.concatenate([value.reshape(*value.shape[:2], -1) for value in self.values()], axis=2)
+
+    def stats(self) -> dict[str, np.ndarray]:
+        """Return arrays of shape (chains, draws) by name."""
+        return {name: np.stack([stat[name] for stat in self._stats], axis=1) for name in self._stats[0]}
+
+
+def sample(
+    model: Any = None,
+    *,
+    draws: int = 200,
+    tune: int = 200,
+    chains: int = 1024,
+    sampler: str = "chees",
+    random_seed: Any = None,
+    target_accept: float | None = None,
+    max_steps: int = 1000,
+    trajectory_length: float | None = None,
+    superchains: int | None = None,
+    target_ess: float | None = None,
+    initvals: Mapping[Any, Any] | None = None,
+    jitter: bool = True,
+    var_names: Sequence[str] | None = None,
+    mode: Any = "OPENCL",
+    progressbar: bool = True,
+) -> Any:
+    """Draw from the posterior of a PyMC model with many chains that advance together.
+
+    Positions, momenta, gradients and random numbers of all chains stay on the device. The step size, the trajectory
+    length and the mass matrix are the same for all chains and are adapted from all of them, so a short warm-up is
+    enough.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        The model; in a ``with model`` block it need not be given. All free variables must be continuous.
+    draws : int
+        Draws of each chain, at most.
+    tune : int
+        Iterations of warm-up, which are discarded.
+    chains : int
+        Number of chains.
+    sampler : {"chees", "hmc"}
+        ``"chees"`` adapts the trajectory length (Hoffman, Radul, Sountsov 2021); ``"hmc"`` has a given one.
+    random_seed : int, Generator, RandomState or None
+        The same seed gives the same draws on the same device.
+    target_accept : float, optional
+        Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"``.
+    max_steps : int
+        Most leapfrog steps of a trajectory.
+    trajectory_length : float, optional
+        Longest trajectory in units of the mass matrix: the first one for ``"chees"`` (default 1), all for ``"hmc"``
+        (default pi).
+    superchains : int, optional
+        Number of groups of chains that start at one point each, for nested R-hat. It divides `chains`. Default: the
+        largest divisor of `chains` up to 16 that leaves at least two chains in each.
+    target_ess : float, optional
+        Sampling ends when each parameter of the unbounded space has this bulk effective sample size.
+    initvals : dict, optional
+        Starting values by variable or name, as for `pymc.sample`.
+    jitter : bool
+        Whether uniform numbers between -1 and 1 are added to starting values.
+    var_names : sequence of str, optional
+        Variables of the result; default all.
+    mode
+        PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
+    progressbar : bool
+        Whether there is a progress bar if stderr is a terminal.
+
+    Returns
+    -------
+    xarray.DataTree
+        As `pymc.sample` returns: groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``.
+        Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
+        ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
+        ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, the sampler is not known, or the model has discrete or no free variables.
+    pymc.exceptions.SamplingError
+        If no starting point with a finite log density is found.
+
+    Notes
+    -----
+    A chain whose parameters are not allowed has a log density of minus infinity and stays where it was; this changes
+    nothing for other chains. Trajectories whose energy grows by more than 1,000 are counted as divergences.
+    """
+    model = modelcontext(model)
+    _check(sampler, draws, tune, chains, target_accept, max_steps)
+    check_continuous(model)
+    superchains = _superchains(superchains, chains)
+    settings = _Settings(
+        draws,
+        tune,
+        sampler,
+        target_accept or (0.651 if sampler == "chees" else 0.8),
+        max_steps,
+        trajectory_length or (1.0 if sampler == "chees" else np.pi),
+        target_ess,
+        progressbar,
+    )
+    seeds = np.random.SeedSequence(_entropy(random_seed))
+    begun = perf_counter()
+    with _always_device():
+        initial = InitialPoints(model, initvals, jitter)
+        point_seeds = [int(seed) for seed in seeds.spawn(1)[0].generate_state(superchains)]
+        density = ModelDensity(model, initial.shapes(point_seeds[0]))
+        hamiltonian = Hamiltonian(density, chains, seeds.spawn(1)[0], mode)
+    initial.find(point_seeds, chains, hamiltonian.set_positions)
+    compiled = perf_counter()
+    kept, times, chees = _run(hamiltonian, settings)
+    with _always_device():
+        posterior = constrain(model, kept.values(), var_names, mode)
+    attrs = {
+        "compile_time": compiled - begun,
+        "tuning_time": times[0],
+        "sampling_time": times[1],
+        "tuning_steps": tune,
+        "sampler": sampler,
+        "step_size": chees.step_size,
+        "trajectory_length": chees.trajectory_length,
+    }
+    stats = kept.stats()
+    return inference_data(model, posterior, stats, {**attrs, **_summary(kept, stats, sum(times), superchains)})
+
+
+def _run(hamiltonian: Hamiltonian, settings: _Settings) -> tuple[_Draws, tuple[float, float], Chees]:
+    """Warm up and draw; return the draws, the seconds of both, and the sampler."""
+    density = hamiltonian.density
+    kept = _Draws(density.shapes, density.dtypes, hamiltonian.chains, settings.draws)
+    chees = Chees(
+        hamiltonian,
+        settings.tune,
+        settings.target_accept,
+        settings.max_steps,
+        settings.trajectory_length,
+        settings.sampler == "chees",
+    )
+    begun = perf_counter()
+    tuned = begun
+    divergences = 0
+    next_check = 8
+    chees.start()
+    with progress_bar(settings.tune + settings.draws, f"{hamiltonian.chains} chains", settings.progressbar) as show:
+        for index in range(settings.tune + settings.draws):
+            if index == settings.tune:
+                tuned = perf_counter()
+            done = chees.iterate()
+            if not done.tuning:
+                kept.add(hamiltonian.positions(), done)
+                divergences += int(done.trajectory.diverging.sum())
+            show(index + 1, f"{divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps")
+            if settings.target_ess and len(kept) >= next_check:
+                next_check = int(next_check * 1.3) + 1
+                if np.nanmin(bulk_ess(kept.flat())) >= settings.target_ess:
+                    break
+    end = perf_counter()
+    return kept, (tuned - begun, end - tuned), chees
+
+
+def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int) -> dict[str, Any]:
+    """Return attributes that say how good the draws are, and warn if they are not."""
+    flat = kept.flat()
+    ess = float(np.min(bulk_ess(flat)))
+    rhat = float(np.max(nested_rhat(flat, superchains)))
+    divergences = int(stats["diverging"].sum())
+    if divergences:
+        warnings.warn(
+            f"{divergences} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
+            "parametrisation helps",
+            stacklevel=3,
+        )
+    if rhat > _WARN_RHAT:
+        warnings.warn(
+            f"nested R-hat is {rhat:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps", stacklevel=3
+        )
+    return {
+        "ess_bulk_min": ess,
+        "ess_per_second": ess / seconds,
+        "nested_rhat_max": rhat,
+        "superchains": superchains,
+        "divergences": divergences,
+    }
+
+
+@contextmanager
+def _always_device() -> Iterator[None]:
+    """Compile without trials of other backends, which cost more than a run of a sampler."""
+    with pytensor.config.change_flags(opencl__select_backend=False):
+        yield
+
+
+def _entropy(random_seed: Any) -> Any:
+    if isinstance(random_seed, np.random.Generator):
+        return [int(word) for word in random_seed.integers(2**32, size=4)]
+    if isinstance(random_seed, np.random.RandomState):
+        return [int(word) for word in random_seed.randint(2**31, size=4)]
+    return random_seed
+
+
+def _superchains(superchains: int | None, chains: int) -> int:
+    if superchains is None:
+        return max(n for n in range(1, max(min(16, chains // 2), 1) + 1) if chains % n == 0)
+    if superchains < 1 or chains % superchains:
+        raise ValueError(f"{chains} chains cannot be divided into {superchains} superchains")
+    return superchains
+
+
+def _check(sampler: str, draws: int, tune: int, chains: int, target_accept: float | None, max_steps: int) -> None:
+    if sampler in _ABSENT:
+        raise ValueError(f"sampler {sampler!r} does not exist yet: {_ABSENT[sampler]}")
+    if sampler not in SAMPLERS:
+        raise ValueError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    for name, value, least in (
+        ("draws", draws, 1),
+        ("tune", tune, 0),
+        ("chains", chains, 2),
+        ("max_steps", max_steps, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
+    if target_accept is not None and not 0 < target_accept < 1:
+        raise ValueError(f"target_accept must be between 0 and 1, not {target_accept}")

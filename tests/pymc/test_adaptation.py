@@ -1,0 +1,76 @@
+"""Adaptation and diagnostics, without a device."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pymc")
+
+from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
+from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
+from pytensor_cl.pymc.samplers import window_ends
+
+
+def test_halton():
+    assert [halton(i) for i in range(7)] == [0.5, 0.25, 0.75, 0.125, 0.625, 0.375, 0.875]
+
+
+def test_harmonic_mean():
+    assert harmonic_mean(np.array([0.5, 1.0])) == pytest.approx(2 / 3)
+    assert harmonic_mean(np.array([0.0, 1.0])) == 0
+
+
+def test_dual_averaging_finds_the_wanted_acceptance():
+    step = DualAveraging(5.0, 0.7)
+    for _ in range(500):
+        step.update(float(np.exp(-step.step_size)))
+    assert step.mean == pytest.approx(-np.log(0.7), rel=0.05)
+
+
+def test_adam_climbs_and_ignores_nan():
+    adam = Adam(0.0, 0.05)
+    for _ in range(400):
+        adam.update(2.0 - adam.value)
+    assert adam.value == pytest.approx(2.0, abs=0.1)
+    assert adam.update(np.nan) == adam.value
+
+
+def test_mass_matrix_of_normal_chains(rng):
+    scale = np.array([0.01, 1.0, 30.0])
+    mass = MassMatrix(3, 500)
+    for _ in range(4):
+        # Chains that have not spread yet: a tenth of the deviation.
+        q = 0.1 * scale * rng.normal(size=(500, 3))
+        gradient = -q / scale**2
+        mass.update(np.stack([q.mean(0), q.var(0), gradient.var(0)]))
+    np.testing.assert_allclose(mass.estimate(from_gradients=True), scale**2, rtol=0.02)
+    means = np.array([0.0, 1.0])
+    for mean in means:
+        mass.update(np.stack([np.full(3, mean), np.full(3, 2.0), np.ones(3)]))
+    np.testing.assert_allclose(mass.estimate(from_gradients=False), 2.0 + means.var(), rtol=0.01)
+
+
+@pytest.mark.parametrize("tune", [0, 1, 5, 30, 100, 1000])
+def test_windows_end_before_the_warm_up(tune):
+    ends = window_ends(tune)
+    assert ends == sorted(set(ends))
+    assert all(0 < end < tune for end in ends)
+
+
+def test_bulk_ess_is_that_of_arviz(rng):
+    array_stats = pytest.importorskip("arviz_stats.base").array_stats
+    noise = rng.normal(size=(8, 100, 3))
+    draws = np.zeros_like(noise)
+    for i in range(100):
+        draws[:, i] = np.array([0.0, 0.7, -0.4]) * draws[:, i - 1] + noise[:, i]
+    expected = [array_stats.ess(draws[:, :, k], chain_axis=0, draw_axis=1, method="bulk") for k in range(3)]
+    np.testing.assert_allclose(bulk_ess(draws), expected, rtol=0.02)
+
+
+def test_nested_rhat(rng):
+    draws = rng.normal(size=(32, 5, 2))
+    assert nested_rhat(draws, 4).max() < 1.05
+    draws[:8, :, 1] += 3
+    found = nested_rhat(draws, 4)
+    assert found[0] < 1.05 < 1.5 < found[1]
+    with pytest.raises(ValueError, match="cannot be divided"):
+        nested_rhat(draws, 5)
