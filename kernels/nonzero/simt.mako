@@ -5,18 +5,11 @@
 ## NDRange     (chunks * group): a work-group takes a chunk, an even partition of the elements.
 ## Workspace   counts[chunks]; local memory: flags of a tile, one sum for each work-item.
 ## Invariants  Barriers are uniform: a work-group has one chunk.
-<%page args="name, unit, bits, output_mode, index, group, run, dims=1, element='', combine=''"/>\
+<%page args="name, unit, bits, output_mode, index, group, run, dims, element, combine"/>\
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%namespace name="common" file="/nonzero/common.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%
-    hit = (
-        "mask[{}]"
-        if bits is None
-        else f"((mask[{{}}] & {bits}) != 0)"
-        if unit != "ulong2"
-        else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
-    )
     tile = group * run
 %>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
@@ -31,7 +24,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     mask += mask_at;
     ${index} count = 0;
     for (${index} i = first + item; i < last; i += ${group})
-        count += ${hit.format("i")};
+        count += ${common.is_hit("mask[i]")};
     sums[item] = count;
     ${total()}
     if (item == 0)
@@ -39,7 +32,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(${common.parameters(dims, element)})
+void ${name}(${common.parameters()})
 {
     __local long sums[${group}];
     __local int ends[${group}];
@@ -58,7 +51,7 @@ void ${name}(${common.parameters(dims, element)})
     before = sums[0];
     for (${index} start = first; start < last; start += ${tile}) {
         for (int j = item; j < ${tile}; j += ${group})
-            hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
+            hits[j] = start + j < last ? ${common.is_hit("mask[start + j]")} : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         int own = 0;
         for (int t = 0; t < ${run}; ++t)
@@ -69,7 +62,7 @@ void ${name}(${common.parameters(dims, element)})
         for (int t = 0; t < ${run}; ++t) {
             const ${index} i = start + item * ${run} + t;
             if (hits[item * ${run} + t]) {
-                ${store(output_mode, dims, index, combine)}
+                ${store()}
                 ++k;
             }
 % if output_mode == "expand":
@@ -86,7 +79,7 @@ void ${name}(${common.parameters(dims, element)})
             sums[item] += sums[item + distance];
     </%workgroup:tree_reduce>
 </%def>\
-<%def name="store(output_mode, dims, index, combine)">
+<%def name="store()">
 % if output_mode == "expand":
                 o[i] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
 % elif output_mode == "select":

@@ -78,7 +78,8 @@ ${f" + (begin{w - 1} + all{w - 1} >> 48) * 0x0001000100010001ul" if w else ""};
         % endfor
         for (int d = item; d < ${bins}; d += ${group}) {
             const ulong first = ${word_of("begin", "d", W)}, count = ${word_of("all", "d", W)};
-            offsets[d] = next[d] - (ushort)(first >> 16 * (d % 4));  // from the rank in the tile to the place in the row
+            // from the rank in the tile to the place in the row
+            offsets[d] = next[d] - (ushort)(first >> 16 * (d % 4));
             next[d] += (ushort)(count >> 16 * (d % 4));
         }
         % for k in range(items_per_thread):
