@@ -41,8 +41,8 @@ The reasons are those that `pytensor_cl.explain` gives. Sparse matrices are obje
 that make them up are on the device, and all that is computed from them. They are counted in a row of their own. "Right on" names the drivers on which all
 graphs were right.
 
-The first row counts all of them. The others divide it. What is left in linear algebra are eigenvalues of matrices that are
-not symmetric, and what is made of their Schur decomposition.
+The first row counts all of them. The others divide it. What is left in linear
+algebra are eigenvalues of matrices that are not symmetric, and what is made of their Schur decomposition.
 
 `python tools/op_coverage.py` writes this page; with `--check` it compares the page with what the code does.
 """
