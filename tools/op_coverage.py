@@ -38,8 +38,8 @@ with PyTensor's Python Ops: values, dtypes, shapes. An Op that PyTensor replaces
 
 `device` means that at least one of the Op's graphs runs there and is right; the graphs that do not are named beside it.
 The reasons are those that `pytensor_cl.explain` gives. Sparse matrices are objects of the host; the vectors
-that make them up are on the device, and all that is computed from them. They are counted in a row of their own. "Right on" names the drivers on which all
-graphs were right.
+that make them up are on the device, and all that is computed from them. They are counted in a row of their own.
+"Right on" names the drivers on which all graphs were right.
 
 The first row counts all of them. The others divide it. What is left in linear
 algebra are eigenvalues of matrices that are not symmetric, and what is made of their Schur decomposition.
