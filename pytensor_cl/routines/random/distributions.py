@@ -458,7 +458,10 @@ COUNTER_VARIATES: dict[str, CounterVariate] = {
         "philox_geometric(r, x0, log1p(-x0))", "x0 > 1e-15 && x0 <= 1.0", ("exponential", "geometric"), "long"
     ),
     "binomial": CounterVariate(
-        "philox_binomial_of(r, x0, x1)", "x0 > 0.0 && x0 < 1e12 && x1 > 0.0 && x1 <= 1.0", ("binomial",), "long"
+        "x0 == 0.0 || x1 == 0.0 ? 0 : philox_binomial_of(r, x0, x1)",
+        "x0 >= 0.0 && x0 < 1e12 && x1 >= 0.0 && x1 <= 1.0",
+        ("binomial",),
+        "long",
     ),
     "negative_binomial": CounterVariate(
         "philox_negative_binomial_of(r, x0, x1)",
