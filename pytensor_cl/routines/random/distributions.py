@@ -412,6 +412,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "NegBinomialRV": Distribution(variate="negative_binomial", fixed=(0, 1)),
     "GeometricRV": Distribution(variate="geometric", fixed=(0,)),
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
+    "HyperGeometricRV": Distribution(variate="hypergeometric", fixed=(0, 1, 2)),
 }
 """By the name of PyTensor's Op."""
 
@@ -438,6 +439,12 @@ class CounterVariate(NamedTuple):
 
 
 COUNTER_VARIATES: dict[str, CounterVariate] = {
+    "hypergeometric": CounterVariate(
+        "philox_hypergeometric(r, x0, x1, x2)",
+        "x0 >= 0.0 && x1 >= 0.0 && x2 >= 0.0 && x0 + x1 < 1e9 && x2 <= x0 + x1 && fmin(x2, x0 + x1 - x2) <= 1e5",
+        ("hypergeometric",),
+        "long",
+    ),
     "": CounterVariate("philox_unit(r)"),
     "normal": CounterVariate("philox_normal(r)", needed=("normal",)),
     "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",)),
