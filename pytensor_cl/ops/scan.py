@@ -29,10 +29,17 @@ from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuScan", "InnerPlacement", "LinkedStep", "ScanWithDeviceGraph", "register_step_linker"]
+__all__ = [
+    "MAX_CAPTURED_KERNELS",
+    "GpuScan",
+    "InnerPlacement",
+    "LinkedStep",
+    "ScanWithDeviceGraph",
+    "register_step_linker",
+]
 
-MAX_CAPTURED_KERNELS = 4096
-"""Kernels of a loop up to which a captured call holds all of its steps."""
+MAX_CAPTURED_KERNELS = 1 << 14
+"""Kernels of a loop up to which a captured call holds all of its steps. To capture one takes about 0.1 ms."""
 _INNER_NUMBER = 16
 """Bits of an error record's number for the node of the outer graph. The others are for the node of the step."""
 
@@ -166,6 +173,12 @@ class GpuScan(GpuOp):
         ops = [n.op for n in self.graph.toposort() if not isinstance(n.op, GpuFromHost | HostFromGpu)]
         names = (str(op) if isinstance(op, GpuOp) else f"{op} on the host" for op in ops)
         return f"GpuScan{{{', '.join(names) or 'nothing'}}}"
+
+    @property
+    def step_kernels(self) -> int:
+        """Number of nodes of a step that launch kernels, also in loops inside it, of which one step counts."""
+        ops = [node.op for node in self.graph.apply_nodes if isinstance(node.op, GpuOp)]
+        return sum(op.step_kernels if isinstance(op, GpuScan) else op.is_compute for op in ops)
 
     @property
     def _repeats_launches(self) -> bool:
