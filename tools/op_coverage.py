@@ -49,7 +49,7 @@ do have no kernel, and run on the host.
 
 
 class Row(NamedTuple):
-    """What is known of an Op: where it runs, why there, what was tried."""
+    """A row about an Op: where it runs, why there, what was tried."""
 
     op: type
     on_device: bool
