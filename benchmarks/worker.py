@@ -274,7 +274,7 @@ class Session:
         return {"error": self._error(self.backend.host(self.call(*self.sets[0])))}  # type: ignore[misc]
 
     def settle(self, seconds: float, calls: int) -> dict[str, Any]:
-        """Call for a minimum of time and calls; return the last change of backends, and the times of the first calls."""
+        """Call for a minimum of time and calls; return the last change of backends, and the first calls' times."""
         assert self.call is not None
         side, since, first, spent, count = self.backend.side(self.call), (0, 0.0), {}, 0.0, 0
         while count < calls or spent < seconds:
