@@ -49,7 +49,7 @@ algebra are eigenvalues of matrices that are not symmetric, and what is made of 
 
 
 class Row(NamedTuple):
-    """What is known of an Op: where it runs, why there, what was tried."""
+    """A row about an Op: where it runs, why there, what was tried."""
 
     op: type
     on_device: bool
