@@ -257,7 +257,7 @@ progress.choose(lambda: config.opencl__progress)
 def apply_flags() -> None:
     """Define contexts and settings from PyTensor's flags.
 
-    If the flag ``contexts`` is malformed, the first use of a context raises a `ContextNotDefined` that says so.
+    If the flag ``contexts`` is malformed, the first use of a context raises a `ContextNotDefined` with the reason.
     """
     try:
         specs, default = _contexts_of_flags()

@@ -47,11 +47,11 @@ class Window(NamedTuple):
         """Return how many windows there are; with `ceil` the last may reach out of the padding behind."""
         room = length + self.pad_lo + self.pad_hi - self.extent
         count = max(0, (-(-room // self.step) if ceil else room // self.step) + 1) if length else 0
-        # What begins in the padding behind the dimension sees none of it.
+        # A window that begins in the padding behind the dimension has no element of it.
         return count - 1 if ceil and count and (count - 1) * self.step >= length + self.pad_lo else count
 
     def whole(self, length: int, count: int) -> tuple[int, int]:
-        """Return the first and one past the last window that sees no padding."""
+        """Return the first and one past the last window without padding."""
         room = length + self.pad_lo - self.extent
         first = -(-self.pad_lo // self.step)
         return first, max(first, min(count, room // self.step + 1))
@@ -115,7 +115,7 @@ class _Pooling(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of what is pooled.
     windows
@@ -209,6 +209,7 @@ class _Pooling(Routine):
         template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool/cpu")
         compared = self.other if template == "pool/grad" else np.dtype(dtype)
         inner = self.windows[-1][:2]
+        further: dict[str, Any] = {"in_pairs": inner[0] > 1 and inner[1] == 2} if self.schedule == "simt" else {}
         return kernel_source(
             template,
             kind=variant.kind,
@@ -220,6 +221,7 @@ class _Pooling(Routine):
             lowest=literal(least, dtype),
             geometry=_geometry_struct(variant.indices),
             inner=inner if self.schedule == "cpu" and inner in COMMON else None,
+            **further,
         )
 
     def _kernel(self, variant: _Variant) -> Kernel:
@@ -376,7 +378,7 @@ class MaxPoolScatter(_Pooling):
         return (Layout.contiguous(x.shape),)
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels: one finds the largest elements and one asks who they are, or one does both."""
+        """Return the kernels: one finds the largest elements and one their positions, or one does both."""
         kinds = (ROWS["max_grad"],) if self._may_keep_rows else ("argmax", "max_grad")
         return tuple(self._source(self._ordinary(kind)) for kind in kinds)
 

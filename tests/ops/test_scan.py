@@ -365,7 +365,14 @@ def test_a_state_that_changes_its_shape(context, data):
 
 def test_explain_looks_into_the_steps(context, data):
     f = opencl([x, h, w], rnn())
-    assert "tanh" in str(pytensor_cl.explain(f)).lower()
+    report = pytensor_cl.explain(f)
+    assert {n.place for n in report.inner_nodes} == {report.device_nodes[0].context}
+    assert "tanh" in " ".join(str(n.op) for n in report.inner_nodes)
+    assert "loop 1" in str(report)
+    k = pt.lvector("k")
+    g = opencl([k, x], scan(lambda kt, x: x[kt] * 2, sequences=[k], non_sequences=[x]))
+    on_host = [n.reason for n in pytensor_cl.explain(g).inner_nodes if n.place == "host"]
+    assert all(on_host)
 
 
 def test_loops_of_single_numbers_stay_on_the_host_in_auto(context, rng):

@@ -51,7 +51,7 @@ def lift_random_variable(
 
 @node_rewriter([GpuRandomVariable], inplace=True)
 def _change_generator(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
-    """GpuRandomVariable(rng) -> the same, which changes the generator, where nobody else needs it as it was."""
+    """GpuRandomVariable(rng) -> the same, changing the generator in place, if no other node uses its old state."""
     if node.op.inplace:
         return None
     new = node.op.in_place().apply(node.inputs, [node.outputs[0].type, node.outputs[1].type])
