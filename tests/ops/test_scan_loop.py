@@ -297,13 +297,13 @@ def test_rows_that_nobody_reads_are_not_stored(context, rng):
     """The traces of a gradient have one row, and initial values need no array with room for the other rows."""
     x, a, s = pt.dvector("x"), pt.dscalar("a"), pt.dscalar("s")
     total = scan(lambda e, h, a: pt.tanh(a * h + e), sequences=[x], outputs_info=[s], non_sequences=[a])
-    batch = pt.dvector("batch")
-    outputs = vectorize_graph([pt.grad(total.sum(), a), total[-2:], total], {a: batch})
-    f = opencl([x, batch, s], outputs)
+    batch, starts = pt.dvector("batch"), pt.dvector("starts")
+    outputs = vectorize_graph([pt.grad(total.sum(), a), total[-2:], total], {a: batch, s: starts})
+    f = opencl([x, batch, starts], outputs)
     found = [op for op in device_ops(f) if isinstance(op, GpuScanLoop)]
     assert len(found) == 2 and any(1 in op.kept for op in found) and any(op.starts for op in found)
-    host = pytensor.function([x, batch, s], outputs, mode="FAST_COMPILE")
+    host = pytensor.function([x, batch, starts], outputs, mode="FAST_COMPILE")
     for steps in (1, 2, 20):
-        values = rng.normal(size=steps), rng.normal(size=11), 0.3
+        values = rng.normal(size=steps), rng.normal(size=11), rng.normal(size=11)
         for got, wanted in zip(f(*values), host(*values), strict=True):
             assert_close(got, wanted)
