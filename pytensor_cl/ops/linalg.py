@@ -12,8 +12,10 @@ from pytensor.tensor.linalg.decomposition.lu import LUFactor as HostLUFactor
 from pytensor_cl.ops.adapters import CheckedBatch, CheckedBatches, WithCasts, copy_or_none
 from pytensor_cl.ops.base import GpuOp, Routine
 from pytensor_cl.routines.linalg.cholesky import Cholesky, PositiveSolve
+from pytensor_cl.routines.linalg.jacobi import SVD, SymmetricEigen
 from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Permutation, Solve
 from pytensor_cl.routines.linalg.powers import Squares
+from pytensor_cl.routines.linalg.qr import QR
 from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
 from pytensor_cl.routines.linalg.tridiagonal import TridiagonalFactor, TridiagonalSolve
 from pytensor_cl.runtime.context import Context
@@ -22,12 +24,16 @@ __all__ = [
     "GpuCholesky",
     "GpuCholeskySolve",
     "GpuDet",
+    "GpuEigh",
+    "GpuEigvalsh",
     "GpuLUFactor",
     "GpuLUFactorTridiagonal",
     "GpuMatrixInverse",
     "GpuPivotToPermutations",
+    "GpuQR",
     "GpuRepeatedSquares",
     "GpuSLogDet",
+    "GpuSVD",
     "GpuSolve",
     "GpuSolveLUFactorTridiagonal",
     "GpuSolveTriangular",
@@ -207,3 +213,38 @@ class GpuSolveLUFactorTridiagonal(GpuOp):
         ]
         routine: Any = WithCasts(solve, casts) if any(casts) else solve
         return CheckedBatches(routine, node, (*(1,) * 5, core.b_ndim))
+
+
+class GpuQR(GpuOp):
+    """Device counterpart of `QR` without pivoting, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the factorisation."""
+        return QR(context, node.outputs[0].type.dtype, _core(self.host).mode)
+
+
+class GpuSVD(GpuOp):
+    """Device counterpart of `SVD`, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the rotations and what follows."""
+        core = _core(self.host)
+        dtype = node.outputs[0].type.dtype
+        return SVD(context, dtype, full_matrices=core.full_matrices, compute_uv=core.compute_uv)
+
+
+class GpuEigh(GpuOp):
+    """Device counterpart of `Eigh` of one matrix, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the rotations."""
+        return SymmetricEigen(context, node.outputs[0].type.dtype, lower=_core(self.host).lower)
+
+
+class GpuEigvalsh(GpuOp):
+    """Device counterpart of `Eigvalsh` of one matrix, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the rotations."""
+        lower = _core(self.host).lower
+        return SymmetricEigen(context, node.outputs[0].type.dtype, lower=lower, has_vectors=False)

@@ -71,6 +71,12 @@ class TimedComparison:
             self.medians[self.current] = median(self._times)
             self._start_next()
 
+    def drop(self, name: str) -> None:
+        """Leave out an alternative that has no median yet; if it is the current one, the next one follows."""
+        self._waiting.pop(name, None)
+        if self.current == name:
+            self._start_next()
+
     def _is_enough(self, latest: float) -> bool:
         if len(self._times) >= self._timed_calls:
             return True

@@ -5,21 +5,27 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.linalg.solvers.lstsq import lstsq
 
+import pytensor_cl
 from pytensor_cl.ops.join import GpuJoin
 from pytensor_cl.ops.linalg import (
     GpuCholesky,
     GpuCholeskySolve,
     GpuDet,
+    GpuEigh,
+    GpuEigvalsh,
     GpuLUFactor,
     GpuLUFactorTridiagonal,
     GpuMatrixInverse,
     GpuPivotToPermutations,
+    GpuQR,
     GpuRepeatedSquares,
     GpuSLogDet,
     GpuSolve,
     GpuSolveLUFactorTridiagonal,
     GpuSolveTriangular,
+    GpuSVD,
 )
 from tests.helpers import assert_close, assert_on_device, check_against_python, opencl
 
@@ -289,3 +295,60 @@ def test_symmetric_and_banded_systems(context, rng, dtype, lower):
     values = [rng.normal(size=shape).astype(dtype) + 4 * np.eye(5, dtype=dtype) for shape in ((5, 5), (3, 5, 5))]
     right = rng.normal(size=5).astype(dtype)
     agrees([a, b, batch], [x, y, z], (GpuSolve,), (values[0], right, values[1]), dtype=dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("mode", ["full", "economic", "r"])
+def test_qr(context, rng, dtype, mode):
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = rng.normal(size=(7, 4)).astype(dtype), rng.normal(size=(3, 4, 6)).astype(dtype)
+    outputs = [x for v in (a, batch) for x in np.atleast_1d(np.array(pt.linalg.qr(v, mode=mode), object))]
+    agrees([a, batch], outputs, (GpuQR,), values, dtype=dtype)
+
+
+@dtypes
+def test_singular_values_and_what_is_made_of_them(context, rng, dtype):
+    a, batch = pt.matrix("a", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = rng.normal(size=(7, 4)).astype(dtype), rng.normal(size=(3, 4, 6)).astype(dtype)
+    parts = [abs(x) for v in (a, batch) for x in pt.linalg.svd(v, full_matrices=False)]  # signs are free
+    costs = pt.linalg.svd(a, compute_uv=False), pt.linalg.pinv(a), pt.linalg.pinv(batch)
+    gradients = [pytensor.grad(pt.exp(costs[0]).sum(), a), pytensor.grad(pt.sqr(costs[1]).sum(), a)]
+    f = agrees([a, batch], [*parts, *costs, *gradients], (GpuSVD,), values, dtype=dtype)
+    with pytest.raises(np.linalg.LinAlgError, match="did not converge"):
+        f(np.full((2, 2), np.nan, dtype), values[1])
+    u, s, vt = opencl([a], pt.linalg.svd(a))(values[0])
+    assert_close(u[:, :4] * s @ vt, values[0], rtol=1e-3 if dtype == "float32" else 1e-9)
+
+
+@dtypes
+def test_eigenvalues(context, rng, dtype):
+    a, b, batch = pt.matrix("a", dtype=dtype), pt.matrix("b", dtype=dtype), pt.tensor3("batch", dtype=dtype)
+    values = [x.astype(dtype) for x in (np.diag(np.arange(6.0)), np.eye(6), np.zeros((3, 6, 6)))]
+    values = [x + positive(rng, *x.shape, dtype=dtype) for x in values]
+    (w, v), (many, vectors) = pt.linalg.eigh(a), pt.linalg.eigh(batch, lower=False)
+    cost = pt.exp(w / 5).sum() + pt.sqr(v[0] * pt.arange(6)).sum()
+    outputs = [w, abs(v), many, abs(vectors), pt.linalg.eigvalsh(a, None), pytensor.grad(cost, a)]
+    f = agrees([a, batch], outputs, (GpuEigh,), values[::2], dtype=dtype)
+    for bad in (np.full((6, 6), np.nan, dtype), np.ones((6, 5), dtype)):
+        with pytest.raises(ValueError, match=r"infs or NaNs|square|incompatible|mismatch"):
+            f(bad, values[2])
+    general = pt.linalg.eigvalsh(a, b)
+    g = agrees([a, b], [general], (GpuCholesky, GpuEigvalsh), values[:2], dtype=dtype)
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        g(values[0], -values[1])
+
+
+def test_large_matrices_are_for_lapack(context):
+    a = pt.matrix("a", shape=(300, 300))
+    with pytensor.config.change_flags(opencl__placement="auto"):
+        f = opencl([a], pt.linalg.eigh(pt.exp(a))[0])
+    assert any("LAPACK is faster" in node.reason for node in pytensor_cl.explain(f).host_nodes)
+
+
+def test_least_squares(context, rng):
+    a, b = pt.dmatrix("a"), pt.dmatrix("b")
+    deficient = rng.normal(size=(7, 2)) @ rng.normal(size=(2, 4))
+    arguments = [
+        (x, rng.normal(size=(len(x), 2))) for x in (rng.normal(size=(7, 4)), rng.normal(size=(4, 7)), deficient)
+    ]
+    agrees([a, b], list(lstsq(a, b, 1e-10)), (GpuSVD,), *arguments)

@@ -39,6 +39,7 @@ def _decompositions() -> Iterator[Probe]:
         yield probe(schur.Schur, _signless(ptl.schur), spd, variant=dtype, rtol=1e-3)
         yield probe(schur.QZ, _signless(ptl.qz), full, full + spd, variant=dtype, rtol=1e-2)
         yield probe(svd.SVD, lambda x: ptl.svd(x, compute_uv=False), full, variant=dtype)
+        yield probe(svd.SVD, _signless(ptl.svd), full, variant=f"vectors-{dtype}", rtol=1e-3)
     pivots = np.array([1, 2, 2, 3], dtype="int32")
     yield probe(lu.PivotToPermutations, lambda p: lu.pivot_to_permutation(p), pivots)
 
@@ -54,7 +55,7 @@ def _solvers() -> Iterator[Probe]:
         )
         yield probe(lstsq.Lstsq, lambda a, b: lstsq.lstsq(a, b, -1.0)[0], full, rhs, variant=dtype)
         yield probe(
-            lstsq.TensorSolve, lstsq.tensorsolve, full.reshape(2, 2, 4), rhs[:, :1].reshape(2, 2), variant=dtype
+            lstsq.TensorSolve, lstsq.tensorsolve, full.reshape(2, 2, 2, 2), rhs[:, :1].reshape(2, 2), variant=dtype
         )
         yield probe(
             linear_control.SolveSylvester, linear_control.solve_sylvester, full, spd, full, variant=dtype, rtol=1e-3

@@ -54,3 +54,15 @@ def test_a_warmup_takes_some_seconds():
     assert calls_until_over(comparison, {"a": 0.25, "b": 0.25}) == {"a": 5, "b": 4 + 5}
     comparison = TimedComparison({"a": 0, "b": 2}, timed_calls=5, warmup_seconds=0.1)
     assert calls_until_over(comparison, {"a": 0.25, "b": 1.0}) == {"a": 5, "b": 2 + 5}
+
+
+def test_an_alternative_can_be_left_out():
+    comparison = TimedComparison({"a": 1, "b": 0, "c": 0}, timed_calls=5)
+    comparison.note(9.0)
+    comparison.note(1.0)
+    comparison.drop("c")
+    comparison.drop("a")
+    assert comparison.current == "b" and calls_until_over(comparison, {"b": 2.0}) == {"b": 5}
+    assert comparison.medians == {"b": 2.0}
+    comparison.drop("b")
+    assert comparison.current is None and comparison.medians == {"b": 2.0}

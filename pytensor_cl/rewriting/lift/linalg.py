@@ -1,9 +1,13 @@
 """Factors, solutions, determinants and inverses, alone and in a Blockwise -> their device Ops."""
 
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.eigen import Eigh, Eigvalsh
 from pytensor.tensor.linalg.decomposition.lu import LUFactor, PivotToPermutations
+from pytensor.tensor.linalg.decomposition.qr import QR
+from pytensor.tensor.linalg.decomposition.svd import SVD
 from pytensor.tensor.linalg.inverse import MatrixInverse
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
@@ -16,15 +20,19 @@ from pytensor_cl.ops.linalg import (
     GpuCholesky,
     GpuCholeskySolve,
     GpuDet,
+    GpuEigh,
+    GpuEigvalsh,
     GpuLUFactor,
     GpuLUFactorTridiagonal,
     GpuMatrixInverse,
     GpuPivotToPermutations,
+    GpuQR,
     GpuRepeatedSquares,
     GpuSLogDet,
     GpuSolve,
     GpuSolveLUFactorTridiagonal,
     GpuSolveTriangular,
+    GpuSVD,
     PivotedLU,
     RepeatedSquares,
 )
@@ -73,3 +81,32 @@ def lift_solve(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuO
     if structure not in ("gen", "pos"):
         return NoKernel(f"no OpenCL kernel for Solve with assume_a={structure!r} yet")
     return GpuSolve(op, context_name)
+
+
+LARGEST = 128
+"""Length of a side from which LAPACK is faster than rotations, whatever the device."""
+
+_ROTATIONS: dict[type[Op], type[GpuOp]] = {Eigh: GpuEigh, Eigvalsh: GpuEigvalsh, SVD: GpuSVD}
+
+
+@register_batched_lift(*_ROTATIONS)
+@register_lift(*_ROTATIONS)
+def lift_rotations(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """Eigh(A) -> GpuEigh(A), SVD(A) -> GpuSVD(A), unless A is known to be large."""
+    name = type(_core(op)).__name__
+    if len(node.inputs) > 1:
+        return NoKernel(f"no OpenCL kernel for {name} of two matrices yet")
+    sides = node.inputs[0].type.shape[-2:]
+    if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST:
+        return NoKernel(f"LAPACK is faster for {name} of large matrices ({sides[0]} x {sides[1]})")
+    return _ROTATIONS[type(_core(op))](op, context_name)
+
+
+@register_batched_lift(QR)
+@register_lift(QR)
+def lift_qr(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """QR(A) -> GpuQR(A), without pivoting and with separate factors."""
+    core = _core(op)
+    if core.pivoting or core.mode == "raw":
+        return NoKernel("no OpenCL kernel for QR with pivoting, or with its factors in one array, yet")
+    return GpuQR(op, context_name)

@@ -15,11 +15,13 @@ from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.constructors import BlockDiagonal
+from pytensor.tensor.linalg.decomposition.eigen import Eigh, Eigvalsh
 from pytensor.tensor.linalg.decomposition.lu import LU, PivotToPermutations
-from pytensor.tensor.linalg.inverse import TensorInv
+from pytensor.tensor.linalg.decomposition.svd import SVD
+from pytensor.tensor.linalg.inverse import MatrixPinv, TensorInv
 from pytensor.tensor.linalg.products import Expm
 from pytensor.tensor.linalg.solvers.general import Solve
-from pytensor.tensor.linalg.solvers.lstsq import TensorSolve
+from pytensor.tensor.linalg.solvers.lstsq import Lstsq, TensorSolve
 from pytensor.tensor.linalg.solvers.tridiagonal import LUFactorTridiagonal, SolveLUFactorTridiagonal
 from pytensor.tensor.rewriting.basic import topo_constant_folding
 
@@ -30,20 +32,26 @@ __all__ = ["lower_linalg"]
 
 _FINITE = CheckAndRaise(ValueError, "array must not contain infs or NaNs")
 _SQUARE = CheckAndRaise(np.linalg.LinAlgError, "expected square matrix")
+_CONVERGED = CheckAndRaise(np.linalg.LinAlgError, "SVD did not converge")
+_DEFINITE = CheckAndRaise(np.linalg.LinAlgError, "The second matrix is not positive definite")
 _SINGULAR = CheckAndRaise(np.linalg.LinAlgError, "Singular matrix")
 
 Form = Callable[[Any, Sequence[Variable], str], "list[Variable] | None"]
 """Op of one matrix, inputs with batch dimensions, dtype of the first output -> outputs; None if the node stays."""
 
 
-def _apply(op: Op, *inputs: Variable) -> list[Variable]:
-    """Return the outputs of an Op of one matrix for a batch."""
-    node = op.make_node(*inputs) if inputs[0].type.ndim == 2 else Blockwise(op).make_node(*inputs)
-    return list(node.outputs)
+def _apply(op: Op, *inputs: Variable, signature: str | None = None) -> list[Variable]:
+    """Return the outputs of an Op of one matrix for a batch; `signature` is needed if the Op does not name its own."""
+    is_batch = inputs[0].type.ndim > 2
+    return list((Blockwise(op, signature=signature) if is_batch else op).make_node(*inputs).outputs)
+
+
+def _are_finite(x: Variable) -> Variable:
+    return pt.invert(pt.or_(pt.isnan(x), pt.isinf(x))).all()
 
 
 def _finite(x: Variable) -> Variable:
-    return _FINITE(x, pt.invert(pt.or_(pt.isnan(x), pt.isinf(x))).all())
+    return _FINITE(x, _are_finite(x))
 
 
 def _indices(n: Variable) -> tuple[Variable, Variable]:
@@ -130,6 +138,58 @@ def _solve(core: Solve, inputs: Sequence[Variable], dtype: str) -> list[Variable
     return _apply(Solve(assume_a="gen", b_ndim=core.b_ndim), a, b)
 
 
+def _svd(core: SVD, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
+    """SVD(A) -> SVD(A) with a check of the elements, which LAPACK makes."""
+    return _apply(core, _CONVERGED(inputs[0], _are_finite(inputs[0])))
+
+
+def _largest(values: Variable) -> Variable:
+    """Return the largest of each vector of values that are not negative; zero if it is empty."""
+    return pt.join(-1, values, pt.zeros_like(values.sum(axis=-1, keepdims=True))).max(axis=-1)
+
+
+def _eigen(core: Any, inputs: Sequence[Variable], dtype: str) -> list[Variable] | None:
+    """Eigh(A, B) -> Eigh(inv(L) A inv(L).T) for ``B = L L.T``; Eigh(A) -> Eigh(A) with a check of the elements."""
+    inputs = [_finite(pt.cast(v, dtype)) for v in inputs]
+    signature = "(m,m)->(m),(m,m)" if isinstance(core, Eigh) else "(m,m)->(m)"
+    if len(inputs) == 1:
+        return _apply(core, inputs[0], signature=signature)
+    a, b = inputs
+    row, column = _indices(a.shape[-1])
+    a = pt.switch(row >= column if core.lower else row <= column, a, a.mT)
+    factor = pt.linalg.cholesky(b if core.lower else b.mT, lower=True, on_error="nan")
+    factor = _DEFINITE(factor, pt.invert(pt.isnan(factor)).all())
+    half = pt.linalg.solve_triangular(factor, a, lower=True, b_ndim=2)
+    whole = pt.linalg.solve_triangular(factor, half.mT, lower=True, b_ndim=2)
+    values, *vectors = _apply(type(core)(lower=True), whole, signature=signature)
+    return [values, *(pt.linalg.solve_triangular(factor, v, lower=True, trans="T", b_ndim=2) for v in vectors)]
+
+
+def _pseudoinverse(core: MatrixPinv, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
+    """MatrixPinv(A) -> V diag(1 / s) U.T from SVD(A); singular values below 1e-15 of the largest are dropped."""
+    u, values, vt = _svd(SVD(full_matrices=False), [pt.cast(inputs[0], dtype)], dtype)
+    is_kept = values > np.asarray(1e-15, dtype) * _largest(values)[..., None]
+    inverse = pt.switch(is_kept, 1 / values, np.asarray(0, dtype))
+    return [vt.mT @ (inverse[..., None] * u.mT)]
+
+
+def _least_squares(core: Lstsq, inputs: Sequence[Variable], dtype: str) -> list[Variable] | None:
+    """Lstsq(A, B, c) -> V diag(1 / s) U.T B from SVD(A), in double precision as NumPy computes it."""
+    a, b, cutoff = (pt.cast(v, "float64") for v in inputs)
+    if b.type.ndim != 2 or cutoff.type.ndim:
+        return None
+    u, values, vt = _svd(SVD(full_matrices=False), [a], "float64")
+    smallest = pt.switch(cutoff < 0, np.finfo("float64").eps, cutoff) * _largest(values)
+    is_kept = values > smallest
+    inverse = pt.switch(is_kept, 1 / values, 0.0)
+    solution = vt.T @ (inverse[:, None] * (u.T @ b))
+    rank = pt.cast(is_kept.sum(), "int32")
+    rows, columns = a.shape
+    has_residuals = pt.eq(rank, columns) & (rows > columns)
+    residuals = pt.sqr(b - a @ solution).sum(axis=0)
+    return [solution, residuals[: pt.switch(has_residuals, b.shape[1], 0)], rank, values]
+
+
 _DEGREES = {"float32": (7, 3.925724783138660), "float64": (13, 5.371920351148152)}
 """Degree of the Pade approximant of each dtype, and the largest 1-norm for which it is exact to rounding."""
 
@@ -147,7 +207,7 @@ def _exponential(core: Expm, inputs: Sequence[Variable], dtype: str) -> list[Var
     a = pt.cast(inputs[0], dtype)
     a = CheckAndRaise(ValueError, "expected a square matrix")(a, pt.eq(a.shape[-1], a.shape[-2]))
     degree, largest = _DEGREES[dtype]
-    norm = _one_norm(a)
+    norm = _largest(abs(a).sum(axis=-2))
     known = pt.switch(pt.or_(pt.isnan(norm), pt.isinf(norm)), np.asarray(0, dtype), norm)
     squarings = pt.cast(pt.maximum(pt.ceil(pt.log2(pt.maximum(known, 1e-30)) - log2(largest)), 0), "int32")
     a = a * pt.cast(pt.exp2(-pt.cast(squarings, dtype)), dtype)[..., None, None]
@@ -168,12 +228,6 @@ def _exponential(core: Expm, inputs: Sequence[Variable], dtype: str) -> list[Var
     return [RepeatedSquares().make_node(approximant, squarings).outputs[0]]
 
 
-def _one_norm(a: Variable) -> Variable:
-    """Return the largest sum of absolute values of a column; zero for matrices without elements."""
-    sums = abs(a).sum(axis=-2)
-    return pt.join(-1, sums, pt.zeros_like(sums.sum(axis=-1, keepdims=True))).max(axis=-1)
-
-
 def _combination(weights: Sequence[np.ndarray], matrices: Sequence[Variable]) -> Variable:
     first, *others = (w * m for w, m in zip(weights, matrices, strict=True))
     return sum(others, start=first)
@@ -182,7 +236,12 @@ def _combination(weights: Sequence[np.ndarray], matrices: Sequence[Variable]) ->
 _FORMS: dict[type[Op], Form] = {
     BlockDiagonal: _block_diagonal,
     Expm: _exponential,
+    Eigh: _eigen,
+    Eigvalsh: _eigen,
     LU: _lu,
+    Lstsq: _least_squares,
+    MatrixPinv: _pseudoinverse,
+    SVD: _svd,
     Solve: _solve,
     TensorInv: _tensor_inverse,
     TensorSolve: _tensor_solve,

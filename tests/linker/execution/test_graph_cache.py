@@ -554,7 +554,8 @@ def test_a_shared_variable_that_its_owner_may_change_is_uploaded_once_a_call(con
         value += 1
         with counted_traffic() as traffic:
             assert_close(f(), np.exp(value).sum(), rtol=1e-4)
-        assert f.vm.executor.replay_count and traffic.up == (size == 5000)  # small ones are lent
+        is_staged = size == 10 and context.batch_launcher is not None  # kernels then read addresses from a table
+        assert f.vm.executor.replay_count and traffic.up == (not is_staged)
 
 
 def test_an_error_in_the_comparison_of_calls_is_logged_and_shown(context, rng, monkeypatch, caplog):

@@ -1,7 +1,10 @@
 """PoCL's cache: damaged files are removed before the driver reads them."""
 
+import json
+
 import pytest
 
+from pytensor_cl.cli import main
 from pytensor_cl.runtime.pocl import cache as pocl_cache
 from pytensor_cl.runtime.pocl.cache import damaged_files, repair
 from tests.helpers import run_script
@@ -38,6 +41,19 @@ def folder(tmp_path_factory):
 
 def compute(folder):
     return run_script(SCRIPT.format(driver="pocl"), POCL_CACHE_DIR=str(folder))[0]
+
+
+def test_the_command_line_shows_and_clears_the_cache(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    (tmp_path / "AB" / "CDEF").mkdir(parents=True)
+    (tmp_path / "AB" / "CDEF" / "binary").write_bytes(b"x" * 1000)
+    (tmp_path / "tempfile_x").write_bytes(b"x" * 10)
+    (tmp_path / "other.txt").write_text("no part of the cache")
+    for command, entries, nbytes in ((["cache"], 2, 1010), (["cache", "clear"], 2, 1010), (["cache"], 0, 0)):
+        assert main([*command, "--json"]) == 0
+        (found,) = (cache for cache in json.loads(capsys.readouterr().out) if cache["owner"] == "PoCL")
+        assert (found["entries"], found["bytes"], found["writable"]) == (entries, nbytes, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
 def test_what_pocl_writes_is_whole(folder):

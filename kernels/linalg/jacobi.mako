@@ -1,0 +1,243 @@
+## Orthogonalise the vectors of a batch of matrices by rotations of pairs (one-sided Jacobi).
+##
+## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are scaled so that their
+##            largest element is one. Rotations are accumulated in v. `_sort`: what comes of it, sorted by norm.
+##            `_shift`: a symmetric matrix, of which one triangle is read, plus a multiple of the identity so that it
+##            is positive semidefinite (Gershgorin).
+## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
+##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
+##            neighbouring work-items, which have a pair each, read neighbouring elements.
+##            norms: of the vectors, with the scale; contiguous.
+## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over them.
+##            `_sort`: work-items loop over the vectors. `_shift`: work-items loop over the matrices.
+## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
+##            and related results, 1958.
+<%page args="name, ctype, lanes, block, group, schedule"/>
+<%
+V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
+epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
+%>
+#define SWEEPS 60
+
+/* The sine of the rotation of two vectors with these products, and the tangent of half the angle: with both, rotations
+   keep the length of vectors (H. Rutishauser, The Jacobi method for real symmetric matrices, 1966). Returns 0 if the
+   vectors are orthogonal already. */
+static int ${name}_angle(const ${T} first, const ${T} second, const ${T} mixed, const ${T} tolerance, ${T} *sine,
+                         ${T} *ratio)
+{
+    if (!(fabs(mixed) > tolerance * sqrt(first) * sqrt(second)))
+        return 0;
+    const ${T} zeta = (second - first) / (2 * mixed);
+    const ${T} tangent = copysign((${T})1, zeta) / (fabs(zeta) + hypot((${T})1, zeta));
+    const ${T} cosine = 1 / sqrt(1 + tangent * tangent);
+    *sine = cosine * tangent;
+    *ratio = *sine / (1 + cosine);
+    return 1;
+}
+
+% if schedule == "cpu":
+static void ${name}_turn(__global ${T} *p, __global ${T} *q, const int length, const ${T} sine, const ${T} ratio)
+{
+    int i = 0;
+    for (; i + ${lanes} <= length; i += ${lanes}) {
+        const ${V} x = *(__global linalg_${V} *)(p + i), y = *(__global linalg_${V} *)(q + i);
+        *(__global linalg_${V} *)(p + i) = x - sine * (y + ratio * x);
+        *(__global linalg_${V} *)(q + i) = y + sine * (x - ratio * y);
+    }
+    for (; i < length; ++i) {
+        const ${T} x = p[i], y = q[i];
+        p[i] = x - sine * (y + ratio * x);
+        q[i] = y + sine * (x - ratio * y);
+    }
+}
+
+static ${T} ${name}_sum(${V} value)
+{
+    ${T} *element = (${T} *)&value, sum = 0;
+    for (int lane = 0; lane < ${lanes}; ++lane)
+        sum += element[lane];
+    return sum;
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v, __global ${T} *norms)
+{
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const int m = size.rows, n = size.columns;
+    const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
+    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+        __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
+        ${T} scale = 0;
+        for (int e = 0; e < n * m; ++e)
+            scale = fmax(scale, fabs(vectors[e]));
+        scale = scale > 0 && scale < INFINITY ? scale : 1;
+        for (int e = 0; e < n * m; ++e)
+            vectors[e] /= scale;
+        for (int e = 0; size.whole && e < n * n; ++e)
+            turns[e] = e / n == e % n;
+        int is_turned = 1;
+        for (int sweep = 0; is_turned && sweep < SWEEPS; ++sweep) {
+            is_turned = 0;
+            for (int j = 0; j < n - 1; ++j) {
+                __global ${T} *p = vectors + j * m;
+                for (int k = j + 1; k < n; ++k) {
+                    __global ${T} *q = vectors + k * m;
+                    ${V} first = 0, second = 0, mixed = 0;
+                    int i = 0;
+                    for (; i + ${lanes} <= m; i += ${lanes}) {
+                        const ${V} x = *(__global linalg_${V} *)(p + i), y = *(__global linalg_${V} *)(q + i);
+                        first += x * x;
+                        second += y * y;
+                        mixed += x * y;
+                    }
+                    ${T} pp = ${name}_sum(first), qq = ${name}_sum(second), pq = ${name}_sum(mixed), sine, ratio;
+                    for (; i < m; ++i) {
+                        pp += p[i] * p[i];
+                        qq += q[i] * q[i];
+                        pq += p[i] * q[i];
+                    }
+                    if (!${name}_angle(pp, qq, pq, tolerance, &sine, &ratio))
+                        continue;
+                    is_turned = 1;
+                    ${name}_turn(p, q, m, sine, ratio);
+                    if (size.whole)
+                        ${name}_turn(turns + j * n, turns + k * n, n, sine, ratio);
+                }
+            }
+        }
+        for (int j = 0; j < n; ++j) {
+            ${T} sum = 0;
+            for (int i = 0; i < m; ++i)
+                sum += vectors[j * m + i] * vectors[j * m + i];
+            norms[b * n + j] = sqrt(sum) * scale;
+        }
+    }
+}
+% else:
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v, __global ${T} *norms)
+{
+    __local ${T} partial[${group}];
+    __local int is_turned;
+    const int m = size.rows, n = size.columns, item = get_local_id(0), players = n + n % 2;
+    const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
+    for (long b = get_group_id(0); b < size.count; b += get_num_groups(0)) {
+        __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
+        ${T} scale = 0;
+        for (int e = item; e < n * m; e += ${group})
+            scale = fmax(scale, fabs(vectors[e]));
+        partial[item] = scale;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int distance = ${group} / 2; distance > 0; distance /= 2) {
+            if (item < distance)
+                partial[item] = fmax(partial[item], partial[item + distance]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        scale = partial[0] > 0 && partial[0] < INFINITY ? partial[0] : 1;
+        for (int e = item; e < n * m; e += ${group})
+            vectors[e] /= scale;
+        for (int e = item; size.whole && e < n * n; e += ${group})
+            turns[e] = e / n == e % n;
+        for (int sweep = 0; sweep < SWEEPS; ++sweep) {
+            if (item == 0)
+                is_turned = 0;
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+            /* In each round every vector is in one pair: a tournament in which the last player stays. */
+            for (int round = 0; round < players - 1; ++round) {
+                for (int pair = item; pair < players / 2; pair += ${group}) {
+                    const int one = pair == 0 ? players - 1 : (round + pair) % (players - 1);
+                    const int other = (round - pair + players - 1) % (players - 1);
+                    const int j = min(one, other), k = max(one, other);
+                    if (k >= n)
+                        continue;
+                    ${T} pp = 0, qq = 0, pq = 0, sine, ratio;
+                    for (int i = 0; i < m; ++i) {
+                        const ${T} x = vectors[i * n + j], y = vectors[i * n + k];
+                        pp += x * x;
+                        qq += y * y;
+                        pq += x * y;
+                    }
+                    if (!${name}_angle(pp, qq, pq, tolerance, &sine, &ratio))
+                        continue;
+                    is_turned = 1;
+                    for (int i = 0; i < m; ++i) {
+                        const ${T} x = vectors[i * n + j], y = vectors[i * n + k];
+                        vectors[i * n + j] = x - sine * (y + ratio * x);
+                        vectors[i * n + k] = y + sine * (x - ratio * y);
+                    }
+                    for (int i = 0; size.whole && i < n; ++i) {
+                        const ${T} x = turns[i * n + j], y = turns[i * n + k];
+                        turns[i * n + j] = x - sine * (y + ratio * x);
+                        turns[i * n + k] = y + sine * (x - ratio * y);
+                    }
+                }
+                barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+            }
+            const int goes_on = is_turned;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (!goes_on)
+                break;
+        }
+        for (int j = item; j < n; j += ${group}) {
+            ${T} sum = 0;
+            for (int i = 0; i < m; ++i)
+                sum += vectors[i * n + j] * vectors[i * n + j];
+            norms[b * n + j] = sqrt(sum) * scale;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+% endif
+
+/* values, and the vectors of w and v that are wanted, by descending or ascending norm. `whole` is a sum of flags:
+   1: vectors of w; 2: vectors of v; 4: ascending; 8: shifts are subtracted from the norms. */
+__kernel void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const linalg_strides v_at,
+                           const long values_at, __global const ${T} *w, __global const ${T} *v,
+                           __global const ${T} *norms, __global const ${T} *shifts, __global ${T} *values,
+                           __global ${T} *w_sorted, __global ${T} *v_sorted)
+{
+    const long m = size.rows, n = size.columns;
+    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+        const long b = e / n, j = e - b * n;
+        __global const ${T} *norm = norms + b * n;
+        const ${T} own = norm[j];
+        long place = isnan(own) ? j : 0;
+        for (long k = 0; k < n; ++k)
+            place += norm[k] > own || (norm[k] == own && k < j);
+        place = size.whole & 4 ? n - 1 - place : place;
+        values[values_at + b * n + place] = size.whole & 8 ? own - shifts[b] : own;
+<% vector, element = ("m", "1") if schedule == "cpu" else ("1", "n") %>
+        for (long i = 0; size.whole & 1 && i < m; ++i)
+            w_sorted[w_at.offset + b * w_at.batch + i * w_at.row + place * w_at.column] =
+                w[b * n * m + j * ${vector} + i * ${element}];
+<% vector = "n" if schedule == "cpu" else "1" %>
+        for (long i = 0; size.whole & 2 && i < n; ++i)
+            v_sorted[v_at.offset + b * v_at.batch + i * v_at.row + place * v_at.column] =
+                v[b * n * n + j * ${vector} + i * ${element}];
+    }
+}
+
+/* w (rows x rows, contiguous) = a + shift * identity, from the lower triangle of a, or from the upper one if `whole`. */
+__kernel void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a, __global ${T} *w,
+                            __global ${T} *shifts)
+{
+    const long n = size.rows;
+    for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
+        __global const ${T} *source = a + a_at.offset + b * a_at.batch;
+        __global ${T} *matrix = w + b * n * n;
+        ${T} shift = 0;
+        for (long i = 0; i < n; ++i) {
+            ${T} radius = 0;
+            for (long j = 0; j < n; ++j) {
+                const int is_own = size.whole ? i <= j : i >= j;
+                const ${T} value = is_own ? source[i * a_at.row + j * a_at.column] : source[j * a_at.row + i * a_at.column];
+                matrix[i * n + j] = value;
+                radius += i == j ? -value : fabs(value);
+            }
+            shift = fmax(shift, radius);
+        }
+        for (long i = 0; i < n; ++i)
+            matrix[i * (n + 1)] += shift;
+        shifts[b] = shift;
+    }
+}

@@ -1,0 +1,185 @@
+## QR factors by Householder reflections, of panels of a batch of matrices; and what their products need.
+##
+## Algorithm  `_panel`: LAPACK's geqr2. `_vectors`: the reflection vectors V of a panel, with ones on the diagonal.
+##            `_factor`: T of the block reflection I - V T V^T, from V^T V. `_upper`: R. `_signs`: signs of columns.
+## Operands   a: rows x columns, any strides, columns <= block; R on and above the diagonal, V below it, overwrite it.
+##            taus: contiguous, `block` for each matrix.
+## NDRange    `_panel`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over them.
+##            `_factor`: work-items loop over the matrices. Others: work-items share the elements.
+## Reference  Golub and Van Loan, Matrix Computations, 5.2; R. Schreiber and C. Van Loan, A storage-efficient WY
+##            representation for products of Householder transformations, 1989.
+<%page args="name, ctype, lanes, block, group, schedule"/>
+<% T = ctype %>
+% if schedule == "cpu":
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global ${T} *a, __global ${T} *all_taus)
+{
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const int m = size.rows, n = size.columns;
+    ${T} sums[${block}];
+    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+        __global ${T} *matrix = a + a_at.offset + b * a_at.batch, *taus = all_taus + b * ${block};
+        for (int k = 0; k < min(m, n); ++k) {
+            __global ${T} *column = matrix + k * a_at.column;
+            ${T} largest = 0, rest = 0;
+            for (int i = k + 1; i < m; ++i)
+                largest = fmax(largest, fabs(column[i * a_at.row]));
+            for (int i = k + 1; largest > 0 && i < m; ++i) {
+                const ${T} value = column[i * a_at.row] / largest;
+                rest += value * value;
+            }
+            const ${T} pivot = column[k * a_at.row], norm = largest * sqrt(rest);
+            const int is_done = norm == 0 && !isnan(pivot);
+            const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);
+            const ${T} tau = is_done ? 0 : (head - pivot) / head;
+            const ${T} divisor = is_done ? 1 : pivot - head;
+            column[k * a_at.row] = head;
+            taus[k] = tau;
+            for (int j = k + 1; j < n; ++j)
+                sums[j] = matrix[k * a_at.row + j * a_at.column];
+            for (int i = k + 1; i < m; ++i) {
+                __global ${T} *row = matrix + i * a_at.row;
+                const ${T} value = row[k * a_at.column] / divisor;
+                row[k * a_at.column] = value;
+                for (int j = k + 1; j < n; ++j)
+                    sums[j] += value * row[j * a_at.column];
+            }
+            for (int j = k + 1; j < n; ++j) {
+                sums[j] *= tau;
+                matrix[k * a_at.row + j * a_at.column] -= sums[j];
+            }
+            for (int i = k + 1; i < m; ++i) {
+                __global ${T} *row = matrix + i * a_at.row;
+                const ${T} value = row[k * a_at.column];
+                for (int j = k + 1; j < n; ++j)
+                    row[j * a_at.column] -= value * sums[j];
+            }
+        }
+    }
+}
+% else:
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global ${T} *a, __global ${T} *all_taus)
+{
+    __local ${T} partial[${group}];
+    const int m = size.rows, n = size.columns, item = get_local_id(0);
+    for (long b = get_group_id(0); b < size.count; b += get_num_groups(0)) {
+        __global ${T} *matrix = a + a_at.offset + b * a_at.batch, *taus = all_taus + b * ${block};
+        for (int k = 0; k < min(m, n); ++k) {
+            __global ${T} *column = matrix + k * a_at.column;
+            ${T} largest = 0, rest = 0;
+            for (int i = k + 1 + item; i < m; i += ${group})
+                largest = fmax(largest, fabs(column[i * a_at.row]));
+            partial[item] = largest;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int distance = ${group} / 2; distance > 0; distance /= 2) {
+                if (item < distance)
+                    partial[item] = fmax(partial[item], partial[item + distance]);
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
+            largest = partial[0];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int i = k + 1 + item; largest > 0 && i < m; i += ${group}) {
+                const ${T} value = column[i * a_at.row] / largest;
+                rest += value * value;
+            }
+            partial[item] = rest;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int distance = ${group} / 2; distance > 0; distance /= 2) {
+                if (item < distance)
+                    partial[item] += partial[item + distance];
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
+            const ${T} pivot = column[k * a_at.row], norm = largest * sqrt(partial[0]);
+            const int is_done = norm == 0 && !isnan(pivot);
+            const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);
+            const ${T} tau = is_done ? 0 : (head - pivot) / head;
+            const ${T} divisor = is_done ? 1 : pivot - head;
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* every work-item has read the pivot */
+            if (item == 0) {
+                column[k * a_at.row] = head;
+                taus[k] = tau;
+            }
+            for (int i = k + 1 + item; i < m; i += ${group})
+                column[i * a_at.row] /= divisor;
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+            for (int j = k + 1 + item; j < n; j += ${group}) {
+                __global ${T} *other = matrix + j * a_at.column;
+                ${T} sum = other[k * a_at.row];
+                for (int i = k + 1; i < m; ++i)
+                    sum += column[i * a_at.row] * other[i * a_at.row];
+                sum *= tau;
+                other[k * a_at.row] -= sum;
+                for (int i = k + 1; i < m; ++i)
+                    other[i * a_at.row] -= column[i * a_at.row] * sum;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        }
+    }
+}
+% endif
+
+/* v (rows x columns): the vectors of a panel, with ones on the diagonal and zeros above it. */
+__kernel void ${name}_vectors(const linalg_sizes size, const linalg_strides a_at, const linalg_strides v_at,
+                              __global const ${T} *a, __global ${T} *v)
+{
+    for (long e = get_global_id(0); e < size.count * size.rows * size.columns; e += get_global_size(0)) {
+        const long row = e / size.columns, j = e - row * size.columns, b = row / size.rows, i = row - b * size.rows;
+        const ${T} value = a[a_at.offset + b * a_at.batch + i * a_at.row + j * a_at.column];
+        v[v_at.offset + b * v_at.batch + i * v_at.row + j * v_at.column] = i > j ? value : i == j;
+    }
+}
+
+/* t (columns x columns) holds V^T V before and T after. */
+__kernel void ${name}_factor(const linalg_sizes size, const linalg_strides t_at, __global const ${T} *all_taus,
+                             __global ${T} *t)
+{
+    const long n = size.columns, row = t_at.row, column = t_at.column;
+    for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
+        __global const ${T} *taus = all_taus + b * ${block};
+        __global ${T} *matrix = t + t_at.offset + b * t_at.batch;
+        for (long j = 0; j < n; ++j) {
+            const ${T} tau = taus[j];
+            for (long i = 0; i < j; ++i) {
+                ${T} sum = 0;
+                for (long k = i; k < j; ++k)
+                    sum += matrix[i * row + k * column] * matrix[k * row + j * column];
+                matrix[i * row + j * column] = -tau * sum;
+            }
+            matrix[j * (row + column)] = tau;
+            for (long i = j + 1; i < n; ++i)
+                matrix[i * row + j * column] = 0;
+        }
+    }
+}
+
+/* r (rows x columns): the upper triangle of a. */
+__kernel void ${name}_upper(const linalg_sizes size, const linalg_strides a_at, const linalg_strides r_at,
+                            __global const ${T} *a, __global ${T} *r)
+{
+    for (long e = get_global_id(0); e < size.count * size.rows * size.columns; e += get_global_size(0)) {
+        const long row = e / size.columns, j = e - row * size.columns, b = row / size.rows, i = row - b * size.rows;
+        const ${T} value = a[a_at.offset + b * a_at.batch + i * a_at.row + j * a_at.column];
+        r[r_at.offset + b * r_at.batch + i * r_at.row + j * r_at.column] = i <= j ? value : 0;
+    }
+}
+
+/* q (rows x columns) becomes the identity. */
+__kernel void ${name}_identity(const linalg_sizes size, const linalg_strides q_at, __global ${T} *q)
+{
+    for (long e = get_global_id(0); e < size.count * size.rows * size.columns; e += get_global_size(0)) {
+        const long row = e / size.columns, j = e - row * size.columns, b = row / size.rows, i = row - b * size.rows;
+        q[q_at.offset + b * q_at.batch + i * q_at.row + j * q_at.column] = i == j;
+    }
+}
+
+/* Columns of q (rows x columns) change sign where the element of r's diagonal is negative. */
+__kernel void ${name}_signs(const linalg_sizes size, const linalg_strides r_at, const linalg_strides q_at,
+                            __global const ${T} *r, __global ${T} *q)
+{
+    for (long e = get_global_id(0); e < size.count * size.rows * size.columns; e += get_global_size(0)) {
+        const long row = e / size.columns, j = e - row * size.columns, b = row / size.rows, i = row - b * size.rows;
+        if (r[r_at.offset + b * r_at.batch + j * (r_at.row + r_at.column)] < 0)
+            q[q_at.offset + b * q_at.batch + i * q_at.row + j * q_at.column] *= -1;
+    }
+}

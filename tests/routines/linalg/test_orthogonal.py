@@ -1,0 +1,107 @@
+"""QR factors, singular values and eigenvalues of symmetric matrices, against NumPy."""
+
+import numpy as np
+import pytest
+
+from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.linalg.jacobi import SVD, SymmetricEigen
+from pytensor_cl.routines.linalg.qr import QR
+
+schedules = pytest.mark.parametrize("schedule", SCHEDULES)
+dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
+SHAPES = (
+    *(((), 1, 1), ((), 5, 3), ((), 3, 5), ((), 70, 45), ((), 45, 70), ((7,), 6, 6), ((2, 3), 9, 4), ((), 33, 2)),
+    *(((2,), 0, 3), ((2,), 3, 0), ((0,), 3, 3)),
+)
+
+
+def near(got, expected, scale=1.0):
+    """Equal to a multiple of the rounding error, relative to a scale."""
+    assert got.shape == expected.shape
+    error = np.abs(got - expected).max(initial=0)
+    assert error <= 200 * np.finfo(got.dtype).eps * max(1.0, float(scale)), error
+
+
+def swapped(x):
+    return np.swapaxes(x, -1, -2)
+
+
+def assert_orthonormal(columns):
+    near(
+        swapped(columns) @ columns,
+        np.broadcast_to(np.eye(columns.shape[-1]), (*columns.shape[:-2], *[columns.shape[-1]] * 2)),
+    )
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("mode", ["full", "economic", "r"])
+def test_qr(context, rng, schedule, dtype, mode):
+    qr = QR(context, dtype, mode, schedule=schedule)
+    for batch, m, n in SHAPES:
+        a = rng.normal(size=(*batch, m, n)).astype(dtype)
+        *first, r = map(np.asarray, qr(context.from_host(a)))
+        expected = np.linalg.qr(a, "reduced" if mode == "economic" else "complete")[1]
+        near(r, expected, 10)
+        for q in first:
+            assert_orthonormal(q)
+            near(q @ r, a, 10)
+
+
+@schedules
+def test_qr_of_columns_that_are_done(context, schedule):
+    """A column that is zero below the diagonal is not reflected, as in LAPACK; zeros and large numbers do no harm."""
+    qr = QR(context, "float64", schedule=schedule)
+    for a in (np.diag([1.0, -2, 3]), np.zeros((3, 2)), np.full((4, 3), 1e200) + np.eye(4, 3) * 1e200):
+        q, r = map(np.asarray, qr(context.from_host(a)))
+        expected = np.linalg.qr(a, "complete")[1]
+        near(r / np.abs(a).max(initial=1), expected / np.abs(a).max(initial=1))
+        assert_orthonormal(q)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("full", [True, False], ids=["full", "thin"])
+@pytest.mark.parametrize("kind", ["any", "rank one", "zero"])
+def test_svd(context, rng, schedule, dtype, full, kind):
+    svd = SVD(context, dtype, full_matrices=full, schedule=schedule)
+    values_only = SVD(context, dtype, compute_uv=False, schedule=schedule)
+    for batch, m, n in SHAPES:
+        a = rng.normal(size=(*batch, m, n))
+        if kind == "rank one":
+            a = rng.normal(size=(*batch, m, 1)) @ rng.normal(size=(*batch, 1, n))
+        a = (a * (kind != "zero")).astype(dtype)
+        u, s, vt = map(np.asarray, svd(context.from_host(a)))
+        expected = np.linalg.svd(a, full_matrices=full)
+        assert [x.shape for x in (u, s, vt)] == [x.shape for x in expected]
+        largest = expected[1].max(initial=0)
+        near(s, expected[1], largest)
+        near(np.asarray(values_only(context.from_host(a))[0]), expected[1], largest)
+        assert_orthonormal(u)
+        assert_orthonormal(swapped(vt))
+        k = min(m, n)
+        near((u[..., :k] * s[..., None, :]) @ vt[..., :k, :], a, largest)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_symmetric_eigenvalues(context, rng, schedule, dtype, lower):
+    """The other triangle is not read; eigenvalues may be equal, negative and zero."""
+    eigen = SymmetricEigen(context, dtype, lower=lower, schedule=schedule)
+    values_only = SymmetricEigen(context, dtype, lower=lower, has_vectors=False, schedule=schedule)
+    for batch, n in (((), 1), ((), 2), ((), 60), ((40,), 5), ((2, 3), 9), ((0,), 3), ((2,), 0)):
+        x = rng.normal(size=(*batch, n, n))
+        column = rng.normal(size=(*batch, n, 1))
+        for a in (x + swapped(x), column @ swapped(column), np.broadcast_to(-3 * np.eye(n), x.shape)):
+            a = a.astype(dtype)
+            array = context.from_host(np.tril(a) if lower else np.triu(a))
+            w, v = map(np.asarray, eigen(array))
+            expected = np.linalg.eigvalsh(a)
+            scale = np.abs(expected).max(initial=1)
+            near(w, expected, scale)
+            near(np.asarray(values_only(array)[0]), expected, scale)
+            near(a @ v, v * w[..., None, :], scale)
+            assert_orthonormal(v)
+    with pytest.raises(ValueError, match="square"):
+        eigen(context.from_host(np.ones((2, 3), dtype)))
