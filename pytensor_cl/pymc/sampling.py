@@ -255,7 +255,7 @@ def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, supe
     divergences = int(stats["diverging"].sum())
     if divergences:
         warnings.warn(
-            f"{divergences} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
+            f"{divergences:,} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
             "parametrisation helps",
             stacklevel=3,
         )
