@@ -3,9 +3,10 @@
 usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model logistic] [--chains 256] [--tune 100]
        [--draws 100] [--rounds 3] [--samplers chees meads] [--jax-python PATH] [--blackjax chees] [--gradient]
 
-Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by the
-seconds of warm-up and draws; compilation is not part of them (blackjax runs once before, with the same shapes). PATH is
-a Python with jax, blackjax and optax, in float64. With --gradient, the time of one gradient of all chains is measured instead.
+Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
+the seconds of warm-up and draws; compilation is not part of them (blackjax runs once before, with the same shapes).
+PATH is a Python with jax, blackjax and optax, in float64. With --gradient, the time of one gradient of all chains is
+measured instead.
 """
 
 import argparse

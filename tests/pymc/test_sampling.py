@@ -128,15 +128,30 @@ def test_simulation_based_calibration(context):
         mean = pm.Normal("mean", 0, 1, shape=replications)
         scale = pm.HalfNormal("scale", 1, shape=replications)
         pm.Normal("y", mean[:, None], scale[:, None], observed=observed)
-    found = sample(
-        model, chains=100, draws=10, tune=60, target_accept=0.8, random_seed=8, progressbar=False
-    ).posterior
+    found = sample(model, chains=100, draws=10, tune=60, target_accept=0.8, random_seed=8, progressbar=False).posterior
     for draws, true in ((found["mean"].values, true_mean), (found["scale"].values, true_scale)):
         # One draw of each chain: they are independent.
         ranks = (draws[:, -1] < true).mean(axis=0)
         counts = np.histogram(ranks, bins=6, range=(0, 1))[0]
         chi_square = ((counts - replications / 6) ** 2 / (replications / 6)).sum()
         assert chi_square < 20.5, counts  # the 0.999 quantile with 5 degrees of freedom
+
+
+@on_one_driver
+def test_tempering(context):
+    """Two modes keep their weights, and the marginal likelihood is the one known."""
+    deviation, observed = 0.3, 2.0
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.1, 1)
+        pm.Normal("y", pm.math.abs(2 * x), deviation, observed=observed)
+    found = sample(model, sampler="smc", chains=512, draws=10, tune=30, random_seed=4, progressbar=False).posterior
+    grid = np.linspace(-6, 6, 100_001)
+    density = np.exp(-0.5 * (grid - 0.1) ** 2 - 0.5 * ((observed - np.abs(2 * grid)) / deviation) ** 2)
+    density /= 2 * np.pi * deviation
+    evidence = density.sum() * (grid[1] - grid[0])
+    np.testing.assert_allclose(found.attrs["log_marginal_likelihood"], np.log(evidence), atol=0.35)
+    positive = density[grid > 0].sum() / density.sum()
+    np.testing.assert_allclose((found.x.values > 0).mean(), positive, atol=0.15)
 
 
 @on_one_driver
