@@ -26,7 +26,8 @@ _ABSENT = {
     "nuts": "chains that advance together would all wait for the longest tree; use 'chees', or pymc.sample for NUTS",
     "meads": "use 'chees'",
 }
-_WARN_RHAT = 1.01
+_RHAT_TOLERANCE = 0.02
+"""Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
 _MOVES = 8
 """Trajectories at each temperature of sampler "smc"."""
 
@@ -277,7 +278,8 @@ def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, supe
             "parametrisation helps",
             stacklevel=3,
         )
-    if rhat > _WARN_RHAT:
+    # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
+    if rhat**2 > 1 + superchains / flat.shape[0] + _RHAT_TOLERANCE:
         warnings.warn(
             f"nested R-hat is {rhat:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps", stacklevel=3
         )
