@@ -19,7 +19,6 @@ from pytensor.compile.executor import Function
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode, fast_run_linkers_to_mode, get_mode, predefined_linkers, predefined_modes
-from pytensor.compile.ops import DeepCopyOp
 from pytensor.compile.rewriting import inline_ofg_node, rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -39,6 +38,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.type import TensorType
 
 __all__ = [
     "SerialFunction",
@@ -291,11 +291,22 @@ def _may_fail_after_a_write(fgraph: FunctionGraph, positions: Collection[int]) -
     """Return whether a node may raise after another one has written to the memory of an input.
 
     NUMBA runs the nodes in topological order. Checks of indices and shapes are nodes of their own, and a scatter that
-    follows them does not fail. Of the nodes after the first write, only scatters and copies are accepted.
+    follows them does not fail. After the first write, only scatters that allocate no memory are accepted.
     """
     order = fgraph.toposort()
     written = [at for at, node in enumerate(order) if _writes_to(node, {fgraph.inputs[i] for i in positions})]
-    return bool(written) and not all(isinstance(n.op, AdvancedIncSubtensor | DeepCopyOp) for n in order[written[0] :])
+    if not written:
+        return False
+    first, *later = order[written[0] :]
+    return not isinstance(first.op, AdvancedIncSubtensor) or not all(map(_scatters_without_allocation, later))
+
+
+def _scatters_without_allocation(node: Apply) -> bool:
+    """Return whether NUMBA computes a node by a loop over integer indices that writes to the memory of its input."""
+    op = node.op
+    if not isinstance(op, AdvancedIncSubtensor) or not op.inplace or op.ignore_duplicates:
+        return False
+    return all(v.type.dtype != "bool" for v in node.inputs[2:] if isinstance(v.type, TensorType))
 
 
 def _writes_to(node: Apply, variables: Collection[Any]) -> bool:

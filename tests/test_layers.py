@@ -15,8 +15,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(pytensor_cl.__file__).parent
 # They work without PyTensor, so a kernel is tested and timed without a graph.
 DEVICE_SIDE = ("routines", "runtime", "codegen", "errors")
-# Their modules do not import each other's types in a circle either.
-WITHOUT_TYPE_CYCLES = ("runtime",)
 
 
 def _module_name(path):
@@ -79,16 +77,9 @@ def _is_for_types(statement):
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
 
 
-def _counted(module):
-    """Nodes whose imports count: those of ``if TYPE_CHECKING:`` only where types may not go in a circle either."""
-    is_strict = f"{module}..".split(".")[1] in WITHOUT_TYPE_CYCLES
-    for statement in TREES[module].body:
-        if is_strict or not _is_for_types(statement):
-            yield from ast.walk(statement)
-
-
 def _dependencies(module):
-    names = {name for name in _imports(module, _counted(module)) if name in TREES} - {module}
+    """Modules that a module imports, those under ``if TYPE_CHECKING:`` too."""
+    names = {name for name in _imports(module, ast.walk(TREES[module])) if name in TREES} - {module}
     # "from a import b" names the package too; where b is a module, it is b that is meant.
     return {name for name in names if not any(other.startswith(f"{name}.") for other in names)}
 

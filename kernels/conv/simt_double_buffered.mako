@@ -12,16 +12,17 @@
 ## Workspace: y is the array of partial sums (split_k, ...), if k is split.
 ## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a
 ##     tile into different banks:
-## tile_a[2][8][rows + 4], tile_b[2][8][128 + 4] The tables x_k and w_k are rings of two halves of 64 elements along k:
-## one is used while the other is filled. Elements beyond the end are outside of any image. The loop begins a step
-## before k_begin: its first pass only loads.
+##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]
+##     The tables x_k and w_k are rings of two halves of 64 elements along k: one is used while the other is filled.
+##     Elements beyond the end are outside of any image. The loop begins a step before k_begin: its first pass only
+##     loads.
 <%page args="name, ctype, wide, rows, k_contiguous, volumes, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="main_loop" file="/common/simt_main_loop.mako"/>
 <%
     columns, step, table, items = 128, 8, 64, 2 * rows
     x_loads = columns * step // items  # elements of a tile of x that a work-item loads
-    H, axes = range(2), range(0 if volumes else 1, 3)
+    axes = range(0 if volumes else 1, 3)
     lead = "" if volumes else "0, "
 %>
 % if statements:
@@ -129,7 +130,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         const int height = p.m - m0, width = n - n0;
         __global const ${ctype} *const x = X + s.x + g * p.x[1];
         __global const ${ctype} *const w = W + s.w + g * p.w[0] + m0 * p.w[1];
-        barrier(CLK_LOCAL_MEM_FENCE);  // the tables were read
+        barrier(CLK_LOCAL_MEM_FENCE);  // the tables and tiles were read
         int4 column;
         {
             ${fill_column_table()}
@@ -154,22 +155,17 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y[1] + m0 * p.y[2];
-        #pragma unroll 1
-        for (int r = 0; r < 8; r++) {
-            const int i = ${rows // 2} * (r / 4) + r % 4 + 4 * ty;
-            % for h in H:
-            % for lane in range(4):
-            if (i < height && ${64 * h + lane} + 4 * tx < width) {
-                const int at = i * (int)p.y[2] + y_column[${64 * h + lane} + 4 * tx];
-                ${wide} sum = c0_${h}.s${lane};
-                % if statements:
-                ${epilogue.apply("sum", "f.", "g * p.m + m0 + i", "(y - Y) + at")}
-                % endif
-                y[at] = sum;
-            }
-            % endfor
-            % endfor
-            ${main_loop.shift_rows()}
-        }
+        <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=8)">
+                if (row < height && column < width) {
+                    const int at = row * (int)p.y[2] + y_column[column];
+                    % if statements:
+                    ${wide} value = sum;
+                    ${epilogue.apply("value", "f.", "g * p.m + m0 + row", "(y - Y) + at")}
+                    y[at] = value;
+                    % else:
+                    y[at] = sum;
+                    % endif
+                }
+        </%call>
     }
 }

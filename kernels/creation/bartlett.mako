@@ -1,4 +1,6 @@
-## The triangular window of `numpy.bartlett`, of `size` > 1 values, rounded as NumPy rounds.
+## Algorithm   The triangular window of `numpy.bartlett`, rounded as NumPy rounds.
+## Operands    o: `size` > 1 values, contiguous.
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 <%page args="name, dtype, schedule"/>\
 <%include file="/common/partition.mako"/>\
 <%!

@@ -1,8 +1,11 @@
 ## Pooling and its gradients, schedule simt. Kinds: those of cpu.mako; max_grad and average_grad of grad.mako.
 ##
+## Algorithm: an output is a reduction of its window of x; an element of a gradient is a sum over the windows that it is
+##     in (covering_windows.mako), so that no atomics are needed.
 ## Operands: x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
-## NDRange -> work: work-items loop over the elements of the output.
-<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, geometry"/>
+## NDRange -> work: work-items loop over the elements of the output, with the NDRange as step; neighbours take
+##     neighbours along the last dimension.
+<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, in_pairs, geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
@@ -46,14 +49,14 @@ __global ${place if kind == "argmax" else O} *const y, const long y_at, const ${
         ${parts.taps(d)}
         % endfor
         % if kind in ("argmax", "max_gather"):
-        ${parts.search(order, lowest)}
+        ${parts.search(order, lowest, 1, in_pairs)}
         % if kind == "argmax":
         const ${place} result = best;
         % else:
         const ${O} result = v_base[v_base_at + at + best];
         % endif
         % else:
-        ${parts.reduce(order, lowest)}
+        ${parts.reduce(order, lowest, 1, in_pairs)}
         % endif
         y[y_at + number] = result;
         % endif

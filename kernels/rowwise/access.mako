@@ -26,7 +26,8 @@ static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value
 % endfor
 </%def>
 
-## For each vector of a tile_vectors; one after another: what compilers would make of the loop is larger, and no faster.
+## A loop over the vectors of a column tile. It is neither unrolled nor vectorized: the code would be larger, and no
+## faster.
 <%def name="each_vector()" buffered="True" filter="trim">
 % if pattern == "columns" and tile_vectors > 1:
 #pragma clang loop unroll(disable) vectorize(disable)
@@ -34,8 +35,8 @@ for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
-## Where a vector begins: the last of a tile_vectors reaches back. That of a narrow row reaches into the next one, which
-## makes that good when its turn comes.
+## Where a vector begins (c), and its lanes that exist. The last vector of a column tile begins sooner. The vector of a
+## narrow row reaches into the next row, whose own vector is stored later and corrects that.
 <%def name="lanes_of_vector(is_narrow=False)" buffered="True" filter="trim">
 % if is_narrow:
 const int whole = n - i > ${lanes} / width + 1;
@@ -52,7 +53,7 @@ const int c = 0;
 % endif
 </%def>
 
-## Variable of a row value; in a tile_vectors there is one for each vector.
+## Subscript of the variable of a row value: a column tile has one for each vector.
 <%def name="subscript()" buffered="True" filter="trim">
 ${"[k]" if pattern == "columns" and tile_vectors > 1 else ""}
 </%def>

@@ -29,12 +29,19 @@ from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuScan", "InnerPlacement", "LinkedStep", "ScanWithDeviceGraph", "register_step_linker"]
+__all__ = [
+    "MAX_CAPTURED_KERNELS",
+    "GpuScan",
+    "InnerPlacement",
+    "LinkedStep",
+    "ScanWithDeviceGraph",
+    "register_step_linker",
+]
 
-MAX_CAPTURED_KERNELS = 4096
-"""Kernels of a loop up to which a captured call holds all of its steps."""
+MAX_CAPTURED_KERNELS = 1 << 14
+"""Kernels of a loop up to which a captured call holds all of its steps. To capture one takes about 0.1 ms."""
 _INNER_NUMBER = 16
-"""Bits of an error record's number that tell the node of the outer graph. The others tell the node of the step."""
+"""Bits of an error record's number for the node of the outer graph. The others are for the node of the step."""
 
 
 class LinkedStep(Protocol):
@@ -168,6 +175,12 @@ class GpuScan(GpuOp):
         return f"GpuScan{{{', '.join(names) or 'nothing'}}}"
 
     @property
+    def step_kernels(self) -> int:
+        """Number of nodes of a step that launch kernels, also in loops inside it, of which one step counts."""
+        ops = [node.op for node in self.graph.apply_nodes if isinstance(node.op, GpuOp)]
+        return sum(op.step_kernels if isinstance(op, GpuScan) else op.is_compute for op in ops)
+
+    @property
     def _repeats_launches(self) -> bool:
         """Whether the launches of a call depend on shapes and on the numbers of non-sequences alone."""
         placement = self.placement
@@ -238,7 +251,7 @@ class _Trace:
     Parameters
     ----------
     array
-        The buffer; None if the first step tells its shape.
+        The buffer; None if its shape follows from the first step.
     length
         Its rows.
     in_taps, out_taps
@@ -350,7 +363,7 @@ class _Loop:
         return (*(trace.array for trace in traces), *untraced)
 
     def _limit_capture(self, count: int) -> None:
-        """Tell a capture that it cannot hold so many launches."""
+        """Note in a capture that it cannot have so many launches."""
         capture, kernels = self._context.queue.capture, count * self._step.kernel_count
         if capture is not None and kernels > MAX_CAPTURED_KERNELS:
             capture.note_unsupported(f"a loop of {kernels:,} kernels, more than {MAX_CAPTURED_KERNELS:,}")

@@ -38,7 +38,7 @@ from pytensor_cl.scalar.complex import COMPLEX
 from pytensor_cl.scalar.loop import EmitGraph, emit_loop
 from pytensor_cl.scalar.special import OF_PYMC, SPECIAL
 
-__all__ = ["ScalarFunction", "element_function", "supported"]
+__all__ = ["ScalarFunction", "Unsupported", "element_function", "emit", "supported"]
 
 Values = tuple[Scalar, ...]
 Emit = Callable[..., Value]
@@ -224,10 +224,10 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     psm.Softplus: Rule(_softplus),
     psm.TriGamma: Rule(lambda emitter, x: x.call_library("digamma", "trigamma")),
 }
-"""How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `_emit`."""
+"""How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `emit`."""
 
 KEEP_FIRST: frozenset[type[ps.ScalarOp]] = frozenset({ps.Second, ps.Switch})
-"""Ops whose first input keeps its own dtype, which says nothing about the dtype of the result."""
+"""Ops whose first input keeps its own dtype, which does not affect the dtype of the result."""
 
 MOVES: frozenset[type[ps.ScalarOp]] = frozenset({ps.Identity, ps.Second, ps.Switch})
 """Ops that compute nothing: what they return need not be widened if it is float16."""
@@ -276,7 +276,7 @@ def _emit_real(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) ->
     return rule.emit(emitter, *values)
 
 
-def _emit(emitter: Emitter, op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
+def emit(emitter: Emitter, op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
     """Write one Op; return its outputs, bound to names."""
     if isinstance(op, ps.Composite):
         return _emit_graph(emitter, op, values)
@@ -302,7 +302,7 @@ def _emit_graph(emitter: Emitter, composite: ScalarInnerGraphOp, values: Values)
     for node in graph.toposort():
         dtypes = [_check_dtype(out.type.dtype) for out in node.outputs]
         inputs = tuple(map(value_of, node.inputs))
-        known.update(zip(node.outputs, _emit(emitter, node.op, inputs, dtypes), strict=True))
+        known.update(zip(node.outputs, emit(emitter, node.op, inputs, dtypes), strict=True))
     return tuple(map(value_of, graph.outputs))
 
 
@@ -331,7 +331,7 @@ class ScalarFunction:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of the widest type that takes part, intermediates included."""
+        """Bytes of the widest type, intermediates included."""
         return max(np.dtype(dtype).itemsize for dtype in self.dtypes)
 
     def _write(self, count: int) -> tuple[Emitter, Values]:
@@ -339,7 +339,7 @@ class ScalarFunction:
         inputs = tuple(emitter.input(f"i{k}", _check_dtype(t)) for k, t in enumerate(self.input_dtypes))
         for dtype in self.output_dtypes:
             _check_dtype(dtype)
-        results = _emit(emitter, self.scalar_op, inputs, self.output_dtypes)
+        results = emit(emitter, self.scalar_op, inputs, self.output_dtypes)
         return emitter, tuple(emitter.cast(r, t) for r, t in zip(results, self.output_dtypes, strict=True))
 
     def statements(self, lanes: int) -> str:
@@ -378,7 +378,7 @@ class _Same:
 
 @lru_cache(maxsize=512)
 def _function(same: _Same, input_dtypes: tuple[str, ...], output_dtypes: tuple[str, ...]) -> ScalarFunction:
-    """Return what several rewrites ask for, and then whoever makes the kernel."""
+    """Return the lowering, which several rewrites and the routine use."""
     return ScalarFunction(same.op, input_dtypes, output_dtypes)
 
 

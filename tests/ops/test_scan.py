@@ -11,6 +11,7 @@ from pytensor.scan.utils import until
 
 import pytensor_cl
 from pytensor_cl.ops.scan import GpuScan
+from pytensor_cl.rewriting.lowering import scan as lowering
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl, skip_without_double
 
 STEPS, ROWS, COLUMNS = 7, 3, 5
@@ -19,8 +20,9 @@ w = pt.fmatrix("w")
 
 
 @pytest.fixture(autouse=True)
-def on_device():
-    """Loops of single numbers stay on the host otherwise."""
+def on_device(monkeypatch):
+    """Loops of single numbers stay on the host, or become one kernel, otherwise."""
+    monkeypatch.setattr(lowering, "_whole_loops", [])
     with config.change_flags(opencl__placement="device"):
         yield
 
@@ -363,7 +365,14 @@ def test_a_state_that_changes_its_shape(context, data):
 
 def test_explain_looks_into_the_steps(context, data):
     f = opencl([x, h, w], rnn())
-    assert "tanh" in str(pytensor_cl.explain(f)).lower()
+    report = pytensor_cl.explain(f)
+    assert {n.place for n in report.inner_nodes} == {report.device_nodes[0].context}
+    assert "tanh" in " ".join(str(n.op) for n in report.inner_nodes)
+    assert "loop 1" in str(report)
+    k = pt.lvector("k")
+    g = opencl([k, x], scan(lambda kt, x: x[kt] * 2, sequences=[k], non_sequences=[x]))
+    on_host = [n.reason for n in pytensor_cl.explain(g).inner_nodes if n.place == "host"]
+    assert all(on_host)
 
 
 def test_loops_of_single_numbers_stay_on_the_host_in_auto(context, rng):

@@ -18,6 +18,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor_cl.linker.cost.shapes import Shape
 from pytensor_cl.linker.cost.workload import scalar_ops_of, workload_of
 from pytensor_cl.ops.base import GpuOp
+from pytensor_cl.ops.scan import MAX_CAPTURED_KERNELS, GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.host_cpu import granted_cores
@@ -116,6 +117,8 @@ _PER_FLOP: dict[str, _UnitCost] = {
 KERNEL, SCALAR_OP, HOST_NODE, SCAN = 4e-6, 3.7e-6, 2.2e-6, 1.1e-5
 """Seconds in a call on the device: of a kernel, of a scalar Op that the host computes for a 0-d value, of another node
 of the host, and of a Scan besides its steps."""
+REPLAYED_KERNEL, LAUNCHED_KERNEL = 1.2e-6, 2.5e-5
+"""Seconds of a kernel of a loop: in a replay of the whole loop, and where the host launches each step."""
 
 
 def estimate_call(
@@ -147,7 +150,7 @@ def estimate_call(
     page_faults = PAGE_FAULT * sum(n for n in result_bytes if n > LARGE_RESULT)
     transferred = 4 * sum(map(prod, given)) + sum(result_bytes)
     divided = cost(_PER_ELEMENT, 0) + cost(_PER_FLOP, 0)
-    device = rates.call_seconds + _device_nodes(nodes) + cost(_PER_NODE, 0) + divided / rates.cores
+    device = rates.call_seconds + _device_nodes(nodes, amounts) + cost(_PER_NODE, 0) + divided / rates.cores
     device += transferred / rates.transfer_rate
     c = C_CALL + host_seconds(2) if config.cxx else inf
     uses_blas = any(kind in amounts for kind in ("matrix_products", "vector_products", "linalg_operations"))
@@ -164,12 +167,22 @@ def _compiled_nodes(amounts: Mapping[str, float]) -> int:
     return int(scalar + sum(n for kind, n in amounts.items() if kind in _PER_NODE and kind not in _NOT_COMPILED))
 
 
-def _device_nodes(nodes: Sequence[Apply]) -> float:
+def _loop_seconds(op: GpuScan, steps: float) -> float:
+    """Return the seconds that the kernels of a loop take whatever their sizes."""
+    kernels = steps * op.step_kernels
+    is_replayed = op.is_capturable and kernels <= MAX_CAPTURED_KERNELS
+    return kernels * (REPLAYED_KERNEL if is_replayed else LAUNCHED_KERNEL)
+
+
+def _device_nodes(nodes: Sequence[Apply], amounts: Mapping[str, float]) -> float:
     """Return the seconds that the nodes of a device call take whatever their sizes: kernels, and nodes of the host."""
     total = 0.0
+    steps = amounts.get("scan_steps", 0.0) / max(amounts.get("scan_nodes", 1.0), 1.0)
     for node in nodes:
         op = node.op
-        if isinstance(op, GpuOp):
+        if isinstance(op, GpuScan):
+            total += _loop_seconds(op, steps)
+        elif isinstance(op, GpuOp):
             total += KERNEL * op.is_compute
         elif isinstance(op, Scan):
             total += SCAN

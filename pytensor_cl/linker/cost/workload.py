@@ -176,6 +176,7 @@ def _scan(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes) -
     inner = op.fgraph.toposort()
     wide = max((prod(n) // max(n[0], 1) for n in outputs if n), default=1)
     yield "scan_nodes", 1
+    yield "scan_steps", steps
     yield "scan_step_nodes", steps * len(inner)
     yield "scan_elements", steps * wide * len(inner)
 

@@ -13,13 +13,24 @@ from pytensor_cl.linker.replay.memory import Allocation
 from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Allocation", "Choice", "DeviceNode", "Explanation", "GraphReport", "HostNode", "Transfer", "explain"]
+__all__ = [
+    "Allocation",
+    "Choice",
+    "DeviceNode",
+    "Explanation",
+    "GraphReport",
+    "HostNode",
+    "InnerNode",
+    "Transfer",
+    "explain",
+]
 
 WIDEST = 100  # characters of a cell
 SHOWN = 5  # of the largest intermediate results
@@ -57,6 +68,29 @@ class HostNode:
 
     op: Any
     node: Apply
+    reason: str
+
+
+@dataclass(frozen=True)
+class InnerNode:
+    """A node of the steps of a loop that runs on a device.
+
+    Attributes
+    ----------
+    loop
+        The Op of the loop.
+    op, node
+        The Op and its node.
+    place
+        The context's name, or ``"host"``.
+    reason
+        Why it is on the host; empty for others.
+    """
+
+    loop: GpuOp
+    op: Any
+    node: Apply
+    place: str
     reason: str
 
 
@@ -176,6 +210,8 @@ class Explanation:
         Why no call can be captured, if none can.
     graph_breaks
         Nodes that run step by step between captured graphs of the others, and why.
+    inner_nodes
+        Nodes of the steps of loops, and those of loops inside them.
     problems
         Internal errors that made no call fail: of estimates, and of the comparison of calls.
     """
@@ -189,6 +225,7 @@ class Explanation:
     not_captured: str = ""
     graph_breaks: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
+    inner_nodes: tuple[InnerNode, ...] = ()
 
     def __str__(self) -> str:
         each_call = [t for t in self.transfers if t.when == "each call"]
@@ -200,7 +237,8 @@ class Explanation:
             f"{len(each_call)} transfers per call ({size})"
         )
         tables = (
-            *(self._device_table(), self._host_table(), self._transfer_table(), self._choice_table()),
+            *(self._device_table(), self._host_table(), self._inner_table()),
+            *(self._transfer_table(), self._choice_table()),
             *(self._graph_table(), self._allocation_table()),
             _table(("graph break", "reason"), self.graph_breaks if self.captured_graphs else ()),
             f"Every call runs where these tables say: {self.fixed}." if self.device_nodes and self.fixed else "",
@@ -215,6 +253,15 @@ class Explanation:
 
     def _host_table(self) -> str:
         return _table(("host node", "reason"), [(str(n.op), n.reason) for n in self.host_nodes])
+
+    def _inner_table(self) -> str:
+        """The nodes of loops: the loop by its number among the loops of the function."""
+        numbers: dict[int, int] = {}
+        rows = []
+        for n in self.inner_nodes:
+            number = numbers.setdefault(id(n.loop), len(numbers) + 1)
+            rows.append((f"loop {number}", str(n.op), n.place, n.reason))
+        return _table(("steps of", "node", "place", "reason"), rows)
 
     def _transfer_table(self) -> str:
         rows = [(t.direction, t.what, "?" if t.nbytes is None else f"{t.nbytes:,}", t.when) for t in self.transfers]
@@ -266,7 +313,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _reason(node: Apply) -> str:
-    """Why a node of the host is there: what placement noted, or what the registry says of nodes that came after it."""
+    """Return why a node is on the host: the reason of its placement, or the registry's if it was added after it."""
     noted = getattr(node.tag, "opencl_reason", None)
     return noted or reason_of(node, default_context_name())
 
@@ -352,6 +399,18 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
     )
 
 
+def _inner_nodes(op: Any) -> list[InnerNode]:
+    """Return the nodes of the steps of a loop; none for other Ops."""
+    found: list[InnerNode] = []
+    for node in op.graph.toposort() if isinstance(op, GpuScan) else ():
+        if isinstance(node.op, GpuOp):
+            found.append(InnerNode(op, node.op, node, node.op.context_name, ""))
+            found += _inner_nodes(node.op)
+        elif not isinstance(node.op, TRANSFERS):
+            found.append(InnerNode(op, node.op, node, HOST, _reason(node)))
+    return found
+
+
 def explain(fn: Any) -> Explanation:
     """Report what a compiled function runs on devices, what on the host and why, and what it transfers.
 
@@ -387,4 +446,5 @@ def explain(fn: Any) -> Explanation:
         not_captured=executor.unsupported_reason,
         graph_breaks=tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(executor.graph_breaks.items())),
         problems=tuple(filter(None, (getattr(fn.vm, "problem", ""), *executor.problems))),
+        inner_nodes=tuple(inner for n in device for inner in _inner_nodes(n.op)),
     )

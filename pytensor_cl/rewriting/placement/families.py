@@ -18,6 +18,7 @@ from pytensor_cl.rewriting.lift import (
     random,
     reduction,
     repeat,
+    scan_loop,
     shape,
     sort,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "reduction",
     "repeat",
     "scan",
+    "scan_loop",
     "shape",
     "sort",
     "sparse",

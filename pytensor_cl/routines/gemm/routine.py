@@ -53,7 +53,7 @@ class Gemm(BlasRoutine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand: float32, float64 or an integer type.
     has_c
@@ -212,7 +212,7 @@ class Gemm(BlasRoutine):
         schedule, given, extra_items = self._cpu_schedule(), p, 0
         if self.epilogue is None:
             p = schedule.swap_operands(p)
-        else:  # which tells rows from columns, and is worth work-items however short the sums are
+        else:  # which needs work-items however short the sums are
             extra_items = p.m * p.n * p.batch_count // self.context.tuning["elemwise.tile"]
         partition = schedule.partition(p, extra_items)
         source, arguments = self._source(None), encode(p, partition.blocking, self.epilogue is not None)
@@ -273,19 +273,15 @@ class Gemm(BlasRoutine):
         if plan.swaps_operands:
             a, b, la, lb = b, a, lb, la
         call, scalars = self._bind((la.offset, lb.offset, c_at, start), alpha, beta)
-        queue = self.context.queue
-
-        def enqueue_first(launch: KernelLaunch, workspace: Any) -> None:
+        queue, workspace = self.context.queue, plan.passes.allocate(self.context)
+        rest = (addend, sums, workspace, *scalars, *bound)
+        for launch in plan.passes.first:
             for arguments in plan.arguments:
                 if plan.packing is not None:
                     plan.packing.enqueue(queue, arguments[0], call, b.buffer, workspace)
-                operands = a.buffer, b.buffer, addend, sums
-                launch.enqueue(queue, *arguments, call, *operands, workspace, *scalars, *bound)
-
-        def enqueue_final(launch: KernelLaunch, workspace: Any) -> None:
-            launch.enqueue(queue, *plan.arguments[0], call, addend, sums, workspace, *scalars, *bound)
-
-        plan.passes.run(self.context, enqueue_first, enqueue_final)
+                launch.enqueue(queue, *arguments, call, a.buffer, b.buffer, *rest)
+        if plan.passes.final is not None:
+            plan.passes.final.enqueue(queue, *plan.arguments[0], call, *rest)
 
     @cached_property
     def _gemv(self) -> Gemv:

@@ -35,6 +35,7 @@ _ITEMS_PER_UNIT = {"row": 4, "col": 1}
 _MIN_ROWS = {"row": 16, "col": 64}
 
 _GROUP = 64  # work-items of a work-group on schedule simt
+_TILE_BYTES = 128  # of a row that a work-item of the simt schedule has in local memory
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
 _SPLIT_K_DEPTH = 1024  # elements of a row that are worth another work-group of the simt schedule
 
@@ -91,7 +92,7 @@ class Gemv(BlasRoutine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand: float32, float64 or an integer type.
     has_y
@@ -126,13 +127,13 @@ class Gemv(BlasRoutine):
 
     @property
     def _group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has a sum in local memory."""
-        return self.limits.size(_GROUP, self.dtype.itemsize) if self.schedule == "simt" else 1
+        """Work-items of a work-group on schedule simt; each has part of a row in local memory."""
+        return self.limits.size(_GROUP, _TILE_BYTES + self.dtype.itemsize) if self.schedule == "simt" else 1
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two variants of the product, and the second launch of a split sum."""
         is_cpu, itemsize = self.schedule == "cpu", self.dtype.itemsize
-        arguments = {"group": self._group}
+        arguments = {"group": self._group, "itemsize": itemsize, "tile_bytes": _TILE_BYTES}
         if is_cpu:
             block = self.context.tuning["gemm.vector_block"] // itemsize
             arguments = {"itemsize": itemsize, "lanes": lanes_of(self.context, self.dtype), "block": block}
@@ -219,16 +220,16 @@ class Gemv(BlasRoutine):
             make = partial(self._plan, la, lx, ly, lo)
             plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         call, scalars = self._bind((la.offset, lx.offset, y_at, lo.offset), alpha, beta)
-        queue, workspace = self.context.queue, self._workspace(plan.workspace)
-        operands, results = (a.buffer, x.buffer), (addend, out.buffer)
-
-        def enqueue_first(launch: KernelLaunch, partials: Any) -> None:
-            launch.enqueue(queue, plan.encoded, call, *operands, *results, partials, workspace, *scalars)
-
-        def enqueue_final(launch: KernelLaunch, partials: Any) -> None:
-            launch.enqueue(queue, plan.encoded, call, *results, partials, *scalars)
-
-        plan.passes.run(self.context, enqueue_first, enqueue_final)
+        queue, workspace, partials = (
+            self.context.queue,
+            self._workspace(plan.workspace),
+            plan.passes.allocate(self.context),
+        )
+        for launch in plan.passes.first:
+            operands = a.buffer, x.buffer, addend, out.buffer
+            launch.enqueue(queue, plan.encoded, call, *operands, partials, workspace, *scalars)
+        if plan.passes.final is not None:
+            plan.passes.final.enqueue(queue, plan.encoded, call, addend, out.buffer, partials, *scalars)
 
 
 class Dot(Gemv):
@@ -285,7 +286,7 @@ class Ger(BlasRoutine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand: float32, float64 or an integer type.
     schedule

@@ -10,6 +10,8 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
+from pytensor.compile.ops import DeepCopyOp
+from pytensor.graph.basic import Constant
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import SearchsortedOp
 
@@ -608,6 +610,55 @@ def test_a_call_that_fails_has_changed_no_row(context, numba_first, index, shape
         with pytest.raises(error):
             f(np.array(index), np.full(shape, 5, "float32"))
     np.testing.assert_array_equal(table.get_value(), before)
+
+
+def without_memory_for_copies(monkeypatch):
+    """Make NUMBA functions run their nodes one by one. From the second call on, copies of arrays raise MemoryError."""
+    compile_with_numba, calls = backends.compile_with_numba, []
+
+    def compiled(*arguments):
+        _, graph = compile_with_numba(*arguments)
+
+        def call(*values):
+            calls.append(graph)
+            storage = dict(zip(graph.inputs, values, strict=True))
+            for node in graph.toposort():
+                if isinstance(node.op, DeepCopyOp) and len(calls) > 1:
+                    raise MemoryError
+                cells = [[None] for _ in node.outputs]
+                inputs = [v.data if isinstance(v, Constant) else storage[v] for v in node.inputs]
+                node.op.perform(node, inputs, cells)
+                storage.update(zip(node.outputs, (cell[0] for cell in cells), strict=True))
+            return [storage[v] for v in graph.outputs]
+
+        return call, graph
+
+    monkeypatch.setattr(backends, "compile_with_numba", compiled)
+    return calls
+
+
+def test_a_copy_that_fails_has_changed_no_row(context, numba_first, monkeypatch):
+    """The updated table is also returned, so it is copied after the update. The call is repeated on the device."""
+    calls = without_memory_for_copies(monkeypatch)
+    table = pytensor.shared(np.zeros((50, 4), "float32"), "table")
+    new = pt.inc_subtensor(table[i], m)
+    f = opencl([i, m], new, updates={table: new})
+    at, rows, expected = np.array([1, 7, 1]), np.ones((3, 4), "float32"), np.zeros((50, 4), "float32")
+    for _ in range(4):
+        np.add.at(expected, at, rows)
+        assert_close(f(at, rows), expected)
+        assert_close(table.get_value(), expected)
+    assert len(calls) > 1
+
+
+def test_numba_updates_rows_of_two_tables_in_place(context, numba_first):
+    tables = [pytensor.shared(np.zeros((50, 4), "float32")) for _ in range(2)]
+    f = opencl([i, m], m.sum(), updates={t: pt.inc_subtensor(t[i], m) for t in tables})
+    at, rows, memory = np.array([1, 7, 1]), np.ones((3, 4), "float32"), [t.get_value(borrow=True) for t in tables]
+    for _ in range(4):
+        assert f(at, rows) == 12
+    for t, old in zip(tables, memory, strict=True):
+        assert t.get_value(borrow=True) is old and old[1, 0] == 8
 
 
 def test_a_copy_without_updates_changes_no_row(context, numba_first):

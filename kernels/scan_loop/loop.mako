@@ -1,0 +1,230 @@
+## Algorithm   A loop over time. A work-item has one element of a batch, or (schedule cpu) up to `vectors` vectors of
+##             `lanes` of them, which it advances in turn. States are private; sequences are read, outputs written
+##             step by step.
+## Operands    b0.. as `operands` says; the geometry has their strides in elements. `arrays` says what a step reads
+##             and writes (pytensor_cl/routines/scan_loop/program.py).
+## NDRange     (work-items): each takes a contiguous range of the chunks of a row (schedule cpu), or every so many.
+## Invariants  Lanes lie along the last axis. Lanes past its end repeat the last element. An output without some axis
+##             is written by the work-item at position 0 of it.
+<%page args="name, arrays, operands, statements, geometry, axes, has_axes,
+             lanes, vectors, schedule, in_buffer"/>\
+<%!
+from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
+%>\
+<%
+V = lambda dtype: vector_type(dtype, lanes)
+T = ctype
+input_of = {o.number: k for k, o in enumerate(operands) if not o.is_output}
+output_of = {o.number: k for k, o in enumerate(operands) if o.is_output}
+each = "for (int v = 0; v < count; ++v) {" if vectors > 1 else "{ const int v = 0;"
+if lanes > 1:
+    each += f" const int last = (int)min((long){lanes}, g.shape[{axes - 1}] - (first + v) * {lanes}) - 1;"
+at = "[v]" if vectors > 1 else ""
+extent = f"[{vectors}]" if vectors > 1 else ""
+E = lambda a: range(len(a.elements))
+has_lane_axis = lambda k: any(d.kind == "axis" for d in operands[k].dims)
+every_axis = lambda k: sum(d.kind == "axis" for d in operands[k].dims) == axes or not has_axes
+
+
+def place(k, element, row):
+    """Return the offset of an element of a row, relative to the first element of the work-item."""
+    index = arrays[operands[k].number].elements[element]
+    parts = [f"g.at[{k}].core[{d}] * {i}" for d, i in enumerate(index) if i]
+    return " + ".join([f"({row}) * g.at[{k}].time", *parts] if row else parts or ["0"])
+
+
+def load(k, element, row):
+    array = arrays[operands[k].number]
+    pointer = f"p{k} + {place(k, element, row)}"
+    if lanes == 1:
+        return f"({pointer})[0]"
+    if not has_lane_axis(k):
+        return repeated(array.dtype, lanes, f"({pointer})[0]")
+    return f"load_{access_name(array.dtype, lanes)}({pointer} + v * {lanes} * s{k}, s{k}, last)"
+
+
+def store(k, element, row, value):
+    array = arrays[operands[k].number]
+    pointer = f"p{k} + {place(k, element, row)}"
+    condition = "" if every_axis(k) else f"if (m{k} && (!g.at[{k}].spread[{axes - 1}] || (first == 0 && v == 0))) "
+    if lanes == 1:
+        return f"{condition}({pointer})[0] = {value};"
+    end = "last" if every_axis(k) else f"(g.at[{k}].spread[{axes - 1}] ? 0 : last)"
+    return f"{condition}store_{access_name(array.dtype, lanes)}({value}, {pointer} + v * {lanes} * s{k}, s{k}, {end});"
+
+
+def zero(dtype):
+    return repeated(dtype, lanes, "0")
+
+
+held = [(a, array) for a, array in enumerate(arrays) if array.role not in ("sequence", "output")]
+first_held = {"state": 1, "sum": 0, "last": 1, "constant": 0}
+%>\
+${geometry.c_typedef(f"{name}_geometry")}
+
+% if schedule == "cpu":
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
+% else:
+__kernel
+% endif
+void ${name}(
+    ${f"__global const {name}_geometry *g_at" if in_buffer else f"const {name}_geometry g"}
+% for k, operand in enumerate(operands):
+    , __global ${"" if operand.is_output else "const "}${T(arrays[operand.number].dtype)} *b${k}
+% endfor
+    )
+{
+% if in_buffer:
+    const ${name}_geometry g = *g_at;
+% endif
+    const long n = g.steps;
+    const long units = (g.shape[${axes - 1}] + ${lanes - 1}) / ${lanes};
+    const long chunks_in_row = (units + g.vectors - 1) / g.vectors;
+    long chunks = chunks_in_row;
+% for d in range(axes - 1):
+    chunks *= g.shape[${d}];
+% endfor
+% if schedule == "cpu":
+    const long end = partition_begin(chunks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long chunk = partition_begin(chunks, 1, get_global_id(0), get_global_size(0)); chunk < end; ++chunk) {
+% else:
+    for (long chunk = get_global_id(0); chunk < chunks; chunk += get_global_size(0)) {
+% endif
+        long rest = chunk / chunks_in_row;
+        const long first = (chunk - rest * chunks_in_row) * g.vectors;
+        const int count = (int)min(g.vectors, units - first);
+% for k, operand in enumerate(operands):
+        __global ${"" if operand.is_output else "const "}${T(arrays[operand.number].dtype)} *p${k} =
+            b${k} + g.at[${k}].offset + first * ${lanes} * g.at[${k}].axis[${axes - 1}];
+        % if lanes > 1:
+        const long s${k} = g.at[${k}].axis[${axes - 1}];
+        % endif
+        % if operand.is_output and not every_axis(k):
+        int m${k} = 1;
+        % endif
+% endfor
+% for d in reversed(range(axes - 1)):
+        {
+            const long i = rest % g.shape[${d}];
+            rest /= g.shape[${d}];
+    % for k, operand in enumerate(operands):
+            p${k} += i * g.at[${k}].axis[${d}];
+        % if operand.is_output and not every_axis(k):
+            m${k} = m${k} && (!g.at[${k}].spread[${d}] || i == 0);
+        % endif
+    % endfor
+        }
+% endfor
+        /* What is kept from step to step. h<array>_<row>_<element>: row q of a state was computed q steps ago. */
+% for a, array in held:
+    % for q in range(array.window):
+        ${V(array.dtype)} ${", ".join(f"h{a}_{q + first_held[array.role]}_{e}{extent}" for e in E(array)) or "unused"};
+    % endfor
+    % if array.role == "state":
+        const long lost${a} = max(0L, n + ${array.window} - g.at[${output_of[a]}].rows);
+    % endif
+% endfor
+% for a, array in enumerate(arrays):
+    % if array.role == "output":
+        const long lost${a} = max(0L, n - g.at[${output_of[a]}].rows);
+    % endif
+% endfor
+        ${each}
+% for a, array in held:
+    % for e in E(array):
+        % if array.role == "constant":
+            h${a}_0_${e}${at} = ${load(input_of[a], e, "")};
+        % elif array.role == "last":
+            h${a}_1_${e}${at} = ${load(input_of[a], e, "")};
+        % elif array.role == "state":
+            % for q in range(1, array.window + 1):
+            h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{array.window - q}L")};
+            if (${array.window - q}L >= lost${a} && ${array.window - q}L < g.at[${output_of[a]}].rows)
+                ${store(output_of[a], e, f"{array.window - q}L - lost{a}", f"h{a}_{q}_{e}{at}")}
+            % endfor
+            for (long row = n + ${array.window}; row < g.at[${output_of[a]}].rows; ++row)
+                ${store(output_of[a], e, "row", zero(array.dtype))}
+        % elif array.role == "sum":
+            % for q in range(array.window - 1):
+            if (${q} < g.at[${input_of[a]}].rows)
+                h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{q}L")};
+            % endfor
+            for (long row = n ? n + ${array.window - 1} : ${array.window - 1}; row < g.at[${input_of[a]}].rows; ++row)
+                ${store(output_of[a], e, "row", load(input_of[a], e, "row"))}
+        % endif
+    % endfor
+% endfor
+% for a, array in enumerate(arrays):
+    % if array.role == "output":
+        % for e in E(array):
+            for (long row = n; row < g.at[${output_of[a]}].rows; ++row)
+                ${store(output_of[a], e, "row", zero(array.dtype))}
+        % endfor
+    % endif
+% endfor
+        }
+        for (long t = 0; t < n; ++t) {
+            ${each}
+% for a, array in enumerate(arrays):
+    % for e in E(array):
+        % if array.role == "sequence":
+            const ${V(array.dtype)} x${array.reads[0]}_${e} = ${load(input_of[a], e, "t")};
+        % elif array.role == "sum":
+            h${a}_${array.window - 1}_${e}${at} = ${load(input_of[a], e, f"t + {array.window - 1}")};
+        % endif
+        % if array.role != "sequence":
+            % for k, tap in zip(array.reads, array.taps):
+            const ${V(array.dtype)} x${k}_${e} = h${a}_${tap}_${e}${at};
+            % endfor
+        % endif
+        % for k in array.writes:
+            ${V(array.dtype)} y${k}_${e};
+        % endfor
+    % endfor
+% endfor
+            {
+                ${statements}
+            }
+% for a, array in enumerate(arrays):
+    % for e in E(array):
+        % if array.role == "output":
+            if (t >= lost${a})
+                ${store(output_of[a], e, f"t - lost{a}", f"y{array.writes[0]}_{e}")}
+        % elif array.role == "state":
+            if (t + ${array.window} >= lost${a})
+                ${store(output_of[a], e, f"t + {array.window} - lost{a}", f"y{array.writes[0]}_{e}")}
+            % for q in range(array.window, 1, -1):
+            h${a}_${q}_${e}${at} = h${a}_${q - 1}_${e}${at};
+            % endfor
+            h${a}_1_${e}${at} = y${array.writes[0]}_${e};
+        % elif array.role == "last":
+            h${a}_1_${e}${at} = y${array.writes[0]}_${e};
+        % elif array.role == "sum":
+            % for k, tap in zip(array.writes, array.write_taps):
+            h${a}_${tap}_${e}${at} = y${k}_${e};
+            % endfor
+            ${store(output_of[a], e, "t", f"h{a}_0_{e}{at}")}
+            % for q in range(array.window - 1):
+            h${a}_${q}_${e}${at} = h${a}_${q + 1}_${e}${at};
+            % endfor
+        % endif
+    % endfor
+% endfor
+            }
+        }
+        ${each}
+% for a, array in held:
+    % for e in E(array):
+        % if array.role == "last":
+            ${store(output_of[a], e, "", f"h{a}_1_{e}{at}")}
+        % elif array.role == "sum":
+            % for q in range(array.window - 1):
+            if (n + ${q} < g.at[${input_of[a]}].rows)
+                ${store(output_of[a], e, f"n + {q}", f"h{a}_{q}_{e}{at}")}
+            % endfor
+        % endif
+    % endfor
+% endfor
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""A loop over time in one kernel."""

@@ -1,0 +1,147 @@
+"""What a loop over time reads, computes in each step, and writes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple, Protocol
+
+__all__ = ["CONSTANT", "LAST", "OUTPUT", "SEQUENCE", "STATE", "SUM", "Dim", "LoopArray", "LoopProgram", "StepFunction"]
+
+SEQUENCE = "sequence"
+"""Read in each step: row t."""
+CONSTANT = "constant"
+"""Read before the loop."""
+STATE = "state"
+"""Its first rows are the initial values; step t reads earlier rows and writes the next one (mit-sot, sit-sot)."""
+SUM = "sum"
+"""Step t reads and writes rows from t on (mit-mot): gradients are added up in it."""
+LAST = "last"
+"""A state of which only the last value is kept (untraced sit-sot)."""
+OUTPUT = "output"
+"""Written in each step (nit-sot)."""
+
+
+class Dim(NamedTuple):
+    """A dimension of an array.
+
+    Attributes
+    ----------
+    kind
+        ``"time"``; ``"axis"``: work-items and lanes share it out; ``"core"``: each work-item has all of it; ``"one"``:
+        a batch dimension of length one.
+    number
+        Of the axis, or the length of a core or a batch dimension.
+    """
+
+    kind: str
+    number: int = 0
+
+
+TIME = Dim("time")
+
+
+class LoopArray(NamedTuple):
+    """An array that a loop reads, writes, or both.
+
+    Attributes
+    ----------
+    role
+        One of the constants above.
+    dtype
+        Of its elements.
+    dims
+        Dimensions of the input array; none for OUTPUT, whose input is the number of rows.
+    out_dims
+        Dimensions of the output array. Its core dimensions are those of the input.
+    reads
+        Numbers k of the step's inputs ``x<k>_<element>`` that it provides.
+    taps
+        For each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it lies.
+    writes
+        Numbers k of the step's outputs ``y<k>_<element>`` that it takes.
+    write_taps
+        Of a SUM: how many rows after row t each of them lies.
+    """
+
+    role: str
+    dtype: str
+    dims: tuple[Dim, ...] = ()
+    out_dims: tuple[Dim, ...] = ()
+    reads: tuple[int, ...] = ()
+    taps: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    write_taps: tuple[int, ...] = ()
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """Lengths of the core dimensions."""
+        return tuple(d.number for d in self.dims or self.out_dims if d.kind == "core")
+
+    @property
+    def elements(self) -> list[tuple[int, ...]]:
+        """Indices of the elements along the core dimensions, in C order."""
+        return list(product(*map(range, self.core)))
+
+    @property
+    def window(self) -> int:
+        """Number of rows that a work-item holds at a time."""
+        if self.role == STATE:
+            return max(self.taps)
+        return 1 + max((*self.taps, *self.write_taps)) if self.role == SUM else 1
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is an input array."""
+        return self.role != OUTPUT
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is an output array."""
+        return self.role not in (SEQUENCE, CONSTANT)
+
+
+class StepFunction(Protocol):
+    """C code of one step.
+
+    Attributes
+    ----------
+    preambles
+        Helper functions that the statements call, for any number of lanes.
+    itemsize
+        Bytes of the widest type that takes part.
+    """
+
+    @property
+    def preambles(self) -> tuple[str, ...]: ...
+    @property
+    def itemsize(self) -> int: ...
+
+    def statements(self, lanes: int) -> str:
+        """Return statements that assign ``y<k>_<e>`` (declared by the kernel) from ``x<k>_<e>``."""
+
+
+class LoopProgram:
+    """A loop over time.
+
+    Parameters
+    ----------
+    arrays
+        In the order of the inputs, which follow the number of steps.
+    outputs
+        Numbers of the arrays that are outputs, in their order.
+    axes
+        Number of axes.
+    step
+        What is computed.
+    """
+
+    def __init__(self, arrays: Sequence[LoopArray], outputs: Sequence[int], axes: int, step: StepFunction) -> None:
+        self.arrays = tuple(arrays)
+        self.outputs = tuple(outputs)
+        self.axes = axes
+        self.step = step
+
+    @cached_property
+    def held(self) -> int:
+        """Number of values that are kept from step to step, or for all steps."""
+        return sum(a.window * len(a.elements) for a in self.arrays if a.role not in (SEQUENCE, OUTPUT))

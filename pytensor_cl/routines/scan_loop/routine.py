@@ -1,0 +1,284 @@
+"""A loop over time in one kernel: each work-item, or each lane of a vector, has an element of a batch."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.ndrange import ndrange
+from pytensor_cl.routines.base.routine import KernelVariants, Routine, struct_argument
+from pytensor_cl.routines.scan_loop.program import (
+    OUTPUT,
+    SEQUENCE,
+    STATE,
+    SUM,
+    TIME,
+    Dim,
+    LoopArray,
+    LoopProgram,
+)
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["ScanLoop"]
+
+HELD_BYTES = 1 << 14
+"""Bytes of values that a work-item of schedule cpu holds from step to step: they stay in the first-level cache."""
+MOST_VECTORS = 16
+"""Vectors that a work-item of schedule cpu advances in turn, so that operations of one hide the latency of others."""
+GROUP = 64
+"""Work-items of a work-group on schedule simt."""
+ITEMS_PER_UNIT = 4
+"""Work-items for each compute unit on schedule cpu."""
+
+
+class _Operand(NamedTuple):
+    """An array that a kernel reads or writes.
+
+    Attributes
+    ----------
+    number
+        Of the array of the program.
+    dims
+        Of the array.
+    is_output
+        Whether it is written.
+    """
+
+    number: int
+    dims: tuple[Dim, ...]
+    is_output: bool
+
+
+class ScanLoop(Routine):
+    """Run a loop over time.
+
+    The inputs are the number of steps, and for each array of the program the array, or for an OUTPUT the number of its
+    rows. Numbers are integers of the host. A STATE or an OUTPUT may have fewer rows than there are steps: it then has
+    the last ones. What lies behind the last row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM.
+
+    Parameters
+    ----------
+    context
+        Where the arrays live.
+    program
+        The loop.
+    schedule
+        See `Routine`.
+    """
+
+    def __init__(self, context: Context, program: LoopProgram, schedule: str | None = None) -> None:
+        super().__init__(context, schedule)
+        self.program = program
+        self.output_dtypes = tuple(program.arrays[k].dtype for k in program.outputs)
+        self._operands = [
+            *(_Operand(k, a.dims, False) for k, a in enumerate(program.arrays) if a.is_read),
+            *(_Operand(k, program.arrays[k].out_dims, True) for k in program.outputs),
+        ]
+        axes = max(1, program.axes)
+        cores = max(1, *(len(a.core) for a in program.arrays))
+        self._place = Struct(
+            ("long", f"offset time rows axis[{axes}] spread[{axes}] core[{cores}]"), name=f"loop_place_{axes}_{cores}"
+        )
+        self._geometry = Struct(
+            ("long", f"steps vectors shape[{axes}]"), (self._place, f"at[{len(self._operands)}]"), name="geometry"
+        )
+        self._lanes = 1 if self.schedule == "simt" or not program.axes else (8 if program.step.itemsize > 4 else 16)
+        self._kernels = KernelVariants(self._build)
+        self._sources: dict[int, KernelSource] = {}
+
+    # Kernels
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel for large batches; the one for small batches is built when it is needed."""
+        return (self._source(self._lanes),)
+
+    def _vectors(self, lanes: int) -> int:
+        """Return how many vectors a work-item advances in turn, at most."""
+        if lanes == 1:
+            return 1
+        held = max(1, self.program.held) * lanes * self.program.step.itemsize
+        return max(1, min(MOST_VECTORS, HELD_BYTES // held))
+
+    @property
+    def _in_buffer(self) -> bool:
+        return self._geometry.size + 8 * (1 + len(self._operands)) > self.context.info.max_parameter_size
+
+    def _source(self, lanes: int) -> KernelSource:
+        if lanes not in self._sources:
+            program = self.program
+            access: tuple[str, ...] = ()
+            if lanes > 1:
+                used = dict.fromkeys(a.dtype for a in program.arrays)
+                access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
+            self._sources[lanes] = kernel_source(
+                "scan_loop/loop",
+                preambles=(render("common/partition"), self._place.c_typedef(), *access, *program.step.preambles),
+                arrays=program.arrays,
+                operands=tuple(self._operands),
+                statements=program.step.statements(lanes),
+                geometry=self._geometry,
+                axes=max(1, program.axes),
+                has_axes=program.axes > 0,
+                lanes=lanes,
+                vectors=self._vectors(lanes),
+                schedule=self.schedule,
+                in_buffer=self._in_buffer,
+            )
+        return self._sources[lanes]
+
+    def _build(self, lanes: int) -> Kernel:
+        return self.context.kernel(self._source(lanes))
+
+    # Shapes
+
+    def layout(self, *inputs: Any) -> tuple[Layout, ...]:
+        """Return the layouts of the outputs.
+
+        Parameters
+        ----------
+        *inputs
+            The number of steps, and for each array its layout, or the number of its rows.
+
+        Raises
+        ------
+        ValueError
+            Lengths differ that must be equal, an array has too few rows, or a number of rows is negative.
+        IndexError
+            The number of steps is negative.
+        """
+        steps, *values = inputs
+        lengths = self._axis_lengths(values)
+        self._check_rows(steps, values)
+        return tuple(
+            Layout.contiguous(tuple(self._extents(self.program.arrays[k], values[k], lengths)))
+            for k in self.program.outputs
+        )
+
+    def _axis_lengths(self, values: Sequence[Any]) -> dict[int, int]:
+        """Return the length of each axis."""
+        lengths: dict[int, int] = {}
+        for array, value in zip(self.program.arrays, values, strict=True):
+            for dim, n in zip(array.dims, value.shape if array.dims else (), strict=True):
+                if dim.kind in ("core", "one") and dim.number != n:
+                    raise ValueError(f"a dimension of length {n} in a loop whose arrays have {dim.number} there")
+                if dim.kind == "axis" and lengths.setdefault(dim.number, n) != n:
+                    raise ValueError(
+                        f"Input dimension mismatch: arrays of a loop have lengths {lengths[dim.number]} and {n}"
+                    )
+        return lengths
+
+    def _check_rows(self, steps: int, values: Sequence[Any]) -> None:
+        """Check the lengths along time."""
+        if steps < 0:
+            raise IndexError(f"Scan was asked to run for negative number of step {steps}")
+        for number, (array, value) in enumerate(zip(self.program.arrays, values, strict=True)):
+            if array.role == OUTPUT and value < 0:
+                raise ValueError(f"an output of {value} rows")
+            if not array.dims or TIME not in array.dims:
+                continue
+            rows = value.shape[array.dims.index(TIME)]
+            least = {SEQUENCE: steps, STATE: array.window, SUM: steps + array.window - 1 if steps else 0}[array.role]
+            if rows < least and array.role == SEQUENCE:
+                raise ValueError(
+                    f"Sequence {number} has shape {value.shape} but the Scan's required number of steps is {steps}"
+                )
+            if rows < least:
+                raise ValueError(f"a {array.role} of {rows} rows in a loop of {steps} steps, which needs {least}")
+
+    def _extents(self, array: LoopArray, value: Any, lengths: dict[int, int]) -> Iterator[int]:
+        rows = value if array.role == OUTPUT else 0
+        if array.dims and TIME in array.dims:
+            rows = value.shape[array.dims.index(TIME)]
+        for dim in array.out_dims:
+            yield {"time": rows, "axis": lengths.get(dim.number, 1)}.get(dim.kind, dim.number)
+
+    # Launch
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Allocate the outputs and enqueue the kernel; see `layout`."""
+        steps, *values = inputs
+        steps = _integer(steps)
+        is_number = [array.role == OUTPUT for array in self.program.arrays]
+        values = [_integer(v) if number else v for v, number in zip(values, is_number, strict=True)]
+        layouts = self.layout(steps, *(v if number else v.layout for v, number in zip(values, is_number, strict=True)))
+        outputs = [self.context.empty(o.shape, t) for o, t in zip(layouts, self.output_dtypes, strict=True)]
+        self._launch(steps, values, outputs)
+        return tuple(outputs)
+
+    def _launch(self, steps: int, values: Sequence[Any], outputs: Sequence[GpuArray]) -> None:
+        if not any(output.size for output in outputs):
+            return
+        arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
+        lengths = self._axis_lengths([v.layout if isinstance(v, GpuArray) else v for v in values])
+        shape = [lengths.get(axis, 1) for axis in range(max(1, self.program.axes))]
+        # Lanes and neighbouring work-items lie along the longest axis, or the last of several.
+        order = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, shape[axis] >= self._lanes, axis))
+        shape = [max(1, shape[axis]) for axis in order]
+        lanes = self._lanes if shape[-1] > self._lanes // 4 else 1
+        kernel = self._kernels[lanes]
+        units = -(-shape[-1] // lanes)
+        vectors = self._vectors_at_a_time(units, prod(shape[:-1]), lanes)
+        places = [self._packed(o, a, order) for o, a in zip(self._operands, arrays, strict=True)]
+        packed = self._geometry.pack(steps=steps, vectors=vectors, shape=shape, at=places)
+        geometry = struct_argument(self.context, packed, self._in_buffer)
+        sizes = self._sizes(kernel, -(-units // vectors) * prod(shape[:-1]))
+        kernel.launch(self.context.queue, *sizes, geometry, *(array.buffer for array in self._with_memory(arrays)))
+
+    def _with_memory(self, arrays: Sequence[GpuArray]) -> Iterator[GpuArray]:
+        """Replace arrays without elements: kernels may read one element, which nothing depends on."""
+        for array in arrays:
+            yield array if array.size else self.context.from_host(np.zeros(1, array.dtype))
+
+    def _vectors_at_a_time(self, units: int, rows: int, lanes: int) -> int:
+        """Return how many vectors a work-item advances in turn, so that all compute units have work."""
+        share = -(-units * rows // max(1, self.context.info.compute_units))
+        return max(1, min(self._vectors(lanes), units, share))
+
+    def _sizes(self, kernel: Kernel, chunks: int) -> Any:
+        if self.schedule == "cpu":
+            return (max(1, min(chunks, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
+        return ndrange(self.context, kernel, chunks, GROUP)
+
+    def _packed(self, operand: _Operand, array: GpuArray, order: Sequence[int]) -> bytes:
+        """Return the place of an array in memory."""
+        strides: dict[Dim, int] = {}
+        core: list[int] = []
+        rows = 0
+        has_elements = bool(array.size)
+        for dim, n, stride in zip(operand.dims, array.shape, array.layout.strides, strict=True):
+            step = stride if has_elements else 0
+            if dim.kind == "core":
+                core.append(step)
+            elif dim.kind != "one":
+                strides[dim] = step
+                rows = n if dim == TIME else rows
+        axes = [Dim("axis", axis) for axis in order]
+        fields = self._place.fields[-1].shape[0]
+        return self._place.pack(
+            offset=array.layout.offset if has_elements else 0,
+            time=strides.get(TIME, 0),
+            rows=rows if has_elements else 0,
+            axis=[strides.get(axis, 0) for axis in axes],
+            spread=[int(axis not in strides) for axis in axes],
+            core=core + [0] * (fields - len(core)),
+        )
+
+
+def _integer(value: Any) -> int:
+    """Return an integer of the host.
+
+    Raises
+    ------
+    ValueError
+        It is an array of different numbers: members of a batch would have different lengths.
+    """
+    numbers = np.asarray(value).reshape(-1)
+    if len(numbers) != 1 and (not len(numbers) or (numbers != numbers[0]).any()):
+        raise ValueError("members of a batch of loops have different numbers of steps or rows")
+    return int(numbers[0])

@@ -1,0 +1,293 @@
+"""Loops over time in one kernel: values, gradients and batches against PyTensor's CPU backend, on both schedules."""
+
+import pickle
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.replace import vectorize_graph
+from pytensor.scan.op import Scan
+from pytensor.scan.utils import until
+from pytensor.tensor.blockwise import Blockwise
+
+import pytensor_cl
+from pytensor_cl.ops.scan_loop import GpuScanLoop
+from pytensor_cl.runtime.device import DeviceInfo
+from tests.helpers import assert_close, device_ops, opencl
+
+STEPS = 23
+
+
+@pytest.fixture(autouse=True)
+def _forced_schedule(schedule, monkeypatch):
+    monkeypatch.setattr(DeviceInfo, "schedule", property(lambda self: schedule))
+
+
+def scan(step, **options):
+    """A scan without updates."""
+    return pytensor.scan(step, return_updates=False, **options)
+
+
+def loops(f):
+    """How many loops of a function are one kernel each; no other Scan is left."""
+    left = [node.op for node in f.maker.fgraph.apply_nodes]
+    assert not any(isinstance(getattr(op, "core_op", op), Scan) for op in left)
+    return sum(isinstance(op, GpuScanLoop) for op in device_ops(f))
+
+
+def check(inputs, outputs, values, count):
+    """Values agree with PyTensor's Python Ops, step by step and replayed, and loops were one kernel each (None: any number)."""
+    f = opencl(inputs, outputs)
+    assert loops(f) >= 1 if count is None else loops(f) == count
+    host = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
+    wanted = host(*values)
+    for _ in range(5):
+        for got, expected in zip(f(*values), wanted, strict=True):
+            assert_close(got, expected)
+    return f
+
+
+def check_with_gradient(inputs, logp, values, count=2):
+    """Check a log density with its gradient, alone and for a batch of parameters, which are the 0-d inputs."""
+    is_parameter = [v.type.ndim == 0 or v.type.shape[0] is not None for v in inputs]
+    parameters = [v for v, chosen in zip(inputs, is_parameter, strict=True) if chosen]
+    outputs = [logp, *pt.grad(logp, parameters)]
+    check(inputs, outputs, values, count)
+    for size in (2, 19):
+        batch = [pt.tensor(dtype=v.dtype, shape=(None, *v.type.shape)) for v in parameters]
+        batched = vectorize_graph(outputs, dict(zip(parameters, batch, strict=True)))
+        others = [v for v, chosen in zip(inputs, is_parameter, strict=True) if not chosen]
+        scales = [np.linspace(0.8, 1, size).reshape((-1,) + (1,) * v.type.ndim).astype(v.dtype) for v in parameters]
+        f = opencl([*others, *batch], batched)
+        assert loops(f) == count
+        alone = opencl(inputs, outputs)
+        given = dict(zip(inputs, values, strict=True))
+        many = [given[v] * scale for v, scale in zip(parameters, scales, strict=True)]
+        got = f(*(given[v] for v in others), *many)
+        for member in range(size):
+            chosen = dict(zip(parameters, (value[member] for value in many), strict=True))
+            wanted = alone(*(chosen.get(v, given[v]) for v in inputs))
+            for result, expected in zip(got, wanted, strict=True):
+                assert_close(result[member], expected)
+
+
+def floating(dtype, *names):
+    """Scalars of a dtype."""
+    return [pt.scalar(name, dtype=dtype) for name in names]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_autoregression(context, rng, dtype):
+    noise = pt.vector("noise", dtype=dtype)
+    a, b, start = floating(dtype, "a", "b", "start")
+    x = scan(
+        lambda e, before, last, a, b: a * last + b * before + e,
+        sequences=[noise],
+        outputs_info=[{"initial": pt.stack([start, start * 2]), "taps": [-2, -1]}],
+        non_sequences=[a, b],
+    )
+    values = rng.normal(size=STEPS).astype(dtype), *np.array([0.5, -0.2, 0.3], dtype)
+    check_with_gradient([noise, a, b, start], -pt.sqr(x).sum() / 2, values)
+
+
+def test_garch(context, rng):
+    y = pt.dvector("y")
+    omega, alpha, beta, first = floating("float64", "omega", "alpha", "beta", "first")
+    variance = scan(
+        lambda before, v, omega, alpha, beta: omega + alpha * before**2 + beta * v,
+        sequences=[y[:-1]],
+        outputs_info=[first],
+        non_sequences=[omega, alpha, beta],
+    )
+    variance = pt.concatenate([first[None], variance])
+    logp = (-pt.log(variance) / 2 - y**2 / variance / 2).sum()
+    check_with_gradient([y, omega, alpha, beta, first], logp, (rng.normal(size=STEPS), 0.2, 0.3, 0.4, 0.5))
+
+
+def test_stochastic_volatility(context, rng):
+    y, innovations = pt.dvector("y"), pt.dvector("innovations")
+    mean, persistence, scale = floating("float64", "mean", "persistence", "scale")
+    h = scan(
+        lambda e, h, mean, persistence, scale: mean + persistence * (h - mean) + scale * e,
+        sequences=[innovations],
+        outputs_info=[mean],
+        non_sequences=[mean, persistence, scale],
+    )
+    logp = (-h / 2 - pt.sqr(y) * pt.exp(-h) / 2).sum()
+    values = rng.normal(size=STEPS), rng.normal(size=STEPS), -0.5, 0.9, 0.3
+    check_with_gradient([y, innovations, mean, persistence, scale], logp, values)
+
+
+def test_logistic_map_keeps_the_last_values_only(context, rng):
+    """The trace is as long as what is used of it."""
+    r, start, steps = pt.dscalar("r"), pt.dvector("start"), pt.lscalar("steps")
+    x = scan(lambda x, r: r * x * (1 - x), outputs_info=[start], non_sequences=[r], n_steps=steps)
+    f = check([r, start, steps], [x[-1]], (3.3, rng.random(21), 17), 1)
+    assert_close(f(3.3, [0.3], 1), [[3.3 * 0.3 * 0.7]])
+    check([r, start, steps], [x[-3:]], (3.3, rng.random(5), 17), 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint32", "bool"])
+def test_cumulative_forms_of_integers(context, rng, dtype):
+    x, start = pt.vector("x", dtype=dtype), pt.scalar("start", dtype=dtype)
+    operation = {"bool": pt.bitwise_xor}.get(dtype, lambda a, b: a * 3 + b)
+    total = scan(lambda e, s: pt.cast(operation(s, e), dtype), sequences=[x], outputs_info=[start])
+    check([x, start], [total, total[-1]], (rng.integers(0, 2, STEPS).astype(dtype), np.dtype(dtype).type(1)), 1)
+
+
+def test_outputs_that_are_not_states(context, rng):
+    x, s = pt.dvector("x"), pt.dscalar("s")
+
+    def step(e, last):
+        new = pt.tanh(last + e)
+        return new, pt.gt(new, 0), pt.switch(new > e, new, e)
+
+    outputs = scan(step, sequences=[x], outputs_info=[s, None, None])
+    check([x, s], [*outputs, outputs[2][-3:]], (rng.normal(size=STEPS), 0.1), 1)
+
+
+def test_no_steps(context):
+    x, s = pt.dvector("x"), pt.dscalar("s")
+    total = scan(lambda e, total: total * 0.5 + e, sequences=[x], outputs_info=[s])
+    f = check([x, s], [total, pt.grad(total.sum() + s, s)], (np.zeros(0), 1.0), None)
+    assert f(np.ones(3), 1.0)[0].shape == (3,)
+
+
+def test_a_loop_whose_steps_are_rows(context, rng):
+    """Every dimension of a step is shared out to work-items and lanes."""
+    x, w, s = pt.dmatrix("x"), pt.dvector("w"), pt.dvector("s")
+    out = scan(lambda e, h, w: pt.tanh(e + w * h), sequences=[x], outputs_info=[s], non_sequences=[w])
+    for n in (1, 3, 40):
+        values = rng.normal(size=(STEPS, n)), rng.normal(size=n), rng.normal(size=n)
+        outputs = [out, pt.grad(out.sum(), w), pt.grad(pt.sqr(out).sum(), s)]
+        check([x, w, s], outputs, values, None)
+
+
+def test_two_dimensions_of_which_a_sequence_has_one(context, rng):
+    """A sequence for each row, the same for all columns."""
+    x, s = pt.tensor("x", dtype="float64", shape=(None, None, 1)), pt.dmatrix("s")
+    out = scan(lambda e, h: pt.sin(h) + e, sequences=[x], outputs_info=[s])
+    check([x, s], [out, out[-1]], (rng.normal(size=(STEPS, 4, 1)), rng.normal(size=(4, 21))), 1)
+    check([x, s], [out, out[-1]], (rng.normal(size=(STEPS, 21, 1)), rng.normal(size=(21, 4))), 1)
+
+
+def test_a_batch_without_members(context):
+    x, s = pt.dvector("x"), pt.dscalar("s")
+    total = scan(lambda e, total: total * 0.5 + e, sequences=[x], outputs_info=[s])
+    batch = pt.dvector("batch")
+    (many,) = vectorize_graph([total], {s: batch})
+    f = opencl([x, batch], many)
+    assert loops(f) == 1
+    assert f(np.ones(3), np.zeros(0)).shape == (0, 3)
+    assert_close(f(np.ones(3), np.zeros(2)), [[1, 1.5, 1.75]] * 2)
+
+
+def test_hidden_markov_model(context, rng):
+    states = 3
+    emissions = pt.dmatrix("emissions")
+    transition = pt.tensor("transition", dtype="float64", shape=(states, states))
+    first = pt.tensor("first", dtype="float64", shape=(states,))
+    alpha = scan(
+        lambda e, alpha, transition: e + pt.logsumexp(alpha[:, None] + transition, axis=0),
+        sequences=[pt.specify_shape(emissions, (None, states))],
+        outputs_info=[first],
+        non_sequences=[transition],
+    )
+    values = (
+        -rng.random((STEPS, states)),
+        np.log(rng.dirichlet(np.ones(states), states)),
+        np.log(rng.dirichlet(np.ones(states))),
+    )
+    check_with_gradient([emissions, transition, first], pt.log(pt.exp(alpha[-1]).sum()), values)
+
+
+def test_viterbi(context, rng):
+    """Argmax, maximum and an output of integers."""
+    emissions = pt.tensor("emissions", dtype="float64", shape=(None, 4))
+    transition = pt.tensor("transition", dtype="float64", shape=(4, 4))
+
+    def step(e, best, transition):
+        scores = best[:, None] + transition
+        return e + scores.max(axis=0), pt.argmax(scores, axis=0)
+
+    best, back = scan(step, sequences=[emissions], outputs_info=[pt.zeros(4), None], non_sequences=[transition])
+    check([emissions, transition], [best, back], (rng.normal(size=(STEPS, 4)), rng.normal(size=(4, 4))), 1)
+
+
+def kalman(y, transition, noise, scale):
+    """Log density of a state-space model of two states of which one is observed."""
+    observed = np.array([1.0, 0.0])
+
+    def step(y, mean, covariance, transition, noise, scale):
+        mean = transition @ mean
+        covariance = transition @ covariance @ transition.T + noise
+        error = y - observed @ mean
+        variance = observed @ covariance @ observed + scale
+        gain = covariance @ observed / variance
+        logp = -(pt.log(variance) + error**2 / variance) / 2
+        covariance = covariance - gain[:, None] * (observed @ covariance)[None, :]
+        return mean + gain * error, covariance, logp
+
+    states = [pt.zeros(2), pt.eye(2), None]
+    _, _, logp = scan(step, sequences=[y], outputs_info=states, non_sequences=[transition, noise, scale])
+    return logp.sum()
+
+
+def test_kalman_filter(context, rng):
+    y, scale = pt.dvector("y"), pt.dscalar("scale")
+    transition, noise = (pt.tensor(name, dtype="float64", shape=(2, 2)) for name in ("transition", "noise"))
+    values = rng.normal(size=STEPS), np.array([[0.9, 0.2], [0.0, 0.7]]), 0.1 * np.eye(2), 0.5
+    check_with_gradient([y, transition, noise, scale], kalman(y, transition, noise, scale), values)
+
+
+def test_lengths_that_do_not_fit(context):
+    x, w, s = pt.dmatrix("x"), pt.dvector("w"), pt.dvector("s")
+    f = opencl([x, w, s], scan(lambda e, h, w: e + w * h, sequences=[x], outputs_info=[s], non_sequences=[w]))
+    assert loops(f) == 1
+    with pytest.raises(ValueError, match="lengths"):
+        f(np.ones((4, 3)), np.ones(2), np.ones(3))
+    assert f(np.ones((4, 3)), np.ones(3), np.ones(3)).shape == (4, 3)
+
+
+def test_numbers_of_steps_that_do_not_fit(context):
+    """The exceptions are those of PyTensor's Python backend."""
+    x, s, n = pt.dmatrix("x"), pt.dvector("s"), pt.lscalar("n")
+    f = opencl([x, s, n], scan(lambda e, h: e + h, sequences=[x], outputs_info=[s], n_steps=n))
+    assert loops(f) == 1
+    with pytest.raises(ValueError, match="required number of steps"):
+        f(np.ones((4, 3)), np.ones(3), 5)
+    with pytest.raises(IndexError, match="negative"):
+        f(np.ones((4, 3)), np.ones(3), -1)
+
+
+def test_pickle(context):
+    x, s = pt.dvector("x"), pt.dscalar("s")
+    f = opencl([x, s], scan(lambda e, total: total * 0.5 + e, sequences=[x], outputs_info=[s]))
+    again = pickle.loads(pickle.dumps(f))
+    assert loops(again) == 1
+    assert_close(again(np.ones(3), 0.0), [1, 1.5, 1.75])
+
+
+def test_what_is_refused_says_why(context):
+    """A loop with a condition, a step that is too large, a length that is not known."""
+    x, s = pt.dvector("x"), pt.dscalar("s")
+    v, m = pt.dvector("v"), pt.dmatrix("m")
+    doubled = scan(lambda total: (total * 2, until(total > 9)), outputs_info=[s], n_steps=x.shape[0])
+    large = pt.tensor("large", dtype="float64", shape=(40, 40))
+    start = pt.tensor("start", dtype="float64", shape=(40,))
+    product = scan(lambda h, w: pt.tanh(w @ h), outputs_info=[start], non_sequences=[large], n_steps=4)
+    unknown = scan(lambda h, w: pt.tanh(w @ h), outputs_info=[v], non_sequences=[m], n_steps=4)
+    for inputs, output in (([x, s], doubled), ([start, large], product), ([v, m], unknown)):
+        f = opencl(inputs, output)
+        assert not any(isinstance(op, GpuScanLoop) for op in device_ops(f))
+
+
+def test_members_of_a_batch_with_different_numbers_of_steps(context):
+    n, s = pt.lscalar("n"), pt.dscalar("s")
+    total = scan(lambda total: total * 0.5, outputs_info=[s], n_steps=n)[-1]
+    batch = pt.lvector("batch")
+    (many,) = vectorize_graph([total], {n: batch})
+    f = opencl([batch, s], many)
+    reasons = {h.reason for h in pytensor_cl.explain(f).host_nodes if isinstance(h.op, Blockwise)}
+    assert any("different numbers of steps" in reason for reason in reasons)
