@@ -56,3 +56,24 @@
             c${i}_1 = c${i + 1}_1;
             % endfor
 </%def>
+## Vector form: stores the sums. They pass through the tiles' local memory, as columns of a work-item are four apart, so
+## that neighbours store neighbouring columns. The body stores `sum` of `row` and `column` of the tile. Row after row
+## uses the other tile, which saves a barrier; the tiles are free after the next barrier. With `unroll` steps of the
+## inner loop at once ptxas keeps the sums in registers: others spill some.
+<%def name="store_sums(ctype, wide, rows, unroll)">
+        #pragma unroll 1
+        for (int r = 0; r < 8; r++) {
+            __local ${ctype} *const staged = r % 2 ? &tile_b[0][0][0] : &tile_a[0][0][0];
+            % for h in range(2):
+            *(__local ${ctype}4 *)&staged[128 * ty + ${64 * h} + 4 * tx] = c0_${h};
+            % endfor
+            barrier(CLK_LOCAL_MEM_FENCE);
+            #pragma unroll ${unroll}
+            for (int q = item / 128; q < ${rows // 8}; q += ${2 * rows // 128}) {
+                const int row = ${rows // 2} * (r / 4) + r % 4 + 4 * q, column = item % 128;
+                const ${wide} sum = staged[128 * q + column];
+                ${caller.body()}
+            }
+            ${shift_rows()}
+        }
+</%def>

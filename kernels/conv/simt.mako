@@ -9,7 +9,7 @@
 ## Workspace: y is the array of partial sums (split_k, ...), if k is split.
 ## Invariants: work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
 ##     memory.
-<%page args="name, ctype, wide, group, step, further=(), offsets=None, statements=''"/>
+<%page args="name, ctype, wide, group, step, padding, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="main_loop" file="/common/simt_main_loop.mako"/>
 <%
@@ -60,7 +60,7 @@ __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
              __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
 {
-    __local ${ctype} tile_a[${step}][${tile + 1}], tile_b[${step}][${tile + 1}];
+    __local ${ctype} tile_a[${step}][${tile + padding}], tile_b[${step}][${tile + padding}];
     __local long x_column[${tile}], y_column[${tile}], pixel_at[3][${tile}];
     __local long x_k[${step}], w_k[${step}], tap_at[3][${step}];
     const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${group} + tx;

@@ -22,7 +22,7 @@
 <%
     columns, step, table, items = 128, 8, 64, 2 * rows
     x_loads = columns * step // items  # elements of a tile of x that a work-item loads
-    H, axes = range(2), range(0 if volumes else 1, 3)
+    axes = range(0 if volumes else 1, 3)
     lead = "" if volumes else "0, "
 %>
 % if statements:
@@ -130,7 +130,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         const int height = p.m - m0, width = n - n0;
         __global const ${ctype} *const x = X + s.x + g * p.x[1];
         __global const ${ctype} *const w = W + s.w + g * p.w[0] + m0 * p.w[1];
-        barrier(CLK_LOCAL_MEM_FENCE);  // the tables were read
+        barrier(CLK_LOCAL_MEM_FENCE);  // the tables and tiles were read
         int4 column;
         {
             ${fill_column_table()}
@@ -155,22 +155,17 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y[1] + m0 * p.y[2];
-        #pragma unroll 1
-        for (int r = 0; r < 8; r++) {
-            const int i = ${rows // 2} * (r / 4) + r % 4 + 4 * ty;
-            % for h in H:
-            % for lane in range(4):
-            if (i < height && ${64 * h + lane} + 4 * tx < width) {
-                const int at = i * (int)p.y[2] + y_column[${64 * h + lane} + 4 * tx];
-                ${wide} sum = c0_${h}.s${lane};
-                % if statements:
-                ${epilogue.apply("sum", "f.", "g * p.m + m0 + i", "(y - Y) + at")}
-                % endif
-                y[at] = sum;
-            }
-            % endfor
-            % endfor
-            ${main_loop.shift_rows()}
-        }
+        <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=8)">
+                if (row < height && column < width) {
+                    const int at = row * (int)p.y[2] + y_column[column];
+                    % if statements:
+                    ${wide} value = sum;
+                    ${epilogue.apply("value", "f.", "g * p.m + m0 + row", "(y - Y) + at")}
+                    y[at] = value;
+                    % else:
+                    y[at] = sum;
+                    % endif
+                }
+        </%call>
     }
 }

@@ -18,7 +18,6 @@
 <%
     columns, step, items = 128, 8, 2 * rows
     loads = {"a": rows * step // items, "b": columns * step // items}  # elements of a tile that a work-item loads
-    H = range(2)
 %>
 ${common.declarations()}
 
@@ -81,21 +80,12 @@ void ${name}(${common.parameters()})
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         ${common.output_pointers()}
-        #pragma unroll 1
-        for (int r = 0; r < 8; r++) {
-            const ${index} i = ${rows // 2} * (r / 4) + r % 4 + 4 * ty;
-            % for h in H:
-            {
-                const ${index} j = ${64 * h} + 4 * tx;
-                % for lane in range(4):
-                if (i < height && j + ${lane} < width) {
-                    ${common.store(f"c0_{h}.s{lane}", "(m0 + i)", f"(n0 + j + {lane})")}
+        <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=4)">
+                if (row < height && column < width) {
+                    ${common.store("sum", "(m0 + row)", "(n0 + column)")}
                 }
-                % endfor
-            }
-            % endfor
-            ${main_loop.shift_rows()}
-        }
+        </%call>
+        barrier(CLK_LOCAL_MEM_FENCE);  // the tiles were read
     }
 }
 ${common.finish()}

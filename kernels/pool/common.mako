@@ -9,6 +9,8 @@
 ##     k, step, pad_lo, pad_hi   length and step of the windows, padding before and after
 ## The defs see the arguments of the template that calls them.
 <%!
+    import numpy as np
+
     from pytensor_cl.codegen.dtypes import ctype
 %>
 <%def name="header()">
@@ -34,13 +36,29 @@ const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.
 </%def>
 
 ## Runs the body for each element of a window, or of `width` windows side by side: it is `value`, and lies at `where`.
-<%def name="visit(width=1, start='', finish='')">
+## `in_pairs`: two elements of a row are loaded at once where they are aligned. If windows are two elements apart, that
+## is so for neighbouring work-items alike.
+<%def name="visit(width=1, start='', finish='', in_pairs=False)">
 <% w = width if width > 1 else "" %>\
 for (${index} t0 = f0; t0 < l0; ++t0)
     for (${index} t1 = f1; t1 < l1; ++t1) {
         const ${index} row = ((at0 + t0) * g.n[1] + at1 + t1) * g.n[2] + at2;
         ${start}
-        for (${index} t2 = ${"0" if w else "f2"}; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
+        ${index} t2 = ${"0" if w else "f2"};
+        % if in_pairs:
+        if ((ulong)(x + row + t2) % ${2 * np.dtype(dtype).itemsize} == 0)
+            for (; t2 + 1 < l2; t2 += 2) {
+                const ${ctype(dtype)}2 pair = *(__global const ${ctype(dtype)}2 *)(x + row + t2);
+                % for half in range(2):
+                {
+                    const ${index} where = row + t2 + ${half};
+                    const ${ctype(dtype)} value = pair.s${half};
+                    ${caller.body()}
+                }
+                % endfor
+            }
+        % endif
+        for (; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
             const ${index} where = row + t2;
             % if w:
             const ${ctype(dtype)}${w} value = ${name}_load(x + row, t2, ${name}_taps, ${name}_step);
@@ -54,7 +72,7 @@ for (${index} t0 = f0; t0 < l0; ++t0)
 </%def>
 
 ## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`.
-<%def name="search(order, lowest, width=1)">
+<%def name="search(order, lowest, width=1, in_pairs=False)">
 <%
 w, is_wide = (width, True) if width > 1 else ("", False)
 I = f"int{w}" if is_wide else index
@@ -62,7 +80,7 @@ I = f"int{w}" if is_wide else index
 ${ctype(dtype)}${w} largest = (${ctype(dtype)}${w})(${lowest});
 const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
 ${I} best = (${I})(((at0 + f0) * g.n[1] + at1 + f1) * g.n[2] + at2 + ${"0" if is_wide else "f2"}) + lane;
-<%call expr="visit(width)">
+<%call expr="visit(width, in_pairs=in_pairs)">
             const ${f"{mask}{w}" if is_wide else "int"} wins = ${order.beats("value", "largest")};
             largest = wins ? value : largest;
             best = ${f"convert_int{w}(wins)" if is_wide else "wins"} ? (${I})(where) + lane : best;
@@ -70,13 +88,13 @@ ${I} best = (${I})(((at0 + f0) * g.n[1] + at1 + f1) * g.n[2] + at2 + ${"0" if is
 </%def>
 
 ## Reduces a window, or `width` of them, to the element `result` of the output.
-<%def name="reduce(order, lowest, width=1)">
+<%def name="reduce(order, lowest, width=1, in_pairs=False)">
 <% V = f"{ctype(dtype)}{width if width > 1 else ''}" %>\
 ${V} result = (${V})(${"0" if kind == "average" else lowest});
 % if width > 1 and inner and inner[1] == 2:
 ${reduce_pairs(order, lowest, V)}
 % else:
-${reduce_taps(order, V)}
+${reduce_taps(order, V, in_pairs)}
 % endif
 % if kind == "average":
 const ${index} count2 = ${f"{name}_taps" if width > 1 else f"{name}_window_count(&g, 2, o2)"};
@@ -85,10 +103,11 @@ result *= 1 / (${ctype(dtype)})(${name}_window_count(&g, 0, o0) * ${name}_window
 </%def>
 
 ## Rows apart, which are then joined: sums of large windows stay accurate.
-<%def name="reduce_taps(order, V)">
+<%def name="reduce_taps(order, V, in_pairs=False)">
 <% join = lambda a, b: order.greater(a, b) if kind == "max" else f"({a} + {b})" %>\
 const ${V} none = result;
-<%call expr="visit(8 if V != ctype(dtype) else 1, V + ' part = none;', 'result = ' + join('result', 'part') + ';')">
+<% start, finish = f"{V} part = none;", f"result = {join('result', 'part')};" %>\
+<%call expr="visit(8 if V != ctype(dtype) else 1, start, finish, in_pairs)">
             part = ${join("part", "value")};
 </%call>
 </%def>

@@ -5,7 +5,7 @@
 ## Operands: x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
 ## NDRange -> work: work-items loop over the elements of the output, with the NDRange as step; neighbours take
 ##     neighbours along the last dimension.
-<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, geometry"/>
+<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, in_pairs, geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
@@ -49,14 +49,14 @@ __global ${place if kind == "argmax" else O} *const y, const long y_at, const ${
         ${parts.taps(d)}
         % endfor
         % if kind in ("argmax", "max_gather"):
-        ${parts.search(order, lowest)}
+        ${parts.search(order, lowest, 1, in_pairs)}
         % if kind == "argmax":
         const ${place} result = best;
         % else:
         const ${O} result = v_base[v_base_at + at + best];
         % endif
         % else:
-        ${parts.reduce(order, lowest)}
+        ${parts.reduce(order, lowest, 1, in_pairs)}
         % endif
         y[y_at + number] = result;
         % endif

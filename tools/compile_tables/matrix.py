@@ -48,7 +48,7 @@ KNOWN = (
         "sums of 64 elements, and a limit of registers that lets several work-groups run on a multiprocessor; sm_80 "
         "and sm_90 spill nothing",
     ),
-    Known("conv_simt_double_buffered", "at most", ("sm_70",), 280, "the same as of gemm_simt_large"),
+    Known("conv_simt_double_buffered", "at most", ("sm_70",), 280, "the same as of gemm_simt_double_buffered"),
     Known("elemwise_simt", "hyp2f1_double", NVIDIA, 512, "a function of many branches that computes much"),
     Known(
         "elemwise_simt", r"(bessel|beta|gamma|erf\w*)_\w*(double|float)\(|log_double", ("gfx90a",), 600,

@@ -18,8 +18,9 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -32,7 +33,7 @@ from pytensor_cl.runtime import device, opencl
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.program import ProgramCache
 
-__all__ = ["DEVICES", "Recorder", "benchmark", "install"]
+__all__ = ["DEVICES", "Recorder", "benchmark", "draws", "install", "linear_algebra"]
 
 ROOT = Path(__file__).parents[2]
 _COMMON = {
@@ -221,6 +222,39 @@ def benchmark(name: str) -> Any:
     return module
 
 
+def draws(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the distributions of benchmarks/draws.py, and what draws so many numbers."""
+    from pytensor_cl.routines.random.draw import Draw, HostDraw
+    from pytensor_cl.runtime.registry import get_context
+
+    context, bench = get_context(), benchmark("draws")
+    for name, parameters in bench.DISTRIBUTIONS.items():
+        kind = getattr(bench.basic, name)
+        dtype = "int64" if kind.dtype == "int64" else "float64"
+        if dtype == "float64" and not context.info.has_fp64:
+            continue
+        routine = Draw(context, name, dtype, HostDraw(kind(dtype=dtype).rng_fn, None))
+        yield name, partial(routine, np.random.default_rng(bench.SEED), (count,), *parameters)
+
+
+def linear_algebra(sizes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the functions of benchmarks/linalg.py with float32 matrices of these sizes: their number, rows, columns."""
+    for case in benchmark("linalg").CASES:
+        for size in sizes:
+            yield case.name, partial(_call_linalg, case, *size)
+
+
+def _call_linalg(case: Any, count: int, n: int, m: int) -> None:
+    import pytensor
+    import pytensor.tensor as pt
+
+    x = np.random.default_rng(0).normal(size=(count, n, n))
+    a = (x @ x.swapaxes(-1, -2) / n + np.eye(n)).astype("float32")
+    matrix, right = (pt.tensor(name, shape=(None,) * 3, dtype="float32") for name in "ab")
+    f = pytensor.function([matrix, right], case.function(matrix, right), mode="OPENCL", on_unused_input="ignore")
+    f(a, np.ones((count, n, m), "float32"))
+
+
 def _record_workloads(recorder: Recorder, chosen: Iterable[str]) -> None:
     """Compile and call each workload of the benchmarks; those of models with gradients."""
     import pytensor
@@ -240,11 +274,17 @@ def _record_workloads(recorder: Recorder, chosen: Iterable[str]) -> None:
 
 
 def _record_layers(recorder: Recorder) -> None:
-    """Convolutions of an image network, pooling, and products of the shapes of benchmarks/gemm.py."""
+    """Draws, linear algebra, convolutions of an image network, pooling, and the products of benchmarks/gemm.py."""
     from pytensor_cl.runtime.registry import get_context
 
     context = get_context()
     conv, pool, gemm = (benchmark(name) for name in ("conv", "pool", "gemm"))
+    for name, call in draws(100_000):
+        recorder.origin = f"benchmark: draws, {name}"
+        call()
+    for name, call in linear_algebra(((2000, 16, 1), (1, 256, 256))):
+        recorder.origin = f"benchmark: {name}"
+        call()
     conv_calls = _conv_calls(conv, context)
     for kind in ("forward", "input", "weight"):
         for layer in conv.LAYERS:

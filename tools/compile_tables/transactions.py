@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tools.compile_tables.record import ROOT, benchmark
+from tools.compile_tables.record import ROOT, benchmark, draws, linear_algebra
 
 __all__ = ["Count", "parse_counts"]
 
@@ -31,6 +31,8 @@ WORST = 1.3
 LLVM = "14"  # of Debian 12's Oclgrind
 _DIGEST = re.compile(r"_[0-9a-f]{12}")
 _SMALL = 0.001
+_DRAWS = 3000
+_MATRICES = ((20, 16, 1), (1, 96, 32))  # number of matrices, rows, right-hand sides
 _SCALES = {
     "add transposed": 0.01, "add row and column": 0.02, "sum of rows": 0.002, "sum of columns": 0.01, "softmax": 0.004,
     "logsumexp": 0.004, "layer norm": 0.004, "gemm 1024": 0.06, "gemm 20000 x 64 x 64": 0.01, "batched products": 0.03,
@@ -120,8 +122,9 @@ def simulate(only: str) -> None:
     # As many units as a GPU has: the number decides how a problem is divided.
     describe = device._describe
     device._describe = lambda handle: replace(describe(handle), compute_units=20, local_memory=48 << 10)
-    for source in (_workloads, _layers):
-        for name, call in source():
+    sources = (_workloads(), _layers(), draws(_DRAWS), linear_algebra(_MATRICES))
+    for source in sources:
+        for name, call in source:
             if re.search(only, name):
                 print(name, flush=True)
                 call()

@@ -61,13 +61,19 @@ class Tile(NamedTuple):
 
 
 def _general(info: DeviceInfo, itemsize: int) -> Tile:
-    """Return the largest that the device can run."""
-    width, step = next(
-        (g, s)
+    """Return the largest that the device can run.
+
+    Rows of its blocks in local memory are padded: work-items that store neighbours along k use different banks.
+    """
+    width, step, padding = next(
+        (g, s, pad)
         for g, s in _GROUPS
-        if g * g <= info.max_work_group_size and 2 * s * (4 * g + 1) * itemsize + 40 * (4 * g + s) <= local_memory(info)
+        for pad in (max(1, min(8, 128 // (itemsize * s))),)
+        if g * g <= info.max_work_group_size
+        and 2 * s * (4 * g + pad) * itemsize + 40 * (4 * g + s) <= local_memory(info)
     )
-    return Tile("conv/simt", (width, width), 4 * width, 4 * width, step, (("group", width), ("step", step)))
+    parameters = (("group", width), ("step", step), ("padding", padding))
+    return Tile("conv/simt", (width, width), 4 * width, 4 * width, step, parameters)
 
 
 def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:

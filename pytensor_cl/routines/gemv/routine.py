@@ -35,6 +35,7 @@ _ITEMS_PER_UNIT = {"row": 4, "col": 1}
 _MIN_ROWS = {"row": 16, "col": 64}
 
 _GROUP = 64  # work-items of a work-group on schedule simt
+_TILE_BYTES = 128  # of a row that a work-item of the simt schedule has in local memory
 _LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
 _SPLIT_K_DEPTH = 1024  # elements of a row that are worth another work-group of the simt schedule
 
@@ -126,13 +127,13 @@ class Gemv(BlasRoutine):
 
     @property
     def _group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has a sum in local memory."""
-        return self.limits.size(_GROUP, self.dtype.itemsize) if self.schedule == "simt" else 1
+        """Work-items of a work-group on schedule simt; each has part of a row in local memory."""
+        return self.limits.size(_GROUP, _TILE_BYTES + self.dtype.itemsize) if self.schedule == "simt" else 1
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two variants of the product, and the second launch of a split sum."""
         is_cpu, itemsize = self.schedule == "cpu", self.dtype.itemsize
-        arguments = {"group": self._group}
+        arguments = {"group": self._group, "itemsize": itemsize, "tile_bytes": _TILE_BYTES}
         if is_cpu:
             block = self.context.tuning["gemm.vector_block"] // itemsize
             arguments = {"itemsize": itemsize, "lanes": lanes_of(self.context, self.dtype), "block": block}

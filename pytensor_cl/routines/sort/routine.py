@@ -103,7 +103,7 @@ class Sort(AlongAxis[_Plan]):
         """Elements of the longest row that a network takes."""
         if self.schedule == "cpu":
             return planning.SHORT_ROW_OF_MANY
-        return min(LOCAL_BYTES, local_memory(self.limits.info)) // self._element
+        return min(LOCAL_BYTES, local_memory(self.limits.info)) // self._element // 32 * 32
 
     def _radix_element(self, digits: _Digits) -> int:
         """Bytes of an element."""
@@ -119,7 +119,8 @@ class Sort(AlongAxis[_Plan]):
     def _network(self) -> KernelSource:
         arguments = self._arguments(self._bits == 64)
         if self.schedule == "simt":
-            return kernel_source("sort/network_simt", group=self.limits.size(GROUP), tile=self._tile, **arguments)
+            sizes: dict[str, Any] = {"group": self.limits.size(GROUP), "tile": self._tile, "itemsize": self._element}
+            return kernel_source("sort/network_simt", **sizes, **arguments)
         return kernel_source("sort/network_cpu", lanes=self._lanes, **arguments)
 
     def _radix(self, digits: _Digits) -> KernelSource:
