@@ -1,4 +1,4 @@
-"""Start-up hook: makes ``import pytensor`` know OpenCL in scripts that nobody changed.
+"""Start-up hook: registers OpenCL when a script imports PyTensor, without a change of the script.
 
 ``pytensor_cl.pth`` imports this module in every interpreter, and with it the package, which calls
 ``install``. So both stay tiny: this one imports nothing but ``sys``, and never lets an exception of
@@ -54,7 +54,7 @@ class _Finder:
     def _extend(self, name: str, loader: "Any") -> None:
         execute = getattr(loader, "exec_module", None)
         if execute is None or not hasattr(loader, "__dict__"):
-            return  # no loader that we know: PyTensor is imported without our flags
+            return  # an unknown kind of loader: PyTensor is imported without our flags
 
         def exec_module(module: "ModuleType") -> None:
             execute(module)
@@ -69,7 +69,7 @@ class _Finder:
         try:
             if hook is not None:
                 hook(module)
-        except Exception:  # a PyTensor unlike the one we know: import it as it is
+        except Exception:  # an unsupported version of PyTensor: import it as it is
             return
 
 

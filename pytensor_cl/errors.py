@@ -108,7 +108,7 @@ class CompilationError(OpenCLError):
 
 
 class DeviceNotFound(OpenCLError):
-    """No OpenCL device answers to the name; the message lists those that exist."""
+    """No OpenCL device matches the name; the message lists those that exist."""
 
 
 class UnusableDevice(OpenCLError, RuntimeError):

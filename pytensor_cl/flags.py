@@ -65,7 +65,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__placement",
         "EnumStr",
         "auto",
-        "Where nodes run: where it pays (auto), on the device wherever a kernel exists (device), or "
+        "Where nodes run: where they are faster (auto), on the device wherever a kernel exists (device), or "
         "nowhere but on the host (host).",
         options=("device", "host"),
     ),
@@ -81,7 +81,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__on_host",
         "EnumStr",
         "allow",
-        "What happens when a node stays on the host for want of a kernel.",
+        "What happens when a node stays on the host because there is no kernel.",
         options=("warn", "raise"),
     ),
     Flag(
@@ -146,7 +146,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__progress",
         "EnumStr",
         "auto",
-        "Whether a pause of more than half a second, in which something compiles, is told on stderr: if that is a "
+        "Whether a pause of more than half a second, in which something compiles, is reported on stderr: if that is a "
         "terminal (auto), always, or never.",
         options=("always", "never"),
     ),
@@ -199,7 +199,7 @@ def _parameter(flag: Flag, parameters: Any) -> Any:
 
 
 def _warn_of_former_name(flag: Flag) -> None:
-    warnings.warn(f"{flag.former} is now called {flag.name}; the next version will not know it", FutureWarning, 3)
+    warnings.warn(f"{flag.former} is now called {flag.name}; the next version removes {flag.former}", FutureWarning, 3)
 
 
 def _take_former_value(config: Any, flag: Flag) -> None:
@@ -232,7 +232,7 @@ def _former_parameter(flag: Flag, parameter: Any) -> Any:
 
 
 def wants_opencl_mode(config: Any) -> bool:
-    """Tell whether ``device=opencl*`` should make OPENCL the default mode.
+    """Return whether ``device=opencl*`` should make OPENCL the default mode.
 
     It should not where the user chose a mode or a linker, by a flag or by assignment.
 
@@ -250,7 +250,7 @@ def wants_opencl_mode(config: Any) -> bool:
 
 
 def is_opencl(device: str) -> bool:
-    """Tell whether a value of the flag ``device`` asks for an OpenCL device.
+    """Return whether a value of the flag ``device`` asks for an OpenCL device.
 
     Everything but ``cpu`` does: a name that no device has must be an error, not a silent CPU.
 

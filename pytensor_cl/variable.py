@@ -1,4 +1,4 @@
-"""Variables whose values live on a device."""
+"""Variables whose values are on a device."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def refuse_device_variables(linker: object, fgraph: FunctionGraph) -> None:
     Raises
     ------
     NotImplementedError
-        There is such a value; the message says what to write instead.
+        There is such a value; the message has the alternative.
     """
     for variable in (*fgraph.inputs, *fgraph.variables):
         if isinstance(variable.type, GpuArrayType):

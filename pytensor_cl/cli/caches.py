@@ -28,7 +28,7 @@ class CacheFolder(NamedTuple):
     Attributes
     ----------
     owner
-        Who writes there.
+        The program that writes there.
     path
         The folder; it may not exist yet.
     patterns

@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
     values
         The numbers of its abridged result.
     used_gpu
-        Whether it says ``Used the gpu``.
+        Whether it prints ``Used the gpu``.
     graph
         The nodes of its function.
     """

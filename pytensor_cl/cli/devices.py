@@ -59,7 +59,7 @@ def _remarks(entry: DeviceEntry) -> list[str]:
     if features.problem:
         return [f"{entry.spec} cannot be used: {features.problem}"]
     names = ", ".join(name.replace("_", " ") for name in features.missing)
-    lines = [f"{entry.spec} does without: {names}; 'python -m pytensor_cl doctor' tells why"] if names else []
+    lines = [f"{entry.spec} does without: {names}; 'python -m pytensor_cl doctor' shows why"] if names else []
     return [*lines, f"{entry.spec}: {features.warning}"] if features.warning else lines
 
 

@@ -77,9 +77,7 @@ def _single(setting: str) -> list[Driver]:
     if path.suffix == ".icd" and path.is_file():
         return [_read(path)]
     if "/" in setting and not path.exists():
-        problem: str | None = (
-            f"{setting} does not exist: the loader sees no driver at all, not even that of PoCL's wheel"
-        )
+        problem: str | None = f"{setting} does not exist: the loader finds no driver, not even that of PoCL's wheel"
     else:
         problem = _problem(setting, path.parent)
     return [Driver(f"OCL_ICD_VENDORS={setting}", setting, problem)]

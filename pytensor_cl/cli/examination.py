@@ -136,7 +136,7 @@ def examine(context: Context) -> Iterator[Finding]:
     facts = f"{info.compute_units} units, {size(info.global_memory)}, schedule {info.schedule}"
     yield Finding("ok", "device", facts + ("" if info.has_fp64 else ", no double precision"))
     yield Finding("ok", "parameters", context.tuning.origin)
-    yield Finding("ok", "build", f"{seconds:.2f} s (less when the disk cache knows the kernels)", seconds)
+    yield Finding("ok", "build", f"{seconds:.2f} s (less when the kernels are in the disk cache)", seconds)
     yield from _results(context)
     yield from _launch_times(context)
     yield from _memory_rates(context)

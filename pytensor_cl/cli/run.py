@@ -1,6 +1,6 @@
 """``run``: a script with an OpenCL device as PyTensor's default, without the start-up hook.
 
-Interpreters that the script starts in turn inherit the flags; only where the hook is installed do they know
+Interpreters that the script starts in turn inherit the flags; only where the hook is installed do they accept
 what ``device`` means.
 """
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     sys.argv = [options.script, *options.arguments]
     by_itself = script.is_dir() or is_zipfile(script) or sys.flags.safe_path
-    if not by_itself:  # runpy puts folders and zip files on the path, and safe_path wants nothing there
+    if not by_itself:  # runpy puts folders and zip files on the path, and safe_path forbids both
         sys.path[0] = str(script.resolve().parent)
     runpy.run_path(options.script, run_name="__main__")
     return 0

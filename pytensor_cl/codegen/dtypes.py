@@ -55,7 +55,7 @@ _CARRIERS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
 
 
 def is_supported(dtype: str | np.dtype) -> bool:
-    """Tell whether device arrays can hold `dtype`."""
+    """Return whether device arrays can hold `dtype`."""
     return str(np.dtype(dtype)) in SUPPORTED
 
 
@@ -115,12 +115,12 @@ def access_name(dtype: str | np.dtype, lanes: int) -> str:
 
 
 def is_complex(dtype: str | np.dtype) -> bool:
-    """Tell whether `dtype` is one of complex numbers."""
+    """Return whether `dtype` is one of complex numbers."""
     return np.dtype(dtype).kind == "c"
 
 
 def is_special(dtype: str | np.dtype) -> bool:
-    """Tell whether `dtype` is one that a kernel must be written for: float16, or one of complex numbers."""
+    """Return whether `dtype` is one that a kernel must be written for: float16, or one of complex numbers."""
     return str(np.dtype(dtype)) == "float16" or is_complex(dtype)
 
 
@@ -137,7 +137,7 @@ def computed(dtype: str | np.dtype) -> str:
 
 
 def needs_fp64(dtype: str | np.dtype) -> bool:
-    """Tell whether the device must have double precision to touch `dtype`."""
+    """Return whether the device must have double precision to touch `dtype`."""
     return part(dtype) == "float64"
 
 

@@ -366,7 +366,7 @@ class Emitter:
     dtypes
         Every dtype that was bound to a name.
     preambles
-        Helper functions that the statements call.
+        Functions that the statements call.
     widens_bytes
         Whether bytes were cast to wider integers.
     """

@@ -62,7 +62,7 @@ def _content(data: bytes, name: str) -> bytes | None:
 
 
 def is_intact(file: Path) -> bool:
-    """Tell whether a file of a `CheckedFolder` is as it was written.
+    """Return whether a file of a `CheckedFolder` is as it was written.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _digest_of(texts: Mapping[str, bytes]) -> bytes:
 
 @cache
 def _stamp(directory: Path) -> bytes:
-    """Digest of all templates and the modules they import: which of them a template includes only Mako can tell."""
+    """Digest of all templates and the modules they import: which of them a template includes is known to Mako only."""
     skip = len(str(directory))
     texts = {str(file)[skip:]: file.read_bytes() for file in directory.rglob("*.mako")}
     modules = _module_files(text.decode() for text in texts.values())
@@ -205,7 +205,7 @@ def _stamp(directory: Path) -> bytes:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether ``repr`` tells all there is to the value."""
+    """Whether ``repr`` determines the value."""
     if isinstance(value, tuple | list):
         return all(map(_is_plain, value))
     if isinstance(value, dict):

@@ -237,7 +237,7 @@ class Struct:
         TypeError
             A member is missing, or there is none of that name.
         ValueError
-            Lengths differ, or no column says how many structs there are.
+            Lengths differ, or no column has the number of structs.
         OverflowError
             An integer does not fit into its member.
         """

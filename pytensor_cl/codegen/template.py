@@ -26,7 +26,7 @@ class KernelSource(NamedTuple):
     source
         The kernels.
     preambles
-        Helper functions that must stand before the kernels; a program holds each text once.
+        Functions that must stand before the kernels; a program holds each text once.
     """
 
     name: str
@@ -44,7 +44,7 @@ def _directory() -> Path:
 
 @cache
 def _lookup() -> "TemplateLookup":
-    from mako.lookup import TemplateLookup  # 60 ms that programs without a kernel need not pay
+    from mako.lookup import TemplateLookup  # 60 ms that programs without a kernel save
 
     return TemplateLookup(directories=[str(_directory())], strict_undefined=True)
 

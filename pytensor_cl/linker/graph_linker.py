@@ -44,7 +44,7 @@ class GraphLinker:
     storage
         Variable to storage cell.
     keep
-        Variables whose storage the user sees after the call.
+        Variables whose storage is visible to the user after the call.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The inner graph of a loop: its nodes run step by step, and write their results where the loop wants them."""
+"""The inner graph of a loop: its nodes run step by step, and write their results to the loop's buffers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

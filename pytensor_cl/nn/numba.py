@@ -16,7 +16,7 @@ OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatt
 
 
 class _TellNumba(GraphRewriter):
-    """Changes no graph: tells NUMBA about the Ops when they first occur, so that importing them does not load it."""
+    """Registers the Ops with NUMBA when they first occur, so that importing them does not load it; changes no graph."""
 
     _is_done = False
 

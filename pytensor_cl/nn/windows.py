@@ -40,7 +40,7 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> Any:
-        """Elements from the first to the last that a window sees."""
+        """Elements from the first to the last of a window."""
         return (self.extent - 1) * self.dilation + 1
 
 
@@ -135,7 +135,7 @@ def _as_pad(value: Any, ndim: int, name: str, modes: Sequence[str], whole: Any) 
 
 
 def as_pads(value: Any, ndim: int, name: str = "border_mode", modes: Sequence[str] = BORDER_MODES) -> Pads:
-    """Return per dimension the padding before and after, or the name of a border mode that tells when it is known.
+    """Return per dimension the padding before and after, or a border mode from which it follows for known lengths.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def resolve(pad: Pad, extent: Any, dilation: int) -> tuple[Any, Any]:
 
 
 def known(*values: Any) -> bool:
-    """Whether none is None, as static lengths are that PyTensor does not know."""
+    """Whether none is None, as unknown static lengths are."""
     return all(v is not None for v in values)
 
 

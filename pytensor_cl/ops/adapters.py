@@ -121,7 +121,7 @@ class IntegerTuple:
 
 
 class Forwarding:
-    """A routine that checks or reorders its inputs and hands them to another one.
+    """A routine that checks or reorders its inputs and calls another one.
 
     Parameters
     ----------

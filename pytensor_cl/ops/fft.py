@@ -38,7 +38,7 @@ class GpuIRFFT(_GpuRealTransform):
 
 
 class GpuFourier(GpuOp):
-    """Device counterpart of `Fourier`: computes in double precision, as the output's dtype says."""
+    """Device counterpart of `Fourier`: computes in double precision if the output's dtype requires it."""
 
     operand_placements = (DEVICE, HOST)
 

@@ -55,7 +55,7 @@ class _ScaledComplex:
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand.
     has_c

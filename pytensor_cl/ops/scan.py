@@ -41,7 +41,7 @@ __all__ = [
 MAX_CAPTURED_KERNELS = 1 << 14
 """Kernels of a loop up to which a captured call holds all of its steps. To capture one takes about 0.1 ms."""
 _INNER_NUMBER = 16
-"""Bits of an error record's number that tell the node of the outer graph. The others tell the node of the step."""
+"""Bits of an error record's number for the node of the outer graph. The others are for the node of the step."""
 
 
 class LinkedStep(Protocol):
@@ -251,7 +251,7 @@ class _Trace:
     Parameters
     ----------
     array
-        The buffer; None if the first step tells its shape.
+        The buffer; None if its shape follows from the first step.
     length
         Its rows.
     in_taps, out_taps
@@ -363,7 +363,7 @@ class _Loop:
         return (*(trace.array for trace in traces), *untraced)
 
     def _limit_capture(self, count: int) -> None:
-        """Tell a capture that it cannot hold so many launches."""
+        """Note in a capture that it cannot have so many launches."""
         capture, kernels = self._context.queue.capture, count * self._step.kernel_count
         if capture is not None and kernels > MAX_CAPTURED_KERNELS:
             capture.note_unsupported(f"a loop of {kernels:,} kernels, more than {MAX_CAPTURED_KERNELS:,}")

@@ -35,7 +35,7 @@ def arange_length(start: Number, stop: Number, step: Number) -> int:
         There is no such number.
     """
     count = (stop - start) / step
-    if count == 0 and stop != start:  # underflow: the sign tells whether the first value is inside
+    if count == 0 and stop != start:  # underflow: the sign determines whether the first value is inside
         return 0 if copysign(1, count) < 0 else 1
     try:
         return max(0, ceil(count))
@@ -51,7 +51,7 @@ class ARange:
     Parameters
     ----------
     context
-        Where the array shall live.
+        The context of the new array.
     dtype
         Of the array: an integer or real one.
     schedule
@@ -125,7 +125,7 @@ class Eye:
     Parameters
     ----------
     context
-        Where the array shall live.
+        The context of the new array.
     dtype
         Of the array.
     schedule
@@ -161,7 +161,7 @@ class Bartlett:
     Parameters
     ----------
     context
-        Where the array shall live.
+        The context of the new array.
     dtype
         Of the array: a real one.
     schedule

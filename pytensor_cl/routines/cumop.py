@@ -84,7 +84,7 @@ class _Plan(NamedTuple):
 
 @cache
 def geometry_struct(index: str, outer_dims: int) -> Struct:
-    """Return the struct that tells the kernels about their arrays and their work; rows lie along the axis.
+    """Return the struct with the layouts of the arrays and the partition of the work; rows lie along the axis.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Prob
 
 
 def _chunks_of(problem: _Problem, wanted: int) -> tuple[int, int]:
-    """Return length and number of chunks, about as many as wanted."""
+    """Return length and number of chunks, close to the target number."""
     wanted = min(wanted, problem.length * problem.outputs // CHUNK)
     if wanted <= 1 or problem.length * problem.outputs < SMALL:
         return problem.length, 1
@@ -152,7 +152,7 @@ class CumOp(AlongAxis[_Plan]):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     operation
         ``"add"`` or ``"mul"``.
     dtype

@@ -20,7 +20,7 @@ class Join(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtypes
         Of each input.
     dtype
@@ -89,7 +89,7 @@ class Stack(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of the inputs and the output.
     schedule

@@ -23,7 +23,7 @@ RUN = 8  # neighbouring elements that a work-item takes, on schedule simt
 TILE = 2048  # elements that repay a work-group, on schedule simt
 SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
 
-# By kind: the bits that tell zero from other values; zero has two signs. None: the value is 0 or 1.
+# By kind: the bits that distinguish zero from other values; zero has two signs. None: the value is 0 or 1.
 _BITS = {
     "b": lambda bits: None,
     "i": lambda bits: f"0x{(1 << bits) - 1:x}ul",
@@ -55,12 +55,12 @@ def _flat(array: GpuArray, copy: Copy, stepped: bool = False) -> tuple[GpuArray,
 
 
 class _Masked(Routine):
-    """What the routines share: two kernels, one that counts in each chunk, and one that knows the counts.
+    """What the routines share: two kernels, one that counts in each chunk, and one that uses the counts.
 
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype, ndim
         Of the array that is zero or not; at least one dimension.
     output_mode
@@ -264,7 +264,7 @@ class Expand(_Masked):
 
     @staticmethod
     def takes(dtype: str, accumulate: bool) -> bool:
-        """Tell whether there is a kernel for a dtype."""
+        """Return whether there is a kernel for a dtype."""
         return not accumulate or dtype == "bool" or np.dtype(dtype).kind in "iu" or dtype in ("float32", "float64")
 
     def _fitted(self, value: GpuArray) -> GpuArray:
@@ -276,7 +276,7 @@ class Expand(_Masked):
         return value
 
     def _steps(self, value: GpuArray, counts: GpuArray) -> int:
-        """Return the step from one value to the next; waits where only the count tells whether they fit."""
+        """Return the step from one value to the next; waits where that depends on the count."""
         if value.layout.size == 1 and value.ndim < 2:
             return 0
         total = self._total(counts)

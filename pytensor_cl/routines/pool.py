@@ -48,11 +48,11 @@ class Window(NamedTuple):
         """Return how many windows there are; with `ceil` the last may reach out of the padding behind."""
         room = length + self.pad_lo + self.pad_hi - self.extent
         count = max(0, (-(-room // self.step) if ceil else room // self.step) + 1) if length else 0
-        # What begins in the padding behind the dimension sees none of it.
+        # A window that begins in the padding behind the dimension has no element of it.
         return count - 1 if ceil and count and (count - 1) * self.step >= length + self.pad_lo else count
 
     def whole(self, length: int, count: int) -> tuple[int, int]:
-        """Return the first and one past the last window that sees no padding."""
+        """Return the first and one past the last window without padding."""
         room = length + self.pad_lo - self.extent
         first = -(-self.pad_lo // self.step)
         return first, max(first, min(count, room // self.step + 1))
@@ -107,7 +107,7 @@ class _Pooling(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of what is pooled.
     windows

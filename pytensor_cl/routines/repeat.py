@@ -1,4 +1,4 @@
-"""Repetition of the elements of an array along an axis, each as often as a number says."""
+"""Repetition of the elements of an array along an axis, each a given number of times."""
 
 from math import prod
 from typing import Any
@@ -31,7 +31,7 @@ class Repeat(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype, ndim
         Of the array.
     axis

@@ -98,7 +98,7 @@ class CsrDot(_Compressed):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the entries, the dense factor and the output: an integer or real one.
     schedule
@@ -149,7 +149,7 @@ class CsrSampledDot(_Compressed):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of ``X``, ``Y`` and the output: an integer or real one.
     schedule

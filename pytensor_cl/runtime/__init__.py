@@ -1,1 +1,1 @@
-"""OpenCL devices, contexts, queues, memory and programs. Nothing in here knows PyTensor."""
+"""OpenCL devices, contexts, queues, memory and programs. Nothing in here imports PyTensor."""

@@ -1,4 +1,4 @@
-"""Lines on stderr that appear once in a tree of processes, whichever of them has something to say first.
+"""Lines on stderr that appear once in a tree of processes.
 
 The first process of a tree that imports this module names the tree in an environment variable, which others inherit.
 A line is claimed by a folder of the tree in the folder of temporary files: making one is atomic. The first process
@@ -25,7 +25,7 @@ def _folder() -> Path:
 
 
 def _is_first(line: str) -> bool:
-    """Whether no process of the tree has written a line; true where that cannot be told."""
+    """Whether no process of the tree has written a line; true if that is unknown."""
     try:
         folder = _folder()
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -48,7 +48,7 @@ def _basic_index(item: Any) -> Any:
 
 
 def _refusal(symbol: str) -> Callable[..., Any]:
-    """Return the method of an operator that device arrays do not have: an error that says what to write."""
+    """Return the method of an operator that device arrays do not have. It raises an error with the alternative."""
 
     def refuse(self: "GpuArray", other: Any = 0) -> Any:
         if _host_operand(other) is NotImplemented:
@@ -242,7 +242,7 @@ class GpuArray:
         Raises
         ------
         BufferError
-            ``copy=False`` was asked for.
+            ``copy=False`` was passed.
         """
         if options.get("copy") is False:
             raise BufferError("an array on a device cannot be exported without a copy: write np.asarray(r)")

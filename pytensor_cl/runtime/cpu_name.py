@@ -1,4 +1,4 @@
-"""A repair of PoCL: the name of the CPU where its compiler does not know the CPU.
+"""A repair of PoCL: a valid CPU name where PoCL's compiler has none for the CPU.
 
 PoCL does not work without it on such a machine. So it is no part of `runtime.pocl`, which only makes PoCL faster.
 
@@ -39,7 +39,7 @@ _AVX512_NAMES = (
     "knm",
 )
 _STRUCTURE_BYTES = 1024  # of PoCL 3.0; the structure of the next device follows
-_keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps our pointer as long as the process lives
+_keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps the pointer until the process ends
 _named: dict[int, str] = {}  # by the device's address
 
 
@@ -83,7 +83,7 @@ def repair_cpu_name(device: "cl.Device") -> list[str]:
     -------
     list of str
         Options for the builds of all programs; empty if the driver needs no repair. An option holds the name that was
-        set, now or before, because PoCL's cache does not tell binaries for one name from those for another.
+        set, now or before, because PoCL's cache does not distinguish binaries for different names.
     """
     if device.int_ptr not in _named:
         name = _set_name(device)
@@ -115,6 +115,6 @@ def _name_in(version: str) -> str | None:
 
 
 def _is_right(named: str, have: frozenset[str]) -> bool:
-    """Whether the compiler knows a CPU by that name that has this one's vector instructions."""
+    """Whether the compiler has a CPU of that name with the vector instructions of this one."""
     has_avx512 = _CPUS[0][0] <= have
     return named != "generic" and (not has_avx512 or any(part in named for part in _AVX512_NAMES))

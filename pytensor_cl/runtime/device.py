@@ -21,7 +21,7 @@ __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resol
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
     "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm or Mesa rusticl, "
-    "Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' tells what was found and why a driver does not load."
+    "Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was found and why a driver does not load."
 )
 
 _KINDS = ("gpu", "cpu", "accelerator")
@@ -110,12 +110,12 @@ class DeviceEntry:
     handle: "cl.Device"
 
 
-def _ask(fact: Callable[[], Any], otherwise: Any) -> Any:
-    """Return a fact; what is known without it if the driver has an error for an answer."""
+def _query(fact: Callable[[], Any], fallback: Any) -> Any:
+    """Return a property of a device; the fallback if the driver raises an error."""
     try:
         return fact()
     except cl.Error:
-        return otherwise
+        return fallback
 
 
 def _kind(device: "cl.Device") -> str:
@@ -124,27 +124,27 @@ def _kind(device: "cl.Device") -> str:
 
 
 def _describe(device: "cl.Device") -> DeviceInfo:
-    """Return the facts of a device. Old and broken drivers do not know them all, which must not hide other devices."""
-    extensions = _ask(lambda: device.extensions.split(), [])
+    """Return the properties of a device. Old and broken drivers lack some, which must not hide other devices."""
+    extensions = _query(lambda: device.extensions.split(), [])
     rounding = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
-    memory = _ask(lambda: device.global_mem_size, 0)
+    memory = _query(lambda: device.global_mem_size, 0)
     return DeviceInfo(
-        name=_ask(lambda: device.name.strip(), "a device without a name"),
-        platform=_ask(lambda: device.platform.name.strip(), ""),
-        vendor=_ask(lambda: device.vendor.strip(), ""),
-        version=_ask(lambda: device.version.strip(), ""),
-        driver=_ask(lambda: device.driver_version.strip(), ""),
-        kind=_ask(lambda: _kind(device), "accelerator"),
-        compute_units=_ask(lambda: device.max_compute_units, 1),
+        name=_query(lambda: device.name.strip(), "a device without a name"),
+        platform=_query(lambda: device.platform.name.strip(), ""),
+        vendor=_query(lambda: device.vendor.strip(), ""),
+        version=_query(lambda: device.version.strip(), ""),
+        driver=_query(lambda: device.driver_version.strip(), ""),
+        kind=_query(lambda: _kind(device), "accelerator"),
+        compute_units=_query(lambda: device.max_compute_units, 1),
         global_memory=memory,
-        local_memory=_ask(lambda: device.local_mem_size, 0),
-        max_allocation=_ask(lambda: device.max_mem_alloc_size, memory // 4),
-        max_work_group_size=_ask(lambda: device.max_work_group_size, 1),
-        max_parameter_size=_ask(lambda: device.max_parameter_size, 256),
-        has_fp64="cl_khr_fp64" in extensions or bool(_ask(lambda: device.double_fp_config, 0)),
+        local_memory=_query(lambda: device.local_mem_size, 0),
+        max_allocation=_query(lambda: device.max_mem_alloc_size, memory // 4),
+        max_work_group_size=_query(lambda: device.max_work_group_size, 1),
+        max_parameter_size=_query(lambda: device.max_parameter_size, 256),
+        has_fp64="cl_khr_fp64" in extensions or bool(_query(lambda: device.double_fp_config, 0)),
         has_fp16="cl_khr_fp16" in extensions,
-        shares_host_memory=bool(_ask(lambda: device.host_unified_memory, False)),
-        correctly_rounded_divide_sqrt=bool(_ask(lambda: device.single_fp_config & rounding, False)),
+        shares_host_memory=bool(_query(lambda: device.host_unified_memory, False)),
+        correctly_rounded_divide_sqrt=bool(_query(lambda: device.single_fp_config & rounding, False)),
     )
 
 
@@ -152,7 +152,7 @@ _loaded: list[bool] = []  # not empty once drivers have been loaded
 
 
 def are_drivers_loaded() -> bool:
-    """Tell whether this process, or one of which it is a fork, has loaded the OpenCL drivers to look for devices."""
+    """Return whether this process, or one of which it is a fork, has loaded the OpenCL drivers to look for devices."""
     return bool(_loaded)
 
 
@@ -201,7 +201,7 @@ def _missing(spec: str) -> DeviceNotFound:
     lines = [f"  {e.spec}  or  {e.stable_spec}  {e.info.name} ({e.info.platform})" for e in entries]
     meant = _with_prefix(spec)
     hint = f": names of devices begin with opencl, write {meant!r}" if meant else ""
-    return DeviceNotFound(f"no OpenCL device answers to {spec!r}{hint}. There are:\n" + "\n".join(lines))
+    return DeviceNotFound(f"no OpenCL device matches {spec!r}{hint}. There are:\n" + "\n".join(lines))
 
 
 def _with_prefix(spec: str) -> str | None:
@@ -280,12 +280,12 @@ def resolve(spec: str) -> DeviceEntry:
     spec
         ``opencl``, ``opencl<P>``, ``opencl<P>:<D>``, or ``opencl:<word>[:<D>]`` where the word is a kind (``gpu``,
         ``cpu``), a platform (``pocl``, ``pocl-3.1``, ``intel``, ``nvidia``, ``amd``) or a part of a device's name.
-        If such a name means another device or driver than when this user last used it, stderr says so.
+        If such a name stands for another device or driver than in the user's last run, a line on stderr reports it.
 
     Raises
     ------
     DeviceNotFound
-        Nothing answers to it; the message lists what there is, or what to install.
+        No device matches; the message lists what there is, or what to install.
     """
     text = spec.strip().lower()
     if text == "opencl":

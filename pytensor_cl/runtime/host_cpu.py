@@ -16,7 +16,7 @@ def granted_cores(group: Path = Path("/sys/fs/cgroup")) -> int:
     Parameters
     ----------
     group
-        Folder of the control group (version 2), as a container sees its own.
+        Folder of the control group (version 2), as it appears in a container.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

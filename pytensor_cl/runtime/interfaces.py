@@ -53,7 +53,7 @@ class DeviceQueue(Protocol):
 
     @property
     def has_pending(self) -> bool:
-        """Whether a command may have been enqueued for which nobody has waited."""
+        """Whether a command may have been enqueued for which no thread has waited."""
 
     def mark_submitted(self) -> None:
         """Note that a command is about to be enqueued, or has been."""
@@ -81,7 +81,7 @@ class DeviceQueue(Protocol):
 
 
 class HostAddresses(Protocol):
-    """Where the host sees the buffers of a device that computes in the host's memory."""
+    """Host addresses of the buffers of a device that computes in the host's memory."""
 
     def address(self, buffer: Any) -> int:
         """Return the address of a buffer."""
@@ -93,7 +93,7 @@ class HostAddresses(Protocol):
         """Return an object that keeps the memory of a buffer from reuse."""
 
     def view(self, array: Any) -> np.ndarray | None:
-        """Return a NumPy array over a device array; None where the host cannot see it."""
+        """Return a NumPy array over a device array; None if the host cannot access its memory."""
 
 
 class DeviceContext(Protocol):
@@ -113,7 +113,7 @@ class DeviceContext(Protocol):
 
     @property
     def views(self) -> HostAddresses:
-        """Where the host sees buffers."""
+        """Host addresses of buffers."""
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Any:
         """Return a new kernel object of a source."""
@@ -188,8 +188,8 @@ class SequenceBuilder(Protocol):
     Attributes
     ----------
     uses_addresses
-        Whether arguments are addresses in a table of the host. The driver then knows nothing of the buffers, and
-        kernels wait for those that `finish` is told of; elsewhere the queue runs them in their order.
+        Whether arguments are addresses in a table of the host. The driver then has no references to the buffers, and
+        kernels wait for those in `depends_on` of `finish`; elsewhere the queue runs them in order.
     """
 
     uses_addresses: bool
@@ -216,8 +216,8 @@ class KernelLauncher(Protocol):
     def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> SequenceBuilder | None:
         """Return a builder for sequences of these launches.
 
-        None if one of them is not supported, or if it does not pay. `is_waited_for` tells whether calls wait for the
-        sequences.
+        None if one of them is not supported, or if single launches are faster. `is_waited_for`: whether calls wait for
+        the sequences.
         """
 
 
@@ -225,7 +225,7 @@ class KernelLauncher(Protocol):
 
 
 class ContextOptions(NamedTuple):
-    """How a context is opened, as far as drivers need to know.
+    """The settings of a context that concern drivers.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class _Handler:
 
 @contextmanager
 def insisting() -> Iterator[None]:
-    """Raise what a handler of SIGINT raises at the end of the block at the latest, whoever has caught it inside."""
+    """Raise the exception of SIGINT's handler at the end of the block at the latest, even if it was caught inside."""
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not callable(before) or not hasattr(signal, "pthread_kill"):

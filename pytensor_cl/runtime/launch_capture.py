@@ -16,7 +16,7 @@ class CapturedAllocation(NamedTuple):
     number
         Counts the allocations, from 1.
     nbytes
-        Bytes that were asked for.
+        Requested bytes.
     """
 
     number: int

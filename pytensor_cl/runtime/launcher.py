@@ -34,7 +34,7 @@ class _EnqueuedKernel:
 
     @property
     def access_modes(self) -> str:
-        """All pointers may be written: OpenCL does not tell."""
+        """All pointers may be written: OpenCL has no query for it."""
         return "".join("v" if isinstance(a, bytes | np.generic) else "w" for a in self.launch.arguments)
 
     def bind(self, index: int, buffer: Any) -> None:
@@ -52,7 +52,7 @@ class _EnqueuedKernel:
         return self._kernel.set_bytes
 
     def argument_word(self, index: int) -> None:
-        """Return None: the driver wants buffers, not addresses."""
+        """Return None: arguments are buffers, not addresses."""
 
 
 class EnqueueSequence:
@@ -105,7 +105,7 @@ class EnqueueLauncher:
         self._programs, self._queue = programs, queue
 
     def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> "EnqueueLauncher":
-        """Return this: it needs to know nothing in advance."""
+        """Return the launcher itself."""
         return self
 
     def add(self, launch: Launch) -> _EnqueuedKernel:

@@ -58,7 +58,7 @@ class PlatformName:
     name
         As ``opencl:<name>`` has it.
     title, version, library
-        The platform's name and version, and the file of its driver; empty if that cannot be told.
+        The platform's name and version, and the file of its driver; empty if unknown.
     """
 
     name: str
@@ -108,10 +108,10 @@ def _pointer_at(address: int) -> int:
 
 
 def library_of(platform: "cl.Platform") -> str:
-    """Return the path of the shared library that a platform's driver is; empty if that cannot be told.
+    """Return the path of the shared library that a platform's driver is; empty if unknown.
 
-    OpenCL's extension ``cl_khr_icd`` says that an object of a driver begins with a pointer to a table of the driver's
-    functions. The system tells in which library the first of these is. This works on Linux only.
+    By the extension ``cl_khr_icd`` an object of a driver begins with a pointer to a table of the driver's
+    functions. ``dladdr`` returns the library of the first of these. This works on Linux only.
     """
     if not sys.platform.startswith("linux"):
         return ""

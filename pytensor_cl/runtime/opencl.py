@@ -1,6 +1,6 @@
 """The name ``cl`` of the package: pyopencl, imported when it is first used.
 
-Registering the mode must not pay for loading OpenCL drivers, nor fail where there are none.
+Registering the mode must not load OpenCL drivers, which takes time, and fails where there are none.
 """
 
 import sys

@@ -26,8 +26,8 @@ Precompile = Callable[[str], AbstractContextManager[Callable[[str, Sequence[str]
 """See `ContextHooks.precompile`."""
 _BY_VALUE = (bytes, np.generic)
 _RECENT = 16
-"""Programs that are kept though nobody uses them: functions like the last ones are compiled again and again. Each takes
-0.5 MB (PoCL) to 3 MB (Intel)."""
+"""Unused programs that are kept, as similar functions are often compiled again. Each takes 0.5 MB (PoCL) to 3 MB
+(Intel)."""
 
 
 def assemble(sources: Sequence[KernelSource]) -> str:
@@ -64,7 +64,7 @@ class Kernel:
     program
         What it is from, which is kept as long as the kernel.
     set_bytes
-        Sets an argument that is passed by value; None asks the driver to.
+        Sets an argument that is passed by value; None uses the driver's.
     """
 
     __slots__ = ("_has_null_arguments", "_program", "handle", "set_buffer", "set_bytes")
@@ -78,7 +78,7 @@ class Kernel:
         self.handle = handle
         self._program = program
         self._has_null_arguments = False
-        # pyopencl's public set_arg tries buffers first and pays 5 us for every by-value argument.
+        # pyopencl's public set_arg tries buffers first, which takes 5 us for every by-value argument.
         self.set_buffer = handle.set_arg
         self.set_bytes = set_bytes or _set_bytes_of(handle)
 
@@ -131,7 +131,7 @@ class Kernel:
 
 
 class ProgramCache:
-    """The programs of a context, found by the kernels in them, as long as somebody uses them.
+    """The programs of a context, by the kernels in them, as long as there are references to them.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class ProgramCache:
         Returns
         -------
         list
-            The program of each source, for whoever launches kernels later: programs that nobody holds are forgotten.
+            The program of each source. The caller keeps them: a program without references is dropped.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class ProgramCache:
         return program
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
-        """Return a new kernel object of a source, which is built now if nobody has.
+        """Return a new kernel object of a source, which is built now if it has not been built.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """A line on stderr, and in the log, where a program stands still for over half a second because something compiles.
 
-A thread that lives while something compiles writes the line. It never keeps the process alive, and writes nothing in a
+A thread that runs during a compilation writes the line. It never keeps the process alive, and writes nothing in a
 forked child. Drivers compile when a program is built, or (PoCL) when a kernel is launched first: so the first use of a
 kernel in a call may be a compilation too, until the call ends.
 """
@@ -18,7 +18,7 @@ __all__ = ["calling", "choose", "compiling", "kernel_is_new"]
 
 _log = logging.getLogger("pytensor_cl.progress")
 PATIENCE = 0.5
-"""Seconds of a pause before a line tells what it is for."""
+"""Seconds of a pause after which a line is written."""
 
 
 class _Settings:
@@ -47,7 +47,7 @@ _here = _Here()
 
 
 def choose(mode: Callable[[], str]) -> None:
-    """Set what says where lines are written.
+    """Set the function that returns where lines are written.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class _Pause:
             self._write(f"pytensor-cl: compiling {self._what}...")
 
     def end(self) -> None:
-        """Say how long it took, if anything was said."""
+        """Write how long it took, if a line was written."""
         if self._timer is None or os.getpid() != self._owner:
             return
         self._timer.cancel()
@@ -117,7 +117,7 @@ class _Pause:
             try:
                 _Settings.stream().write(text)
                 _Settings.stream().flush()
-            except (AttributeError, OSError, ValueError):  # nobody reads it
+            except (AttributeError, OSError, ValueError):  # the stream is closed
                 self._is_shown = False
 
 
@@ -128,14 +128,14 @@ def _described(what: str, driver: str) -> str:
 
 @contextmanager
 def compiling(what: str, driver: str, label: str | None = None) -> Iterator[None]:
-    """Tell of a pause while the block runs; what compiles inside it is part of it.
+    """Report a pause while the block runs; compilations inside it are part of it.
 
     Parameters
     ----------
     what
         What compiles, such as ``"12 kernels"``.
     driver
-        Who compiles it.
+        Name of the compiler: a driver or a backend.
     label
         Name of the function for which it is done; None is that of the call.
     """
@@ -180,7 +180,7 @@ def calling(label: str | None) -> Iterator[None]:
 
 
 def kernel_is_new(driver: str) -> None:
-    """Tell that a kernel was made: its first launch, in this call, may compile it.
+    """Note that a kernel was created: its first launch, in this call, may compile it.
 
     Parameters
     ----------

@@ -148,12 +148,12 @@ class Queue:
         """Keep a host array that is the memory of a buffer until the kernels that read it have run.
 
         They may be enqueued as long as the buffer exists. So the array is released by a wait that begins after the end
-        of the buffer. An earlier wait tells nothing about kernels that are enqueued later.
+        of the buffer. An earlier wait does not cover kernels that are enqueued later.
         """
         self._host_arrays[next(self._numbers)] = ref(buffer), array
 
     def keep_until_event(self, event: "cl.Event", what: Any) -> None:
-        """Keep what a command uses, and the driver does not know of, until the command has run."""
+        """Keep an object that a command uses without a reference of the driver until the command has run."""
         self.mark_submitted()
         self._used[next(self._numbers)] = event, what
         if len(self._used) > _MAX_KEPT:

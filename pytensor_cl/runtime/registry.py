@@ -129,7 +129,7 @@ def _check_flags() -> None:
 
 
 def undefined_context(name: Any) -> ContextNotDefined:
-    """Return the error for a name that no context has; its message says what to write instead."""
+    """Return the error for a name that no context has; its message has the alternatives."""
     named = ", ".join(f"{n} ({spec})" for n, spec in _registry.specs.items()) or "none"
     text = f"no context is called {name!r}; defined are: {named}. "
     if str(name).lower().startswith("opencl"):

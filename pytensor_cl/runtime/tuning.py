@@ -116,7 +116,7 @@ PARAMETERS: dict[str, Parameter] = {
     "conv.grain": Parameter(
         1 << 17, (1 << 15, 1 << 16, 1 << 18), "cpu", "multiply-adds that are worth another work-item"
     ),
-    "conv.groups_per_unit": Parameter(4, (2, 8, 16), "simt", "work-groups per compute unit that are wanted"),
+    "conv.groups_per_unit": Parameter(4, (2, 8, 16), "simt", "target number of work-groups per compute unit"),
     "conv.simt_part": Parameter(16, (8, 32), "simt", "steps along k that are worth a part of their own"),
 }
 
@@ -209,12 +209,12 @@ def tuning_file(entry: DeviceEntry, cache_dir: str | None) -> Path:
 
 
 def tuning_digest(parameters: Mapping[str, int]) -> str:
-    """Return what a file of tuned parameters tells of them, so that damage is noticed."""
+    """Return a digest of the parameters for their file, so that damage is noticed."""
     return blake2s(json.dumps(parameters, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _read(path: Path) -> dict[str, int]:
-    """Return the parameters of a file; one that was written by hand needs no version and no digest.
+    """Return the parameters of a file; one that a user has written needs no version and no digest.
 
     Raises
     ------

@@ -227,7 +227,7 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
 """How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `emit`."""
 
 KEEP_FIRST: frozenset[type[ps.ScalarOp]] = frozenset({ps.Second, ps.Switch})
-"""Ops whose first input keeps its own dtype, which says nothing about the dtype of the result."""
+"""Ops whose first input keeps its own dtype, which does not affect the dtype of the result."""
 
 MOVES: frozenset[type[ps.ScalarOp]] = frozenset({ps.Identity, ps.Second, ps.Switch})
 """Ops that compute nothing: what they return need not be widened if it is float16."""
@@ -331,7 +331,7 @@ class ScalarFunction:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of the widest type that takes part, intermediates included."""
+        """Bytes of the widest type, intermediates included."""
         return max(np.dtype(dtype).itemsize for dtype in self.dtypes)
 
     def _write(self, count: int) -> tuple[Emitter, Values]:
@@ -378,7 +378,7 @@ class _Same:
 
 @lru_cache(maxsize=512)
 def _function(same: _Same, input_dtypes: tuple[str, ...], output_dtypes: tuple[str, ...]) -> ScalarFunction:
-    """Return what several rewrites ask for, and then whoever makes the kernel."""
+    """Return the lowering, which several rewrites and the routine use."""
     return ScalarFunction(same.op, input_dtypes, output_dtypes)
 
 

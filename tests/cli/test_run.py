@@ -97,5 +97,5 @@ def test_device_that_does_not_exist_is_an_error_and_not_the_host(tmp_path):
     )
     done = run("--device", "opencl:nonsense", script)
     assert done.returncode != 0, done.stdout
-    assert "no OpenCL device answers to 'opencl:nonsense'" in done.stderr
+    assert "no OpenCL device matches 'opencl:nonsense'" in done.stderr
     assert done.stdout == ""

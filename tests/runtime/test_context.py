@@ -170,7 +170,7 @@ def test_a_device_that_is_missing_is_reported_when_it_is_opened(context):
     specs = {name: f"opencl:{name}" for name in defined_contexts()}
     try:
         define_contexts({**specs, "ghost": "opencl9:9"}, context.name)
-        with pytest.raises(DeviceNotFound, match=r"(?s)no OpenCL device answers to 'opencl9:9'. There are:.*opencl"):
+        with pytest.raises(DeviceNotFound, match=r"(?s)no OpenCL device matches 'opencl9:9'. There are:.*opencl"):
             get_context("ghost")
     finally:
         define_contexts(specs, context.name)

@@ -202,7 +202,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help="write the page to this file")
-    parser.add_argument("--counts", type=Path, help="what an earlier run has counted, instead of a new run")
+    parser.add_argument("--counts", type=Path, help="the counts of an earlier run, instead of a new run")
     parser.add_argument("--only", default="", help="workloads whose names match this expression")
     options = parser.parse_args()
     if options.simulate:

@@ -160,7 +160,7 @@ class GraphAssembler:
 
     def _bind_kernel(self, launch: Launch) -> BoundKernel:
         """Return a kernel whose buffer arguments are set, or will be set by bindings."""
-        # Without the buffers of the captured call, which would live as long as the graph.
+        # Without the buffers of the captured call, which would be kept as long as the graph.
         by_value = tuple(a if isinstance(a, bytes | np.generic) else None for a in launch.arguments)
         kernel = self._sequence_builder.add(launch._replace(arguments=by_value))
         for index, argument in enumerate(launch.arguments):

@@ -22,7 +22,7 @@ from pytensor_cl.runtime.registry import get_context
 __all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
 
 MAX_CHECKED = 1 << 16
-"""Nodes that may report errors. Higher bits of a record's number tell the node of the steps of a loop."""
+"""Nodes that may report errors. The higher bits of a record's number are the node in the steps of a loop."""
 _BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
 
 

@@ -313,7 +313,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _reason(node: Apply) -> str:
-    """Why a node of the host is there: what placement noted, or what the registry says of nodes that came after it."""
+    """Return why a node is on the host: the reason of its placement, or the registry's if it was added after it."""
     noted = getattr(node.tag, "opencl_reason", None)
     return noted or reason_of(node, default_context_name())
 

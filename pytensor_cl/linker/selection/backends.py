@@ -39,8 +39,8 @@ class Backend:
     name
         ``"device"``, ``"NUMBA"`` or ``"C"``.
     warmup_calls
-        Calls that are slower than later ones. The device captures one of the first calls, and tries in those that
-        follow how many threads take part. The first call on the host compiles; the second one fills the caches.
+        Calls that are slower than later ones. The device captures one of the first calls, and in the following ones
+        measures how many threads to use. The first call on the host compiles; the second one fills the caches.
     is_compiled
         Whether a call compiles nothing.
     """
@@ -80,7 +80,7 @@ class HostFunction(Backend):
     cells
         Storage of the inputs.
     outputs
-        Storage of those of the graph's first outputs that are wanted; empty after each call, if results are dropped.
+        Storage of the graph's first outputs, as many as are computed; empty after each call, if results are dropped.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class HostFunction(Backend):
 
     @property
     def host_array_cells(self) -> list[Cell]:
-        """Cells that may hold what the compiled function cannot read; `fast_run` wants NumPy arrays in them."""
+        """Cells whose values the compiled function may not be able to read; `fast_run` requires NumPy arrays there."""
         return []
 
     def _first_call(self) -> list[Any]:
@@ -221,7 +221,7 @@ class CFunction(HostFunction):
 
     @property
     def host_array_cells(self) -> list[Cell]:
-        """Cells of shared variables, and of numbers: a caller who is trusted may pass a NumPy scalar."""
+        """Cells of shared variables, and of numbers: with ``trust_input`` an argument may be a NumPy scalar."""
         pairs = zip(self._copy.graph.inputs, self._given, strict=True)
         return [c for v, c in pairs if type(c) is not list or _is_number(v)]
 

@@ -1,12 +1,12 @@
 """Which backend runs the calls of one input signature, and when another one is tried.
 
-The policy knows neither a clock nor a virtual machine: the caller asks for the backend of a call, and reports the time
+The policy uses neither a clock nor a virtual machine: it returns the backend of a call, and the caller reports the time
 of those calls that belong to a comparison.
 
 1. The first backend is the one with the least estimated time of a call, plus its time to compile spread over
    `SelectionPolicy.horizon` calls. It is timed at once.
 2. Each other backend is tried once. It waits until the calls so far took `SelectionPolicy.trial_budget` times what the
-   trial is expected to cost. That is a finite number of calls, which `SignatureStats.next_comparison` tells. An
+   trial is expected to cost. That is a finite number of calls, which `SignatureStats.next_comparison` returns. An
    estimate delays a trial; it never forbids one.
 3. A comparison times the present backend and then the other one. The other one takes over if it is faster by
    `SelectionPolicy.min_gain`.
@@ -69,7 +69,7 @@ class Candidate:
     Attributes
     ----------
     estimate
-        Seconds of a call, by the cost model; inf where that does not know.
+        Seconds of a call, by the cost model; inf if unknown.
     compile_seconds
         Seconds that its first call compiles; 0 once it is compiled.
     warmup_calls

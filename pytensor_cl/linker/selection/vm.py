@@ -1,7 +1,7 @@
 """The virtual machine of placement ``auto``: each call runs on the backend that is fastest for its signature.
 
-`SelectingVM` keeps a `SignatureStats` for each signature, which says what backend runs a call and when another one is
-tried. The machine runs the calls, times those of a comparison, and handles backends that fail.
+`SelectingVM` keeps a `SignatureStats` for each signature, which determines the backend of a call and when another one
+is tried. The machine runs the calls, times those of a comparison, and handles backends that fail.
 """
 
 import logging
@@ -132,7 +132,7 @@ class SelectingVM(OpenCLVM):
         setattr(self, "__call__", call)  # noqa: B010, mypy takes an assignment for one to a method
 
     def _generate_and_call(self) -> list[Any]:
-        """Generate the call. The first call does that: by then PyTensor has said which cells it wants back."""
+        """Generate the call. The first call does that: by then PyTensor has set which cells it reads."""
         paths = SlowPaths(self._find_stats, self._run_slowly, self._run_after_failure, self._run_without_selection)
         cells = {id(cell): cell for host in self._hosts.values() for cell in host.host_array_cells}
         source, emptied = self._source, self._emptied_cells()
@@ -188,7 +188,7 @@ class SelectingVM(OpenCLVM):
         return stats
 
     def _candidates(self) -> dict[str, Candidate]:
-        """Return what is known of each backend: the device is the first one, and preferred where nothing is known."""
+        """Return the candidates. The device is the first one, which is preferred where estimates are unknown."""
         self._device.is_compiled = self._build_kernels is None
         cost = self._estimate()
         seconds = {DEVICE: cost.device, NUMBA: cost.numba, C: cost.c}
@@ -211,7 +211,7 @@ class SelectingVM(OpenCLVM):
             return CostEstimate(inf, inf, inf, len(self.nodes))
 
     def _apply(self, stats: SelectedSignature) -> None:
-        """Let the generated call run what the statistics say."""
+        """Let the generated call run the backend that the statistics have chosen."""
         stats.is_on_device = stats.backend == DEVICE
         stats.run = self._device.run if stats.is_on_device else self._hosts[stats.backend].fast_run
 
@@ -227,7 +227,7 @@ class SelectingVM(OpenCLVM):
         try:
             results = self._run_on(name)
         except Exception as error:
-            failure = error  # what another backend raises shall not look like a consequence of it
+            failure = error  # raised outside the except clause, so that a later error is not chained to it
         if failure is not None:
             return self._recover(stats, name, failure)
         stats.note(perf_counter() - start)
@@ -258,7 +258,7 @@ class SelectingVM(OpenCLVM):
         try:
             return super().__call__()
         except (ForkedProcessError, OutOfDeviceMemory) as error:
-            failure = error  # what a host raises shall not look like a consequence of it
+            failure = error  # handled outside the except clause, so that a later error is not chained to it
         return self._run_on_host(failure)
 
     # Backends that fail

@@ -65,7 +65,7 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
 
 
 class _LazyNumbaThunk:
-    """Compiles its node with NUMBA when that pays. Calls ``perform`` before, and where NUMBA cannot compile it."""
+    """Compiles its node with NUMBA when that saves time. Calls ``perform`` before, and if NUMBA cannot compile it."""
 
     def __init__(self, node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         self._node = node
@@ -114,7 +114,7 @@ class _LazyNumbaThunk:
 
 
 def _ifelse_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Return the values of one branch. Both are computed; a LazyIfElse stands where skipping one pays."""
+    """Return the values of one branch. Both are computed; a LazyIfElse is used where skipping one is faster."""
     count, as_view = node.op.n_outs, node.op.as_view
     condition, then, otherwise = inputs[0], inputs[1 : 1 + count], inputs[1 + count :]
 

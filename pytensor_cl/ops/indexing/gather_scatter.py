@@ -91,7 +91,7 @@ class _Index:
     Parameters
     ----------
     context
-        Where the index arrays live.
+        The context of the index arrays.
     entries
         PyTensor's entries of the index.
     variables
@@ -224,7 +224,7 @@ class _Fitted:
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     routine
         The scatter.
     known

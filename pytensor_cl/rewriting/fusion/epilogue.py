@@ -1,7 +1,7 @@
 """Elementwise functions of the output of another kernel -> GpuEpilogue: applied while the output is stored.
 
 The bias and the activation of a layer are an example. This module decides which elementwise node is absorbed;
-`StoringOp.applies` says what the kernels of an Op support.
+`StoringOp.applies` returns whether the kernels of an Op support one.
 """
 
 from pytensor import scalar as ps

@@ -22,7 +22,7 @@ def replace_outputs(fgraph: FunctionGraph, old: Sequence[Variable], new: Sequenc
     """
     pairs = list(zip(old, new, strict=True))
     for before, after in pairs:
-        if not before.type.is_super(after.type):  # an inner Op may know more of the static shape, such as an FFT's 2
+        if not before.type.is_super(after.type):  # an inner Op may have more static lengths, such as an FFT's 2
             after.type = before.type
         after.name = before.name
         after.tag.trace = getattr(before.tag, "trace", [])

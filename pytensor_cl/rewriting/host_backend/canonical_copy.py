@@ -82,7 +82,7 @@ ON_HOST = "opencl__select_backend=False"
 NOT_AUTO = "opencl__placement is not auto"
 NO_RECIPE = "the mode has rewrites of its own"
 OTHER_NUMBERS = "opencl__random: other backends draw other numbers"
-NAMES_A_DEVICE = "the graph itself says what is on a device"
+NAMES_A_DEVICE = "the graph itself has values on a device"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class CanonicalCopy:
     Attributes
     ----------
     graph
-        A copy of the graph in canonical form, taken before the rewrites that know of devices.
+        A copy of the graph in canonical form, taken before the rewrites for devices.
     numba_excluded
         Why NUMBA must not run it; empty if it may.
     c_eligible

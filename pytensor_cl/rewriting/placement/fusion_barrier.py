@@ -15,7 +15,9 @@ __all__ = ["FusionBarrier", "insert_fusion_barriers", "remove_fusion_barriers"]
 
 
 class FusionBarrier(Op):
-    """An Elemwise that fusion does not recognise; lives between the passes `fence` and `remove_fusion_barriers`.
+    """An Elemwise that fusion does not recognise.
+
+    It exists from the pass `insert_fusion_barriers` to `remove_fusion_barriers`.
 
     Parameters
     ----------

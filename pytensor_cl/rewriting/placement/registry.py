@@ -102,7 +102,7 @@ def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
     if isinstance(kind, _HOST_ONLY):
         return None
     if type(kind) is not TensorType:
-        return NoKernel(f"{type(kind).__name__} values live on the host")
+        return NoKernel(f"{type(kind).__name__} values are on the host")
     if not dtypes.is_supported(kind.dtype):
         return NoKernel(f"device arrays cannot hold {kind.dtype}")
     if dtypes.needs_fp64(kind.dtype) and not info.has_fp64:
@@ -123,7 +123,7 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     if _names_dimensions(node.op):
         return NoKernel("gives dimensions names or takes them away: nothing is computed", is_free=True)
     if isinstance(node.op, ScalarFromTensor):
-        return NoKernel("hands a number to the host", is_free=True)
+        return NoKernel("passes a number to the host", is_free=True)
     kind = next((c for c in type(node.op).__mro__ if c in _lifts), None)
     if kind is None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")

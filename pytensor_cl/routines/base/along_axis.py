@@ -37,12 +37,12 @@ class AlongAxis[Plan: _Plan](Routine):
     """An operation along an axis of an array of any strides; the output has its shape.
 
     A subclass defines `_plan`, which returns what a launch does for the layout of the input and the strides of the
-    output, and `_enqueue`. A plan has the attribute ``problem``, which says where in the arrays the kernels begin.
+    output, and `_enqueue`. A plan has the attribute ``problem`` with the first elements of the arrays.
 
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     ndim
         Number of dimensions.
     axis

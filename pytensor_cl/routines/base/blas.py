@@ -61,7 +61,7 @@ class BlasRoutine(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand.
     operands

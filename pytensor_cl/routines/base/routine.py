@@ -42,7 +42,7 @@ class ValueArgument(NamedTuple):
     Attributes
     ----------
     convert
-        The Type of NumPy scalar that the kernel wants.
+        The NumPy scalar type of the kernel's argument.
     place
         Number of the argument.
     """
@@ -166,7 +166,7 @@ class Routine:
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
 
@@ -215,7 +215,7 @@ class Routine:
 
 
 class Checked(Routine):
-    """A routine whose kernels look whether their data is right; what is wrong the host hears when it asks.
+    """A routine whose kernels check their data. The host reads the error flag later.
 
     Attributes
     ----------

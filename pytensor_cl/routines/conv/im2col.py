@@ -14,7 +14,7 @@ __all__ = ["EDGE", "Im2colSchedule"]
 
 # Rows and vectors of the register tile, by bytes of the device's vector registers.
 _TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
-EDGE = 4  # columns that are cheaper one by one than as a vector
+EDGE = 4  # columns that take less time one by one than as a vector
 _MATRIX_BYTES = 384 << 10  # of the matrix of a block: it should stay in the second-level cache
 _COLUMNS, _DEPTH = 384, 1024  # of such a block at most
 _NARROW, _SHORT = 96, 256  # what they should be at least
@@ -43,7 +43,7 @@ class Im2colSchedule:
     Parameters
     ----------
     context, dtype
-        Where the arrays live, and their dtype.
+        The context of the arrays, and their dtype.
     """
 
     def __init__(self, context: Context, dtype: str) -> None:

@@ -25,7 +25,7 @@ class _Convolution(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every array.
     ndim
@@ -134,7 +134,7 @@ class ConvForward(_Convolution):
 class ConvGradInput(_Convolution):
     """The gradient with respect to x, from w and the gradient dy: called with ``(w, dy, image)``.
 
-    `image` is the spatial shape of x, which strides do not tell.
+    `image` is the spatial shape of x, which does not follow from strides.
     """
 
     def layout(self, w: Layout, dy: Layout, image: Sequence[int], *further: Layout) -> tuple[Layout, ...]:  # type: ignore[override]

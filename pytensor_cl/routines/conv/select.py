@@ -158,7 +158,7 @@ class Engine:
     Parameters
     ----------
     context, dtype
-        Where the arrays live, and their dtype.
+        The context of the arrays, and their dtype.
     schedule
         ``"cpu"`` or ``"simt"``.
     epilogue

@@ -110,7 +110,7 @@ def _is_enough(p: Problem, info: DeviceInfo) -> bool:
 
 
 def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
-    """Choose the kernel for a simplified problem; None asks for the one that runs any.
+    """Choose the kernel for a simplified problem; None chooses the one for any problem.
 
     Parameters
     ----------

@@ -139,7 +139,7 @@ class Winograd:
     Parameters
     ----------
     context, dtype
-        Where the arrays live, and their dtype.
+        The context of the arrays, and their dtype.
     epilogue
         What is computed of each element before it is stored.
     """

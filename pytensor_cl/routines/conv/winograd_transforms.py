@@ -57,7 +57,7 @@ def _powers(base: Fraction, count: int) -> tuple[Fraction, ...]:
 
 
 def _last(count: int) -> tuple[Fraction, ...]:
-    """Return what the point at infinity sees: the highest of `count` coefficients."""
+    """Return the value at the point at infinity: the highest of `count` coefficients."""
     return tuple(Fraction(n == count - 1) for n in range(count))
 
 

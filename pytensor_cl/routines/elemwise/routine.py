@@ -36,7 +36,7 @@ _CHEAP = re.compile("as_|convert_|f(abs|ma|max|min)$|floor|is|m(ax|in|odulo)|sel
 _TILE, _TILE_ROWS = 32, 8  # of kernels/elemwise/simt_tiled.mako: elements on a side, work-items along the other
 _WORTH_TILES = 16  # elements along both sides
 _CALLS = 4
-"""Calls of functions that are not cheap, up to which a work-item of schedule simt reads several elements at a time."""
+"""Calls of functions of many operations, up to which a work-item of schedule simt reads several elements at a time."""
 
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
@@ -50,9 +50,9 @@ class ElementFunction(Protocol):
     input_dtypes, output_dtypes
         What ``i0..`` and ``o0..`` are; bool is a byte that is 0 or 1.
     preambles
-        Helper functions that the statements call, for any number of lanes.
+        Functions that the statements call, for any number of lanes.
     itemsize
-        Bytes of the widest type that takes part.
+        Bytes of the widest type.
     operations
         Statements for one element.
     """
@@ -219,7 +219,7 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
 
 
 def _calls_much(statements: str, preambles: Iterable[str]) -> bool:
-    """Whether a function calls one of its preambles, or many functions that are not cheap.
+    """Whether a function calls one of its preambles, or many functions of many operations.
 
     It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
     what it calls into each copy, and some take minutes for the copies of a long function.

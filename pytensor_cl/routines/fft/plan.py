@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What the plan depends on: lanes of a vector, who works, and how many elements fit into fast memory."""
+    """What the plan depends on: lanes of a vector, work-items, and how many elements fit into fast memory."""
 
     lanes: int
     units: int
@@ -76,7 +76,7 @@ class Lines(NamedTuple):
     """The transforms along one axis: ``"fft"``, ``"rfft"`` or ``"irfft"`` of length `n`.
 
     `signs` are those of the imaginary parts at the input and at the output; `read` and `write` say where the first
-    line is, with the number of elements that are there, or are wanted.
+    line is, with the number of elements that are there, or are computed.
     """
 
     kind: str
@@ -268,7 +268,7 @@ class _Builder:
         self.steps.append(_direct(second)._replace(inner=rows))
 
     def _expanded(self, lines: Lines) -> Lines:
-        """Append the conjugate half to half spectra; returns complex transforms of which the real part is wanted."""
+        """Append the conjugate half to half spectra; returns complex transforms whose real part is the result."""
         n = lines.n
         half = n // 2 + 1
         lines = self._padded(lines, half)

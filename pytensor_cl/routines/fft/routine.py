@@ -104,7 +104,7 @@ class _Transform:
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         ``"float32"`` or ``"float64"``: of real and imaginary parts.
     ndim

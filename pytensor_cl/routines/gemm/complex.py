@@ -33,7 +33,7 @@ class ComplexGemm(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     kind
         `Gemm` or `BatchedGemm`.
     dtype

@@ -53,7 +53,7 @@ class Gemm(BlasRoutine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand: float32, float64 or an integer type.
     has_c
@@ -212,7 +212,7 @@ class Gemm(BlasRoutine):
         schedule, given, extra_items = self._cpu_schedule(), p, 0
         if self.epilogue is None:
             p = schedule.swap_operands(p)
-        else:  # which tells rows from columns, and is worth work-items however short the sums are
+        else:  # which needs work-items however short the sums are
             extra_items = p.m * p.n * p.batch_count // self.context.tuning["elemwise.tile"]
         partition = schedule.partition(p, extra_items)
         source, arguments = self._source(None), encode(p, partition.blocking, self.epilogue is not None)

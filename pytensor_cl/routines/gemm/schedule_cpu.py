@@ -185,7 +185,7 @@ class CpuSchedule:
         return CpuPartition((x, y, z * split_k), blocking, blocking.split_k_start + partial_sums)
 
     def swap_operands(self, p: GemmProblem) -> GemmProblem:
-        """Return ``C.T = B.T @ A.T`` where that is cheaper, because vectors lie along m then; else p itself."""
+        """Return ``C.T = B.T @ A.T`` where that is faster, because vectors are along m then; else p itself."""
         other = p.transposed()
         return other if self._cost(other) < _SWAP_GAIN * self._cost(p) else p
 

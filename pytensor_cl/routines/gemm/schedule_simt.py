@@ -123,7 +123,7 @@ def select_tile(shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, wide
     Parameters
     ----------
     shape
-        Of the product; None asks for the kernel that most products run.
+        Of the product; None chooses the kernel of most products.
     info
         The device.
     dtype

@@ -96,7 +96,7 @@ class GemvPair(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of the products: float32 or float64.
     pair
@@ -110,7 +110,7 @@ class GemvPair(Routine):
     schedule
         See `Routine`.
     has_fp64
-        Whether to use double precision; None asks the device.
+        Whether to use double precision; None uses it if the device supports it.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ class Gemv(BlasRoutine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand: float32, float64 or an integer type.
     has_y
@@ -286,7 +286,7 @@ class Ger(BlasRoutine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of every operand: float32, float64 or an integer type.
     schedule

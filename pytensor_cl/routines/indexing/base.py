@@ -77,7 +77,7 @@ class Indexing(Checked):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype, ndim
         Of the indexed array.
     entries

@@ -54,7 +54,7 @@ class FillDiagonal(Routine):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of the array and the value.
     ndim

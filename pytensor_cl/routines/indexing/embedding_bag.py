@@ -49,7 +49,7 @@ class EmbeddingBag(Checked):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     operation
         As of `Reduction`.
     dtypes
@@ -129,7 +129,7 @@ class EmbeddingBag(Checked):
         Raises
         ------
         ValueError
-            ``maximum`` or ``minimum`` of nothing is asked for.
+            it is ``maximum`` or ``minimum`` of no elements.
         """
         return self._reduction.layout(*self._gather.layout(*inputs))
 

@@ -47,7 +47,7 @@ class GatherFused(Indexing):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     function
         What to compute; one output.
     broadcast, by_value

@@ -21,10 +21,10 @@ ITEMS = 4
 """Work-items for each compute unit."""
 
 NEAR = 1 << 19
-"""Bytes of a table that stays in the cache of a core; rows of others are asked for ahead."""
+"""Bytes of a table that stays in the cache of a core; rows of larger ones are prefetched."""
 
 LONG = 512
-"""Bytes of a row whose lines the processor asks for by itself."""
+"""Bytes of a row whose cache lines the hardware prefetches."""
 
 
 class RowsPlan(NamedTuple):
@@ -36,7 +36,7 @@ class RowsPlan(NamedTuple):
 
 
 def is_far(table: int, row: int) -> bool:
-    """Whether kernels should ask ahead for rows of so many bytes, of a table of so many."""
+    """Whether kernels should prefetch rows of so many bytes, of a table of so many."""
     return table > NEAR and row <= LONG
 
 

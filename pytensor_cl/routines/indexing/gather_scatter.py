@@ -60,7 +60,7 @@ ZEROS = 8
 """Zeros in the cache that take as long as a value."""
 
 SMALL = 1 << 20
-"""Bytes of an array that stays in the cache of a core; larger ones want as many values for each work-item."""
+"""Bytes of an array that stays in the cache of a core; larger ones need as many values for each work-item."""
 
 SHARED = 16 << 20
 """Bytes of the arrays of all work-items that stay in the cache of all cores."""
@@ -376,7 +376,7 @@ class Scatter(Indexing):
         return (positions,) if plan.sorted is None else sort_positions(self, plan.sorted, positions)
 
     def _prepared(self, plan: _ScatterPlan, value: GpuArray) -> GpuArray:
-        """Return the values in the array's dtype, in memory as the plan wants them."""
+        """Return the values in the array's dtype, in the layout of the plan."""
         if self._cast is not None:
             (value,) = self._cast(value)
         if not plan.spread:

@@ -36,7 +36,7 @@ class _Indices(Checked):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     mode
         Of the kernel.
     order

@@ -21,7 +21,7 @@ SEGMENT = 4096
 """Bytes of a row that stay in the first-level cache, with what is read, while all is written."""
 
 MUCH, MORE = 0.5, 0.75
-"""Share of an array from which it pays to write slices while it is copied; of one that is copied past the cache."""
+"""Share of an array from which slices are written while it is copied; of one that is copied past the cache."""
 
 WORTH_SHARING = 8192
 """Elements that repay a second work-item."""
@@ -98,7 +98,7 @@ class SliceUpdate:
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype, ndim
         Of the array and of the values.
     adds

@@ -53,7 +53,7 @@ class TableLookup:
 
     @property
     def preambles(self) -> tuple[str, ...]:
-        """What says that an index is out of range."""
+        """The exception for an index out of range."""
         return (render("common/to_long"), *((render("runtime/error_flag"),) if self.bounds is None else ()))
 
     @property
@@ -68,7 +68,7 @@ class TableLookup:
 
 
 class TableLookups:
-    """What a routine with tables hands to its kernels, and checks.
+    """The arguments of kernels with tables, and their checks.
 
     Parameters
     ----------

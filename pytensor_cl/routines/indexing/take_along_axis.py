@@ -40,7 +40,7 @@ class TakeAlongAxis(Checked):
     Parameters
     ----------
     context
-        Where the arrays live.
+        The context of the arrays.
     dtype
         Of the elements.
     index_dtype
@@ -51,7 +51,7 @@ class TakeAlongAxis(Checked):
         What becomes of an index that is out of range: ``"raise"``, ``"wrap"``, ``"clip"``, or ``"index"``, where a
         negative one counts from the end.
     inverse
-        The index says where the element goes instead of where it comes from.
+        The index is that of the destination instead of the source.
     schedule
         See `Routine`.
     """

@@ -71,7 +71,7 @@ class BlockedRoutine(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the outputs: float32 or float64. Inputs of other dtypes are cast.
     schedule

@@ -32,7 +32,7 @@ class Squares(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the matrices: float32 or float64.
     schedule

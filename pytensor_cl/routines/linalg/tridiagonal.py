@@ -26,7 +26,7 @@ class _Tridiagonal(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the matrices: float32 or float64.
     schedule

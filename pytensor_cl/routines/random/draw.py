@@ -46,7 +46,7 @@ class HostDraw(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """What a call wants: a Generator, which may be changed, a shape, and the parameters."""
+    """The arguments of a call: a Generator, which may be changed in place, a shape, and the parameters."""
 
     generator: np.random.Generator
     size: tuple[int, ...] | None

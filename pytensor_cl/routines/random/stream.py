@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     chunks
         How many.
     at, size
-        Number of the first draw among all, and how many draws of the batch are wanted.
+        Number of the first draw among all, and how many draws of the batch are used.
     """
 
     array: GpuArray
@@ -253,7 +253,7 @@ class Stream:
         self._patch.launch(context.queue, (count,), None, chunks.draws.buffer, *numbers, places.buffer, values.buffer)
 
     def _finish(self, task: _Task, chunks: _Chunks, number: int, position: int, count: int) -> None:
-        """Let NumPy draw what is wanted of the last chunk: so the Generator is left as NumPy leaves it.
+        """Let NumPy make the draws of the last chunk, so that the Generator is in NumPy's state.
 
         Raises
         ------

@@ -28,7 +28,7 @@ RESULT = np.dtype("int64")
 
 
 def _ordered_form(layout: Layout, out_strides: Sequence[int], axes: Sequence[int]) -> Problem:
-    """Put the outer dimensions in normal form. The reduced ones stay in C order, which says what element is first."""
+    """Put the outer dimensions in normal form. The reduced ones stay in C order, which determines the first element."""
     pairs = list(zip(layout.shape, layout.strides, strict=True))
     outer = [pair for axis, pair in enumerate(pairs) if axis not in axes]
     shape, strides = zip(*outer, strict=True) if outer else ((), ())
@@ -56,7 +56,7 @@ class Argmax(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the input; the output is int64.
     ndim

@@ -271,7 +271,7 @@ def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
 
 
 def _is_interleaved(problem: Problem) -> bool:
-    """Tell whether runs of different outputs alternate in memory: a chunk per run then reads it in order.
+    """Return whether runs of different outputs alternate in memory: a chunk per run then reads it in order.
 
     In sums over all axes but one in the middle (as of a batch norm) this is up to twice as fast, because the
     hardware prefetches.
@@ -307,7 +307,7 @@ def split_cpu(
     is_rounded
         Whether long chains of operations lose digits.
     pattern
-        That of the kernel; None is what `select_variant` says.
+        That of the kernel; None uses that of `select_variant`.
     may_be_wide
         Whether a tile may be twice as wide if it then spans rows that follow one another.
     tuning
@@ -352,14 +352,14 @@ def split_simt(problem: Problem, units: int, group: int, *, may_split: bool, tun
 
 
 def fits_int(problem: Problem) -> bool:
-    """Tell whether a C int holds every index and step, with room for one block more."""
+    """Return whether a C int holds every index and step, with room for one block more."""
     reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*problem.outer, *problem.reduced))
     return max(reach, problem.outputs * problem.total) < 1 << 30
 
 
 @cache
 def geometry_struct(index: str, outer_dims: int, reduced_dims: int) -> Struct:
-    """Return the struct that tells the kernels of reductions and of argmax about their arrays and their work.
+    """Return the struct, for reductions and argmax, with the layouts of the arrays and the partition of the work.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class Reduction(Routine):
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     operation
         A key of `OPERATIONS`. ``maximum`` and ``minimum`` propagate NaN; ``and``, ``or`` and ``xor`` are for
         bool and integers; complex numbers have sums and products only. On bool accumulators ``add`` is ``or`` and
@@ -133,7 +133,7 @@ class Reduction(Routine):
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
     has_fp64
-        Whether to use double precision; None asks the device.
+        Whether to use double precision; None uses it if the device supports it.
     group
         Work-items of a work-group on schedule simt, a power of two; None takes what suits the device.
     initial
@@ -260,7 +260,7 @@ class Reduction(Routine):
         Raises
         ------
         ValueError
-            The input has another number of dimensions, or ``maximum`` or ``minimum`` of nothing is asked for.
+            The input has another number of dimensions, or it is ``maximum`` or ``minimum`` of no elements.
         """
         (source,) = inputs
         if source.ndim != self.ndim:

@@ -1,4 +1,4 @@
-"""Rows of tables that a kernel of rows reads where they are, as an index says, instead of a copy of them."""
+"""Rows of tables that a row kernel reads by an index, without a gathered copy."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ class GatheredRows:
     Attributes
     ----------
     struct
-        Of each table: the step from row to row, the number of rows, and whether rows are asked for ahead.
+        Of each table: the step from row to row, the number of rows, and whether rows are prefetched.
     """
 
     def __init__(self, routine: Checked, function: RowFunction, operands: Sequence[int]) -> None:
@@ -62,7 +62,7 @@ class GatheredRows:
         return seen
 
     def geometry(self, layouts: Sequence[Layout], variant: Variant) -> bytes | None:
-        """Return what kernels must know of the tables; None where the rows must be gathered first.
+        """Return the kernels' arguments for the tables; None where the rows must be gathered first.
 
         Parameters
         ----------

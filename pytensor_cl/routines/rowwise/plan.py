@@ -147,7 +147,7 @@ def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
 
 
 def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
-    """Tell whether the elements across rows are fewer than a vector has, but what follows may fill it.
+    """Return whether the elements across rows are fewer than a vector has, but what follows may fill it.
 
     Parameters
     ----------
@@ -386,14 +386,14 @@ def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
 
 
 def fits_int(rows: Rows) -> bool:
-    """Tell whether a C int holds every index and step, with room for one block more."""
+    """Return whether a C int holds every index and step, with room for one block more."""
     reach = sum(n * max(1, *map(abs, steps)) for n, *steps in (*rows.outer, *rows.reduced))
     return max(reach, rows.number * rows.total) < 1 << 30
 
 
 @cache
 def geometry_struct(index: str, dims: tuple[int, int], arrays: int, spills: int, totals: int) -> Struct:
-    """Return the struct that tells row kernels about their arrays and their work.
+    """Return the struct with the layouts of the arrays and the partition of the work.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ class RowFunction:
     tables
         Dtypes of the one-dimensional arrays in which steps look things up; see `routines.take`.
     gathers
-        Full operands that are rows of tables, each with the operand that says which rows; see `routines.picked`.
+        Full operands that are rows of tables, each with the operand that has the row indices; see `gathered`.
     """
 
     operands: tuple[Operand, ...]
@@ -155,13 +155,13 @@ class RowFunction:
 
     @property
     def takes(self) -> list[tuple[int, TableLookup]]:
-        """The steps that look something up, each with the number of the value that says where."""
+        """The lookups, each with the number of the value that is the index."""
         maps = (step for step in self.steps if isinstance(step, Map))
         return [(step.inputs[0], step.function) for step in maps if isinstance(step.function, TableLookup)]
 
     @property
     def itemsize(self) -> int:
-        """Bytes of the widest full value, but for what only says where to look something up."""
+        """Bytes of the widest full value that is not only an index of a lookup."""
         places = {place for place, _ in self.takes}
         full = (dtype for k, dtype in enumerate(self.dtypes) if self.kinds[k] == "full" and k not in places)
         return max((np.dtype(dtype).itemsize for dtype in full), default=4)

@@ -66,7 +66,7 @@ class Rowwise(Checked):
     schedule
         See `Routine`.
     has_fp64
-        Whether to use double precision; None asks the device.
+        Whether to use double precision; None uses it if the device supports it.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class Rowwise(Checked):
         self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._passes = self._uncached.passes(1, 1)
         self._pass_count = sum(not loop.is_empty for loop in self._passes)  # over a row
-        # Three passes, as a softmax has, and dear row values compute much for each row; one array is soon gathered.
+        # Three passes, as in a softmax, and row values of many operations take long for each row. Gathering one array
+        # takes little time.
         is_cheap = self._pass_count <= 2 and function.row_cost < RECOMPUTE_COST_LIMIT
         self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
@@ -130,7 +131,7 @@ class Rowwise(Checked):
         Raises
         ------
         ValueError
-            The shapes differ, or ``maximum`` or ``minimum`` of nothing is asked for.
+            The shapes differ, or it is ``maximum`` or ``minimum`` of no elements.
         """
         spread = self._layouts.spread(self._gathered_rows.seen([inputs[k] for k in self._operands]))
         return self._layouts.output_layouts(self._layouts.full_shape(spread))

@@ -157,7 +157,7 @@ def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
 
 @cache
 def geometry_struct(dims: int) -> Struct:
-    """Return the struct that tells the kernels about the rows, which lie along the axis.
+    """Return the struct with the layouts of the rows, which lie along the axis.
 
     `dims` is the number of the other dimensions, which lie from the innermost outwards; lengths and steps in elements.
     """

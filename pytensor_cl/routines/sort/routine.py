@@ -50,12 +50,12 @@ class Sort(AlongAxis[_Plan]):
 
     Rows that are short are sorted by a network (Batcher's merge exchange; Knuth, The Art of Computer Programming 3,
     algorithm 5.2.2M), long ones by a radix sort from the lowest digit (algorithm 5.2.5R). Of equal values only zeros
-    can be told apart: -0.0 comes before 0.0.
+    can be distinguished: -0.0 comes before 0.0.
 
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the input: real.
     ndim

@@ -61,7 +61,7 @@ class SearchSorted(Checked):
     Parameters
     ----------
     context
-        Where the arrays live and the kernel runs.
+        The context of the arrays and the kernel.
     dtypes
         Of the rows and of the values; float16 goes with float16 only.
     core_ndim

@@ -36,14 +36,14 @@ class _Parts(NamedTuple):
 class Unique(Routine):
     """Find what occurs in an array, in ascending order, as `numpy.unique` does.
 
-    Outputs are the values, or, along an axis, the slices; then, as far as they are asked for, where each comes first,
+    Outputs are the values, or, along an axis, the slices; then, if requested, where each comes first,
     the number of each element's value, and how often each comes (int64, 1-D). NaN counts as one value; slices with NaN
     are all different. Their number depends on the data, so a call waits for the device.
 
     Parameters
     ----------
     context
-        Where the arrays live and the kernels run.
+        The context of the arrays and kernels.
     dtype
         Of the input: real.
     ndim
@@ -128,7 +128,7 @@ class Unique(Routine):
         return x if layout.is_contiguous else self._copy(x)[0], (n, columns)
 
     def _order(self, x: GpuArray, parts: _Parts, n: int, columns: int) -> GpuArray:
-        """Return the order of the rows; or, if nobody needs it, the sorted values themselves."""
+        """Return the order of the rows; or, if it is not needed, the sorted values themselves."""
         if self.axis is None:
             return self._sort(x.view(Layout((n,), (1,), x.layout.offset)))[0]
         order, width = self.context.empty((n,), "int64"), 1

@@ -1,7 +1,7 @@
 """What a device's driver can do besides the least that kernels need, and where the answers are kept.
 
-`self_check` asks a device by running small kernels. The answers lie in a file of the user's cache folder, one for each
-device, driver and version of the probes, so that they are asked for once.
+`self_check` probes a device with small kernels. The results are kept in the user's cache folder, in one file for each
+device, driver and version of the probes, so that each device is probed once.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Features:
     struct_arguments
         Structs may be kernel arguments. Else they are read from a buffer.
     prefetch
-        ``__builtin_prefetch`` compiles, or is unknown to the compiler. Else kernels ask for nothing ahead.
+        ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.
     nontemporal_stores
         ``__builtin_nontemporal_store`` compiles, or is unknown to the compiler. Else kernels store through the cache.
     vectors
@@ -55,11 +55,11 @@ class Features:
     long_loops
         A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
     profiling
-        Events tell when their command ran; else profiles wait for each command and read the host's clock.
+        Events have time stamps; otherwise profiles wait for each command and read the host's clock.
     problem
         Why kernels cannot be run at all; empty if they can.
     reasons
-        Pairs of a feature that is missing and what happened when it was asked for.
+        Pairs of a missing feature and the result of its probe.
     """
 
     struct_arguments: bool = True
@@ -86,12 +86,12 @@ class Features:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of the features that were asked for and failed, in whose place there is a substitute."""
+        """The names of the features whose probes failed and that have a substitute."""
         return tuple(name for name, _ in self.reasons)
 
     @property
     def warning(self) -> str:
-        """What a user must know of a driver with a defect that has no substitute; empty if there is none."""
+        """A message for the user about a defect of the driver that has no substitute; empty if there is none."""
         if self.long_loops:
             return ""
         return "the driver ends loops early: what takes a work-item more than 65,535 steps is wrong (docs/drivers.md)"
@@ -137,7 +137,7 @@ def features_folder(cache_dir: str | Path | None) -> Path:
 
 @cache
 def probes_digest() -> str:
-    """Return a digest of the code that asks: answers of other probes are asked for again."""
+    """Return a digest of the probes' code: if it changes, the device is probed again."""
     code = (Path(__file__).with_name(name).read_bytes() for name in ("features.py", "probes.py"))
     return hashlib.blake2s(b"".join(code), digest_size=8).hexdigest()
 
@@ -148,7 +148,7 @@ class FeatureFile:
     Parameters
     ----------
     identity
-        Texts that tell the device, its driver and their versions from others.
+        Texts that identify the device, its driver and their versions.
     folder
         The package's cache folder; None is the user's.
     """

@@ -1,7 +1,7 @@
-"""The questions to a device: small kernels, and what they must compute.
+"""Probes of a device: small kernels, and the values that they must compute.
 
-``python -m pytensor_cl.runtime.features.probes`` reads from its input which device to ask, and which questions. It
-writes each answer as soon as it is known, since a driver may end the process at the next one. See `self_check`.
+``python -m pytensor_cl.runtime.features.probes`` reads the device and the names of the probes from its input. It
+writes each result at once, since a driver may end the process at the next probe. See `self_check`.
 """
 
 import json
@@ -16,28 +16,28 @@ import numpy as np
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
-__all__ = ["MARK", "PROBES", "Answer", "ask", "identity_of", "main"]
+__all__ = ["MARK", "PROBES", "ProbeResult", "identity_of", "main", "run_probes"]
 
 MARK = "pytensor_cl feature: "
-"""Begins the lines that are answers: drivers print lines of their own."""
+"""Prefix of the lines with results: drivers print lines of their own."""
 
 _ITEMS = 256
 _ALIGNMENTS = (1, 4, 16, 64, 128, 256, 512, 1024, 4096)
 
 
-class Wrong(Exception):
-    """A probe found other values than it should; says which."""
+class WrongResult(Exception):
+    """A probe computed wrong values; the message names them."""
 
 
-class Answer(NamedTuple):
-    """Of a device to a question.
+class ProbeResult(NamedTuple):
+    """The result of a probe on a device.
 
     Attributes
     ----------
     value
-        Of the feature; what stands for "no" if something went wrong.
+        Value of the feature; the probe's fallback if it failed.
     why
-        What went wrong, if anything did.
+        Why it failed; empty if it did not.
     """
 
     value: Any
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 class Device:
-    """An open device that is asked.
+    """An open device for the probes.
 
     Parameters
     ----------
@@ -94,32 +94,32 @@ def _equal(what: str, got: np.ndarray, wanted: Any) -> None:
     wanted = np.asarray(wanted)
     if not np.array_equal(got, wanted):
         at = np.flatnonzero(got != wanted)[0] if got.shape == wanted.shape else 0
-        raise Wrong(f"{what}: {got.flat[at]} instead of {wanted.flat[at]} at {at}")
+        raise WrongResult(f"{what}: {got.flat[at]} instead of {wanted.flat[at]} at {at}")
 
 
 class Probe(NamedTuple):
-    """A question.
+    """A probe of a feature.
 
     Attributes
     ----------
     name
-        Of the field of `Features`; ``plain`` is the least that kernels need.
-    otherwise
-        The value of the feature if anything goes wrong.
+        Name of the field of `Features`; ``plain`` is what all kernels need.
+    fallback
+        The value of the feature if the probe fails.
     text
-        OpenCL C; kernels are called ``probe_<name>...``.
+        OpenCL C; the kernels are called ``probe_<name>...``.
     check
-        Runs them; returns the value.
+        Runs the kernels; returns the value.
     is_risky
-        Drivers are known that end the process.
+        Some drivers end the process.
     extension
-        What the device must claim to have, or the answer is no.
+        An extension without which the feature is missing.
     of_cpus
-        Other devices are not asked, as what it is for is done on CPUs alone.
+        Other devices are not probed, as the feature is used on CPUs only.
     """
 
     name: str
-    otherwise: Any
+    fallback: Any
     text: str
     check: Callable[[Device, str], Any]
     is_risky: bool = False
@@ -213,7 +213,7 @@ def _atomics(device: Device, text: str) -> bool:
     device.run(kernel, _ITEMS, 8, buffer)
     got = device.read(buffer, o)
     if not 1 <= got[0] <= _ITEMS:
-        raise Wrong(f"atomic_cmpxchg: {got[0]}")
+        raise WrongResult(f"atomic_cmpxchg: {got[0]}")
     _equal("atomic functions", got, [got[0], got[0], -1, _ITEMS, *[255] * (_ITEMS // 8)])
     return True
 
@@ -280,7 +280,7 @@ def _private_as_global(device: Device, text: str) -> bool:
     device.run(device.kernel(text, "probe_private_address"), 1, None, found, np.int32(n))
     at = int(device.read(found, address)[0])
     if at < 1 << 16:  # no page of a process is there: compilers hang, kernels write anywhere
-        raise Wrong(f"a private array begins at address {at}: private memory has addresses of its own")
+        raise WrongResult(f"a private array begins at address {at}: private memory has addresses of its own")
     kernel = device.kernel(text, "probe_private_as_global")
     device.run(kernel, count, None, device.buffer(x), buffer, np.int32(n), np.int32(turns))
     row = np.zeros(n, "float32")
@@ -390,7 +390,7 @@ def _fp64(device: Device, text: str) -> bool:
     device.run(device.kernel(text, "probe_fp64"), _ITEMS, None, device.buffer(x), o, a)
     got, wanted = device.read(o, x), x / a + np.sqrt(x)
     if not np.allclose(got, wanted, rtol=1e-15):
-        raise Wrong(f"float64: {np.abs(got / wanted - 1).max():.1e} off")
+        raise WrongResult(f"float64: {np.abs(got / wanted - 1).max():.1e} off")
     return True
 
 
@@ -432,7 +432,7 @@ def _maps(device: Device, text: str) -> bool:
 
     address = addresses([0])[0]
     if addresses([0, _ITEMS // 2, 0, _ITEMS]) != [address, address + _ITEMS // 2, address, address + _ITEMS]:
-        raise Wrong("maps of overlapping regions have other addresses")
+        raise WrongResult("maps of overlapping regions have other addresses")
     memory = _seen(address, nbytes)
     for value in (1, 2):
         device.run(kernel, nbytes, None, buffer, np.uint8(value))
@@ -441,7 +441,7 @@ def _maps(device: Device, text: str) -> bool:
     queue.finish()
     _equal("what a command wrote, as the host sees it", memory, np.full(nbytes, 7, np.uint8))
     if addresses([0])[0] != address:
-        raise Wrong("a later map has another address")
+        raise WrongResult("a later map has another address")
     return True
 
 
@@ -537,7 +537,7 @@ def _profiling(device: Device, text: str) -> bool:
     event.wait()
     profile = event.profile
     if not 0 < profile.queued <= profile.submit <= profile.start <= profile.end:
-        raise Wrong("the times of an event are not in order")
+        raise WrongResult("the times of an event are not in order")
     return True
 
 
@@ -561,7 +561,7 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-def _is_asked(handle: "cl.Device", probe: Probe) -> bool:
+def _applies(handle: "cl.Device", probe: Probe) -> bool:
     if probe.of_cpus and not handle.type & cl.device_type.CPU:
         return False
     if probe.extension == "cl_khr_fp64" and _has_double(handle):
@@ -576,53 +576,55 @@ def _has_double(handle: "cl.Device") -> bool:
         return False
 
 
-def _answer(handle: "cl.Device", probe: Probe, device: Device | None = None) -> Answer:
+def _run(handle: "cl.Device", probe: Probe, device: Device | None = None) -> ProbeResult:
     try:
-        return Answer(probe.check(device or Device(handle), probe.text))
+        return ProbeResult(probe.check(device or Device(handle), probe.text))
     except Exception as error:  # drivers raise anything
         text = " ".join(str(error).split())
-        return Answer(probe.otherwise, f"{type(error).__name__}: {text[:300]}")
+        return ProbeResult(probe.fallback, f"{type(error).__name__}: {text[:300]}")
 
 
-def ask(handle: "cl.Device", names: Sequence[str], together: bool, tell: Callable[[str, Answer], None]) -> None:
-    """Ask a device.
+def run_probes(
+    handle: "cl.Device", names: Sequence[str], together: bool, report: Callable[[str, ProbeResult], None]
+) -> None:
+    """Run probes on a device.
 
     Parameters
     ----------
     handle
         The pyopencl device.
     names
-        Of probes.
+        Names of probes.
     together
-        Build one program for all of them, which is faster; where it does not build, nothing is told.
-    tell
-        Called with each answer.
+        Build one program for all of them, which is faster. If it does not build, there are no results.
+    report
+        Called with each result.
     """
-    asked = [p for p in PROBES if p.name in names]
-    for probe in asked:
-        if not _is_asked(handle, probe):
-            tell(probe.name, Answer(probe.otherwise))
-    asked = [probe for probe in asked if _is_asked(handle, probe)]
+    chosen = [p for p in PROBES if p.name in names]
+    for probe in chosen:
+        if not _applies(handle, probe):
+            report(probe.name, ProbeResult(probe.fallback))
+    chosen = [probe for probe in chosen if _applies(handle, probe)]
     if not together:
-        for probe in asked:  # each with a context of its own: a failed command may leave the queue useless
-            tell(probe.name, _answer(handle, probe))
+        for probe in chosen:  # each with a context of its own: a failed command may leave the queue useless
+            report(probe.name, _run(handle, probe))
         return
-    with suppress(Exception):  # of the driver: the questions are asked one by one then
+    with suppress(Exception):  # of the driver: the probes are run one by one then
         device = Device(handle)
-        device.share("".join(p.text for p in asked))
-        for probe in asked:
-            tell(probe.name, _answer(handle, probe, device))
+        device.share("".join(p.text for p in chosen))
+        for probe in chosen:
+            report(probe.name, _run(handle, probe, device))
 
 
 def identity_of(handle: "cl.Device") -> tuple[str, ...]:
-    """Return the texts that tell a device, its driver and their versions from others."""
+    """Return the texts that identify a device, its driver and their versions."""
     platform = handle.platform
     texts = platform.name, platform.version, handle.name, handle.vendor, handle.version, handle.driver_version
     return (*(text.strip() for text in texts), " ".join(sorted(handle.extensions.split())))
 
 
 def _find(identity: Sequence[str], number: int) -> "cl.Device":
-    """Return a device among those that are alike."""
+    """Return the device of an identity; several may have the same one."""
     alike = []
     for platform in cl.get_platforms():
         with suppress(cl.Error):
@@ -639,18 +641,18 @@ def _no_core_files() -> None:
 
 
 def main() -> None:
-    """Answer the questions that come on the input."""
+    """Run the probes that the input names."""
     _no_core_files()
     job = json.loads(sys.stdin.read())
 
-    def tell(name: str, answer: Answer) -> None:
-        sys.stdout.write(f"\n{MARK}{json.dumps([name, *answer])}\n")
+    def report(name: str, result: ProbeResult) -> None:
+        sys.stdout.write(f"\n{MARK}{json.dumps([name, *result])}\n")
         sys.stdout.flush()
 
     handle = _find(job["identity"], job["number"])
     repair_cpu_name(handle)
-    tell("", Answer(None))  # the drivers are loaded
-    ask(handle, job["names"], job["together"], tell)
+    report("", ProbeResult(None))  # the drivers are loaded
+    run_probes(handle, job["names"], job["together"], report)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ask a device, when it is first opened, what its driver can do.
+"""Probe the features of a device and its driver when the device is opened for the first time.
 
-The questions are asked in a child process: some drivers end the process instead of refusing a program. All are asked
-at once, of one program. Those that were not answered, or failed, are asked again one by one, by as many processes as it
-takes. A process that ends has answered the question that it was working on.
+The probes run in a child process: some drivers end the process instead of rejecting a program. All run at once, in one
+program. Those without a result, and those that failed, run again one by one, in as many processes as necessary. The
+probe during which a process ends has failed.
 """
 
 import json
@@ -22,21 +22,21 @@ from typing import Any
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover
 from pytensor_cl.runtime.features.features import FeatureFile, Features
-from pytensor_cl.runtime.features.probes import MARK, PROBES, Answer, ask, identity_of
+from pytensor_cl.runtime.features.probes import MARK, PROBES, ProbeResult, identity_of, run_probes
 from pytensor_cl.runtime.progress import compiling
 
 __all__ = ["adapt", "features_of", "refuse"]
 
 _FIRST, _NEXT = 90, 20
-"""Seconds until a process has loaded the drivers, and for each answer."""
+"""Seconds for loading the drivers, and for each probe."""
 
 _COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.features.probes")
 
-_UNASKED = "not asked: it may end the process, and no other process could be started"
+_NOT_PROBED = "not probed: the probe may end the process, and no other process could be started"
 
 
 def features_of(entry: DeviceEntry, cache_dir: str | None = None) -> Features:
-    """Return the features of a device's driver: from the cache, or by asking.
+    """Return the features of a device's driver: from the cache, or by probes.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     known = file.read()
     if known is not None:
         return known
-    inquiry = _Inquiry(entry, identity)
+    check = _SelfCheck(entry, identity)
     with compiling("the self-check of a new driver", f"{entry.info.platform} {entry.info.driver}"):
-        features = _collected(inquiry.answers())
-    if inquiry.is_lasting:
+        features = _collected(check.results())
+    if check.is_final:
         file.write(features)
     return features
 
 
 def adapt(info: DeviceInfo, features: Features) -> DeviceInfo:
-    """Return the facts of a device, less what it claims and does not do."""
+    """Return the properties of a device without those that it claims and does not have."""
     return replace(
         info,
         features=features,
@@ -80,7 +80,7 @@ def refuse(entry: DeviceEntry, features: Features) -> None:
     Raises
     ------
     UnusableDevice
-        Something failed that has no substitute; says what, and with which driver.
+        A feature without a substitute is missing; the message has its name and the driver.
     """
     if features.problem:
         info = entry.info
@@ -91,17 +91,17 @@ def refuse(entry: DeviceEntry, features: Features) -> None:
         )
 
 
-def _collected(answers: dict[str, Answer]) -> Features:
-    """Return the features that answers tell of."""
-    values: dict[str, Any] = {name: answer.value for name, answer in answers.items() if name != "plain"}
+def _collected(results: dict[str, ProbeResult]) -> Features:
+    """Return the features according to the results of probes."""
+    values: dict[str, Any] = {name: result.value for name, result in results.items() if name != "plain"}
     values["vectors"] = tuple(values["vectors"])
-    reasons = tuple((name, answer.why) for name, answer in answers.items() if answer.why)
+    reasons = tuple((name, result.why) for name, result in results.items() if result.why)
     features = Features(**values, reasons=reasons)
     return replace(features, problem=_problem(features, dict(reasons)))
 
 
 def _problem(features: Features, reasons: dict[str, str]) -> str:
-    """Return what failed that has no substitute."""
+    """Return the name of a missing feature without a substitute, and the reason; empty if there is none."""
     if "plain" in reasons:
         return f"plain arithmetic ({reasons['plain']})"
     if not features.atomics:
@@ -116,45 +116,45 @@ def _can_start() -> bool:
     return "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
 
 
-class _Inquiry:
-    """Questions to a device.
+class _SelfCheck:
+    """The probes of one device.
 
     Attributes
     ----------
-    is_lasting
-        Whether the answers would be the same another time: nothing ran out of time.
+    is_final
+        Whether the results may be kept: all probes ran in processes of their own.
     """
 
     def __init__(self, entry: DeviceEntry, identity: tuple[str, ...]) -> None:
         self._entry, self._identity = entry, identity
         self._names = [probe.name for probe in PROBES]
-        self.is_lasting = True
+        self.is_final = True
 
-    def answers(self) -> dict[str, Answer]:
-        """Return an answer to every question, in the order of the questions."""
+    def results(self) -> dict[str, ProbeResult]:
+        """Return the results of all probes, in their order."""
         try:
             if not _can_start():
                 raise OSError("no interpreter")
-            found = self._asked_of_processes()
+            found = self._run_in_processes()
         except OSError:
-            found = self._asked_here()
+            found = self._run_in_this_process()
         return {name: found[name] for name in self._names}
 
-    def _asked_of_processes(self) -> dict[str, Answer]:
-        told, _ = self._process(self._names, together=True)
-        found = {name: answer for name, answer in told.items() if not answer.why}
+    def _run_in_processes(self) -> dict[str, ProbeResult]:
+        results, _ = self._process(self._names, together=True)
+        found = {name: result for name, result in results.items() if not result.why}
         left = [name for name in self._names if name not in found]
         while left:
-            told, end = self._process(left, together=False)
-            found |= told
-            left = [name for name in left if name not in told]
+            results, end = self._process(left, together=False)
+            found |= results
+            left = [name for name in left if name not in results]
             if left:
-                found[left[0]] = Answer(_otherwise(left[0]), end)
+                found[left[0]] = ProbeResult(_fallback_of(left[0]), end)
                 del left[0]
         return found
 
-    def _process(self, names: Sequence[str], together: bool) -> tuple[dict[str, Answer], str]:
-        """Return the answers of a process, and how it ended."""
+    def _process(self, names: Sequence[str], together: bool) -> tuple[dict[str, ProbeResult], str]:
+        """Return the results of a process, and a message about its end."""
         job = {"identity": self._identity, "number": _alike(self._entry), "names": list(names), "together": together}
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         with (
@@ -168,27 +168,27 @@ class _Inquiry:
             ) as process,
         ):
             try:
-                told, is_late = _listen(process, json.dumps(job).encode())
+                results, timed_out = _read_results(process, json.dumps(job).encode())
             finally:
-                process.kill()  # one that has ended is not harmed
-            if is_late:
-                return told, f"no answer within {_NEXT if told else _FIRST} s"
+                process.kill()  # no effect if it has ended
+            if timed_out:
+                return results, f"no result within {_NEXT if results else _FIRST} s"
             status = process.wait()
             errors.seek(0)
             last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return told, ": ".join((f"the process ended with {how}", *last))
+        return results, ": ".join((f"the process ended with {how}", *last))
 
-    def _asked_here(self) -> dict[str, Answer]:
-        """Ask in this process all that has never ended one."""
-        self.is_lasting = False
-        found = {probe.name: Answer(probe.otherwise, _UNASKED) for probe in PROBES if probe.is_risky}
-        ask(self._entry.handle, [n for n in self._names if n not in found], False, found.__setitem__)
+    def _run_in_this_process(self) -> dict[str, ProbeResult]:
+        """Run in this process the probes that have never ended a process."""
+        self.is_final = False
+        found = {probe.name: ProbeResult(probe.fallback, _NOT_PROBED) for probe in PROBES if probe.is_risky}
+        run_probes(self._entry.handle, [n for n in self._names if n not in found], False, found.__setitem__)
         return found
 
 
 def _alike(entry: DeviceEntry) -> int:
-    """Return how many devices that are like this one come before it."""
+    """Return the number of devices of the same identity before this one."""
     identity, number = identity_of(entry.handle), 0
     for other in discover():
         if other.handle == entry.handle:
@@ -197,12 +197,12 @@ def _alike(entry: DeviceEntry) -> int:
     return number
 
 
-def _otherwise(name: str) -> Any:
-    return next(probe.otherwise for probe in PROBES if probe.name == name)
+def _fallback_of(name: str) -> Any:
+    return next(probe.fallback for probe in PROBES if probe.name == name)
 
 
-def _listen(process: "subprocess.Popen[bytes]", job: bytes) -> tuple[dict[str, Answer], bool]:
-    """Return the answers of a process, and whether it took too long for one."""
+def _read_results(process: "subprocess.Popen[bytes]", job: bytes) -> tuple[dict[str, ProbeResult], bool]:
+    """Return the results of a process, and whether it exceeded the time limit."""
     lines: SimpleQueue[bytes | None] = SimpleQueue()
 
     def read() -> None:
@@ -215,19 +215,19 @@ def _listen(process: "subprocess.Popen[bytes]", job: bytes) -> tuple[dict[str, A
         lines.put(None)
 
     Thread(target=read, daemon=True).start()
-    told: dict[str, Answer] = {}
+    results: dict[str, ProbeResult] = {}
     while True:
         try:
-            line = lines.get(timeout=_NEXT if told else _FIRST)
+            line = lines.get(timeout=_NEXT if results else _FIRST)
         except Empty:
-            return told, True
+            return results, True
         if line is None:
-            return told, False
-        told.update(_told(line))
+            return results, False
+        results.update(_parse(line))
 
 
-def _told(line: bytes) -> dict[str, Answer]:
-    """Return the answer in a line that a process wrote; one that was cut has none."""
+def _parse(line: bytes) -> dict[str, ProbeResult]:
+    """Return the result in a line of a process's output; none if the line is truncated."""
     text = line.decode(errors="replace")
     if not text.startswith(MARK):
         return {}
@@ -235,4 +235,4 @@ def _told(line: bytes) -> dict[str, Answer]:
         name, value, why = json.loads(text.removeprefix(MARK))
     except ValueError:
         return {}
-    return {name: Answer(value, why)}
+    return {name: ProbeResult(value, why)}

@@ -3,7 +3,7 @@
 PoCL wakes all its threads for each kernel, from one core. On virtual machines Linux does not see that other cores are
 idle, because a halted virtual CPU counts as preempted. So it leaves several threads on one core for milliseconds. That
 cannot happen to pinned threads. But where other programs run, a kernel waits for the thread whose core is taken: twice
-as long as with two cores for each thread. Linux tells how long each thread has run, and how long it waited for a core.
+as long as with two cores for each thread. Linux counts how long each thread has run, and how long it waited for a core.
 """
 
 import os
@@ -58,7 +58,7 @@ class ThreadAffinity:
             self._files = [os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY) for thread in threads]
             self._last_times = _thread_times(self._files)
             self._pin(1)
-        except (OSError, ValueError):  # the system does not tell
+        except (OSError, ValueError):  # the system has no such counters
             self._last_times, self._next_time = (0, 0), inf
             self._pin(2)
 
@@ -127,6 +127,6 @@ def pinned_cores() -> tuple[int, ...]:
 
 
 def rebalance() -> None:
-    """See whether PoCL's threads have the right cores, if they were pinned; called after waits."""
+    """Measure and pin PoCL's threads again if they were pinned; called after waits."""
     for affinity in _pinned:
         affinity.rebalance()

@@ -26,8 +26,8 @@ from pytensor_cl.runtime.pocl.worker_pool import CALL_NUMBERS, MAX_CORES, SPIN_C
 __all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "KernelBatch"]
 
 MIN_BATCHED_KERNELS = 2
-"""Smallest batch that pays if no call waits for it: a single kernel takes 2 to 5 us more in a batch. If a call waits,
-the host takes part, which pays for a single kernel too."""
+"""Kernels of a batch from which it is faster than single launches, if no call waits for it: one kernel takes 2 to 5 us
+more in a batch. If a call waits, the host's thread runs work-items too, and a batch of one kernel is faster."""
 _SPINS_BEFORE_YIELD = 4096  # polls of a counter, about 0.2 ms, after which a thread yields its core
 _POLLS_BEFORE_YIELD = 128  # polls for the next call, after which a parked worker yields its core
 _RING_SLOTS = 4  # copies of a batch's table, so that a call can be prepared while earlier ones run
@@ -38,7 +38,7 @@ _WORD, _LINE, _VALUE = 8, 64, 64
 _KERNEL_WORDS = 8  # of a kernel's head: entry, arguments, three sizes, items, dependency, unused
 
 # What the host passes to the entry point of the batch kernel: per argument its address or the distance to its value,
-# then the values, then the global ids and sizes. A size of 0 tells that the host calls.
+# then the values, then the global ids and sizes. A size of 0 means a call of the host.
 _HOST_CALL = np.dtype(
     [
         ("arguments", "u8", 9),
@@ -80,7 +80,7 @@ class BatchLauncher:
     Attributes
     ----------
     max_participants
-        Threads that may take part in a batch, the host's among them.
+        Most threads that run a batch, including the host's.
     entry_points
         Of the context's kernels.
     workers
@@ -107,7 +107,7 @@ class BatchLauncher:
     def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> "BatchBuilder | None":
         """Return a builder for batches of these launches.
 
-        None if a kernel has no entry point, or if there are too few kernels to pay. `is_waited_for` tells whether
+        None if a kernel has no entry point, or if there are too few kernels. `is_waited_for`: whether
         calls wait for the batches.
         """
         if len(launches) < (1 if is_waited_for else MIN_BATCHED_KERNELS):
@@ -339,7 +339,7 @@ class KernelBatch:
             raise
 
     def run_and_wait(self) -> None:
-        """Run the kernels, and whatever was enqueued before them, to the end. The calling thread takes part."""
+        """Run the kernels, and all commands enqueued before them, to the end, in the calling thread too."""
         queue, workers, tuner = self._context.queue, self._workers, self._tuner
         if queue.has_pending:
             queue.finish()
@@ -373,7 +373,7 @@ class KernelBatch:
         queue.end_wait()
 
     def _set_participants(self, slot: int, mode: str) -> None:
-        """Set the host's arguments that depend on who takes part."""
+        """Set the host's arguments that depend on the participating threads."""
         workers = 0 if mode == HOST_ONLY else self._tuner.max_workers
         is_parked = mode == PARKED_WORKERS
         call = (next(self._workers.call_numbers) % CALL_NUMBERS, workers, 0) if is_parked else (0, 0, workers)

@@ -30,7 +30,7 @@ def supports_entry_points(version: str) -> bool:
 
 
 class _DlInfo(ctypes.Structure):
-    """What the dynamic linker knows about an address: ``Dl_info``."""
+    """The dynamic linker's information about an address: ``Dl_info``."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -100,7 +100,7 @@ class EntryPoints:
         entry = self._found.get(name)
         if entry is None and name not in self._missing:
             modes = self._access_modes.get(name, "")
-            entry = self._ask(launch, modes) if len(modes) == len(launch.arguments) else None
+            entry = self._query(launch, modes) if len(modes) == len(launch.arguments) else None
             if entry is None:
                 self._missing.add(name)
             else:
@@ -114,7 +114,7 @@ class EntryPoints:
         found = [entry for launch in launches if (entry := self.find(launch)) is not None]
         return found if len(found) == len(launches) else None
 
-    def _ask(self, launch: Launch, access_modes: str) -> EntryPoint | None:
+    def _query(self, launch: Launch, access_modes: str) -> EntryPoint | None:
         """Launch a copy of a kernel so that it writes the address of its entry point."""
         kernel, memory = Kernel.clone(launch.kernel), np.zeros(16, np.uint64)
         for index, nbytes in enumerate(value_sizes(launch.arguments)):

@@ -1,7 +1,7 @@
 """Parked workers: work-items of a kernel batch that wait for the next call after their own has ended.
 
 A worker is a work-item of the batch kernel, so a thread of PoCL's. After its call it polls its mailbox for a short
-time. The host's thread hands it the next call there, without a launch. Workers leave when no call comes, and when
+time. The host's thread writes the next call there, without a launch. Workers end when no call comes, and when
 something else is enqueued: PoCL would wait for them.
 """
 
@@ -29,10 +29,11 @@ _GAP_SHARE, _MAX_STRETCH = 0.25, 4.0
 # After long calls the interpreter's data has left the caches, so the gap is longer: a share of the call, at most so
 # many times BURST_GAP. Workers are parked for longer by the same factor.
 START_SECONDS = 2e-4
-"""Seconds after a launch within which its workers have begun, or will not come."""
+"""Seconds after a launch within which its workers begin; later ones are not expected."""
 _BURST_CALLS = 3  # calls in quick succession from which there is a burst
 _QUORUM = 0.75  # share of the wanted workers that must be parked, else new ones are launched
-_MAILBOX_BYTES, _PINNED_WORD = 256, 12  # bytes of a mailbox; where the control block tells that threads are pinned
+_MAILBOX_BYTES = 256
+_PINNED_BYTE = 12  # of the control block; 1 if threads are pinned
 MAX_CORES = 1024
 """Bits of a CPU set in the control block."""
 CALL_NUMBERS = 1 << 30
@@ -45,7 +46,7 @@ class WorkerPool:
     Parameters
     ----------
     context, views
-        Where they run, and how the host sees its buffers.
+        Their context, and the host addresses of its buffers.
     max_workers
         How many there are at most.
     spin_cycles
@@ -101,10 +102,10 @@ class WorkerPool:
             self._exclusive_waits.pop(key, None)
 
     def after_wait(self) -> None:
-        """See whether PoCL's threads have the right cores, if the last time is a while ago."""
+        """Pin PoCL's threads again if necessary, at most every `REBALANCE_SECONDS` / 4."""
         now = monotonic()
         if now >= self._next_rebalance:
-            self._next_rebalance = now + REBALANCE_SECONDS / 4  # which measures the interval itself
+            self._next_rebalance = now + REBALANCE_SECONDS / 4  # `rebalance` checks the interval itself
             rebalance()
 
     # Launches
@@ -163,9 +164,9 @@ class WorkerPool:
 
 
 def _write_cores(control_block: np.ndarray, cores: Sequence[int]) -> None:
-    """Tell workers which cores there are, if PoCL's threads are pinned to one each."""
+    """Write the cores to the control block, if each of PoCL's threads is pinned to one."""
     if cores and max(cores) < MAX_CORES:
         bits = np.zeros(MAX_CORES, bool)
         bits[list(cores)] = True
         control_block[_MAILBOX_BYTES - MAX_CORES // 8 : _MAILBOX_BYTES] = np.packbits(bits, bitorder="little")
-        control_block[_PINNED_WORD] = 1
+        control_block[_PINNED_BYTE] = 1

@@ -43,4 +43,4 @@ def test_a_list_of_choices_runs_on_the_host(context, rng):
     index, value = rng.integers(0, 3, 5), rng.normal(size=5).astype("float32")
     np.testing.assert_allclose(f(index, value), np.choose(index, [value, value * 2, value * 3]))
     reasons = {type(n.op).__name__: n.reason for n in pytensor_cl.explain(f).host_nodes}
-    assert reasons["Choose"] == "TypedListType values live on the host"
+    assert reasons["Choose"] == "TypedListType values are on the host"

@@ -1,4 +1,4 @@
-"""What a driver can do: the file of answers, the questions, and processes that end before they have answered."""
+"""The features of a driver: the file of results, the probes, and processes that end during a probe."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from tests.helpers import CHECKOUT
 
 NAMES = [probe.name for probe in probes.PROBES]
 FOUND = Features(prefetch=False, vectors=(2, 4), host_alignment=128, reasons=(("prefetch", "signal 6"),))
-# A process that answers yes to everything but to what it is told to die or to hang at; it notes what it was asked.
+# A process whose probes succeed, but for those at which it ends or hangs; it logs their names.
 CHILD = """
 import json, os, signal, sys
 job = json.loads(sys.stdin.read())
@@ -26,11 +26,11 @@ with open({log!r}, "a") as file:
     file.write(json.dumps([job["names"], job["together"]]) + "\\n")
 sys.stdout.write("a driver says something\\n")
 for name in ["", *job["names"]]:
-    if name in {dies!r}:
+    if name in {ends_at!r}:
         sys.stderr.write("no such intrinsic")
         sys.stderr.flush()
         os._exit(8)
-    if name in {hangs!r}:
+    if name in {hangs_at!r}:
         signal.pause()
     value = [2, 4, 8, 16] if name == "vectors" else 64 if name == "host_alignment" else True
     print("{mark}" + json.dumps([name, value, ""]), flush=True)
@@ -39,11 +39,11 @@ for name in ["", *job["names"]]:
 
 @pytest.fixture
 def child(tmp_path, monkeypatch):
-    """Make a function that puts another process in the place of the one that asks."""
+    """Return a function that replaces the process of the probes."""
     log = tmp_path / "log"
 
-    def put(dies=(), hangs=()):
-        text = CHILD.format(log=str(log), dies=tuple(dies), hangs=tuple(hangs), mark=probes.MARK)
+    def put(ends_at=(), hangs_at=()):
+        text = CHILD.format(log=str(log), ends_at=tuple(ends_at), hangs_at=tuple(hangs_at), mark=probes.MARK)
         (tmp_path / "child.py").write_text(text)
         monkeypatch.setattr(self_check, "_COMMAND", (sys.executable, str(tmp_path / "child.py")))
         return lambda: [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -52,14 +52,14 @@ def child(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def ask(context, tmp_path):
-    """Ask the device anew, with a cache folder of its own, which is returned too."""
+def features_again(context, tmp_path):
+    """Probe the device again, with a new cache folder."""
 
-    def ask_anew():
+    def probe_again():
         self_check._features_of.cache_clear()
         return features_of(context.entry, str(tmp_path / "cache"))
 
-    yield ask_anew
+    yield probe_again
     self_check._features_of.cache_clear()
 
 
@@ -80,7 +80,7 @@ def test_bad_files_are_not_believed(tmp_path, text):
     assert file.read() is None
 
 
-def test_changed_answers_are_not_believed(tmp_path):
+def test_changed_files_are_ignored(tmp_path):
     file = FeatureFile(("a driver",), tmp_path)
     file.write(FOUND)
     whole = json.loads(file.path.read_text())
@@ -93,7 +93,7 @@ def test_changed_answers_are_not_believed(tmp_path):
     assert file.read() == FOUND
 
 
-def test_answers_to_other_probes_are_not_believed(tmp_path, monkeypatch):
+def test_results_of_other_probes_are_ignored(tmp_path, monkeypatch):
     file = FeatureFile(("a driver",), tmp_path)
     file.write(FOUND)
     monkeypatch.setattr("pytensor_cl.runtime.features.features.probes_digest", lambda: "another")
@@ -118,13 +118,13 @@ def test_a_cpu_driver_has_all(context):
         assert context.info.host_alignment == (1 if context.name == "pocl" else 128)
 
 
-def test_one_process_asks_once(child, ask):
+def test_a_device_is_probed_once(child, features_again):
     asked = child()
-    first = ask()
+    first = features_again()
     assert first.maps and first.host_alignment == 64 and not first.reasons
     assert asked() == [[NAMES, True]]
-    assert ask() == first
-    assert len(asked()) == 1  # the file had the answers
+    assert features_again() == first
+    assert len(asked()) == 1  # the file had the results
 
 
 def test_without_a_cache_folder_each_process_asks(child, context, tmp_path):
@@ -137,9 +137,9 @@ def test_without_a_cache_folder_each_process_asks(child, context, tmp_path):
     self_check._features_of.cache_clear()
 
 
-def test_a_process_that_dies_has_answered_one_question(child, ask):
-    asked = child(dies=("maps", "prefetch"))
-    found = ask()
+def test_the_end_of_a_process_fails_one_probe(child, features_again):
+    asked = child(ends_at=("maps", "prefetch"))
+    found = features_again()
     assert not found.maps and not found.prefetch
     assert found.struct_arguments and found.private_as_global and found.nontemporal_stores and not found.problem
     assert dict(found.reasons) == dict.fromkeys(
@@ -149,26 +149,26 @@ def test_a_process_that_dies_has_answered_one_question(child, ask):
     assert asked() == [[NAMES, True], [before, False], [after, False]]
 
 
-def test_a_process_that_hangs_has_answered_one_question(child, ask, monkeypatch):
+def test_a_process_that_hangs_fails_one_probe(child, features_again, monkeypatch):
     monkeypatch.setattr(self_check, "_NEXT", 0.5)
-    child(hangs=("private_as_global",))
-    found = ask()
+    child(hangs_at=("private_as_global",))
+    found = features_again()
     assert not found.private_as_global and found.prefetch
-    assert dict(found.reasons) == {"private_as_global": "no answer within 0.5 s"}
+    assert dict(found.reasons) == {"private_as_global": "no result within 0.5 s"}
     assert not found.has_cpu_schedule
 
 
-def test_where_no_process_can_be_started_this_one_asks(ask, context, monkeypatch):
+def test_without_processes_the_probes_run_in_this_one(features_again, context, monkeypatch):
     monkeypatch.setattr(self_check, "_can_start", lambda: False)
-    found = ask()
+    found = features_again()
     assert found.problem == "" and found.atomics and found.fp64 == context.info.has_fp64
     assert set(found.missing) >= {"prefetch", "nontemporal_stores", "private_as_global"}
     assert not list((Path(self_check.__file__).parents[3]).glob("*.json"))
 
 
-def test_what_has_no_substitute_is_a_problem(child, ask, context):
-    child(dies=("plain",))
-    found = ask()
+def test_what_has_no_substitute_is_a_problem(child, features_again, context):
+    child(ends_at=("plain",))
+    found = features_again()
     assert found.problem.startswith("plain arithmetic (the process ended with exit status 8")
     with pytest.raises(UnusableDevice, match=r"failed its self-check \(driver: .*\): plain arithmetic"):
         refuse(context.entry, found)
@@ -179,8 +179,8 @@ def test_wrong_values_are_a_no(context):
         pytest.skip("the driver has no maps")
     text = probes._PRIVATE.replace("tile[i * 5 % n] += x[i]", "tile[i * 5 % n] -= x[i]")
     probe = next(p for p in probes.PROBES if p.name == "private_as_global")
-    answer = probes._answer(context.device, probe._replace(text=text))
-    assert answer.value is False and "a private array" in answer.why
+    result = probes._run(context.device, probe._replace(text=text))
+    assert result.value is False and "a private array" in result.why
 
 
 def test_facts_are_less_what_fails(context):
@@ -194,8 +194,8 @@ def test_facts_are_less_what_fails(context):
 def test_wrong_comparisons_are_a_no(context):
     probe = next(p for p in probes.PROBES if p.name == "long_comparisons")
     text = probe.text.replace("(long)x[at]", "(long)(uint)x[at]")
-    answer = probes._answer(context.device, probe._replace(text=text))
-    assert answer.value is False and "a long compared with constants" in answer.why
+    result = probes._run(context.device, probe._replace(text=text))
+    assert result.value is False and "a long compared with constants" in result.why
 
 
 def test_build_options():
@@ -211,7 +211,7 @@ def test_prefetches_are_in_one_template():
 
 
 class Broken:
-    """A device whose driver does not know some of its facts."""
+    """A device whose driver lacks some of its properties."""
 
     name, vendor, version, type, extensions = "old", "vendor", "OpenCL 1.1", 2, "cl_khr_fp16"
     global_mem_size, max_work_group_size = 1 << 30, 64
@@ -223,7 +223,7 @@ class Broken:
         raise cl.LogicError(f"clGetDeviceInfo failed: INVALID_VALUE ({name})")
 
 
-def test_devices_that_do_not_know_themselves_do_not_hide_others():
+def test_devices_that_lack_properties_do_not_hide_others():
     info = device._describe(Broken())
     assert (info.name, info.kind, info.has_fp64, info.has_fp16) == ("old", "cpu", False, True)
     assert info.max_allocation == 1 << 28 and info.max_work_group_size == 64

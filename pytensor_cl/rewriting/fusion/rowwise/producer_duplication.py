@@ -1,6 +1,6 @@
 """Elementwise nodes that reductions along different axes read -> one copy for each domain.
 
-Computing a cheap value twice is faster than storing it.
+Computing a value of few operations twice is faster than storing it.
 """
 
 from collections.abc import Iterable
