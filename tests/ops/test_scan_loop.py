@@ -267,7 +267,7 @@ def test_pickle(context):
     assert_close(again(np.ones(3), 0.0), [1, 1.5, 1.75])
 
 
-def test_what_is_refused_says_why(context):
+def test_refused_nodes_have_a_reason(context):
     """A loop with a condition, a step that is too large, a length that is not known."""
     x, s = pt.dvector("x"), pt.dscalar("s")
     v, m = pt.dvector("v"), pt.dmatrix("m")
