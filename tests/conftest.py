@@ -42,6 +42,11 @@ def _build_on_cpu(programs, text, options):
     return _build(programs, text, [*options, *more])
 
 
+def build_quickly():
+    """Build every kernel of the process without optimisation."""
+    _quickly[0] = True
+
+
 if not ALL:
     ProgramCache._call_driver = _build_on_cpu
 
@@ -72,7 +77,7 @@ def context_of(driver):
 
 
 def _without_slack(context):
-    """Buffers of exactly the size asked for: a simulator does not see what is written into the slack of a pooled one."""
+    """Buffers of exactly the requested size: a simulator does not find writes past the end in a larger pooled one."""
     return lambda nbytes: cl.Buffer(context.cl_context, cl.mem_flags.READ_WRITE, nbytes)
 
 
@@ -126,7 +131,7 @@ def _leave_out(config, items, left_out):
 
 def pytest_runtest_setup(item):
     """Kernels are what routines are tested for, and scalar functions; Ops launch the same ones."""
-    quickly = item.path.parent.name in ("linker", "ops", "rewriting")
+    quickly = item.path.parent.name in ("linker", "ops", "pymc", "rewriting")
     if quickly != _quickly[0]:
         for context in fork.opened_contexts():  # which shall not hand on what they have built otherwise
             context.programs._recent.clear()
@@ -173,7 +178,7 @@ def _no_numba_between_kernels(request, monkeypatch):
 
 @pytest.fixture
 def c_compiler():
-    """For tests in which PyTensor's C backend takes part."""
+    """For tests that use PyTensor's C backend."""
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor import scalar as ps
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.special import log_softmax, softmax
 from pytensor.tensor.type import TensorType
@@ -108,7 +110,7 @@ def test_single_numbers_of_the_host_alone_keep_their_dimensions(context, rng):
     assert [v.type.shape for v in f.maker.fgraph.outputs] == [(1, 1)] * 3
 
 
-def test_a_copy_keeps_a_length_that_only_other_inputs_tell(context, rng):
+def test_a_copy_keeps_a_length_that_follows_from_other_inputs(context, rng):
     """The condition is computed twice, once without the array that has two columns."""
     x, y = pt.fmatrix("x"), pt.tensor("y", dtype="float32", shape=(None, 2))
     outputs = [pt.log(pt.exp(pt.switch(x > 0, y, x)).sum(1)), (x > 0).all(), (x > 0).all(0)]
@@ -261,7 +263,7 @@ def test_values_of_rows_that_are_used_after_the_reduction(context):
 
 
 def test_a_shape_that_was_learnt_late(context, rng):
-    """A sum over the rows of a column whose width nobody knew when the sum was made is not fused with what knows it."""
+    """A sum over the rows of a column whose width was unknown when the sum was made is not fused with nodes of a known width."""
     x = pt.tensor("x", dtype="float32", shape=(None, 1))
     y = x * 2
     total = y.sum(0)
@@ -270,3 +272,20 @@ def test_a_shape_that_was_learnt_late(context, rng):
     f = opencl([x], [y, total / 2])
     assert_close(f(value)[0], 2 * value)
     assert_close(f(value)[1], value.sum(0))
+
+
+def test_a_loop_with_several_results_beside_a_sum(context, rng):
+    """Each step of a row function has one result: the loop keeps a kernel of its own."""
+    x0, y0 = ps.float32("x0"), ps.float32("y0")
+    loop = Elemwise(ScalarLoop(init=[x0, y0], update=[x0 * 0.5 + y0, y0 * 0.25]))
+    x = pt.fmatrix("x")
+    half, quarter = loop(pt.constant(3), x, x + 1)
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        f = opencl([x], [half.sum(axis=1), quarter, quarter.sum(axis=1)])
+    assert_on_device(f, GpuElemwise, GpuCAReduce)
+    (data,) = matrix_values(rng, (5, 40))[0]
+    x_now, y_now = data, data + 1
+    for _ in range(3):
+        x_now, y_now = x_now * 0.5 + y_now, y_now * 0.25
+    for got, wanted in zip(f(data), (x_now.sum(1), y_now, y_now.sum(1)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)

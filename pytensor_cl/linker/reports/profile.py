@@ -1,4 +1,4 @@
-"""Where the time of calls goes: device, transfers, host, the rest; and how far each node is from the device's peak."""
+"""The time of calls by device, transfers, host and the rest; and how far each node is from the device's peak."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
