@@ -84,7 +84,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             const long g = b % p.groups, part = b / p.groups, nc = min(p.nc, n_end - n0);
             const long k_begin = partition_begin(k, p.kc, part, p.split_k);
             const long k_end = partition_begin(k, p.kc, part + 1, p.split_k);
-            // A few last columns are cheaper one by one than as a vector.
+            // A few last columns take less time one by one than as a vector.
             const int has_whole_vectors = k % ${lanes} == 0 && p.kc % ${lanes} == 0;
             const long edge_columns = has_whole_vectors && nc % ${lanes} <= ${edge} ? nc % ${lanes} : 0;
             __global const ${ctype} *const x_g = X + s.x + g * p.x[1];

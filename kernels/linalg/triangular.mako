@@ -4,7 +4,7 @@
 ##            `_lanes`: `lanes` matrices at a time, one in each lane of a vector.
 ##            `_group`: a column for each work-item; the matrix in local memory. `_items`: a column for each work-item.
 ## Operands   a: rows x rows, b and x: rows x columns, any strides, rows <= block. b and x may be the same array.
-##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, as LAPACK's trtrs tells it.
+##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, which LAPACK's trtrs reports.
 ## NDRange    `_columns`, `_lanes`: work-items share tiles of columns, or groups of matrices, evenly.
 ##            `_group`: work-groups loop over tiles of `group` columns. `_items`: work-items loop over columns.
 ## Workspace  `_lanes`: rows * (rows + 1) / 2 + rows vectors for each work-item.

@@ -74,7 +74,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
         k += counts[p];
     const long end = k + counts[part];
     long i = partition_begin(size, 1, part, parts);
-    /* A test of ${block} elements pays where it nearly always comes out the same. */
+    /* A test of ${block} elements is faster where its result is nearly always the same. */
     const int is_rare = counts[part] * ${512 if output_mode == "select" else 64} < last - i;
 % if output_mode in ("coords", "flat"):
     const int is_common = (last - i - counts[part]) * 64 < last - i;
