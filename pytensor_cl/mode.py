@@ -21,6 +21,7 @@ from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
+from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
@@ -143,6 +144,13 @@ def opencl_lift(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_shorten_loops(fgraph: FunctionGraph) -> None:
+    """Loops in one kernel -> the same without rows that nobody reads."""
+    shorten_loops(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_fuse_gather(fgraph: FunctionGraph) -> None:
     """Gather of an elementwise result -> one device Op."""
     fuse_gathers(fgraph)
@@ -208,6 +216,7 @@ _PASSES = (
     (opencl_lift_loops, 48.94),
     (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
+    (opencl_shorten_loops, 49.22),
     (opencl_fuse_gather, 49.25),
     (opencl_embedding_bag, 49.28),
     (opencl_rowwise, 49.3),
