@@ -14,7 +14,8 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.rewriting.lowering.batch import Batch
+from pytensor_cl.rewriting.lowering.batch import Batch, repeated
+from pytensor_cl.rewriting.lowering.scan import has_whole_loop
 
 __all__ = ["batch_loops"]
 
@@ -134,13 +135,16 @@ def _is_batched(node: Apply) -> bool:
     graph = op.core_op.fgraph
     is_random = any(isinstance(n.op, RandomVariable) for n in graph.apply_nodes)
     is_tensor = all(isinstance(v.type, TensorType) for v in (*graph.inputs, *graph.outputs))
-    return is_tensor and not is_random and op.batch_ndim(node) > 0
+    ndim = op.batch_ndim(node)
+    has_same_steps = ndim > 0 and repeated(node.inputs[0], ndim) is not None
+    return is_tensor and not is_random and has_same_steps and not has_whole_loop(node)
 
 
 def batch_loops(fgraph: FunctionGraph) -> None:
     """Replace loops that run once for each batch by loops whose steps compute all batches.
 
-    While-loops stay: each batch has a number of steps of its own.
+    While-loops stay, and loops whose number of steps is an array: each batch has a number of steps of its own. Loops of
+    which each batch is a work-item of one kernel stay, too.
 
     Parameters
     ----------
