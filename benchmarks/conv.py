@@ -125,7 +125,7 @@ def torch_calls(threads: int) -> Callable[..., Callable[[], Any]]:
 
 
 def serve(make: Callable[..., Callable[[], Any]], clock: Callable[[], float]) -> None:
-    """Answer requests, one a line, with the best time and a number that tells whether the results agree."""
+    """Answer requests, one a line, with the best time and a checksum of the results."""
     for line in sys.stdin:
         kind, index, batch = json.loads(line)
         call = make(kind, None if index is None else LAYERS[index], batch)
@@ -153,7 +153,7 @@ class Worker:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables}
         )
 
-    def ask(self, kind: str, index: int | None = None, batch: int = 1) -> tuple[float, float]:
+    def request(self, kind: str, index: int | None = None, batch: int = 1) -> tuple[float, float]:
         """Return the time and the check of one request."""
         assert self._process.stdin and self._process.stdout
         print(json.dumps((kind, index, batch)), file=self._process.stdin, flush=True)
@@ -170,11 +170,11 @@ def compare(workers: dict[str, Worker], kind: str, batch: int, rounds: int) -> N
         for _ in range(rounds):
             checks = []
             for name, worker in workers.items():
-                seconds, check = worker.ask(kind, index, batch)
+                seconds, check = worker.request(kind, index, batch)
                 best[name] = min(best[name], seconds)
                 checks.append(check)
             assert max(checks) - min(checks) <= 1e-3 * max(checks), (layer, checks)
-            best["gemm"] = min(best["gemm"], workers["opencl"].ask("gemm")[0])
+            best["gemm"] = min(best["gemm"], workers["opencl"].request("gemm")[0])
         rate, peak = layer.flops(batch) / best["opencl"] / 1e9, 2 * GEMM**3 / best["gemm"] / 1e9
         text = f"{layer.channels}x{layer.image}^2 -> {layer.filters}, {layer.taps}x{layer.taps} / {layer.stride}"
         text = f"{text:28s}{best['opencl'] * 1e3:8.3f} {rate:8.1f} {100 * rate / peak:9.0f}%"

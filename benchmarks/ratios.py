@@ -1,6 +1,6 @@
 """All workloads at all sizes: placement ``auto`` against the best of PyTensor's own backends.
 
-What ``sweep.py --all`` runs. A function of its own is compiled for each size, and called as by somebody who warms up:
+What ``sweep.py --all`` runs. A function is compiled for each size, and called as in a script that warms up:
 some calls and some time. Then all backends take turns, and their medians are compared. A run that is started again
 with the same folder goes on where it stopped.
 """
@@ -28,7 +28,7 @@ CALLS = 10  # before anything is timed
 BYTES = 4
 COPIES = 8  # arrays of a workload's size in a process while it is prepared
 
-Found = dict[str, dict[str, Any]]  # per backend, what it said
+Found = dict[str, dict[str, Any]]  # the report of each backend
 
 
 class Point(NamedTuple):
@@ -64,7 +64,7 @@ def all_points(only: str, smallest: float, largest: float) -> list[Point]:
 
 
 def _available() -> float:
-    """Return the bytes of free memory, as far as the system tells."""
+    """Return the bytes of free memory, as far as the system reports them."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -78,23 +78,23 @@ def fits(elements: float, workers: int) -> bool:
 
 
 def measure(point: Point, workers: list[Worker], warm: float) -> Found:
-    """Return per backend what it said, and the median of its calls in seconds, in the round when they took least.
+    """Return the report of each backend, and the median of its calls in seconds in its fastest round.
 
     Other programs, and the processor's changes of speed, make all calls of a round slower; all backends have a round
     without them if there are enough.
     """
     name, found = point.workload.name, {}
     for worker in workers:
-        found[worker.label] = worker.ask(do="prepare", name=name, scale=point.scale, afresh=_chooses(worker.label))
+        found[worker.label] = worker.request(do="prepare", name=name, scale=point.scale, afresh=_chooses(worker.label))
     ready = [w for w in workers if "failed" not in found[w.label]]
     for worker in ready:
-        found[worker.label] |= worker.ask(do="settle", seconds=warm, calls=CALLS)
+        found[worker.label] |= worker.request(do="settle", seconds=warm, calls=CALLS)
     times = _rounds(ready)
     for worker in ready:
-        found[worker.label] |= worker.ask(do="check")
+        found[worker.label] |= worker.request(do="check")
         found[worker.label]["median"] = min(times[worker.label])
     for worker in workers:
-        worker.ask(do="forget")
+        worker.request(do="forget")
     return found
 
 
@@ -106,7 +106,7 @@ def _rounds(workers: list[Worker]) -> dict[str, list[float]]:
         if number and time.monotonic() > end:
             break
         for worker in workers:
-            times[worker.label].append(median(worker.ask(do="time", seconds=SECONDS, least=1)["times"]))
+            times[worker.label].append(median(worker.request(do="time", seconds=SECONDS, least=1)["times"]))
             worker.rest()
     return times
 
@@ -118,8 +118,8 @@ def _chooses(label: str) -> bool:
 def ratio(found: Found, label: str) -> float:
     """Return a backend's median relative to the best of those that choose nothing; nan if there is none."""
     others = [f["median"] for other, f in found.items() if not _chooses(other) and "median" in f]
-    mine = found.get(label, {}).get("median")
-    return mine / min(others) if mine and others else float("nan")
+    ours = found.get(label, {}).get("median")
+    return ours / min(others) if ours and others else float("nan")
 
 
 def table(results: dict[str, dict[str, Found]], label: str) -> str:
@@ -143,9 +143,9 @@ def excesses(results: dict[str, dict[str, Found]], label: str) -> str:
             value = ratio(found, label)
             if value > LIMIT:
                 times = ", ".join(f"{k} {1e6 * f['median']:.4g}" for k, f in found.items() if "median" in f)
-                mine = found[label]
-                when = f"{mine['calls']} calls, {mine['seconds']:.2g} s"
-                rows.append((value, f"| {name} | {float(n):g} | {value:.2f} | {mine['side']} | {when} | {times} |"))
+                ours = found[label]
+                when = f"{ours['calls']} calls, {ours['seconds']:.2g} s"
+                rows.append((value, f"| {name} | {float(n):g} | {value:.2f} | {ours['side']} | {when} | {times} |"))
     if not rows:
         return f"{label}: no point above {LIMIT}\n"
     head = ["| workload | elements | ratio | side | chosen after | medians in us |", "|---|---|---|---|---|---|"]
@@ -160,14 +160,14 @@ def late(results: dict[str, dict[str, Found]], label: str) -> str:
     ]
     for name, sizes in results.items():
         for n, found in sizes.items():
-            mine = found.get(label, {})
-            if "median" not in mine:
+            ours = found.get(label, {})
+            if "median" not in ours:
                 continue
             best = min(f["median"] for f in found.values() if "median" in f)
-            first = {int(k): v / (int(k) * best) for k, v in mine["first"].items()}
+            first = {int(k): v / (int(k) * best) for k, v in ours["first"].items()}
             cells = [f"{first[k]:.2g}" if k in first else "" for k in (1, 10, 100, 1000)]
-            when = f"{mine['calls']} calls, {mine['seconds']:.2g} s"
-            lines.append(f"| {name} | {float(n):g} | {mine['side']} | {when} | " + " | ".join(cells) + " |")
+            when = f"{ours['calls']} calls, {ours['seconds']:.2g} s"
+            lines.append(f"| {name} | {float(n):g} | {ours['side']} | {when} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

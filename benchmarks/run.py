@@ -59,7 +59,7 @@ class Worker:
             env=environment,
         )
 
-    def ask(self, **request: Any) -> dict[str, Any]:
+    def request(self, **request: Any) -> dict[str, Any]:
         """Send a request and wait for the answer."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -81,7 +81,7 @@ class Worker:
             before = now
 
     def _busy(self) -> float:
-        """Return the seconds that its threads have run; where the system does not tell, the time."""
+        """Return the seconds that its threads have run; where the system has no such counter, the time."""
         files = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
         times = [int(file.read_text().split()[0]) for file in files]
         return sum(times) / 1e9 if times else time.monotonic()
@@ -93,19 +93,19 @@ class Worker:
 
 
 def measure(name: str, workers: list[Worker], scale: float) -> dict[str, Any]:
-    """Return per backend what it said, with the median and the best of all its calls in seconds."""
-    found = {w.label: w.ask(do="prepare", name=name, scale=scale) for w in workers}
+    """Return the report of each backend, with the median and the best of all its calls in seconds."""
+    found = {w.label: w.request(do="prepare", name=name, scale=scale) for w in workers}
     ready = [w for w in workers if "failed" not in found[w.label]]
     for w in ready:
-        found[w.label]["settled"] = w.ask(do="settle", seconds=WARM, calls=1)
+        found[w.label]["settled"] = w.request(do="settle", seconds=WARM, calls=1)
     times: dict[str, list[float]] = {w.label: [] for w in ready}
     for turn in range(ROUNDS):
         first = turn % max(1, len(ready))  # after others each time: a machine that was just busy may be slower
         for w in (ready[first:] + ready[:first])[:: -1 if turn % 2 else 1]:
-            times[w.label] += w.ask(do="time", seconds=SECONDS).get("times", [])
+            times[w.label] += w.request(do="time", seconds=SECONDS).get("times", [])
             w.rest()
     for w in workers:
-        w.ask(do="forget")
+        w.request(do="forget")
     for label, samples in times.items():
         found[label] |= {"median": median(samples), "best": min(samples), "calls": len(samples)}
     return found
@@ -164,9 +164,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder of what is written")
     parser.add_argument("--only", default="", help="workloads whose name or family has this in it")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads, relative")
-    parser.add_argument(
-        "--device", action="append", help="OpenCL devices; the first one is what others are compared to"
-    )
+    parser.add_argument("--device", action="append", help="OpenCL devices; the others are compared to the first one")
     parser.add_argument("--auto", action="append", help="OpenCL devices with NumPy arrays in and out, as in a script")
     parser.add_argument(
         "--backend", action="append", help="numpy, numba, c or jax, or NAME=PYTHON for another interpreter"
@@ -175,7 +173,7 @@ def arguments() -> argparse.Namespace:
 
 
 def start(options: argparse.Namespace) -> list[Worker]:
-    """Start a process for each backend that was asked for."""
+    """Start a process for each requested backend."""
     devices = options.device or ([] if options.auto else ["opencl"])
     workers = [Worker(f"auto {d}", "auto", d, sys.executable) for d in options.auto or ()]
     workers += [Worker(d, "opencl", d, sys.executable) for d in devices]

@@ -318,7 +318,7 @@ class Worker:
         command = [sys.executable, __file__, "--serve", backend, "--device", device]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def ask(self, **request: Any) -> dict[str, Any]:
+    def request(self, **request: Any) -> dict[str, Any]:
         """Send a request and return the answer."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -337,7 +337,7 @@ class Worker:
 
 def measure(name: str, workers: list[Worker], options: argparse.Namespace) -> dict[str, Any]:
     """Return the least median of each backend in seconds, and what `auto` chose."""
-    first = {w.backend: w.ask(do="warm up", name=name, calls=options.warm_calls, seconds=options.warm_seconds)
+    first = {w.backend: w.request(do="warm up", name=name, calls=options.warm_calls, seconds=options.warm_seconds)
              for w in workers}  # fmt: skip
     ready = [w for w in workers if "failed" not in first[w.backend]]
     failed = {w.backend: first[w.backend]["failed"] for w in workers if w not in ready}
@@ -345,14 +345,14 @@ def measure(name: str, workers: list[Worker], options: argparse.Namespace) -> di
     for _ in range(options.rounds):
         for worker in ready:
             time.sleep(REST)
-            medians[worker.backend].append(worker.ask(do="time")["seconds"])
+            medians[worker.backend].append(worker.request(do="time")["seconds"])
     found: dict[str, Any] = {backend: min(times) for backend, times in medians.items()}
     sums = [first[w.backend]["sums"] for w in ready]
     for other in sums[1:]:
         np.testing.assert_allclose(other, sums[0], rtol=1e-3, atol=1e-3, err_msg=name)
     others = [found[b] for b in found if b != "auto"]
     ratio = found["auto"] / min(others) if "auto" in found and others else None
-    report = next(w for w in workers if w.backend == "auto").ask(do="report") if "auto" in found else {}
+    report = next(w for w in workers if w.backend == "auto").request(do="report") if "auto" in found else {}
     return {"seconds": found, "ratio": ratio, "report": report, "failed": failed}
 
 

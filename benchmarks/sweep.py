@@ -1,4 +1,4 @@
-"""Time against size, over decades: where each backend begins to pay, and what it reaches.
+"""Time against size, over decades: from which size each backend is the fastest, and its throughput.
 
 usage: python benchmarks/sweep.py [--out DIR] [--device opencl:pocl ...] [--backend numba c jax=PYTHON ...]
                                   [--only TEXT] [--largest 1e8]
@@ -72,18 +72,18 @@ def measure(sweep: Sweep, elements: float, workers: list[Worker]) -> dict[str, f
     """Return the best time of each backend in seconds; those that fail are missing."""
     best = {}
     for worker in workers:
-        answer = worker.ask(do="prepare", name=sweep.workload, scale=elements / sweep.elements)
+        answer = worker.request(do="prepare", name=sweep.workload, scale=elements / sweep.elements)
         if "failed" in answer:
             tqdm.write(f"{sweep.title}, {elements:g} elements, {worker.label}: {answer['failed']}")
         else:
             best[worker.label] = float("inf")
     for _ in range(ROUNDS):
         for worker in (w for w in workers if w.label in best):
-            times = worker.ask(do="time", seconds=SECONDS).get("times", [])
+            times = worker.request(do="time", seconds=SECONDS).get("times", [])
             best[worker.label] = min([best[worker.label], *times])
             worker.rest()
     for worker in workers:
-        worker.ask(do="forget")
+        worker.request(do="forget")
     return best
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from workloads import WORKLOADS, Workload
 
-ROTATION = 3  # sets of inputs, so that caches tell no lies
-FIRST = (1, 10, 100, 1000)  # calls whose time is told
+ROTATION = 3  # sets of inputs, so that the inputs of a call are not in the caches
+FIRST = (1, 10, 100, 1000)  # numbers of calls whose total time is reported
 ROTATING = range(1 << 22, 1 << 28)  # bytes: less stays in a cache anyway, more in none
 
 
@@ -242,7 +242,7 @@ class Session:
         self.tolerance = 0.0
 
     def compile(self, workload: Workload, arrays: list[np.ndarray]) -> Callable[..., Any]:
-        """Compile once for all sizes; a length of one is known to the graph."""
+        """Compile once for all sizes; lengths of one are static."""
         key = workload.name, *(tuple(n == 1 for n in np.shape(a)) for a in arrays)
         if key not in self.compiled:
             self.compiled[key] = self.backend.compile(workload, arrays)
@@ -274,7 +274,7 @@ class Session:
         return {"error": self._error(self.backend.host(self.call(*self.sets[0])))}  # type: ignore[misc]
 
     def settle(self, seconds: float, calls: int) -> dict[str, Any]:
-        """Call for some time, at least so often; tell when the last change of sides was, and what the first took."""
+        """Call for a minimum of time and calls; return the last change of backends, and the first calls' times."""
         assert self.call is not None
         side, since, first, spent, count = self.backend.side(self.call), (0, 0.0), {}, 0.0, 0
         while count < calls or spent < seconds:
@@ -315,7 +315,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             answer = getattr(session, request.pop("do"))(**request)
-        except Exception as error:  # told to whoever asked
+        except Exception as error:  # reported to the parent process
             answer = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

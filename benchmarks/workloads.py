@@ -27,7 +27,7 @@ class Workload(NamedTuple):
         Takes PyTensor's module ``tensor`` and the variables, returns the result; None where it is that of `numeric`
         written with PyTensor's functions.
     cost
-        Whether the result is a number whose gradients are asked for too.
+        Whether the result is a number whose gradients are computed too.
     wanted
         Which inputs those are.
     nbytes, flops
@@ -198,7 +198,7 @@ def _vector(n: int) -> tuple[str]:
     return (str(n),)
 
 
-def _mlp_flops(inputs: Arrays) -> float:  # nobody wants the gradient of the images
+def _mlp_flops(inputs: Arrays) -> float:  # without the gradient of the images
     return 2.0 * len(inputs[0]) * (2 * 784 * 512 + 3 * 512 * 256 + 3 * 256 * 10)
 
 

@@ -31,7 +31,9 @@ from pytensor_cl.rewriting.lowering.convolution import split_convolutions
 from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.linalg import lower_linalg
+from pytensor_cl.rewriting.lowering.random import lower_random
 from pytensor_cl.rewriting.lowering.scan import lift_loops
+from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
@@ -108,6 +110,8 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 def opencl_lower(fgraph: FunctionGraph) -> None:
     """Ops without a kernel -> Ops with a kernel."""
     if _placement() != "host":
+        lower_random(fgraph)
+        lower_sparse_matrices(fgraph)
         lower_linalg(fgraph)
         lower_blockwise(fgraph)
         split_convolutions(fgraph)

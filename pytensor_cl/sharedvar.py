@@ -65,7 +65,7 @@ class DeviceCell(list):
         The device copies by the names of their contexts. While there are any, the list holds no array.
     """
 
-    __slots__ = ("_dtype", "_host", "_lent", "_used", "devices")
+    __slots__ = ("_dtype", "_host", "_is_referenced", "_used", "devices")
 
     def __init__(self, value: Any, dtype: str | None = None) -> None:
         super().__init__([value])
@@ -73,7 +73,7 @@ class DeviceCell(list):
         self._host: Any = None
         self.devices: dict[str, GpuArray] = {}
         self._used = False  # by a function of mode OPENCL
-        self._lent = True  # whether other code may refer to the host array
+        self._is_referenced = True  # whether other code may refer to the host array
 
     def __getitem__(self, index: Any) -> Any:
         value = list.__getitem__(self, index)
@@ -92,10 +92,10 @@ class DeviceCell(list):
             self._store(value)
 
     def _store(self, value: Any) -> None:
-        # No other code refers to values that functions compute; code that keeps a stored value calls lend().
-        if self._lent:
+        # No other code refers to values that functions compute; code that keeps a stored value calls mark_referenced().
+        if self._is_referenced:
             held = list.__getitem__(self, 0)
-            self._lent = value is (self._host if held is ON_DEVICE else held)
+            self._is_referenced = value is (self._host if held is ON_DEVICE else held)
         self._host = None
         if type(value) is not np.ndarray and isinstance(value, GpuArray):
             self.devices = {value.context.name: value}
@@ -173,9 +173,9 @@ class DeviceCell(list):
         """Note that a function of mode OPENCL uses the variable: it is pickled as a cell."""
         self._used = True
 
-    def lend(self) -> None:
+    def mark_referenced(self) -> None:
         """Note that other code may refer to the host array and change it."""
-        self._lent = True
+        self._is_referenced = True
 
     @property
     def resident(self) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def _restore(value: Any, dtype: str | None) -> DeviceCell:
 def is_held_elsewhere(cell: DeviceCell) -> bool:
     """Return whether other code refers to the memory of the cell's host array: by the array, a view, or its owner."""
     value = list.__getitem__(cell, 0)
-    if value is ON_DEVICE or not cell._lent:
+    if value is ON_DEVICE or not cell._is_referenced:
         return False
     borrowed = getattr(value, "base", None) is not None
     del value
@@ -268,7 +268,7 @@ def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal
         return SharedVariable.get_value(self, borrow, return_internal_type)
     if not borrow:
         return _run_exclusively[0](cell, lambda: copy.deepcopy(cell.peek()))
-    cell.lend()
+    cell.mark_referenced()
     return _run_exclusively[0](cell, lambda: cell[0])
 
 
@@ -276,7 +276,7 @@ def _set_value(self: TensorSharedVariable, new_value: Any, borrow: bool = False)
     cell = self.container.storage
     _run_exclusively[0](cell, lambda: SharedVariable.set_value(self, new_value, borrow))
     if borrow and isinstance(cell, DeviceCell):
-        cell.lend()
+        cell.mark_referenced()
 
 
 _get_value.__doc__ = SharedVariable.get_value.__doc__

@@ -42,6 +42,11 @@ def _build_on_cpu(programs, text, options):
     return _build(programs, text, [*options, *more])
 
 
+def build_quickly():
+    """Build every kernel of the process without optimisation."""
+    _quickly[0] = True
+
+
 if not ALL:
     ProgramCache._call_driver = _build_on_cpu
 
@@ -126,7 +131,7 @@ def _leave_out(config, items, left_out):
 
 def pytest_runtest_setup(item):
     """Kernels are what routines are tested for, and scalar functions; Ops launch the same ones."""
-    quickly = item.path.parent.name in ("linker", "ops", "rewriting")
+    quickly = item.path.parent.name in ("linker", "ops", "pymc", "rewriting")
     if quickly != _quickly[0]:
         for context in fork.opened_contexts():  # which shall not hand on what they have built otherwise
             context.programs._recent.clear()

@@ -75,6 +75,21 @@ def test_walks_name_files_and_functions_that_exist():
             assert re.search(rf"\b(def|class) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
 
 
+def test_contributing_names_files_and_functions_that_exist():
+    """Of the steps that add a kernel variant also the functions, so that they can be followed as they stand."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = set(re.findall(r"`([\w./-]+\.(?:py|mako|md|json|sh))`", text))
+    files = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
+    missing = [path for path in paths if not any(f"/{file}".endswith(f"/{path}") for file in files)]
+    assert len(paths) > 20
+    assert not missing
+    steps = text[text.index("## Adding a kernel variant") : text.index("## Adding a driver")]
+    code = "".join(path.read_text() for path in (ROOT / "pytensor_cl" / "routines" / "reduction").glob("*.py"))
+    for name in ("select_variant", "Variant", "Problem", "split_cpu", "split_simt", "_single_pass"):
+        assert name in steps
+        assert re.search(rf"\b(def|class) {name}\b|self\.{name} =", code), name
+
+
 def test_every_flag_is_described():
     text = (ROOT / "docs" / "flags.md").read_text()
     described = set(re.findall(r"^## `(\w+)`$", text, re.MULTILINE))

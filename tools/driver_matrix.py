@@ -2,9 +2,9 @@
 
     python tools/driver_matrix.py [--only NAME] [--write]
 
-PYTENSOR_CL_MATRIX says how much: ``quick`` (default), ``all``, or ``off``. Each driver runs in processes of its own, in
-which OCL_ICD_VENDORS leaves no other driver to see. A driver that is not installed is a row that says so. The exit code
-is 1 if a test failed.
+PYTENSOR_CL_MATRIX sets how much: ``quick`` (default), ``all``, or ``off``. Each driver runs in processes of its own, in
+which OCL_ICD_VENDORS makes no other driver available. A driver that is not installed has a row without results. The
+exit code is 1 if a test failed.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class Driver:
     name, title
         For the command line and the table.
     icd
-        The .icd file that is the only one it sees; None is the wheel's PoCL, which needs none.
+        The .icd file of the only driver in its processes; None is the wheel's PoCL, which needs none.
     needs
         What to install.
     environment
@@ -131,7 +131,7 @@ def environment_of(driver: Driver, folder: Path) -> dict[str, str]:
 
 
 def name_and_version(driver: Driver, environment: dict[str, str]) -> tuple[str, str] | None:
-    """Return the name and the version of a driver as its processes see them; None if there is none."""
+    """Return the name and the version of a driver in its processes; None if there is none."""
     wanted = driver.name if driver.name in ("pocl", "intel", "rusticl") else None
     code = _ASK.replace("WANTED", repr(wanted))
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -263,7 +263,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], choices=[d.name for d in drivers()])
     parser.add_argument("--write", action="store_true", help="write the table to docs/drivers.md")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "matrix", help="folder of the tests' output")
-    parser.add_argument("--minutes", type=float, help="for each driver at most, in place of what the variable says")
+    parser.add_argument("--minutes", type=float, help="for each driver at most, in place of the variable's")
     options = parser.parse_args()
     chosen = os.environ.get("PYTENSOR_CL_MATRIX") or "quick"
     if chosen == "off":

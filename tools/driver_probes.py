@@ -4,7 +4,7 @@
 
 Each graph is made of single precision (float64 becomes float32, complex128 becomes complex64), compiled with
 ``opencl__placement=device``, run, and compared with PyTensor's Python Ops. The graphs run in parts, each in a process
-that sees one driver alone; if a driver ends the process, or hangs, the graphs that it had begun run in a process each.
+with one driver only; if a driver ends the process, or hangs, the graphs that it had begun run in a process each.
 The exit code is 1 if a graph is not right on a driver.
 """
 

@@ -37,19 +37,19 @@ with PyTensor's Python Ops: values, dtypes, shapes. An Op that PyTensor replaces
 (XTensor's, `Softmax`, `Einsum`) counts as what it becomes.
 
 `device` means that at least one of the Op's graphs runs there and is right; the graphs that do not are named beside it.
-The reasons are those that `pytensor_cl.explain` gives. Sparse matrices are objects of the host; their products with
-dense ones run on the device, and so are counted in a row of their own. "Right on" names the drivers on which all
-graphs were right.
+The reasons are those that `pytensor_cl.explain` gives. Sparse matrices are objects of the host; the vectors
+that make them up are on the device, and all that is computed from them. They are counted in a row of their own.
+"Right on" names the drivers on which all graphs were right.
 
-The first row counts all of them. The others divide it: `scan`, half of linear algebra and most of what sparse matrices
-do have no kernel, and run on the host.
+The first row counts all of them. The others divide it. What is left in linear
+algebra are eigenvalues of matrices that are not symmetric, and what is made of their Schur decomposition.
 
 `python tools/op_coverage.py` writes this page; with `--check` it compares the page with what the code does.
 """
 
 
 class Row(NamedTuple):
-    """What is known of an Op: where it runs, why there, what was tried."""
+    """A row about an Op: where it runs, why there, what was tried."""
 
     op: type
     on_device: bool

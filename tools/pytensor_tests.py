@@ -1,11 +1,11 @@
-"""Run PyTensor's own tests with OPENCL as the default mode, and say what fails there and not with FAST_COMPILE.
+"""Run PyTensor's own tests with OPENCL as the default mode; list what fails there and not with FAST_COMPILE.
 
 usage: python tools/pytensor_tests.py SOURCE_TREE [TEST ...] [--results FOLDER] [--device opencl:pocl] [--jobs 2]
 
 SOURCE_TREE is a checkout of PyTensor, of a version near the installed one: its sdist has eight of the test files. TEST
 is a path in it, as tests/tensor/test_math.py, which may go on with ::Class::test. Each has a process of its own; one
 that dies is started again behind the test that killed it. What fails is run again with FAST_COMPILE; what passes there
-is listed with a class: structure (asks for host Ops), arguments (asks for work in place), unspecified, slow, numbers,
+is listed with a class: structure (requires host Ops), arguments (requires work in place), unspecified, slow, numbers,
 crash.
 
 The last two are defects. tools/pytensor_tests_known.txt names those that are known, which should be none; the exit
@@ -38,7 +38,7 @@ FILES = """
 """
 DEFAULT_FILES = tuple(f"tests/tensor/{name}.py" for name in FILES.split())
 
-# Class, what the test's name or the failure's message or source line says, and why a device graph may fail there.
+# Class, a pattern of the test's name, the failure's message or its source line, and why a device graph may fail there.
 STRUCTURE, ARGUMENTS, UNSPECIFIED, SLOW, NUMBERS, CRASH = CLASSES = (
     "structure",
     "arguments",
@@ -52,7 +52,7 @@ EXCUSED = (
     (
         ARGUMENTS,
         r"assert.*inplace|destroy_map|data_of|\w*[Ii]nplace\w*::test_good|test_\w+_inplace",
-        "asks for work in place",
+        "requires work in place",
     ),
     (STRUCTURE, r"Gpu\w+[({]|HostFromGpu|\.op(\.scalar_op)?\b|fgraph|apply_nodes", "looks at the compiled graph"),
     (

@@ -1,6 +1,6 @@
-## What the argmax kernels share: which value wins, where a position lies, and the last pass. The defs see the
-## arguments of the template that calls them. NaN beats every output_index, as in NumPy; equals do not beat each
-## other. The expressions serve scalars and vectors.
+## What the argmax kernels share: which of two values is kept, where a position lies, and the last pass. The defs see
+## the arguments of the template that calls them. NaN beats every number, as in NumPy; of equal elements neither beats
+## the other. The expressions serve scalars and vectors.
 <%!
     import numpy as np
 

@@ -1,4 +1,5 @@
-## Pattern rows of argmax on schedule cpu. The defs see the arguments of the template that calls them.
+## Pattern "rows" of kernels/argmax/cpu.mako: vectors along the reduced dimension. The defs see the arguments of the
+## template that calls them.
 <%namespace name="order" file="/argmax/order.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type

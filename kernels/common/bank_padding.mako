@@ -1,5 +1,5 @@
-## Arrays in local memory that work-items access in two ways: neighbours read neighbouring elements, or each has a run of
-##     eight. A gap after each 128 bytes, the width of 32 banks, keeps both free of bank conflicts.
+## Arrays in local memory that work-items access in two ways: neighbours read neighbouring elements, or each has a run
+##     of eight. A gap after each 128 bytes, the width of 32 banks, keeps both free of bank conflicts.
 <%! from pytensor_cl.codegen.local_memory import gap, per_gap %>
 ## Where element number `k` lies.
 <%def name="at(k, itemsize)" buffered="True" filter="trim">

@@ -1,5 +1,5 @@
 ## Transpose of a square of lanes x lanes elements in registers, in log2(lanes) steps of exchanges between pairs of
-## vectors.  load(l) is the expression of row l, store(l) the place of column l.
+## vectors. load(l) is the expression of row l, store(l) the place of column l.
 <%def name="transpose(ctype, lanes, load, store)">
 <%
     L, distances = range(lanes), [lanes >> i for i in range(1, lanes.bit_length())]

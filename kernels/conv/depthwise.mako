@@ -5,6 +5,7 @@
 ## Tiling: `rows` rows of output pixels, `vectors` vectors along a row.
 ## NDRange -> work: a partition of the tiles of all images and groups.
 <%page args="name, ctype, lanes, rows, vectors"/>
+<%namespace name="common" file="/conv/direct_common.mako"/>
 <%
     vec, R, J, width = f"conv_{ctype}{lanes}", range(rows), range(vectors), lanes * vectors
     vector = f"{ctype}{lanes}"
@@ -19,14 +20,7 @@
 </%def>
 ## Taps that meet x in every lane.
 <%def name="inner_taps()">
-        for (long c = 0; c < p.c && lo < hi; c++)
-            for (long td = 0; td < p.taps[0]; td++) {
-                const long d = d0 + td * p.dilation[0];
-                if (d < 0 || d >= p.image[0])
-                    continue;
-                long row = n * p.x[0] + g * p.x[1] + c * p.x[2] + d * p.x[3] + h0 * p.x[4] + w0, h = h0;
-                __global const ${ctype} *filter = W + s.w + g * p.w[0] + c * p.w[2] + td * p.w[3];
-                for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += tap_row, filter += p.w[4]) {
+        <%common:filter_rows filters="filters" row_begin=" + w0" is_wanted=" && lo < hi">
                     if (${rows} <= height && h >= 0 && h + ${row_step(rows - 1)} < p.image[1]) {
                         for (long t = lo; t < hi; t++) {
                             const ${vector} a = filter[t * p.w[5]];
@@ -43,40 +37,25 @@
                             ${add_row(i)}
                         }
                     % endfor
-                }
-            }
+        </%common:filter_rows>
 </%def>
-## Which lanes meet x depends on the tap along the row only.
 <%def name="outer_taps()">
-        for (long t = lo > 0 ? 0 : hi; t < p.taps[2]; t = t + 1 == lo ? hi : t + 1) {
-            % for j in J:
-            const long v${j} = w0 + t * dw + ${j * lanes} * p.stride[2], last${j} = v${j} + ${lanes - 1} * p.stride[2];
-            const ${vec}_mask ok${j} = ${vec}_inside(v${j}, p.stride[2], p.image[2]);
-            % endfor
-            for (long c = 0; c < p.c; c++)
-                for (long td = 0; td < p.taps[0]; td++) {
-                    const long d = d0 + td * p.dilation[0];
-                    if (d < 0 || d >= p.image[0])
-                        continue;
-                    long row = n * p.x[0] + g * p.x[1] + c * p.x[2] + d * p.x[3] + h0 * p.x[4], h = h0;
-                    __global const ${ctype} *filter = W + s.w + g * p.w[0] + c * p.w[2] + td * p.w[3] + t * p.w[5];
-                    for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += tap_row, filter += p.w[4]) {
+        <%common:outer_columns columns="${J}" vec="${vec}">
+        <%common:filter_rows filters="filters" filter_begin=" + t * p.w[5]">
                         const ${vector} a = *filter;
                         % for i in R:
                         if (${is_inside(i)}) {
                             const long at = row + ${i} * next_row;
                             % for j in J:
                             if (v${j} < p.image[2] && last${j} >= 0) {
-                                const ${vector} x${j} =
-                                    ${vec}_load(x, at + v${j} * p.x[5], step, ok${j}, p.x_low, p.x_high);
+                                const ${vector} x${j} = ${common.load_outer(vec, j, "at")};
                                 c${i}_${j} = ok${j} ? x${j} * a + c${i}_${j} : c${i}_${j};
                             }
                             % endfor
                         }
                         % endfor
-                    }
-                }
-        }
+        </%common:filter_rows>
+        </%common:outer_columns>
 </%def>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
@@ -99,17 +78,8 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             n = outer / p.groups;
         }
         const long y_h = q.h * ${rows}, height = p.out[1] - y_h;
-        const long d0 = q.d * p.stride[0] - p.pad[0];
-        const long h0 = y_h * p.stride[1] - p.pad[1];
-        const long w0 = q.w * p.stride[2] - p.pad[2];
-        % for i in R:
-        % for j in J:
-        ${vector} c${i}_${j} = 0;
-        % endfor
-        % endfor
-        long lo = 0, hi = 0;
-        if (step == 1)
-            conv_inner_taps(&p, w0, w0 + ${width - 1}, &lo, &hi);
+        __global const ${ctype} *const filters = W + s.w + g * p.w[0];
+        ${common.begin_tile("q.d", "y_h", "q.w", R, J, vector)}
         ${inner_taps()}
         ${outer_taps()}
         __global ${ctype} *const y = Y + s.y + n * p.y[0] + g * p.y[1] + q.d * p.y[3] + y_h * p.y[4] + q.w * p.y[5];

@@ -9,6 +9,7 @@
 ## Workspace: for each work-item the matrix (kc, nc + lanes), then its last columns (`edge`, kc), transposed.
 ## Invariants: m is at least mr: the last tile begins sooner, and its first rows are computed for nothing.
 <%page args="name, ctype, itemsize, lanes, micro, mr, vectors, edge, further=(), offsets=None, statements=''"/>
+<%namespace name="product" file="/conv/gemm_common.mako"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="stores" file="/conv/store.mako"/>
 <%
@@ -66,30 +67,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${l
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
              __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
 {
-    const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-    const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2);
-    const long n = p.batch * p.out[0] * p.out[1] * p.out[2], k = p.c * p.taps[0] * p.taps[1] * p.taps[2];
-    const long m_begin = partition_begin(p.m, ${mr}, y, ny), m_end = partition_begin(p.m, ${mr}, y + 1, ny);
-    const long n_begin = partition_begin(n, ${lanes}, x, nx), n_end = partition_begin(n, ${lanes}, x + 1, nx);
+    ${product.work_item_ranges(lanes)}
     const long matrix_row = p.nc + ${lanes};
     __global ${ctype} *const matrix = workspace + p.workspace_size * ((z * ny + y) * nx + x);
     __global ${ctype} *const edges = matrix + p.kc * matrix_row;
     ${ctype} tile[${mr * nr}] __attribute__((aligned(64)));
     long column_offsets[${nr}];
     int is_contiguous[${vectors}];
-    const long b_begin = partition_begin(p.groups * p.split_k, 1, z, nz);
-    const long b_end = partition_begin(p.groups * p.split_k, 1, z + 1, nz);
     for (long b = b_begin; b < b_end; b++)
         for (long n0 = n_begin; n0 < n_end; n0 += p.nc) {
-            const long g = b % p.groups, part = b / p.groups, nc = min(p.nc, n_end - n0);
-            const long k_begin = partition_begin(k, p.kc, part, p.split_k);
-            const long k_end = partition_begin(k, p.kc, part + 1, p.split_k);
+            ${product.block_operands()}
             // A few last columns are cheaper one by one than as a vector.
             const int has_whole_vectors = k % ${lanes} == 0 && p.kc % ${lanes} == 0;
             const long edge_columns = has_whole_vectors && nc % ${lanes} <= ${edge} ? nc % ${lanes} : 0;
-            __global const ${ctype} *const x_g = X + s.x + g * p.x[1];
-            __global const ${ctype} *const w_g = W + s.w + g * p.w[0];
-            __global ${ctype} *const y_g = Y + s.y + g * p.y[1] + part * p.partial_stride;
             for (long k0 = k_begin; k0 < k_end; k0 += p.kc) {
                 const long kc = min(p.kc, k_end - k0);
                 ${name}_im2col(&p, x_g, n0, nc, k0, kc, matrix, matrix_row);

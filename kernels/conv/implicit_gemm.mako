@@ -11,6 +11,7 @@
 ## Invariants: B is packed once for a block of columns; the sum over no k is zero.
 ## Reference: BLIS (Van Zee and van de Geijn 2015), with im2col on the way (cuDNN, Chetlur et al. 2014).
 <%page args="name, ctype, itemsize, lanes, mr, vectors, gather, further=(), offsets=None, statements=''"/>
+<%namespace name="product" file="/conv/gemm_common.mako"/>
 <%namespace name="packing" file="/conv/packing.mako"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="stores" file="/conv/store.mako"/>
@@ -20,9 +21,8 @@
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
 typedef ${ctype}4 ${name}_vec4 __attribute__((aligned(${itemsize})));
 ${packing.pack("a", mr)}
-// Pack `count` rows of w for k in [k0, k0 + depth), as panels that lie `panel_stride` apart: in long contiguous runs
-// of one
-// stride where there are such, else one by one.
+// Pack `count` rows of w for k in [k0, k0 + depth), as panels that lie `panel_stride` apart: in long runs of one stride
+// where there are such, else element by element.
 static void ${name}_pack_a_block(const conv_plan *p, __global const ${ctype} *w, long count, long k0, long depth,
                                  __global ${ctype} *packed, long panel_stride)
 {
@@ -91,27 +91,16 @@ MIN_VECTOR_WIDTH(${8 * itemsize * lanes})
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
              __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
 {
-    const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-    const long nx = get_global_size(0), ny = get_global_size(1), nz = get_global_size(2);
-    const long n = p.batch * p.out[0] * p.out[1] * p.out[2], k = p.c * p.taps[0] * p.taps[1] * p.taps[2];
-    const long m_begin = partition_begin(p.m, ${mr}, y, ny), m_end = partition_begin(p.m, ${mr}, y + 1, ny);
-    const long n_begin = partition_begin(n, ${nr}, x, nx), n_end = partition_begin(n, ${nr}, x + 1, nx);
+    ${product.work_item_ranges(nr)}
     __global ${ctype} *const packed_a = workspace + p.workspace_size * ((z * ny + y) * nx + x);
     __global ${ctype} *const packed_b = packed_a + p.mc * p.kc;
     const long w_step = p.w_step == 1 && !p.w_outer ? p.kc : p.k_step;  // rows that are contiguous are read whole
     ${ctype} tile[${mr * nr}] __attribute__((aligned(64)));
     long column_offsets[${nr}];
     int is_contiguous[${vectors}];
-    const long b_begin = partition_begin(p.groups * p.split_k, 1, z, nz);
-    const long b_end = partition_begin(p.groups * p.split_k, 1, z + 1, nz);
     for (long b = b_begin; b < b_end; b++)
         for (long n0 = n_begin; n0 < n_end; n0 += p.nc) {
-            const long g = b % p.groups, part = b / p.groups, nc = min(p.nc, n_end - n0);
-            const long k_begin = partition_begin(k, p.kc, part, p.split_k);
-            const long k_end = partition_begin(k, p.kc, part + 1, p.split_k);
-            __global const ${ctype} *const x_g = X + s.x + g * p.x[1];
-            __global const ${ctype} *const w_g = W + s.w + g * p.w[0];
-            __global ${ctype} *const y_g = Y + s.y + g * p.y[1] + part * p.partial_stride;
+            ${product.block_operands()}
             for (long k0 = k_begin; k0 < k_end || k0 == k_begin; k0 += p.kc) {  // once at least
                 const long kc = min(p.kc, k_end - k0);
                 ${pack_b_block()}

@@ -2,6 +2,7 @@
 ##
 ## Panels of A have `mr` rows, those of B `nr` columns; element i of step k is packed[k * width + i].
 ## The defs see the arguments of the template that calls them.
+<%namespace name="pack_rows" file="/common/pack_rows.mako"/>
 <%def name="pack(which, width)">
 // Copy `count` rows (of A; columns of B) of `depth` elements to panels; the last one is filled up with zeros.
 static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long along, long count, long depth,
@@ -20,30 +21,8 @@ static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long 
                 % endfor
             }
         } else {
-            // Four rows at a time: blocks of 4 x 4 are transposed in registers.
             for (int i = 0; i < ${width}; i += 4) {
-                __global const ${ctype} *from = x + i * across;
-                __global ${ctype} *to = packed + i;
-                long k = 0;
-                if (along == 1) {
-                    for (; k + 4 <= depth; k += 4) {
-                        % for r in range(4):
-                        const ${ctype}4 row${r} = *(__global const ${name}_vec4 *)(from + ${r} * across);
-                        % endfor
-                        % for r in range(4):
-                        *(__global ${name}_vec4 *)(to + ${r * width}) =
-                            (${ctype}4)(row0.s${r}, row1.s${r}, row2.s${r}, row3.s${r});
-                        % endfor
-                        from += 4;
-                        to += ${4 * width};
-                    }
-                }
-                for (; k < depth; k++) {
-                    *(__global ${name}_vec4 *)to =
-                        (${ctype}4)(from[0], from[across], from[2 * across], from[3 * across]);
-                    from += along;
-                    to += ${width};
-                }
+                ${pack_rows.rows(ctype, f"{name}_vec4", width)}
             }
         }
         x += ${width} * across;

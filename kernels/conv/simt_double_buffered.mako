@@ -12,9 +12,10 @@
 ## Workspace: y is the array of partial sums (split_k, ...), if k is split.
 ## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a
 ##     tile into different banks:
-## tile_a[2][8][rows + 4], tile_b[2][8][128 + 4] The tables x_k and w_k are rings of two halves of 64 elements along k:
-## one is used while the other is filled. Elements beyond the end are outside of any image. The loop begins a step
-## before k_begin: its first pass only loads.
+##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]
+##     The tables x_k and w_k are rings of two halves of 64 elements along k: one is used while the other is filled.
+##     Elements beyond the end are outside of any image. The loop begins a step before k_begin: its first pass only
+##     loads.
 <%page args="name, ctype, wide, rows, k_contiguous, volumes, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="main_loop" file="/common/simt_main_loop.mako"/>

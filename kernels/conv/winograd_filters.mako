@@ -7,9 +7,12 @@
 ##         M[point, tile, feature]        = V @ U             the routine's batched product, or <name>_fused
 ##         y                              = A.T M A           <name>_outputs (winograd_images.mako)
 ## Operands: x, w and y with any strides; plan.mako. <name>_tiles: a block of images and of features of each group;
-##     strides of U, V and M. first, images, feature, features   images from number `first` on, features from number
-##     `feature` on rows, cols, width                  tiles along the image; width of a row of tiles, in vectors depth
-##     channels whose filters <name>_fused transforms at a time
+##     strides of U, V and M:
+##         first, images      images from number `first` on
+##         feature, features  features of each group from number `feature` on
+##         rows, cols         tiles of an image, down and across
+##         width              output pixels of a row of tiles, in whole vectors
+##         depth              channels whose filters <name>_fused transforms at a time
 ## Tiling: vectors are of channels or features, so that a transform is arithmetic of whole vectors; rows of an image are
 ##     transposed into such vectors, and back, in registers. U has panels of `panel` features.
 ## NDRange -> work: <name>_filters: a partition of groups, panels and channels.
@@ -26,9 +29,8 @@
 %>
 ${tiles.c_typedef(f"{name}_tiles")}
 
-// each[c, tap, feature] of ${lanes} features from w on, of which there are `count`, and of `channels` channels:
-// ${lanes}
-// contiguous ones, or one.
+// each[c, tap, feature] of ${lanes} features from w on, of which there are `count`.
+// `channels` is the number of channels: ${lanes}, which are contiguous, or one.
 static void ${name}_load_taps(const conv_plan *p, __global const ${ctype} *w, long count, long channels,
                               ${ctype} each[][${lanes}])
 {

@@ -1,5 +1,9 @@
-## The input and output transforms of winograd_filters.mako.
+## The input and output transforms of winograd_filters.mako: V = B.T x B and y = A.T M A, tile by tile.
 ##
+## Algorithm: <name>_inputs: the rows of x that a row of tiles covers are transposed to vectors of channels, transformed
+##     down each column, then along each tile. <name>_outputs: the other way round, and back to rows of y.
+## Operands: x and y with any strides; V[point, tile, channel], M[point, tile, feature]; structs: winograd_filters.mako.
+## Tiling: a vector is `lanes` channels, or features, of one pixel.
 ## NDRange -> work: a partition of rows of tiles and blocks of `lanes` channels or features.
 ## Workspace: for each work-item the rows that a row of tiles covers, as vectors of channels.
 <%page args="name, ctype, lanes, count, vec, size, kernel, input_matrix, output_matrix, further, offsets, statements"/>
@@ -65,9 +69,8 @@ void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${
 % if statements:
 ${epilogue.declarations(lanes)}
 % endif
-// Row i of the tiles of an image, and of y: from m on, which is M[point, tile, feature] there, for `depth` features of
-// group
-// g from `feature` on.
+// Row i of the tiles of an image, and of y, for `depth` features of group g from number `feature` on. m points to
+// M[point, tile, feature] of the first tile.
 static void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t, __global const ${ctype} *m, long image,
                                      long i, long g, long feature, long depth, __global ${ctype} *Y, long start,
                                      __global ${vec} *rows${

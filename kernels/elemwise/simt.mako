@@ -4,6 +4,7 @@
 ## NDRange     Any size; a loop with the NDRange as stride. Neighbouring work-items take neighbouring elements.
 ## Invariants  Counters are unsigned: the last step may pass the size by less than one NDRange.
 <%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, unroll"/>\
+<%namespace name="common" file="/elemwise/simt_common.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
 %>\
@@ -41,21 +42,9 @@ ${offsets.c_typedef(f"{name}_offsets")}
 
 % for flat in (True, False):
 __kernel void ${name}${"_flat" if flat else ""}(
-    % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
-    const ${ctype(dtype) if value else ""} ${f"i{k}" if value else f"__global {ctype(dtype)} *b_i{k}"},
-    % endfor
-    % for k, dtype in enumerate(outputs):
-    __global ${ctype(dtype)} *b_o${k},
-    % endfor
-    const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+    ${common.parameters()})
 {
-    % if plan_in_buffer:
-    const ${name}_plan p = *plan;
-    % endif
-    % for a, array in enumerate(arrays):
-    b_${array} += offset.at[${a}];
-    % endfor
+    ${common.begin(arrays)}
     const ${unsigned} size = p.size;
     const ${unsigned} step = get_global_size(0);
     ${unsigned} n = get_global_id(0);
@@ -71,18 +60,7 @@ __kernel void ${name}${"_flat" if flat else ""}(
     % else:
     for (; n < size; n += step) {
         ${unsigned} rest = n;
-        % for a, array in enumerate(arrays):
-        ${index} at_${array} = 0;
-        % endfor
-        % for d in reversed(range(ndim)):
-        {
-            const ${unsigned} i = ${f"rest % ({unsigned})p.shape[{d}]" if d else "rest"};
-            ${f"rest /= ({unsigned})p.shape[{d}];" if d else ""}
-            % for a, array in enumerate(arrays):
-            at_${array} += (${index})i * p.stride[${a}][${d}];
-            % endfor
-        }
-        % endfor
+        ${common.outer_offsets(arrays, ndim)}
         % for k, dtype in enumerate(inputs):
         % if not by_value[k]:
         const ${ctype(dtype)} i${k} = b_i${k}[at_i${k}];

@@ -6,6 +6,7 @@
 ## NDRange     Work-groups of TILE x ROWS_PER_STEP work-items; each takes every so many tiles.
 ## Invariants  Barriers are uniform: all work-items of a group take the same tiles.
 <%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, transposed"/>\
+<%namespace name="common" file="/elemwise/simt_common.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
 
@@ -24,23 +25,11 @@ ${offsets.c_typedef(f"{name}_offsets")}
 
 __kernel __attribute__((reqd_work_group_size(${TILE}, ${ROWS_PER_STEP}, 1)))
 void ${name}(
-    % for k, (dtype, value) in enumerate(zip(inputs, by_value, strict=True)):
-    const ${ctype(dtype) if value else ""} ${f"i{k}" if value else f"__global {ctype(dtype)} *b_i{k}"},
-    % endfor
-    % for k, dtype in enumerate(outputs):
-    __global ${ctype(dtype)} *b_o${k},
-    % endfor
-    const ${name}_offsets offset,
-    ${"__global " if plan_in_buffer else ""}const ${name}_plan ${"*plan" if plan_in_buffer else "p"})
+    ${common.parameters()})
 {
-    % if plan_in_buffer:
-    const ${name}_plan p = *plan;
-    % endif
+    ${common.begin(arrays)}
     % for k in transposed:
     __local ${ctype(inputs[k])} tile_i${k}[${TILE}][${TILE + 1}];  // one more: a column lies in different banks
-    % endfor
-    % for a, array in enumerate(arrays):
-    b_${array} += offset.at[${a}];
     % endfor
     const int x = get_local_id(0);
     const int y = get_local_id(1);
@@ -54,18 +43,7 @@ void ${name}(
         const ${index} column = tile % tiles_across * ${TILE};
         const ${index} row = rest % tiles_down * ${TILE};
         rest /= tiles_down;
-        % for array in arrays:
-        ${index} at_${array} = 0;
-        % endfor
-        % for d in reversed(range(ndim - 2)):
-        {
-            const ${unsigned} i = ${f"rest % ({unsigned})p.shape[{d}]" if d else "rest"};
-            ${f"rest /= ({unsigned})p.shape[{d}];" if d else ""}
-            % for a, array in enumerate(arrays):
-            at_${array} += (${index})i * p.stride[${a}][${d}];
-            % endfor
-        }
-        % endfor
+        ${common.outer_offsets(arrays, ndim - 2)}
         for (int q = y; q < ${TILE}; q += ${ROWS_PER_STEP}) {
             if (row + x < rows && column + q < columns) {
                 % for k in transposed:

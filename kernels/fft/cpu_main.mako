@@ -1,4 +1,11 @@
-## The kernel of kernels/fft/cpu.mako.
+## The kernel of kernels/fft/cpu.mako, which has the header: the stages of a block of lines, in order.
+##
+## Stages: load -> real_pre (pre-processing of an inverse real transform) -> zeros up to `size` -> pre (Bluestein:
+##     chirp) -> passes -> mid (Bluestein: spectrum of the filter) -> passes -> post (Bluestein: chirp) -> real_post
+##     (post-processing of a real transform) -> twiddle (four-step method) -> store. The fields of the geometry
+##     (plan.mako) say which of them there are.
+## Operands: `at` has, for each line, where it begins in the input and in its mirror image, then the same for the
+##     output. The passes swap the arrays a and b.
 <%page args="name, dtype, lanes, kept_dims"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
@@ -10,6 +17,7 @@
             fft_${how}(a, ${array}, at[${at + 1}], middle, end, -io->step, io->im, -${sign}, io->re_count, io->im_count,
                        active);
 </%def>\
+<%include file="/common/partition.mako"/>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
              __global ${V} *workspace,
@@ -21,8 +29,8 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
     __global ${V} *const first = workspace + get_global_id(0) * 4 * (g.size + 1);
     __global ${V} *const second = first + 2 * (g.size + 1);
     __global ${V} *a, *b, *c;
-    const long block_end = g.blocks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long block = g.blocks * get_global_id(0) / get_global_size(0); block < block_end; ++block) {
+    const long block_end = partition_begin(g.blocks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long block = partition_begin(g.blocks, 1, get_global_id(0), get_global_size(0)); block < block_end; ++block) {
         const long group = block / g.tiles, column = block % g.tiles * ${lanes};
         const long count = g.length + g.real_post;
         const int active = min(${lanes}L, g.inner - column);

@@ -1,4 +1,11 @@
-## The kernel of kernels/fft/simt.mako.
+## The kernel of kernels/fft/simt.mako, which has the header: the stages of a block of lines, in order.
+##
+## Stages: load -> real_pre (pre-processing of an inverse real transform) -> zeros up to `size` -> pre (Bluestein:
+##     chirp) -> passes -> mid (Bluestein: spectrum of the filter) -> passes -> post (Bluestein: chirp) -> real_post
+##     (post-processing of a real transform) -> twiddle (four-step method) -> store. The fields of the geometry
+##     (plan.mako) say which of them there are.
+## Operands: `at` has, for each line, where it begins in the input and in its mirror image, then the same for the
+##     output. The passes swap the arrays a and b.
 <%page args="name, dtype, kept_dims, space, group, widest"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype

@@ -5,6 +5,7 @@
 ## Operands: x with strides `across` (from row to row of A, from column to column of B) and `along` (along k).
 ## Invariants: width is a multiple of 4 and at least count; elements from count to width are zero.
 <%page args="name, ctype, lanes, vectors, full_width"/>
+<%namespace name="pack" file="/common/pack_rows.mako"/>
 static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, long along, long count, long depth,
                                        __global ${ctype} *packed, long width)
 {
@@ -19,26 +20,8 @@ static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, 
             % endfor
         }
     % endfor
-    // Four rows at a time: blocks of 4 x 4 are transposed in registers.
     for (; i + 4 <= count; i += 4) {
-        __global const ${ctype} *from = x + i * across;
-        __global ${ctype} *to = packed + i;
-        long k = 0;
-        for (; along == 1 && k + 4 <= depth; k += 4) {
-            % for r in range(4):
-            const ${ctype}4 row${r} = *(__global const ${name}_vec4 *)(from + ${r} * across);
-            % endfor
-            % for r in range(4):
-            *(__global ${name}_vec4 *)(to + ${r} * width) = (${ctype}4)(row0.s${r}, row1.s${r}, row2.s${r}, row3.s${r});
-            % endfor
-            from += 4;
-            to += 4 * width;
-        }
-        for (; k < depth; k++) {
-            *(__global ${name}_vec4 *)to = (${ctype}4)(from[0], from[across], from[2 * across], from[3 * across]);
-            from += along;
-            to += width;
-        }
+        ${pack.rows(ctype, f"{name}_vec4", "width")}
     }
     for (; i < count || i % 4; i++)
         for (long k = 0; k < depth; k++)

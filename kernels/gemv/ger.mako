@@ -4,6 +4,7 @@
 ## NDRange -> work: dimension 1 is rows, dimension 0 is columns. Schedule cpu: a partition of the rows; vectors along
 ##     contiguous columns. Schedule simt: work-items loop element by element, so that neighbours stay together.
 <%page args="name, ctype, wide, itemsize, lanes, cpu, plan, call"/>
+<%include file="/common/partition.mako"/>\
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
 
 ${plan.c_typedef(f"{name}_plan")}
@@ -18,8 +19,8 @@ __kernel void ${name}(${name}_plan p, ${name}_call s, __global const ${ctype} *A
     if (alpha)
         s.alpha = alpha[s.alpha_at];
     % if cpu:
-    const long m_begin = p.m * get_global_id(1) / get_global_size(1);
-    const long m_end = p.m * (get_global_id(1) + 1) / get_global_size(1);
+    const long m_begin = partition_begin(p.m, 1, get_global_id(1), get_global_size(1));
+    const long m_end = partition_begin(p.m, 1, get_global_id(1) + 1, get_global_size(1));
     const int is_contiguous = p.a_col == 1 && p.y_step == 1 && p.o_col == 1;
     % else:
     const long m_begin = get_global_id(1), m_end = p.m;

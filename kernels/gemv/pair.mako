@@ -23,6 +23,7 @@
     vector, row_loop = f"{ctype}{lanes}", loops[0]
     number = {array.name: a for a, array in enumerate(arrays)}
 %>
+<%include file="/common/partition.mako"/>
 ${common.declarations()}
 <%include file="/gemv/pair_${order}.mako" args="name=name, ctype=ctype, wide=wide"/>
 
@@ -88,7 +89,8 @@ void ${name}(${common.parameters()})
     % for total in totals:
     ${total.accumulator}_a${lanes} sum${total.value} = ${total.accumulator}_identity${lanes}();
     % endfor
-    for (long b = blocks * item / items; b < blocks * (item + 1) / items; ++b) {
+    const long block_end = partition_begin(blocks, 1, item + 1, items);
+    for (long b = partition_begin(blocks, 1, item, items); b < block_end; ++b) {
         const long first_row = b * p.block, count = min(p.block, p.n - first_row);
         const long whole_rows = min(count, p.n - first_row - ${wide});  // vectors may reach into the rows behind them
         __global const ${ctype} *const a = A + s.a + first_row * p.a_row;

@@ -5,21 +5,13 @@
 ## Invariants  An index that is out of range is reported ("raise", "unravel").
 <%page args="name, mode, types, schedule, word, dims"/>\
 <%include file="/common/partition.mako"/>\
+<%namespace name="elements" file="/common/each_element.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 %>\
 <%
 count, is_checked = len(types) if mode != "unravel" else None, mode in ("raise", "unravel")
 %>\
-<%def name="each_element()">
-% if schedule == "cpu":
-    const long part = get_global_id(0);
-    const long parts = get_global_size(0);
-    for (long i = partition_begin(size, 1, part, parts); i < partition_begin(size, 1, part + 1, parts); ++i) {
-% else:
-    for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
-% endif
-</%def>\
 <%def name="unravel(kind, ndim)">
 ${dims.c_typedef(f"{name}_dims")}
 
@@ -28,7 +20,7 @@ __kernel void ${name}(__global const ${kind} *flat, const long flat_at,
     volatile __global int *error_flag, const int error_code)
 {
     flat += flat_at;
-${each_element()}
+    <%elements:each n="size" schedule="${schedule}">
         long given = ${to_long(kind, "flat[i]")};
         if (given < 0 || given >= d.size) {
             report_error(error_flag, error_code, 0, given, d.size);
@@ -43,7 +35,7 @@ ${each_element()}
         o${k}[i] = rest;
         % endif
     % endfor
-    }
+    </%elements:each>
 }
 </%def>\
 % if mode == "unravel":
@@ -55,7 +47,7 @@ __kernel void ${name}(${"".join(f"__global const {kind} *i{k}, " for k, kind in 
     const long size, const ${name}_dims d, volatile __global int *error_flag, const int error_code)
 {
     int wrong = 0;
-${each_element()}
+    <%elements:each n="size" schedule="${schedule}">
         long flat = 0;
     % for k in range(count):
         {
@@ -72,7 +64,7 @@ ${each_element()}
         }
     % endfor
         o[i] = flat;
-    }
+    </%elements:each>
     % if is_checked:
     if (wrong)
         report_error(error_flag, error_code, 0, 0, 0);

@@ -11,6 +11,7 @@
 ## Example     i = 2 0 2 1 0 2: order = 1 4 | 3 | 0 2 5, ends = 2 3 6.
 <%page args="name, plan, ctype, index_type, is_checked, combine, lanes"/>\
 <%include file="/common/partition.mako"/>\
+<%include file="/common/merge_path.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
 
@@ -106,21 +107,6 @@ static long ${name}_value(const long b, const ${name}_plan *p)
     return p->inner == p->count ? b * p->y_count : b / p->inner * p->y_outer + b % p->inner * p->y_count;
 }
 
-/* The first position from which on a share of the work lies, counting values and positions. */
-static long ${name}_border(__global const int *ends, const long length, const long work)
-{
-    long low = 0;
-    long high = length;
-    while (low < high) {
-        const long middle = (low + high) / 2;
-        if (ends[middle] + middle < work)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 ## Columns of a row, as many as `wide` vectors of n have, as often as there are so many left.
 <%def name="columns(n, wide)">
         for (; c + ${n * wide} <= p.run; c += ${n * wide}) {
@@ -150,8 +136,8 @@ ${alone} __kernel void ${name}_sum(__global const int *ends, __global const int 
     const long item = get_global_id(0);
     const long items = get_global_size(0);
     const long work = ends[p.length - 1] + p.length;
-    const long begin = ${name}_border(ends, p.length, partition_begin(work, 1, item, items));
-    const long end = item + 1 < items ? ${name}_border(ends, p.length, partition_begin(work, 1, item + 1, items))
+    const long begin = merge_path_row(ends, p.length, partition_begin(work, 1, item, items));
+    const long end = item + 1 < items ? merge_path_row(ends, p.length, partition_begin(work, 1, item + 1, items))
         : p.length;
     const long after = begin < end ? ends[end - 1] : 0;
     y += p.y;

@@ -122,51 +122,55 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
                    __global const ${T} *a, __global ${T} *l)
 {
     __local ${T} tile[${block} * ${block + 1}];
-    const int n = size.rows, item = get_local_id(0);
+    const int n = size.rows, stride = n | 1, item = get_local_id(0);
     for (long b = get_group_id(0); b < size.count; b += get_num_groups(0)) {
         __global const ${T} *source = a + a_at.offset + b * a_at.batch;
         __global ${T} *target = l + l_at.offset + b * l_at.batch;
         for (int e = item; e < n * n; e += ${group}) {
             const int i = e / n, j = e - i * n;
             if (j <= i)
-                tile[i * ${block + 1} + j] = source[i * a_at.row + j * a_at.column];
+                tile[i * stride + j] = source[i * a_at.row + j * a_at.column];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = 0; k < n; ++k) {
-            const ${T} pivot = tile[k * ${block + 1} + k];
+            const ${T} pivot = tile[k * stride + k];
             const ${T} root = pivot > 0 ? sqrt(pivot) : (${T})NAN;
             barrier(CLK_LOCAL_MEM_FENCE); /* every work-item has read the pivot */
             for (int i = k + item; i < n; i += ${group})
-                tile[i * ${block + 1} + k] = i == k ? root : tile[i * ${block + 1} + k] / root;
+                tile[i * stride + k] = i == k ? root : tile[i * stride + k] / root;
             barrier(CLK_LOCAL_MEM_FENCE);
             const int rest = n - k - 1;
             for (int e = item; e < rest * rest; e += ${group}) {
                 const int i = k + 1 + e / rest, j = k + 1 + e % rest;
                 if (j <= i)
-                    tile[i * ${block + 1} + j] -= tile[i * ${block + 1} + k] * tile[j * ${block + 1} + k];
+                    tile[i * stride + j] -= tile[i * stride + k] * tile[j * stride + k];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        const int failed = size.whole && isnan(tile[(n - 1) * ${block + 1} + n - 1]);
+        const int failed = size.whole && isnan(tile[(n - 1) * stride + n - 1]);
         for (int e = item; e < n * n; e += ${group}) {
             const int i = e / n, j = e - i * n;
             if (j <= i || size.whole)
                 target[i * l_at.row + j * l_at.column] =
-                    failed ? (${T})NAN : j <= i ? tile[i * ${block + 1} + j] : 0;
+                    failed ? (${T})NAN : j <= i ? tile[i * stride + j] : 0;
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* before the next matrix overwrites the tile */
     }
 }
 % endif
 
-/* Zeros above the diagonal; NaN everywhere where the last element of the diagonal is NaN. */
+/* Zeros above the diagonal; NaN everywhere where the last element of the diagonal is NaN. Neighbours in memory are
+   neighbouring work-items. */
 __kernel void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global ${T} *l)
 {
-    for (long r = get_global_id(0); r < size.count * size.rows; r += get_global_size(0)) {
-        const long b = r / size.rows, i = r - b * size.rows;
+    const long n = size.rows;
+    const int by_column = abs(l_at.column) > abs(l_at.row);
+    for (long e = get_global_id(0); e < size.count * n * n; e += get_global_size(0)) {
+        const long line = e / n, inner = e - line * n, b = line / n, outer = line - b * n;
+        const long i = by_column ? inner : outer, j = by_column ? outer : inner;
         __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
-        const int failed = isnan(matrix[(size.rows - 1) * (l_at.row + l_at.column)]);
-        for (long j = failed ? 0 : i + 1; j < size.rows; ++j)
+        const int failed = isnan(matrix[(n - 1) * (l_at.row + l_at.column)]);
+        if (j > i || (failed && (i < n - 1 || j < n - 1)))  /* the last one is read, and NaN then */
             matrix[i * l_at.row + j * l_at.column] = failed ? (${T})NAN : 0;
     }
 }

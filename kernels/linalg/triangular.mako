@@ -2,11 +2,13 @@
 ##
 ## Algorithm  Forward substitution. `_columns`: vectors lie along the columns of B, which share a matrix.
 ##            `_lanes`: `lanes` matrices at a time, one in each lane of a vector.
-##            `_group`: a column for each work-item; the matrix in local memory. `_items`: a column for each work-item.
+##            `_group`: a column for each work-item; the matrix in local memory.
+##            `_rows`: a row for each work-item, for few columns; several matrices in local memory.
 ## Operands   a: rows x rows, b and x: rows x columns, any strides, rows <= block. b and x may be the same array.
 ##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, as LAPACK's trtrs tells it.
 ## NDRange    `_columns`, `_lanes`: work-items share tiles of columns, or groups of matrices, evenly.
-##            `_group`: work-groups loop over tiles of `group` columns. `_items`: work-items loop over columns.
+##            `_group`: work-groups loop over tiles of `group` columns. `_rows`: work-groups loop over bundles of
+##            matrices.
 ## Workspace  `_lanes`: rows * (rows + 1) / 2 + rows vectors for each work-item.
 ## Reference  Golub and Van Loan, Matrix Computations, 3.1.
 <%page args="name, ctype, lanes, block, group, unit, schedule"/>
@@ -143,23 +145,20 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
                    const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
 {
-    __local ${T} factors[${block} * ${block}];
-    const int n = size.rows, item = get_local_id(0);
+    __local ${T} factors[${block * (block + 1)}];
+    const int n = size.rows, item = get_local_id(0), by_column = abs(a_at.column) > abs(a_at.row);
     const long tiles = (size.columns + ${group - 1}) / ${group};
     for (long unit = get_group_id(0); unit < size.count * tiles; unit += get_num_groups(0)) {
         const long batch = unit / tiles, column = (unit - batch * tiles) * ${group} + item;
         __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;
         barrier(CLK_LOCAL_MEM_FENCE); /* the matrix of the unit before is not read any more */
         for (int e = item; e < ${block * block}; e += ${group}) {
-            const int i = e / ${block}, k = e % ${block};
-            const int inside = i < n && k < n;
-            ${T} value = inside && k < i ? matrix[i * a_at.row + k * a_at.column] : 0;
-            if (i == k)
-                value = ${"1" if unit else "inside ? matrix[i * (a_at.row + a_at.column)] : 1"};
-            factors[e] = value;
+            const int i = by_column ? e % ${block} : e / ${block}, k = by_column ? e / ${block} : e % ${block};
+            const int is_read = i < n && k ${"<" if unit else "<="} i;
+            factors[i * ${block + 1} + k] = is_read ? matrix[i * a_at.row + k * a_at.column] : i == k;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        ${singular(f"factors[i * {block + 1}]")}
+        ${singular(f"factors[i * {block + 2}]")}
         if (column < size.columns) {
             __global const ${T} *source = b + b_at.offset + batch * b_at.batch + column * b_at.column;
             __global ${T} *target = x + x_at.offset + batch * x_at.batch + column * x_at.column;
@@ -168,9 +167,9 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
     % endfor
     % for i in range(block):
         % for k in range(i):
-            x${i} -= factors[${i * block + k}] * x${k};
+            x${i} -= factors[${i * (block + 1) + k}] * x${k};
         % endfor
-            x${i} /= factors[${i * block + i}];
+            x${i} /= factors[${i * (block + 2)}];
     % endfor
     % for i in range(block):
             if (${i} < n)
@@ -180,21 +179,53 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
     }
 }
 
-__kernel void ${name}_items(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
-                            const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_rows(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
+                  const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
 {
-    const int n = size.rows;
-    for (long unit = get_global_id(0); unit < size.count * size.columns; unit += get_global_size(0)) {
-        const long batch = unit / size.columns, column = unit - batch * size.columns;
-        __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;
-        __global const ${T} *source = b + b_at.offset + batch * b_at.batch + column * b_at.column;
-        __global ${T} *target = x + x_at.offset + batch * x_at.batch + column * x_at.column;
-        ${singular("matrix[i * (a_at.row + a_at.column)]")}
-        for (int i = 0; i < n; ++i) {
-            ${T} sum = source[i * b_at.row];
-            for (int k = 0; k < i; ++k)
-                sum -= matrix[i * a_at.row + k * a_at.column] * target[k * x_at.row];
-            target[i * x_at.row] = failed ? (${T})NAN : sum${"" if unit else " / matrix[i * (a_at.row + a_at.column)]"};
+    __local ${T} factors[${block * (block + 1)}], values[${max(group, block)}];
+    const int n = size.rows, stride = n | 1, item = get_local_id(0);  /* odd: no bank conflicts */
+    const int per_slot = min(n, ${group}), slots = min(${group} / per_slot, ${block * (block + 1)} / (n * stride));
+    const int slot = item / per_slot, first_row = item - slot * per_slot;
+    const int by_column = abs(a_at.column) > abs(a_at.row);
+    __local const ${T} *matrix = factors + slot * n * stride;
+    __local ${T} *value = values + slot * n;
+    for (long begin = get_group_id(0) * (long)slots; begin < size.count; begin += get_num_groups(0) * (long)slots) {
+        const int count = (int)min((long)slots, size.count - begin), exists = slot < count;
+        barrier(CLK_LOCAL_MEM_FENCE); /* the matrices of the bundle before are not read any more */
+        for (int e = item; e < count * n * n; e += ${group}) {
+            const int line = e / n, inner = e - line * n, s = line / n, outer = line - s * n;
+            const int i = by_column ? inner : outer, k = by_column ? outer : inner;
+            factors[(s * n + i) * stride + k] =
+                a[a_at.offset + (begin + s) * a_at.batch + i * a_at.row + k * a_at.column];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    % if unit:
+        const int failed = 0;
+    % else:
+        int failed = 0;
+        for (int i = 0; exists && i < n; ++i)
+            failed |= matrix[i * (stride + 1)] == 0;
+        failed = failed && size.whole;
+    % endif
+        for (long column = 0; column < size.columns; ++column) {
+            __global const ${T} *source = b + b_at.offset + (begin + slot) * b_at.batch + column * b_at.column;
+            __global ${T} *target = x + x_at.offset + (begin + slot) * x_at.batch + column * x_at.column;
+            for (int i = first_row; exists && i < n; i += per_slot)
+                value[i] = source[i * b_at.row];
+            for (int k = 0; k < n; ++k) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                if (exists) {
+                    const ${T} solved = value[k]${"" if unit else " / matrix[k * (stride + 1)]"};
+                    for (int i = first_row; i < n; i += per_slot)
+                        if (i > k)
+                            value[i] -= matrix[i * stride + k] * solved;
+                }
+            }
+            for (int i = first_row; exists && i < n; i += per_slot)
+                target[i * x_at.row] =
+                    failed ? (${T})NAN : value[i]${"" if unit else " / matrix[i * (stride + 1)]"};
+            barrier(CLK_LOCAL_MEM_FENCE); /* others read the values until here */
         }
     }
 }

@@ -5,17 +5,11 @@
 ## NDRange     (chunks * group): a work-group takes a chunk, an even partition of the elements.
 ## Workspace   counts[chunks]; local memory: flags of a tile, one sum for each work-item.
 ## Invariants  Barriers are uniform: a work-group has one chunk.
-<%page args="name, unit, bits, output_mode, index, group, run, dims=1, element='', combine=''"/>\
+<%page args="name, unit, bits, output_mode, index, group, run, dims, element, combine"/>\
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
+<%namespace name="common" file="/nonzero/common.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%
-    hit = (
-        "mask[{}]"
-        if bits is None
-        else f"((mask[{{}}] & {bits}) != 0)"
-        if unit != "ulong2"
-        else f"(((mask[{{0}}].x | mask[{{0}}].y) & {bits}) != 0)"
-    )
     tile = group * run
 %>\
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
@@ -30,7 +24,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     mask += mask_at;
     ${index} count = 0;
     for (${index} i = first + item; i < last; i += ${group})
-        count += ${hit.format("i")};
+        count += ${common.is_hit("mask[i]")};
     sums[item] = count;
     ${total()}
     if (item == 0)
@@ -38,17 +32,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
-% if output_mode in ("select", "expand"):
-    __global const ${element} *x, const long x_at, const long x_step,
-% endif
-% if output_mode == "expand":
-    __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o)
-% elif output_mode == "select":
-    __global ${element} *o)
-% else:
-    ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))})
-% endif
+void ${name}(${common.parameters()})
 {
     __local long sums[${group}];
     __local int ends[${group}];
@@ -58,13 +42,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     const long parts = get_num_groups(0);
     const ${index} first = partition_begin(size, 1, part, parts);
     const ${index} last = partition_begin(size, 1, part + 1, parts);
-    mask += mask_at;
-% if output_mode in ("select", "expand"):
-    x += x_at;
-% endif
-% if output_mode == "expand":
-    y += y_at;
-% endif
+    ${common.begin()}
     long before = 0;
     for (long p = item; p < part; p += ${group})
         before += counts[p];
@@ -73,24 +51,18 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
     before = sums[0];
     for (${index} start = first; start < last; start += ${tile}) {
         for (int j = item; j < ${tile}; j += ${group})
-            hits[j] = start + j < last ? ${hit.format("start + j")} : 0;
+            hits[j] = start + j < last ? ${common.is_hit("mask[start + j]")} : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         int own = 0;
         for (int t = 0; t < ${run}; ++t)
             own += hits[item * ${run} + t];
         ends[item] = own;
-        for (int distance = 1; distance < ${group}; distance *= 2) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            const int lower = item >= distance ? ends[item - distance] : 0;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            ends[item] += lower;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        ${workgroup.inclusive_scan("int", "ends", group, "{0} + {1}", "0")}
         long k = before + ends[item] - own;
         for (int t = 0; t < ${run}; ++t) {
             const ${index} i = start + item * ${run} + t;
             if (hits[item * ${run} + t]) {
-                ${store(output_mode, dims, index, combine)}
+                ${store()}
                 ++k;
             }
 % if output_mode == "expand":
@@ -107,7 +79,7 @@ void ${name}(__global const ${unit} *mask, const long mask_at, const long size, 
             sums[item] += sums[item + distance];
     </%workgroup:tree_reduce>
 </%def>\
-<%def name="store(output_mode, dims, index, combine)">
+<%def name="store()">
 % if output_mode == "expand":
                 o[i] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
 % elif output_mode == "select":

@@ -1,11 +1,13 @@
 ## Pooling, schedule cpu. Kinds: max, average; argmax: where the first largest element of each window is; max_gather:
 ## the element of v that lies there.
 ##
+## Algorithm: each output is a reduction of its window of x; a window ends at the edge of x.
 ## Operands: x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
 ## Tiling: eight neighbouring windows that see no padding at a time; the others one by one.
 ## NDRange -> work: a partition of the rows of the output.
 ## Invariants: the last eight windows may overlap those before.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
+<%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
@@ -25,8 +27,9 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
 % endif
              __global ${R} *const y_base, const long y_at, const ${name}_geometry g)
 {
-    const long tasks = g.planes * g.count[0] * g.count[1], end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+    const long tasks = g.planes * g.count[0] * g.count[1];
+    const long end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < end; ++task) {
         const long o1 = task % g.count[1], rest = task / g.count[1], o0 = rest % g.count[0];
         const long plane = rest / g.count[0] * g.n[0] * g.n[1] * g.n[2];
         __global const ${ctype(dtype)} *x = x_base + x_at + plane;

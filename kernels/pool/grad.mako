@@ -6,6 +6,7 @@
 ## Tiling: eight steps of the windows at a time where all windows are whole; the other elements one by one.
 ## NDRange -> work: a partition of the rows of the gradient.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
+<%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
 <%!
@@ -51,8 +52,9 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
 {
     __global const ${T} *const dy = dy_base + dy_at;
     __global const ${place} *const argmax = ${"argmax_base + argmax_at" if is_max else "0"};
-    const long tasks = g.planes * g.n[0] * g.n[1], end = tasks * (get_global_id(0) + 1) / get_global_size(0);
-    for (long task = tasks * get_global_id(0) / get_global_size(0); task < end; ++task) {
+    const long tasks = g.planes * g.n[0] * g.n[1];
+    const long end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
+    for (long task = partition_begin(tasks, 1, get_global_id(0), get_global_size(0)); task < end; ++task) {
         __global ${T} *const dx = dx_base + dx_at + task * g.n[2];
         const long i1 = task % g.n[1], i0 = task / g.n[1] % g.n[0], row_start = (i0 * g.n[1] + i1) * g.n[2];
         const long plane = task / (g.n[0] * g.n[1]);

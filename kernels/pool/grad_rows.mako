@@ -11,6 +11,7 @@
 ## NDRange -> work: a partition of the rows of the gradient.
 ## Workspace: for each work-item `ring` rows of `pitch` gradients, and as many argmax.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
+<%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="found" file="/pool/window_max.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
@@ -107,7 +108,8 @@ __global int *const argmax_base, const long argmax_at, \
 % endif
 __global ${T} *const dx_base, const long dx_at, const ${name}_geometry g)
 {
-    const long tasks = g.planes * g.n[1], end = tasks * (get_global_id(0) + 1) / get_global_size(0);
+    const long tasks = g.planes * g.n[1];
+    const long end = partition_begin(tasks, 1, get_global_id(0) + 1, get_global_size(0));
     const long ring = (g.k[1] + g.step[1] - 1) / g.step[1], pitch = (g.n[2] + g.pad_lo[2]) / ${step} + 17;
     __global ${T} *const gradients = gradients_base + gradients_at + get_global_id(0) * ring * pitch + 8;
     __global int *const argmax = ${"argmax_base + argmax_at + get_global_id(0) * ring * pitch + 8" if is_max else "0"};
@@ -118,7 +120,8 @@ __global ${T} *const dx_base, const long dx_at, const ${name}_geometry g)
     // Windows that begin inside.
     const long first = (g.pad_lo[2] + ${step - 1}) / ${step}, last = (g.n[2] + g.pad_lo[2]) / ${step};
     long next = 0;
-    for (long start = tasks * get_global_id(0) / get_global_size(0), task = start; task < end; ++task) {
+    const long start = partition_begin(tasks, 1, get_global_id(0), get_global_size(0));
+    for (long task = start; task < end; ++task) {
         const long i1 = task % g.n[1], plane = task / g.n[1];
         __global ${T} *const dx = dx_base + dx_at + task * g.n[2];
         ${windows.cover(1)}

@@ -3,9 +3,10 @@
 ##             below z, found by bisection.
 ## Operands    State s and increment c of the generator; out[size]. sums[rows, categories]; row_of[size]: the row of
 ##             each draw, not read if there is one row.
-## NDRange     (work-items): work-item j makes the draws from j * chunk on; those beyond `size` do nothing.
-## Workspace   One block of the generator for each work-item, in private memory.
-## Invariants  Draw i takes number i of the sequence, whatever the chunks are.
+## NDRange     (work-items). Schedule cpu: work-item j makes the draws from j * chunk on; those beyond `size` do nothing.
+##             Schedule simt: neighbours make neighbouring draws; `stride` leads to the state a whole NDRange ahead.
+## Workspace   Schedule cpu: one block of the generator for each work-item, in private memory.
+## Invariants  Draw i takes number i of the sequence, whatever the NDRange is.
 ## Reference   numpy.random.Generator.
 <%page args="name, generator, result, finish, varying, proper, search, lanes, schedule"/>\
 <%namespace name="parts" file="/random/finish.mako"/>\
@@ -13,44 +14,61 @@
     G, V = generator, "double" if lanes == 1 else f"double{lanes}"
     tables = ", __global const double *sums, const long categories, const long rows, __global const long *row_of"
     unit = "(1.0 / 9007199254740992.0)"
+    STRIDE = ("stride_m_hi", "stride_m_lo", "stride_c_hi", "stride_c_lo")
 %>\
-__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
-void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const long chunk,
-             const long size, __global ${result} *out${parts.arguments(varying)}\
-${tables if search else ""})
-{
-    #pragma OPENCL FP_CONTRACT OFF
-    const random_u128 state = {s_hi, s_lo}, increment = {c_hi, c_lo};
-    const long begin = get_global_id(0) * chunk, stop = min(begin + chunk, size);
-    if (begin >= stop) return;
-    ulong raw[RANDOM_BLOCK];
-    random_u128 s = ${G}_jump(state, increment, begin);
-${parts.constants(varying, V)}
-    for (long base = begin; base < stop; base += RANDOM_BLOCK) {
-        s = ${G}_fill(s, increment, raw);
-        const long count = min(stop - base, (long)RANDOM_BLOCK);
-        for (long i = 0; i < count; i += ${1 if search else lanes}) {
+<%def name="draw(raw, at, left)">\
 % if search:
-            const double z = (double)(long)(raw[i] >> 11) * ${unit};
-            __global const double *sum = sums + (rows == 1 ? 0 : row_of[base + i]) * categories;
+            const double z = (double)(long)(${raw} >> 11) * ${unit};
+            __global const double *sum = sums + (rows == 1 ? 0 : row_of[${at}]) * categories;
             long low = 0, high = categories;
             while (low < high) {
                 const long middle = (low + high) / 2;
                 if (sum[middle] < z) low = middle + 1;
                 else high = middle;
             }
-            out[base + i] = (${result})low;
+            out[${at}] = (${result})low;
 % else:
     % if lanes == 1:
-            const double z = (double)(long)(raw[i] >> 11) * ${unit};
+            const double z = (double)(long)(${raw} >> 11) * ${unit};
     % else:
             const long${lanes} bits = vload${lanes}(0, (const long *)raw + i) >> 11 & 0x1fffffffffffffL;
             const ${V} z = convert_${V}(bits) * ${unit};
     % endif
-${parts.load(varying, V, lanes, "base + i", "count - i")}\
+${parts.load(varying, V, lanes, at, left)}\
 ${parts.check(varying, proper, lanes)}\
-${parts.store(result, finish, lanes, "base + i", "count - i")}\
+${parts.store(result, finish, lanes, at, left)}\
 % endif
+</%def>\
+__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
+void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo,
+             ${"const long chunk" if schedule == "cpu" else ", ".join(f"const ulong {x}" for x in STRIDE)},
+             const long size, __global ${result} *out${parts.arguments(varying)}\
+${tables if search else ""})
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const random_u128 state = {s_hi, s_lo}, increment = {c_hi, c_lo};
+${parts.constants(varying, V)}
+% if schedule == "simt":
+    const random_u128 multiplier = {stride_m_hi, stride_m_lo}, addend = {stride_c_hi, stride_c_lo};
+    random_u128 s = ${G}_jump(state, increment, get_global_id(0)${" + 1" if G == "pcg64" else ""});
+    for (long i = get_global_id(0); i < size; i += get_global_size(0)) {
+        const ulong raw = ${G}_output(s);
+        s = random_add(random_mul(s, multiplier), addend);
+        {
+            ${draw("raw", "i", "1")}
         }
     }
+% else:
+    const long begin = get_global_id(0) * chunk, stop = min(begin + chunk, size);
+    if (begin >= stop) return;
+    ulong raw[RANDOM_BLOCK];
+    random_u128 s = ${G}_jump(state, increment, begin);
+    for (long base = begin; base < stop; base += RANDOM_BLOCK) {
+        s = ${G}_fill(s, increment, raw);
+        const long count = min(stop - base, (long)RANDOM_BLOCK);
+        for (long i = 0; i < count; i += ${1 if search else lanes}) {
+${draw("raw[i]", "base + i", "count - i")}\
+        }
+    }
+% endif
 }

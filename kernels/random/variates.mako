@@ -413,6 +413,18 @@ static long ${G}_binomial(${G}_stream *r, const double n, const double p, const 
 % if G == "philox":
 ## The draws with their parameters as they are: constants are computed for each.
 <% of = lambda name: name in needed %>\
+    % if of("hypergeometric"):
+/* Items of the first kind in a sample: one after the other is taken, of the sample or of what is left by it. */
+static long ${G}_hypergeometric(${G}_stream *r, const double good, const double bad, const double sample)
+{
+    const int is_rest = sample > 0.5 * (good + bad);
+    const long count = (long)(is_rest ? good + bad - sample : sample);
+    double hits = 0.0, left = good + bad;
+    for (long i = 0; i < count; ++i, left -= 1.0)
+        hits += ${G}_unit(r) * left < good - hits ? 1.0 : 0.0;
+    return (long)(is_rest ? good - hits : hits);
+}
+    % endif
     % if of("gamma"):
 static double ${G}_gamma_of(${G}_stream *r, const double shape)
 {

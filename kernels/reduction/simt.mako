@@ -31,18 +31,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
 {
     __local ${acc} scratch[${group}];
-    const ${index} item = get_local_id(0);
-    const ${index} outputs_per_group = ${group} / g.threads_per_output;
-    const ${index} lane = item / g.lane_stride % g.threads_per_output;
-    const ${index} output_slot = item / g.output_stride % outputs_per_group;
-    const ${index} output_index = (${index})get_group_id(0) * outputs_per_group + output_slot;
-    const ${index} chunk = get_group_id(1);
-    const ${index} first = chunk * g.chunk;
-    const ${index} last = min(g.total, first + g.chunk);
-    ${index} rest = output_index < g.outputs ? output_index : 0;
-    ${index} in = 0;
-    ${index} out = chunk * g.chunk_stride;
-    ${traversal.outer_offset(unrolled=True)}
+    ${traversal.simt_task()}
     input += input_at;
     output += output_at;
     ${acc} total = ${name}_identity1();

@@ -19,8 +19,8 @@
         }
 </%def>
 
-## Moves `in` and `out` to output output_index `rest` (in C order of the outer dimensions). Outer coordinates of a
-## small output_index are zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory
+## Moves `in` and `out` to output number `rest` (in C order of the outer dimensions). Outer coordinates of a small
+## number are zero, so the loop ends early. GPUs (`unrolled`) would copy the geometry into private memory
 ## for indices that are not constants.
 <%def name="outer_offset(unrolled=False)">
 % if unrolled:
@@ -46,6 +46,24 @@
 % endif
 </%def>
 
+## Which output and which part of the reduced range a work-item of schedule simt has: elements first + lane,
+## first + lane + g.threads_per_output, .. below `last`, of output number output_index, which may not exist. `in` and
+## `out` are the offsets of the output in both arrays.
+<%def name="simt_task()">
+    const ${index} item = get_local_id(0);
+    const ${index} outputs_per_group = ${group} / g.threads_per_output;
+    const ${index} lane = item / g.lane_stride % g.threads_per_output;
+    const ${index} output_slot = item / g.output_stride % outputs_per_group;
+    const ${index} output_index = (${index})get_group_id(0) * outputs_per_group + output_slot;
+    const ${index} chunk = get_group_id(1);
+    const ${index} first = chunk * g.chunk;
+    const ${index} last = min(g.total, first + g.chunk);
+    ${index} rest = output_index < g.outputs ? output_index : 0;
+    ${index} in = 0;
+    ${index} out = chunk * g.chunk_stride;
+    ${outer_offset(unrolled=True)}
+</%def>
+
 ## Where element `rest` of the reduced range lies, in C order of the reduced dimensions; every index is a constant,
 ## for GPUs.
 <%def name="reduced_offset()">
@@ -60,11 +78,11 @@
     return at + rest * g->reduced_in[${reduced_dims - 1}];
 </%def>
 
-## Divides a output_index. Most are smaller than the length, and division is slow.
-<%def name="divmod_index(output_index, quotient, remainder, length)">
-            ${index} ${quotient} = 0, ${remainder} = ${output_index};
+## Divides a number. Most are smaller than the length, and division is slow.
+<%def name="divmod_index(number, quotient, remainder, length)">
+            ${index} ${quotient} = 0, ${remainder} = ${number};
             if (${remainder} >= ${length}) {
-                ${quotient} = ${output_index} / ${length};
+                ${quotient} = ${number} / ${length};
                 ${remainder} -= ${quotient} * ${length};
             }
 </%def>

@@ -26,7 +26,8 @@ static void ${name}_put_${ctype(dtype)}(const ${vector_type(dtype, lanes)} value
 % endfor
 </%def>
 
-## For each vector of a tile_vectors; one after another: what compilers would make of the loop is larger, and no faster.
+## A loop over the vectors of a column tile. It is neither unrolled nor vectorized: the code would be larger, and no
+## faster.
 <%def name="each_vector()" buffered="True" filter="trim">
 % if pattern == "columns" and tile_vectors > 1:
 #pragma clang loop unroll(disable) vectorize(disable)
@@ -34,8 +35,8 @@ for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
-## Where a vector begins: the last of a tile_vectors reaches back. That of a narrow row reaches into the next one, which
-## makes that good when its turn comes.
+## Where a vector begins (c), and its lanes that exist. The last vector of a column tile begins sooner. The vector of a
+## narrow row reaches into the next row, whose own vector is stored later and corrects that.
 <%def name="lanes_of_vector(is_narrow=False)" buffered="True" filter="trim">
 % if is_narrow:
 const int whole = n - i > ${lanes} / width + 1;
@@ -52,7 +53,7 @@ const int c = 0;
 % endif
 </%def>
 
-## Variable of a row value; in a tile_vectors there is one for each vector.
+## Subscript of the variable of a row value: a column tile has one for each vector.
 <%def name="subscript()" buffered="True" filter="trim">
 ${"[k]" if pattern == "columns" and tile_vectors > 1 else ""}
 </%def>
@@ -90,30 +91,37 @@ load_${vector}(${place(a)}, ${lane_step(a)}, last_lane)
 </%def>
 
 <%def name="store(a, value)">
-<% array = arrays[a]; vector, half = vector_type(array.dtype, lanes), vector_type(array.dtype, lanes // 2) %>
+<% array = arrays[a] %>
 % if array.access == "tile":
                 t_${array.name}[i] = ${value};
-<% return "" %>
+% elif array.access == "unit":
+                ${store_unit(a, value)}
+% else:
+                store_${vector_type(array.dtype, lanes)}(${value}, ${place(a)}, ${lane_step(a)}, last_lane);
 % endif
-% if pattern == "rows" and array.access == "unit":
+</%def>
+
+## Stores neighbouring elements: past the cache where the array is large and the address is aligned; else a whole
+## vector, or the lanes that count. Along a row, the first elements of a line of the cache may be another vector's.
+<%def name="store_unit(a, value)">
+<% array = arrays[a]; vector, half = vector_type(array.dtype, lanes), vector_type(array.dtype, lanes // 2) %>
+<% is_large = f"non_temporal_{array.name}" if array.kind == "full" else "offset.non_temporal" %>
+% if pattern == "rows":
                 if (non_temporal && !first_lane && (ulong)(${place(a)}) % sizeof(${vector}) == 0)
                     store_non_temporal(${value}, (__global ${vector} *)(${place(a)}));
                 else if (non_temporal && first_lane)
                     ${name}_put_${ctype(array.dtype)}(${value}, ${place(a)}, max(first_lane, 0),
                         min(${lanes}, first_lane + ${lanes}));
-                else
-% elif array.access == "unit":
-                if (whole && ${f"non_temporal_{array.name}" if array.kind == "full" else "offset.non_temporal"}
-                    && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
+% else:
+                if (whole && ${is_large} && (ulong)(${place(a)}) % sizeof(${half}) == 0) {
                     store_non_temporal(${value}.lo, (__global ${half} *)(${place(a)}));
                     store_non_temporal(${value}.hi, (__global ${half} *)(${place(a)}) + 1);
-                } else
+                }
 % endif
-% if array.access == "unit":
-                if (whole)
-                    *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value}; else
-% endif
-                store_${vector}(${value}, ${place(a)}, ${lane_step(a)}, last_lane);
+                else if (whole)
+                    *(__global ${name}_${ctype(array.dtype)} *)(${place(a)}) = ${value};
+                else
+                    store_${vector}(${value}, ${place(a)}, ${lane_step(a)}, last_lane);
 </%def>
 
 <%def name="accumulate(total)">

@@ -23,7 +23,8 @@ many = tile == lanes
 </%def>\
 typedef ${V} dense_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 typedef ${P} row_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
-/* Column k to t[k]. A row that is shorter than a piece is read with what follows it, unless that may not exist. */
+/* Column k to t[k]. A row that is shorter than a vector of `tile` elements is read with what follows it, unless that
+   may not exist. */
 % for gathered in (False, True) if is_gathered_tile else (False,):
 static inline void transpose_${'gather' if gathered else 'load'}_${A}(${V} *t, __global const ${T} *p,
     const long ${'*rows' if gathered else 'step'}, const int n,
@@ -74,7 +75,8 @@ static inline void transpose_${'gather' if gathered else 'load'}_${A}(${V} *t, _
 }
 % endfor
 
-/* The other way round. What a row writes past its end the next one makes good; the last row ends where it ends. */
+/* t[k] to column k. A row may write past its end: the next row, which is stored later, corrects that. The last row
+   writes no more than it has. */
 static inline void transpose_store_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
 {
 % if many:

@@ -3,7 +3,7 @@ static inline void report_error(volatile __global int *error_flag, const int err
     const long value,
     const long limit)
 {
-    /* Who comes first is heard; nobody else writes. */
+    /* The first error is kept; later ones are dropped. */
     if (atomic_cmpxchg(error_flag, 0, error_code) == 0) {
         error_flag[1] = detail;
         ((volatile __global long *)error_flag)[1] = value;

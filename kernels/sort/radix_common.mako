@@ -51,3 +51,12 @@ ${name}_make(${name}_key(x[i * g.in_step]), i)
 x[i]
 % endif
 </%def>
+
+## Where a pass writes: `y`.
+<%def name="target(first, last, E)">
+        % if last:
+        __global ${"long" if indexed else key} *y = output + output_at + ${name}_out(&g, row);
+        % else:
+        __global ${E} *y = ${"a" if first else f"({name}_reads_b(differing_bits, pass) ? a : b)"} + row * g.length;
+        % endif
+</%def>

@@ -99,11 +99,7 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
         for (int d = 0; d < ${1 << bits}; ++d)
             next[d] = histogram_slice[d * g.chunks];
         ${radix.begin(first, E)}
-        % if last:
-        __global ${R} *y = output + output_at + ${name}_out(&g, row);
-        % else:
-        __global ${E} *y = ${"a" if first else f"({name}_reads_b(differing_bits, pass) ? a : b)"} + row * g.length;
-        % endif
+        ${radix.target(first, last, E)}
         for (long i = start; i < end; ++i) {
             const ${E} e = ${radix.read(first)};
             const ${index} to = next[${name}_digit(e, pass)]++;

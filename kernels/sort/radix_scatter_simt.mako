@@ -1,7 +1,7 @@
-## The kernel of schedule simt that moves elements to their places: each work-item ranks a run of `items_per_thread`
-## elements of a tile, the tile is put in order in local memory, and goes out from there, neighbours mostly to
-## neighbouring places. A work-item counts its elements of each digit in registers, four counts of 16 bits in a ulong;
-## the group scans these. The defs see the arguments of the template that calls them.
+## The kernel of kernels/sort/radix_simt.mako that moves elements to their places: each work-item ranks a run of
+## `items_per_thread` elements of a tile, the tile is put in order in local memory, and is stored from there, so that
+## neighbours mostly go to neighbouring places. A work-item counts its elements of each digit in registers, four counts
+## of 16 bits in a ulong; the group scans these. The defs see the arguments of the template that calls them.
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="padding" file="/common/bank_padding.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
@@ -34,11 +34,7 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
     % endif
     ${chunk("" if first or last else f"{name}_is_skipped(differing_bits, pass)")}
     ${radix.begin(first, E)}
-    % if last:
-    __global ${R} *y = output + output_at + ${name}_out(&g, row);
-    % else:
-    __global ${E} *y = ${"a" if first else f"({name}_reads_b(differing_bits, pass) ? a : b)"} + row * g.length;
-    % endif
+    ${radix.target(first, last, E)}
     for (int d = item; d < ${bins}; d += ${group})
         next[d] = histogram_slice[d * g.chunks];
     for (long begin = start; begin < end; begin += ${tile}) {
@@ -82,7 +78,8 @@ ${f" + (begin{w - 1} + all{w - 1} >> 48) * 0x0001000100010001ul" if w else ""};
         % endfor
         for (int d = item; d < ${bins}; d += ${group}) {
             const ulong first = ${word_of("begin", "d", W)}, count = ${word_of("all", "d", W)};
-            offsets[d] = next[d] - (ushort)(first >> 16 * (d % 4));  // from the rank in the tile to the place in the row
+            // from the rank in the tile to the place in the row
+            offsets[d] = next[d] - (ushort)(first >> 16 * (d % 4));
             next[d] += (ushort)(count >> 16 * (d % 4));
         }
         % for k in range(items_per_thread):

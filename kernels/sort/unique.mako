@@ -5,43 +5,33 @@
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 <%page args="name, key, to_key, number_type, ordered, inverse, schedule"/>
 <%include file="/common/partition.mako"/>\
+<%namespace name="elements" file="/common/each_element.mako"/>
 <%namespace name="keys" file="/sort/keys.mako"/>
 <% value = "x[order[i]]" if ordered else "x[i]" %>
-## Shares out the numbers up to n: runs on schedule cpu, neighbours to neighbours on schedule simt.
-<%def name="each(n)">
-    % if schedule == "cpu":
-    const long end = partition_begin(${n}, 1, get_global_id(0) + 1, get_global_size(0));
-    for (long i = partition_begin(${n}, 1, get_global_id(0), get_global_size(0)); i < end; ++i) {
-    % else:
-    for (long i = get_global_id(0); i < ${n}; i += get_global_size(0)) {
-    % endif
-        ${caller.body()}
-    }
-</%def>
 ${keys.key_function()}
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
     __global ${number_type} *restrict segment_heads, const long n)
 {
     x += x_at;
-    <%self:each n="n">
+    <%elements:each n="n" schedule="${schedule}">
         const ${key} own = ${value};
         const ${key} before = ${value.replace("i]", "max(i, 1L) - 1]")};
         segment_heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before);
-    </%self:each>
+    </%elements:each>
 }
 
 __kernel void ${name}_starts(__global const ${number_type} *restrict segment_number,
     __global const long *restrict order,
     __global long *restrict starts, __global long *restrict inverse, const long n)
 {
-    <%self:each n="n">
+    <%elements:each n="n" schedule="${schedule}">
         const ${number_type} own = segment_number[i];
         if (own != (i ? segment_number[i - 1] : 0))
             starts[own - 1] = i;
         % if inverse:
         inverse[order[i]] = own - 1;
         % endif
-    </%self:each>
+    </%elements:each>
 }
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
@@ -49,7 +39,7 @@ __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at
     __global long *restrict counts, const long n, const long found)
 {
     x += x_at;
-    <%self:each n="found">
+    <%elements:each n="found" schedule="${schedule}">
         const long start = starts[i];
         % if ordered:
         const long from = order[start];
@@ -61,5 +51,5 @@ __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at
             first[i] = from;
         if (counts)
             counts[i] = (i + 1 < found ? starts[i + 1] : n) - start;
-    </%self:each>
+    </%elements:each>
 }

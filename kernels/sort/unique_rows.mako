@@ -4,7 +4,7 @@
 ## Operands    x[n][columns], contiguous; order: positions of the rows in sorted order.
 ## NDRange     As in kernels/sort/unique.mako; one row each.
 <%page args="name, key, to_key, is_real, number_type, schedule"/>
-<%namespace name="shared" file="/sort/unique.mako"/>
+<%namespace name="elements" file="/common/each_element.mako"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 ${keys.key_function()}
@@ -26,7 +26,7 @@ __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, 
     __global long *restrict merged, const long n, const long columns, const long width)
 {
     x += x_at;
-    <%shared:each n="n">
+    <%elements:each n="n" schedule="${schedule}">
         const long run = i / width;
         const long other = run ^ 1;
         const long left = (run & ~1L) * width;
@@ -44,7 +44,7 @@ __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, 
             high = goes_first ? high : middle;
         }
         merged[left + (i - run * width) + (low - begin)] = own;
-    </%shared:each>
+    </%elements:each>
 }
 
 // Rows with NaN, whose key is the greatest, are not equal to any other, as in NumPy.
@@ -52,7 +52,7 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
     __global ${number_type} *restrict segment_heads, const long n, const long columns)
 {
     x += x_at;
-    <%shared:each n="n">
+    <%elements:each n="n" schedule="${schedule}">
         __global const ${key} *own = x + order[i] * columns;
         __global const ${key} *before = x + order[max(i, 1L) - 1] * columns;
         int is_head = i == 0;
@@ -63,7 +63,7 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
                 % endif
                 ;
         segment_heads[i] = is_head;
-    </%shared:each>
+    </%elements:each>
 }
 
 __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
@@ -71,7 +71,7 @@ __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at
     __global long *restrict counts, const long n, const long found, const long columns)
 {
     x += x_at;
-    <%shared:each n="found">
+    <%elements:each n="found" schedule="${schedule}">
         const long start = starts[i];
         const long from = order[start];
         for (long k = 0; k < columns; ++k)
@@ -80,5 +80,5 @@ __kernel void ${name}_results(__global const ${key} *restrict x, const long x_at
             first[i] = from;
         if (counts)
             counts[i] = (i + 1 < found ? starts[i + 1] : n) - start;
-    </%shared:each>
+    </%elements:each>
 }

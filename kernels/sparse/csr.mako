@@ -7,6 +7,7 @@
 ## Invariants  Indices and row ends that are out of range are reported, and taken for the nearest one or for 0.
 <%page args="name, plan, dtype, lanes, schedule"/>
 <%include file="/common/partition.mako"/>\
+<%include file="/common/merge_path.mako"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
     TILE = 4  # vectors of a row that are summed at a time
@@ -14,21 +15,6 @@
 <% T, V = ctype(dtype), vector_type(dtype, lanes) %>
 ${plan.c_typedef(f"{name}_plan")}
 typedef ${V} ${name}_v __attribute__((aligned(sizeof(${T}))));
-
-/* The first row that is not before entry number `target`, where each row counts as one entry more. */
-static inline long ${name}_row(__global const int *indptr, const long rows, const long target)
-{
-    long low = 0;
-    long high = rows;
-    while (low < high) {
-        const long middle = (low + high) / 2;
-        if (indptr[middle] + middle < target)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
 
 static inline long ${name}_column(const int given, const long limit, volatile __global int *error_flag,
     const int error_code)
@@ -59,8 +45,8 @@ __global const int *indices, __global const int *indptr,
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
     const long entries = indptr[g.rows] + g.rows;
-    const long last = ${name}_row(indptr, g.rows, partition_begin(entries, 1, part + 1, parts));
-    for (long row = ${name}_row(indptr, g.rows, partition_begin(entries, 1, part, parts)); row < last; ++row) {
+    const long last = merge_path_row(indptr, g.rows, partition_begin(entries, 1, part + 1, parts));
+    for (long row = merge_path_row(indptr, g.rows, partition_begin(entries, 1, part, parts)); row < last; ++row) {
 </%def>
 
 <%def name="tile(vectors)">

@@ -11,7 +11,7 @@ from pytensor_cl.cli.drivers import Driver, registered_drivers
 from pytensor_cl.cli.text import paint, print_json, size, table
 from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, DeviceInfo, discover, resolve
 from pytensor_cl.runtime.features.features import Features
-from pytensor_cl.runtime.features.self_check import adapt, features_of
+from pytensor_cl.runtime.features.self_check import features_of, with_features
 
 __all__ = ["add_arguments", "run"]
 
@@ -44,7 +44,7 @@ def _row(entry: DeviceEntry) -> tuple[object, ...]:
 
 def _asked(entry: DeviceEntry) -> DeviceInfo:
     """Return the facts of a device, including its driver's features."""
-    return adapt(entry.info, features_of(entry, config.opencl__cache_dir or None))
+    return with_features(entry.info, features_of(entry, config.opencl__cache_dir or None))
 
 
 def _verdict(features: Features) -> str:

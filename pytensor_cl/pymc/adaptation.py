@@ -45,11 +45,12 @@ class DualAveraging:
     target
         Wanted acceptance.
     gain, delay, decay
-        The article's gamma, t0 and kappa.
+        The article's gamma, t0 and kappa. The defaults take smaller steps than the article's: the mean over many chains
+        has little noise.
     """
 
     def __init__(
-        self, step_size: float, target: float, gain: float = 0.05, delay: float = 10.0, decay: float = 0.75
+        self, step_size: float, target: float, gain: float = 0.15, delay: float = 5.0, decay: float = 0.75
     ) -> None:
         self.target = target
         self._gain, self._delay, self._decay = gain, delay, decay
@@ -63,7 +64,7 @@ class DualAveraging:
         step_size
             Next step size.
         """
-        self._centre = math.log(2 * step_size)
+        self._centre = math.log(step_size)
         self._error = 0.0
         self._count = 0
         self.log_step = self.log_mean = math.log(step_size)
@@ -110,6 +111,10 @@ class Adam:
     def __init__(self, value: float, rate: float, momentum: float = 0.0, memory: float = 0.95) -> None:
         self.value = value
         self._rate, self._momentum, self._memory = rate, momentum, memory
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all gradients."""
         self._first = self._second = 0.0
         self._count = 0
 

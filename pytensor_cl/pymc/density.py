@@ -50,6 +50,8 @@ class ModelDensity:
     ----------
     names, shapes, dtypes
         Of the value variables, in the order of ``model.value_vars``.
+    temperature
+        Shared variable: the inverse temperature; None if the density is not tempered.
 
     Raises
     ------
@@ -63,11 +65,13 @@ class ModelDensity:
         self.names = [value.name for value in self.values]
         self.dtypes = [value.type.dtype for value in self.values]
         self.shapes = [tuple(shapes[name]) for name in self.names]
-        self.temperature = pt.scalar("inverse_temperature", dtype=pytensor.config.floatX) if tempered else None
-        if self.temperature is None:
+        self.temperature: Any = None
+        if not tempered:
             (total,) = replace_parameter_checks([model.logp()])
             parts = []
         else:
+            one = np.asarray(1, pytensor.config.floatX)
+            self.temperature = pytensor.shared(one, name="inverse_temperature", shape=())
             prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
             total = prior + self.temperature * observed
             parts = [observed]
@@ -112,4 +116,4 @@ class ModelDensity:
             See `__call__`.
         """
         (part,) = vectorize_graph(self._parts[len(self.values) :], dict(zip(self.values, positions, strict=True)))
-        return part
+        return part if part.type.ndim else pt.broadcast_to(part, (positions[0].shape[0],))

@@ -112,6 +112,8 @@ class Hamiltonian:
         self.step = self._compile_step()
         self._finish, self._try = self._compile_finish()
         self._evaluate = self._compile_evaluate()
+        if density.temperature is not None:
+            self._observed = self._function([], [density.observed(self._position)], {}, "observed")
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Move the chains, and return their log densities.
@@ -143,6 +145,20 @@ class Hamiltonian:
             size = int(np.prod(shape))
             shared.set_value(np.asarray(flat[offset : offset + size].reshape(shape), dtype))
             offset += size
+
+    def set_inverse_temperature(self, value: float) -> None:
+        """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
+
+        Parameters
+        ----------
+        value
+            Between 0 (the prior) and 1 (the posterior).
+        """
+        self.density.temperature.set_value(np.asarray(value, pytensor.config.floatX))
+
+    def observed(self) -> np.ndarray:
+        """Return the log likelihood of each chain, of a tempered density."""
+        return np.asarray(self._observed()[0])
 
     def finish(self, step_size: float) -> Trajectory:
         """Accept or reject the proposals.

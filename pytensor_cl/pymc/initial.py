@@ -24,12 +24,17 @@ class InitialPoints:
         Starting values by variable or name, as `pymc.sample` takes them.
     jitter
         Whether each superchain starts at a point of its own.
+    from_prior
+        Whether the points are draws from the prior, without jitter.
     """
 
-    def __init__(self, model: Any, initvals: Any, jitter: bool) -> None:
+    def __init__(self, model: Any, initvals: Any, jitter: bool, from_prior: bool = False) -> None:
         self._names = [value.name for value in model.value_vars]
-        jittered = set(model.free_RVs) if jitter else set()
-        self._draw = make_initial_point_fn(model=model, overrides=initvals, jitter_rvs=jittered)
+        jittered = set(model.free_RVs) if jitter and not from_prior else set()
+        strategy = "prior" if from_prior else "support_point"
+        self._draw = make_initial_point_fn(
+            model=model, overrides=initvals, jitter_rvs=jittered, default_strategy=strategy
+        )
 
     def shapes(self, seed: int) -> Mapping[str, tuple[int, ...]]:
         """Return the shape of each value variable.

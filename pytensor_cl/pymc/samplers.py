@@ -87,6 +87,7 @@ class Chees:
         self._windows = set(window_ends(tune))
         self._early = tune // 3
         self._mass = MassMatrix(hamiltonian.density.size, hamiltonian.chains)
+        self._variances = np.ones(hamiltonian.density.size)
         self._step = DualAveraging(1.0, target_accept)
         self._length = Adam(math.log(trajectory_length), rate=0.05)
         self._log_length = math.log(trajectory_length)
@@ -95,9 +96,9 @@ class Chees:
 
     def start(self) -> None:
         """Find a first step size: one with which about half the chains accept a single step."""
-        self._restart(1.0)
+        self._search(1.0)
 
-    def _restart(self, step_size: float) -> None:
+    def _search(self, step_size: float) -> None:
         """Double or halve the step size until the mean acceptance of one step crosses one half."""
         grows = None
         for _ in range(60):
@@ -141,9 +142,20 @@ class Chees:
         if done in self._windows:
             variances = self._mass.estimate(from_gradients=done <= self._early)
             if variances is not None:
-                self._hamiltonian.set_inverse_mass(variances)
-                self._restart(self.step_size)
+                self._use_mass(variances)
         self._log_step = self._step.log_mean
+
+    def _use_mass(self, variances: np.ndarray) -> None:
+        """Use a new mass matrix; search the step size again if it is a very different one."""
+        changes = np.abs(np.log(variances) - np.log(self._variances))
+        self._variances = variances
+        self._hamiltonian.set_inverse_mass(variances)
+        # The gradient with respect to the length has another scale now.
+        self._length.restart()
+        if changes.max() > math.log(4):
+            self._search(self.step_size)
+        else:
+            self._step.restart(self._step.mean)
 
     def _adapt_length(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
         weights = np.where(np.isfinite(trajectory.growth), trajectory.acceptance, 0.0)

@@ -17,16 +17,19 @@ from pytensor_cl.pymc.initial import InitialPoints
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.progress import progress_bar
 from pytensor_cl.pymc.samplers import Chees, Iteration
+from pytensor_cl.pymc.tempering import temper
 
 __all__ = ["SAMPLERS", "sample"]
 
-SAMPLERS = ("chees", "hmc")
+SAMPLERS = ("chees", "hmc", "smc")
 _ABSENT = {
     "nuts": "chains that advance together would all wait for the longest tree; use 'chees', or pymc.sample for NUTS",
     "meads": "use 'chees'",
-    "smc": "use 'chees', or pymc.sample_smc",
 }
-_WARN_RHAT = 1.01
+_RHAT_TOLERANCE = 0.02
+"""Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
+_MOVES = 8
+"""Trajectories at each temperature of sampler "smc"."""
 
 
 class _Settings(NamedTuple):
@@ -127,8 +130,11 @@ def sample(
         Iterations of warm-up, which are discarded.
     chains : int
         Number of chains.
-    sampler : {"chees", "hmc"}
-        ``"chees"`` adapts the trajectory length (Hoffman, Radul, Sountsov 2021); ``"hmc"`` has a given one.
+    sampler : {"chees", "hmc", "smc"}
+        ``"chees"`` adapts the trajectory length (Hoffman, Radul, Sountsov 2021); ``"hmc"`` has a given one. ``"smc"``
+        first moves draws from the prior to the posterior through powers of the likelihood (sequential Monte Carlo),
+        which suits posteriors with several modes, and then does as ``"chees"``. It adds the attribute
+        ``log_marginal_likelihood``; priors must be proper.
     random_seed : int, Generator, RandomState or None
         The same seed gives the same draws on the same device.
     target_accept : float, optional
@@ -182,22 +188,28 @@ def sample(
         draws,
         tune,
         sampler,
-        target_accept or (0.651 if sampler == "chees" else 0.8),
+        target_accept or (0.8 if sampler == "hmc" else 0.651),
         max_steps,
-        trajectory_length or (1.0 if sampler == "chees" else np.pi),
+        trajectory_length or (np.pi if sampler == "hmc" else 1.0),
         target_ess,
         progressbar,
     )
     seeds = np.random.SeedSequence(_entropy(random_seed))
     begun = perf_counter()
     with _always_device():
-        initial = InitialPoints(model, initvals, jitter)
-        point_seeds = [int(seed) for seed in seeds.spawn(1)[0].generate_state(superchains)]
-        density = ModelDensity(model, initial.shapes(point_seeds[0]))
+        is_smc = sampler == "smc"
+        initial = InitialPoints(model, initvals, jitter, from_prior=is_smc)
+        point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(chains if is_smc else superchains)]
+        density = ModelDensity(model, initial.shapes(point_seeds[0]), tempered=is_smc)
         hamiltonian = Hamiltonian(density, chains, seeds.spawn(1)[0], mode)
+    if is_smc:
+        hamiltonian.set_inverse_temperature(0.0)
     initial.find(point_seeds, chains, hamiltonian.set_positions)
     compiled = perf_counter()
+    tempering = _temper(hamiltonian, seeds.spawn(1)[0]) if is_smc else {}
+    tempered = perf_counter() - compiled
     kept, times, chees = _run(hamiltonian, settings)
+    times = (times[0] + tempered, times[1])
     with _always_device():
         posterior = constrain(model, kept.values(), var_names, mode)
     attrs = {
@@ -208,6 +220,7 @@ def sample(
         "sampler": sampler,
         "step_size": chees.step_size,
         "trajectory_length": chees.trajectory_length,
+        **tempering,
     }
     stats = kept.stats()
     return inference_data(model, posterior, stats, {**attrs, **_summary(kept, stats, sum(times), superchains)})
@@ -223,7 +236,7 @@ def _run(hamiltonian: Hamiltonian, settings: _Settings) -> tuple[_Draws, tuple[f
         settings.target_accept,
         settings.max_steps,
         settings.trajectory_length,
-        settings.sampler == "chees",
+        settings.sampler != "hmc",
     )
     begun = perf_counter()
     tuned = begun
@@ -247,6 +260,12 @@ def _run(hamiltonian: Hamiltonian, settings: _Settings) -> tuple[_Draws, tuple[f
     return kept, (tuned - begun, end - tuned), chees
 
 
+def _temper(hamiltonian: Hamiltonian, seed: np.random.SeedSequence) -> dict[str, Any]:
+    """Move draws from the prior to the posterior; return attributes of the result."""
+    log_evidence, stages = temper(hamiltonian, seed, _MOVES)
+    return {"log_marginal_likelihood": log_evidence, "temperatures": stages}
+
+
 def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int) -> dict[str, Any]:
     """Return attributes that say how good the draws are, and warn if they are not."""
     flat = kept.flat()
@@ -255,11 +274,12 @@ def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, supe
     divergences = int(stats["diverging"].sum())
     if divergences:
         warnings.warn(
-            f"{divergences} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
+            f"{divergences:,} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
             "parametrisation helps",
             stacklevel=3,
         )
-    if rhat > _WARN_RHAT:
+    # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
+    if rhat**2 > 1 + superchains / flat.shape[0] + _RHAT_TOLERANCE:
         warnings.warn(
             f"nested R-hat is {rhat:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps", stacklevel=3
         )

@@ -81,6 +81,9 @@ class _Masked(Routine):
             "unit": carrier(kind),
             "bits": _BITS[kind.kind](8 * kind.itemsize),
             "output_mode": output_mode,
+            "dims": 1,
+            "element": "",
+            "combine": "",
             **options,
         }
         self._contiguous = Copy(context, dtype, ndim, schedule=schedule)

@@ -12,6 +12,7 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Plans, Routine
+from pytensor_cl.routines.base.two_pass import KernelLaunch
 from pytensor_cl.routines.elemwise.routine import Copy, contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -98,15 +99,6 @@ def _geometry_struct(index: str) -> Struct:
     )
 
 
-class _Launch(NamedTuple):
-    """A launch, all but its arrays."""
-
-    kernel: Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    geometry: bytes
-
-
 class _Pooling(Routine):
     """What pooling and its gradients have in common.
 
@@ -160,7 +152,7 @@ class _Pooling(Routine):
         self.other = context.check_dtype(other or dtype)
         self.output_dtypes = (self.other.name,)
         self._kernels: dict[_Variant, Kernel] = {}
-        self._plans: Plans[_Launch] = Plans()
+        self._plans: Plans[KernelLaunch] = Plans()
 
     # Shapes
 
@@ -183,10 +175,6 @@ class _Pooling(Routine):
         dims = zip(self.windows, shape[lead:], strict=True)
         return (*shape[:lead], *(w.positions(n, self.ceil) for w, n in dims))
 
-    def _check(self, expected: Sequence[int], shape: Sequence[int], what: str) -> None:
-        if tuple(expected) != tuple(shape):
-            raise ValueError(f"Shape mismatch: {what} of shape {tuple(expected)} has shape {tuple(shape)}")
-
     def _normal(self, shape: Sequence[int]) -> _Shape:
         lead, missing = len(shape) - self.ndim, 3 - self.ndim
         lengths = (1,) * missing + tuple(shape[lead:])
@@ -200,8 +188,7 @@ class _Pooling(Routine):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel of ordinary arrays; the one of 64-bit indices is built when an array needs it."""
-        kind = ROWS[self.kind] if self.kind in ROWS and self._may_keep_rows else self.kind
-        return (self._source(self._ordinary(kind)),)
+        return (self._source(self._ordinary(self.kind)),)
 
     def _source(self, variant: _Variant) -> KernelSource:
         dtype = "uint8" if self.dtype == "bool" else self.dtype.name
@@ -231,28 +218,6 @@ class _Pooling(Routine):
 
     # Launches
 
-    @property
-    def _may_keep_rows(self) -> bool:
-        """Whether gradients are computed from rows of windows that schedule cpu keeps, but for rare shapes."""
-        overlap = self.ndim == 2 and self.windows[0].extent > self.windows[0].step
-        pays = self.ndim < 3 if self.kind == "max_grad" else overlap
-        return self.schedule == "cpu" and pays and self.windows[-1][:2] in COMMON
-
-    def _keeps_rows(self, s: _Shape) -> bool:
-        pays = self.kind == "max_grad" or s.planes * s.plane >= SMALL
-        return self._may_keep_rows and pays and s.plane < INT_LIMIT and s.counts[2] > 0
-
-    def _run_rows(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
-        """Compute a gradient from rows of windows."""
-        s = self._normal(output.shape)
-        launch = self._launch(ROWS[self.kind], output.shape)
-        rows, last = -(-s.windows[1].extent // s.windows[1].step), s.windows[2]
-        kept = launch.global_size[0] * rows * ((s.lengths[2] + last.pad_lo) // last.step + 1 + 2 * LANES)
-        workspace = [self.context.empty((kept,), self.other)]
-        if self.kind == "max_grad":
-            workspace.append(self.context.empty((kept,), "int32"))
-        self._run(ROWS[self.kind], output.shape, *inputs, *workspace, output)
-
     def _variant(self, kind: str, s: _Shape) -> _Variant:
         ordinary = self._ordinary(kind)
         if s.plane < INT_LIMIT and (self.schedule == "cpu" or s.largest < INT_LIMIT):
@@ -279,11 +244,11 @@ class _Pooling(Routine):
         values = [s.planes, int(self.inc_pad), *inner, *(v for c in columns for v in c)]
         return _geometry_struct(variant.indices).pack_values(*values)
 
-    def _launch(self, kind: str, shape: tuple[int, ...]) -> _Launch:
+    def _launch(self, kind: str, shape: tuple[int, ...]) -> KernelLaunch:
         """Return the launch of a kernel for what is pooled of that shape."""
         return self._plans.lookup((kind, shape), partial(self._plan, kind, self._normal(shape)))
 
-    def _plan(self, kind: str, s: _Shape) -> _Launch:
+    def _plan(self, kind: str, s: _Shape) -> KernelLaunch:
         variant = self._variant(kind, s)
         units, lengths = self.context.info.compute_units, s.lengths if variant.is_gradient else s.counts
         kernel = self._kernel(variant)
@@ -291,14 +256,14 @@ class _Pooling(Routine):
             sizes: Sizes = (min(s.planes * prod(lengths[:2]), 4 * units),), (1,)
         else:
             sizes = ndrange(self.context, kernel, s.planes * prod(lengths), GROUP, GROUPS_PER_UNIT)
-        return _Launch(kernel, *sizes, self._geometry(s, variant))
+        return KernelLaunch(kernel, *sizes, self._geometry(s, variant))
 
     def _run(self, kind: str, shape: tuple[int, ...], *arrays: GpuArray) -> None:
         launch = self._launch(kind, shape)
         arguments: list[Any] = []
         for array in arrays:
             arguments += array.buffer, np.int64(array.layout.offset)
-        launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, *arguments, launch.geometry)
+        launch.enqueue(self.context.queue, *arguments, launch.geometry)
 
     def _write(self, output: GpuArray, write: Callable[[GpuArray], None]) -> None:
         """Call `write` for a C-contiguous array, which the output is or gets."""
@@ -321,30 +286,8 @@ class _Pooling(Routine):
         self._run(self.kind, inputs[0].shape, *inputs, output)
 
 
-class _Reduction(_Pooling):
-    """What makes one element of each window."""
-
-    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layout of the output."""
-        return (Layout.contiguous(self.pooled(inputs[0].shape)),)
-
-
-class MaxPool(_Reduction):
-    """The largest element of each window; NaN if there is one in it."""
-
-    kind = "max"
-
-
-class AvgPool(_Reduction):
-    """The average of each window."""
-
-    kind = "average"
-
-
-class MaxPoolGather(_Pooling):
-    """From x and v, the element of v that lies where the first largest element of each window of x does."""
-
-    kind = "max_gather"
+class _Forward(_Pooling):
+    """One element of the output for each window."""
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
@@ -352,18 +295,91 @@ class MaxPoolGather(_Pooling):
         Raises
         ------
         ValueError
-            The shapes differ.
+            The shapes of the inputs differ.
         """
-        x, v = inputs
-        if x.shape != v.shape:
-            raise ValueError(f"Shape mismatch: {v.shape} is not the shape {x.shape} that is pooled")
+        x, *others = inputs
+        for other in others:
+            if other.shape != x.shape:
+                raise ValueError(f"Shape mismatch: {other.shape} is not the shape {x.shape} that is pooled")
         return (Layout.contiguous(self.pooled(x.shape)),)
 
 
-class MaxPoolScatter(_Pooling):
+class MaxPool(_Forward):
+    """The largest element of each window; NaN if there is one in it."""
+
+    kind = "max"
+
+
+class AvgPool(_Forward):
+    """The average of each window."""
+
+    kind = "average"
+
+
+class MaxPoolGather(_Forward):
+    """From x and v, the element of v that lies where the first largest element of each window of x does."""
+
+    kind = "max_gather"
+
+
+class _Gradient(_Pooling):
+    """What each element of the pooled array gets from the windows that it is in.
+
+    Schedule cpu keeps rows of windows (``kernels/pool/grad_rows.mako``) where that is faster.
+    """
+
+    element_kinds: tuple[str, ...] = ()
+    """Kernels that compute a gradient element by element, in order."""
+
+    @property
+    def _may_keep_rows(self) -> bool:
+        """Whether gradients are computed from rows of windows that schedule cpu keeps, but for rare shapes."""
+        overlap = self.ndim == 2 and self.windows[0].extent > self.windows[0].step
+        pays = self.ndim < 3 if self.kind == "max_grad" else overlap
+        return self.schedule == "cpu" and pays and self.windows[-1][:2] in COMMON
+
+    def _keeps_rows(self, s: _Shape) -> bool:
+        pays = self.kind == "max_grad" or s.planes * s.plane >= SMALL
+        return self._may_keep_rows and pays and s.plane < INT_LIMIT and s.counts[2] > 0
+
+    def _run_rows(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        """Compute a gradient from rows of windows."""
+        s = self._normal(output.shape)
+        launch = self._launch(ROWS[self.kind], output.shape)
+        rows, last = -(-s.windows[1].extent // s.windows[1].step), s.windows[2]
+        kept = launch.global_size[0] * rows * ((s.lengths[2] + last.pad_lo) // last.step + 1 + 2 * LANES)
+        workspace = [self.context.empty((kept,), self.other)]
+        if self.kind == "max_grad":
+            workspace.append(self.context.empty((kept,), "int32"))
+        self._run(ROWS[self.kind], output.shape, *inputs, *workspace, output)
+
+    def _gradient_layout(self, shape: tuple[int, ...], dy: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the gradient of an array of a shape; check that of its pooled array."""
+        expected = self.pooled(shape)
+        if expected != dy.shape:
+            raise ValueError(f"Shape mismatch: the gradient of an output of shape {expected} has shape {dy.shape}")
+        return (Layout.contiguous(shape),)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of ordinary arrays."""
+        kinds = (ROWS[self.kind],) if self._may_keep_rows else self.element_kinds
+        return tuple(self._source(self._ordinary(kind)) for kind in kinds)
+
+    def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        if self._keeps_rows(self._normal(output.shape)):
+            self._run_rows(inputs, output)
+        else:
+            self._run_elements(inputs, output)
+
+    def _run_elements(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+        self._run(self.kind, output.shape, *inputs, output)
+
+
+class MaxPoolScatter(_Gradient):
     """From x and dy, each element of dy added to where the first largest element of its window of x is."""
 
     kind = "max_grad"
+    element_kinds = ("argmax", "max_grad")
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
@@ -374,19 +390,10 @@ class MaxPoolScatter(_Pooling):
             The gradient has not the shape of the pooled x.
         """
         x, dy = inputs
-        self._check(self.pooled(x.shape), dy.shape, "the gradient of an output")
-        return (Layout.contiguous(x.shape),)
+        return self._gradient_layout(x.shape, dy)
 
-    def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels: one finds the largest elements and one their positions, or one does both."""
-        kinds = (ROWS["max_grad"],) if self._may_keep_rows else ("argmax", "max_grad")
-        return tuple(self._source(self._ordinary(kind)) for kind in kinds)
-
-    def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
+    def _run_elements(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
         x, dy = inputs
-        if self._keeps_rows(self._normal(x.shape)):
-            self._run_rows(inputs, output)
-            return
         variant = self._variant("argmax", self._normal(x.shape))
         places = self.context.empty(dy.shape, _PLACES[variant.place])
         if dy.layout.size:
@@ -394,10 +401,11 @@ class MaxPoolScatter(_Pooling):
         self._run("max_grad", x.shape, places, dy, output)
 
 
-class AvgPoolGrad(_Pooling):
+class AvgPoolGrad(_Gradient):
     """From dy and the lengths of what was pooled, each element's share: called with ``(dy, lengths)``."""
 
     kind = "average_grad"
+    element_kinds = ("average_grad",)
 
     def layout(self, dy: Layout, lengths: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the output.
@@ -407,17 +415,9 @@ class AvgPoolGrad(_Pooling):
         ValueError
             The gradient has not the shape of the pooled array.
         """
-        shape = (*dy.shape[: dy.ndim - self.ndim], *map(int, lengths))
-        self._check(self.pooled(shape), dy.shape, "the gradient of an output")
-        return (Layout.contiguous(shape),)
+        return self._gradient_layout((*dy.shape[: dy.ndim - self.ndim], *map(int, lengths)), dy)
 
     def __call__(self, dy: GpuArray, lengths: Sequence[int]) -> tuple[GpuArray, ...]:  # type: ignore[override]
         dx = self.context.empty(self.layout(dy.layout, lengths)[0].shape, self.dtype)
         self.launch((dx,), (dy,))
         return (dx,)
-
-    def _enqueue(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
-        if self._keeps_rows(self._normal(output.shape)):
-            self._run_rows(inputs, output)
-        else:
-            self._run("average_grad", output.shape, *inputs, output)

@@ -47,10 +47,10 @@ def _basic_index(item: Any) -> Any:
     )
 
 
-def _refusal(symbol: str) -> Callable[..., Any]:
+def _unsupported(symbol: str) -> Callable[..., Any]:
     """Return the method of an operator that device arrays do not have. It raises an error with the alternative."""
 
-    def refuse(self: "GpuArray", other: Any = 0) -> Any:
+    def raise_type_error(self: "GpuArray", other: Any = 0) -> Any:
         if _host_operand(other) is NotImplemented:
             return NotImplemented
         raise TypeError(
@@ -58,7 +58,7 @@ def _refusal(symbol: str) -> Callable[..., Any]:
             "pytensor.function(..., mode='OPENCL'), or on the host with np.asarray(r)"
         )
 
-    return refuse
+    return raise_type_error
 
 
 class GpuArray:
@@ -289,21 +289,21 @@ class GpuArray:
             )
         return format(self.item(), spec)
 
-    __add__ = __radd__ = _refusal("+")
-    __sub__ = __rsub__ = _refusal("-")
-    __mul__ = __rmul__ = _refusal("*")
-    __truediv__ = __rtruediv__ = _refusal("/")
-    __floordiv__ = __rfloordiv__ = _refusal("//")
-    __mod__ = __rmod__ = _refusal("%")
-    __pow__ = __rpow__ = _refusal("**")
-    __matmul__ = __rmatmul__ = _refusal("@")
-    __and__ = __rand__ = _refusal("&")
-    __or__ = __ror__ = _refusal("|")
-    __xor__ = __rxor__ = _refusal("^")
-    __lshift__ = __rlshift__ = _refusal("<<")
-    __rshift__ = __rrshift__ = _refusal(">>")
-    __lt__, __le__, __gt__, __ge__ = map(_refusal, ("<", "<=", ">", ">="))
-    __neg__, __pos__, __invert__, __abs__ = map(_refusal, ("-", "+", "~", "abs()"))
+    __add__ = __radd__ = _unsupported("+")
+    __sub__ = __rsub__ = _unsupported("-")
+    __mul__ = __rmul__ = _unsupported("*")
+    __truediv__ = __rtruediv__ = _unsupported("/")
+    __floordiv__ = __rfloordiv__ = _unsupported("//")
+    __mod__ = __rmod__ = _unsupported("%")
+    __pow__ = __rpow__ = _unsupported("**")
+    __matmul__ = __rmatmul__ = _unsupported("@")
+    __and__ = __rand__ = _unsupported("&")
+    __or__ = __ror__ = _unsupported("|")
+    __xor__ = __rxor__ = _unsupported("^")
+    __lshift__ = __rlshift__ = _unsupported("<<")
+    __rshift__ = __rrshift__ = _unsupported(">>")
+    __lt__, __le__, __gt__, __ge__ = map(_unsupported, ("<", "<=", ">", ">="))
+    __neg__, __pos__, __invert__, __abs__ = map(_unsupported, ("-", "+", "~", "abs()"))
 
     def to_pyopencl(self) -> Any:
         """Return a ``pyopencl.array.Array`` over the same buffer."""

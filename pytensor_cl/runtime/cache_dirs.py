@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pytensor_cl.codegen.rendered import user_folder
 
-__all__ = ["settle_caches"]
+__all__ = ["configure_caches"]
 
 
-def settle_caches() -> None:
+def configure_caches() -> None:
     """Set the variables of PoCL and pyopencl, for this process and those it starts, if their folders are no use."""
     folder = user_folder()
     if not (_is_writable(folder / "pyopencl") and _is_writable(folder / "pytools")):

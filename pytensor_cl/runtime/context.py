@@ -17,7 +17,7 @@ from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
 from pytensor_cl.runtime.features.features import Features
-from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
+from pytensor_cl.runtime.features.self_check import check_usable, features_of, with_features
 from pytensor_cl.runtime.fork import note_opened
 from pytensor_cl.runtime.interfaces import ContextOptions, KernelLauncher
 from pytensor_cl.runtime.launcher import EnqueueLauncher
@@ -107,12 +107,12 @@ class Context:
         settings = settings or Settings()
         repairs = repair_cpu_name(entry.handle)  # before the driver builds anything
         features = settings.features or features_of(entry, settings.cache_dir)
-        refuse(entry, features)
+        check_usable(entry, features)
         options = [*settings.options(entry), *repairs, *features.options()]
         self._hooks = hooks_of(entry.handle).open(entry.handle, settings.for_driver(features))
         self.name = name
         self.entry = entry
-        self.info = adapt(entry.info, features)
+        self.info = with_features(entry.info, features)
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)

@@ -14,7 +14,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.host_cpu import thread_ids
-from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, note_meaning, order
+from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, order, report_change_of_device
 
 __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
 
@@ -268,7 +268,7 @@ def _default() -> DeviceEntry:
 def _noted(spec: str, entry: DeviceEntry) -> DeviceEntry:
     if entry.handle is not None:
         info = entry.info
-        note_meaning(spec, f"{info.name} ({info.platform} {info.driver})")
+        report_change_of_device(spec, f"{info.name} ({info.platform} {info.driver})")
     return entry
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["in_another_thread", "insisting"]
+__all__ = ["in_another_thread", "reraising_interrupts"]
 
 PAUSE = 0.4
 """Seconds after which a signal is sent again whose exception has not arrived."""
@@ -61,7 +61,7 @@ class _Handler:
 
 
 @contextmanager
-def insisting() -> Iterator[None]:
+def reraising_interrupts() -> Iterator[None]:
     """Raise the exception of SIGINT's handler at the end of the block at the latest, even if it was caught inside."""
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()

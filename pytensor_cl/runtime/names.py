@@ -32,8 +32,8 @@ __all__ = [
     "indices",
     "library_of",
     "name_of",
-    "note_meaning",
     "order",
+    "report_change_of_device",
 ]
 
 # Families: what to look for in the platform's name and vendor, in lower case.
@@ -174,7 +174,7 @@ def order(name: str) -> tuple[str, bool, list[int]]:
 # --- what names meant before ---
 
 
-def _meanings_file() -> Path:
+def _devices_file() -> Path:
     return user_folder() / "pytensor_cl" / "names.json"
 
 
@@ -196,7 +196,7 @@ def _write(file: Path, meanings: dict[str, str]) -> None:
 
 
 @cache
-def note_meaning(spec: str, meaning: str) -> None:
+def report_change_of_device(spec: str, meaning: str) -> None:
     """Say on stderr if a name means another device or driver than when this user last used it; remember it.
 
     Parameters
@@ -206,7 +206,7 @@ def note_meaning(spec: str, meaning: str) -> None:
     meaning
         The device that it means now, and its driver.
     """
-    file = _meanings_file()
+    file = _devices_file()
     known = _read(file)
     before = known.get(spec)
     if before == meaning:

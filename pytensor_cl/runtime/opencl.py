@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from pytensor_cl.runtime.cache_dirs import settle_caches
+from pytensor_cl.runtime.cache_dirs import configure_caches
 
 __all__: list[str] = []
 
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if "pyopencl" not in sys.modules:
-        settle_caches()
+        configure_caches()
     value = getattr(import_module("pyopencl"), name)
     globals()[name] = value
     return value

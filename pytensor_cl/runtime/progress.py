@@ -1,4 +1,4 @@
-"""A line on stderr, and in the log, where a program stands still for over half a second because something compiles.
+"""Messages about compilations of more than half a second: a line on stderr, and in the log.
 
 A thread that runs during a compilation writes the line. It never keeps the process alive, and writes nothing in a
 forked child. Drivers compile when a program is built, or (PoCL) when a kernel is launched first: so the first use of a
@@ -17,12 +17,12 @@ from typing import Any
 __all__ = ["calling", "choose", "compiling", "kernel_is_new"]
 
 _log = logging.getLogger("pytensor_cl.progress")
-PATIENCE = 0.5
+MIN_PAUSE_SECONDS = 0.5
 """Seconds of a pause after which a line is written."""
 
 
 class _Settings:
-    """What tests and the flag replace."""
+    """Settings: the flag sets `mode`; tests replace the others."""
 
     mode: Callable[[], str] = staticmethod(lambda: "auto")
     clock: Callable[[], float] = staticmethod(monotonic)
@@ -30,20 +30,20 @@ class _Settings:
     stream: Callable[[], Any] = staticmethod(lambda: sys.stderr)
 
 
-class _Here(local):
-    """What this thread is doing."""
+class _ThreadState(local):
+    """The state of a thread: calls and compilations under way."""
 
     label: str | None = None
     """Name of the function that is called."""
     depth = 0
-    """Calls inside each other."""
+    """Number of nested calls."""
     pause: "_Pause | None" = None
-    """What compiles now."""
+    """The compilation under way; None if there is none."""
     is_call = False
     """Whether the pause ends with the call."""
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def choose(mode: Callable[[], str]) -> None:
@@ -85,7 +85,7 @@ class _Pause:
         self._is_shown = _is_shown()
         self._timer: Timer | None = None
         if self._is_shown or _log.isEnabledFor(logging.INFO):
-            self._timer = _Settings.timer(PATIENCE, self._tell)
+            self._timer = _Settings.timer(MIN_PAUSE_SECONDS, self._tell)
             self._timer.daemon = True
             try:
                 self._timer.start()
@@ -122,7 +122,7 @@ class _Pause:
 
 
 def _described(what: str, driver: str) -> str:
-    label = _here.label
+    label = _thread_state.label
     return f"{what}{f' for {label}' if label else ''} ({driver})"
 
 
@@ -139,21 +139,21 @@ def compiling(what: str, driver: str, label: str | None = None) -> Iterator[None
     label
         Name of the function for which it is done; None is that of the call.
     """
-    if _here.pause is not None:
+    if _thread_state.pause is not None:
         yield
         return
-    before = _here.label
-    _here.label = label or before
-    _here.pause = _Pause(_described(what, driver))
+    before = _thread_state.label
+    _thread_state.label = label or before
+    _thread_state.pause = _Pause(_described(what, driver))
     try:
         yield
     finally:
-        _here.label = before
+        _thread_state.label = before
         _end()
 
 
 def _end() -> None:
-    pause, _here.pause, _here.is_call = _here.pause, None, False
+    pause, _thread_state.pause, _thread_state.is_call = _thread_state.pause, None, False
     if pause is not None:
         pause.end()
 
@@ -167,15 +167,15 @@ def calling(label: str | None) -> Iterator[None]:
     label
         Name of the function; None if it has none.
     """
-    before = _here.label
-    _here.label = label or before
-    _here.depth += 1
+    before = _thread_state.label
+    _thread_state.label = label or before
+    _thread_state.depth += 1
     try:
         yield
     finally:
-        _here.depth -= 1
-        _here.label = before
-        if not _here.depth and _here.is_call:
+        _thread_state.depth -= 1
+        _thread_state.label = before
+        if not _thread_state.depth and _thread_state.is_call:
             _end()
 
 
@@ -187,6 +187,6 @@ def kernel_is_new(driver: str) -> None:
     driver
         Whose kernel it is.
     """
-    if _here.depth and _here.pause is None:
-        _here.is_call = True
-        _here.pause = _Pause(_described("kernels", driver))
+    if _thread_state.depth and _thread_state.pause is None:
+        _thread_state.is_call = True
+        _thread_state.pause = _Pause(_described("kernels", driver))

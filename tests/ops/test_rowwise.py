@@ -6,6 +6,8 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor import scalar as ps
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.special import log_softmax, softmax
 from pytensor.tensor.type import TensorType
@@ -270,3 +272,20 @@ def test_a_shape_that_was_learnt_late(context, rng):
     f = opencl([x], [y, total / 2])
     assert_close(f(value)[0], 2 * value)
     assert_close(f(value)[1], value.sum(0))
+
+
+def test_a_loop_with_several_results_beside_a_sum(context, rng):
+    """Each step of a row function has one result: the loop keeps a kernel of its own."""
+    x0, y0 = ps.float32("x0"), ps.float32("y0")
+    loop = Elemwise(ScalarLoop(init=[x0, y0], update=[x0 * 0.5 + y0, y0 * 0.25]))
+    x = pt.fmatrix("x")
+    half, quarter = loop(pt.constant(3), x, x + 1)
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        f = opencl([x], [half.sum(axis=1), quarter, quarter.sum(axis=1)])
+    assert_on_device(f, GpuElemwise, GpuCAReduce)
+    (data,) = matrix_values(rng, (5, 40))[0]
+    x_now, y_now = data, data + 1
+    for _ in range(3):
+        x_now, y_now = x_now * 0.5 + y_now, y_now * 0.25
+    for got, wanted in zip(f(data), (x_now.sum(1), y_now, y_now.sum(1)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)

@@ -55,7 +55,7 @@ def _solvers() -> Iterator[Probe]:
         )
         yield probe(lstsq.Lstsq, lambda a, b: lstsq.lstsq(a, b, -1.0)[0], full, rhs, variant=dtype)
         yield probe(
-            lstsq.TensorSolve, lstsq.tensorsolve, full.reshape(2, 2, 4), rhs[:, :1].reshape(2, 2), variant=dtype
+            lstsq.TensorSolve, lstsq.tensorsolve, full.reshape(2, 2, 2, 2), rhs[:, :1].reshape(2, 2), variant=dtype
         )
         yield probe(
             linear_control.SolveSylvester, linear_control.solve_sylvester, full, spd, full, variant=dtype, rtol=1e-3

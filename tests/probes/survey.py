@@ -12,7 +12,7 @@ from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarInnerGraphOp
-from pytensor.sparse.basic import CSMProperties
+from pytensor.sparse.basic import CSM, CSMProperties
 from pytensor.tensor.basic import ScalarFromTensor
 
 import pytensor_cl
@@ -69,8 +69,8 @@ def _holds(op: Any, kind: type) -> bool:
 
 
 def _is_preparation(node: Any, device_ops: Sequence[Any]) -> bool:
-    """Whether a host node only readies what device nodes take: extents, the arrays that a sparse matrix is made of."""
-    if isinstance(node.op, CSMProperties):
+    """Whether a host node only readies what device nodes take: extents, the arrays of a sparse matrix."""
+    if isinstance(node.op, CSM | CSMProperties):
         return any(op.is_compute and not op.is_source for op in device_ops)
     return (node.reason == SCALAR or isinstance(node.op, ScalarFromTensor)) and bool(device_ops)
 

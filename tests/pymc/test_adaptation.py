@@ -8,6 +8,7 @@ pytest.importorskip("pymc")
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.samplers import window_ends
+from pytensor_cl.pymc.tempering import next_temperature, systematic
 
 
 def test_halton():
@@ -74,3 +75,16 @@ def test_nested_rhat(rng):
     assert found[0] < 1.05 < 1.5 < found[1]
     with pytest.raises(ValueError, match="cannot be divided"):
         nested_rhat(draws, 5)
+
+
+def test_temperature_keeps_half_of_the_particles(rng):
+    log_likelihood = 30 * rng.normal(size=400)
+    found = next_temperature(log_likelihood, 0.0, 0.5)
+    weights = np.exp(found * (log_likelihood - log_likelihood.max()))
+    assert weights.sum() ** 2 / (weights**2).sum() == pytest.approx(200, rel=1e-3)
+    assert next_temperature(np.zeros(400), 0.3, 0.5) == 1.0
+
+
+def test_systematic_resampling_is_in_proportion():
+    kept = systematic(np.array([0.5, 0.0, 0.25, 0.25]), 0.5)
+    np.testing.assert_array_equal(np.bincount(kept, minlength=4), [2, 0, 1, 1])

@@ -60,6 +60,100 @@ def test_normal_posterior(context):
     np.testing.assert_array_equal(again.posterior.mu.values, posterior.mu.values)
 
 
+EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+
+
+def eight_schools_by_quadrature():
+    """Posterior means of mu, tau, and the schools' effects: given tau everything is normal, and one integral is left."""
+    tau = np.linspace(1e-3, 200, 200_001)[:, None]
+    variance = ERRORS**2 + tau**2
+    precision = 1 / 25 + (1 / variance).sum(axis=1)
+    mu = (EFFECTS / variance).sum(axis=1) / precision
+    log_weight = -0.5 * np.log(variance).sum(axis=1) - 0.5 * np.log(precision)
+    log_weight += 0.5 * mu**2 * precision - 0.5 * (EFFECTS**2 / variance).sum(axis=1) - np.log(25 + tau[:, 0] ** 2)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    theta = (EFFECTS * tau**2 + mu[:, None] * ERRORS**2) / variance
+    return weight @ mu, weight @ tau[:, 0], weight @ theta
+
+
+@on_one_driver
+@pytest.mark.parametrize("sampler", ["chees", "hmc"])
+def test_eight_schools(context, sampler):
+    """Non-centred eight schools, against a numerical integral; early stop at an effective sample size."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        z = pm.Normal("z", 0, 1, shape=8)
+        theta = pm.Deterministic("theta", mu + tau * z)
+        pm.Normal("y", theta, ERRORS, observed=EFFECTS)
+    found = sample(
+        model, sampler=sampler, chains=128, draws=200, tune=100, target_ess=3000, random_seed=11, progressbar=False
+    )
+    posterior = found.posterior
+    assert posterior.attrs["ess_bulk_min"] >= 3000
+    assert posterior.sizes["draw"] < 200
+    expected = eight_schools_by_quadrature()
+    np.testing.assert_allclose(posterior.mu.values.mean(), expected[0], atol=0.3)
+    np.testing.assert_allclose(posterior.tau.values.mean(), expected[1], atol=0.35)
+    np.testing.assert_allclose(posterior.theta.values.mean(axis=(0, 1)), expected[2], atol=0.5)
+
+
+@on_one_driver
+def test_correlated_normal(context):
+    """A multivariate normal distribution keeps its mean and covariance."""
+    covariance = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, -0.2], [0.0, -0.2, 0.25]])
+    with pm.Model() as model:
+        pm.MvNormal("x", np.array([1.0, -2.0, 0.0]), covariance)
+    found = sample(model, chains=128, draws=60, tune=80, random_seed=5, progressbar=False).posterior
+    draws = found.x.values.reshape(-1, 3)
+    assert found.attrs["ess_bulk_min"] > 1000
+    np.testing.assert_allclose(draws.mean(axis=0), [1.0, -2.0, 0.0], atol=0.25)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.45)
+
+
+@on_one_driver
+def test_simulation_based_calibration(context):
+    """The ranks of parameters drawn from the prior among draws from their posteriors are uniform.
+
+    One model has all replications: they are independent of each other.
+    """
+    replications, rows = 60, 8
+    rng = np.random.default_rng(20)
+    true_mean = rng.normal(size=replications)
+    true_scale = np.abs(rng.normal(size=replications))
+    observed = true_mean[:, None] + true_scale[:, None] * rng.normal(size=(replications, rows))
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, 1, shape=replications)
+        scale = pm.HalfNormal("scale", 1, shape=replications)
+        pm.Normal("y", mean[:, None], scale[:, None], observed=observed)
+    found = sample(model, chains=100, draws=10, tune=60, target_accept=0.8, random_seed=8, progressbar=False).posterior
+    for draws, true in ((found["mean"].values, true_mean), (found["scale"].values, true_scale)):
+        # One draw of each chain: they are independent.
+        ranks = (draws[:, -1] < true).mean(axis=0)
+        counts = np.histogram(ranks, bins=6, range=(0, 1))[0]
+        chi_square = ((counts - replications / 6) ** 2 / (replications / 6)).sum()
+        assert chi_square < 20.5, counts  # the 0.999 quantile with 5 degrees of freedom
+
+
+@on_one_driver
+def test_tempering(context):
+    """Two modes keep their weights, and the marginal likelihood is the one known."""
+    deviation, observed = 0.3, 2.0
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.1, 1)
+        pm.Normal("y", pm.math.abs(2 * x), deviation, observed=observed)
+    found = sample(model, sampler="smc", chains=512, draws=10, tune=30, random_seed=4, progressbar=False).posterior
+    grid = np.linspace(-6, 6, 100_001)
+    density = np.exp(-0.5 * (grid - 0.1) ** 2 - 0.5 * ((observed - np.abs(2 * grid)) / deviation) ** 2)
+    density /= 2 * np.pi * deviation
+    evidence = density.sum() * (grid[1] - grid[0])
+    np.testing.assert_allclose(found.attrs["log_marginal_likelihood"], np.log(evidence), atol=0.35)
+    positive = density[grid > 0].sum() / density.sum()
+    np.testing.assert_allclose((found.x.values > 0).mean(), positive, atol=0.15)
+
+
 @on_one_driver
 def test_step_is_on_device(context, on_device):
     """The whole leapfrog step runs on the device, and computes what PyMC's own functions give."""

@@ -8,7 +8,15 @@ import pytest
 
 from pytensor_cl.runtime import device, names
 from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
-from pytensor_cl.runtime.names import PlatformName, family_of, indices, library_of, name_of, note_meaning, order
+from pytensor_cl.runtime.names import (
+    PlatformName,
+    family_of,
+    indices,
+    library_of,
+    name_of,
+    order,
+    report_change_of_device,
+)
 from pytensor_cl.runtime.tuning import driver_of
 
 POCL = "Portable Computing Language"
@@ -123,13 +131,13 @@ def said(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def note(spec, meant):
-        note_meaning.cache_clear()
+        report_change_of_device.cache_clear()
         for _ in range(2):
-            note_meaning(spec, meant.info.name)
+            report_change_of_device(spec, meant.info.name)
         return capsys.readouterr().err
 
     yield note
-    note_meaning.cache_clear()
+    report_change_of_device.cache_clear()
 
 
 def test_a_name_that_means_something_else_is_said_once(said):
@@ -159,7 +167,7 @@ def test_where_nothing_can_be_kept_nothing_is_said(said, tmp_path):
 
 def test_numbers_are_the_loaders_and_are_not_remembered(monkeypatch):
     noted = []
-    monkeypatch.setattr(device, "note_meaning", lambda spec, meant: noted.append(spec))
+    monkeypatch.setattr(device, "report_change_of_device", lambda spec, meant: noted.append(spec))
     resolve(discover()[0].spec)
     assert noted == []
     resolve(discover()[0].stable_spec)

@@ -1,4 +1,4 @@
-"""Pauses in which something compiles are told; clock, timer and stream are fakes."""
+"""Messages about compilations; clock, timer and stream are fakes."""
 
 import io
 import threading
@@ -12,7 +12,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.runtime.progress import _here, _Settings, calling, compiling, kernel_is_new
+from pytensor_cl.runtime.progress import _Settings, _thread_state, calling, compiling, kernel_is_new
 
 
 class Terminal(io.StringIO):
@@ -44,7 +44,7 @@ def timers(monkeypatch):
     monkeypatch.setattr(_Settings, "timer", FakeTimer)
     monkeypatch.setattr(_Settings, "mode", staticmethod(lambda: "auto"))
     yield FakeTimer.started
-    assert _here.pause is None and _here.label is None and not _here.depth
+    assert _thread_state.pause is None and _thread_state.label is None and not _thread_state.depth
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_threads_have_pauses_of_their_own(timers, terminal):
 
 def test_the_real_timer_is_a_thread_that_ends(terminal):
     with compiling("a graph", "C"):
-        timer = _here.pause._timer
+        timer = _thread_state.pause._timer
         assert timer.daemon and timer.is_alive()
     timer.join()
     assert not timer.is_alive()

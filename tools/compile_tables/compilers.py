@@ -1,4 +1,4 @@
-"""Run the compilers of NVIDIA, AMD and SPIR-V on a kernel's text, and read what they say about registers and memory."""
+"""Run the compilers of NVIDIA, AMD and SPIR-V on a kernel's text, and read registers and memory from their output."""
 
 import hashlib
 import json
@@ -186,7 +186,7 @@ def missing_tools(targets: Iterable[str]) -> list[str]:
 
 @cache
 def _version(name: str) -> str:
-    """What a program says of itself: a part of the digest of what it makes."""
+    """Return the version text of a program: a part of the digest of its outputs."""
     done = subprocess.run([str(_program(name)), "--version"], capture_output=True, text=True, check=False)
     return done.stdout
 
@@ -198,7 +198,7 @@ def versions() -> str:
 
 
 class _Failed(Exception):
-    """A tool rejects its input; holds what it says."""
+    """A tool rejects its input; holds its output."""
 
 
 def _run(name: str, *arguments: str) -> str:

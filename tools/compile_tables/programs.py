@@ -57,7 +57,7 @@ class Program:
         return sorted(o.removeprefix("benchmark: ") for o in self.origins if o.startswith("benchmark: "))
 
     def required_groups(self) -> dict[str, int]:
-        """Return the size of the work-groups of those kernels that ask for one."""
+        """Return the size of the work-groups of those kernels that require one."""
         return {name: int(x) * int(y) * int(z) for x, y, z, name in _REQUIRED.findall(self.text)}
 
 
@@ -142,6 +142,6 @@ def collect(folder: Path, device: str, share: int = 1, tests: Sequence[str] | No
         done = subprocess.run(
             [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
-        # Tests fail, as no kernel computes anything; pytest's 1 says so. More is an error of another kind.
+        # Tests fail, as no kernel computes anything; pytest then returns 1. More is an error of another kind.
         if done.returncode > ("pytest" in command) or "no tests ran" in done.stdout:
             raise RuntimeError(f"{' '.join(command)}:\n{(done.stdout + done.stderr)[-4000:]}")

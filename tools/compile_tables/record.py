@@ -192,7 +192,7 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """Leave out what asks for the schedule of CPUs, which a GPU never gets; keep a share of the others."""
+    """Leave out tests of schedule cpu, which GPUs never run; keep a share of the others."""
     share = int(os.environ.get("PYTENSOR_CL_RECORD_SHARE", "1"))
     left_out = {
         item

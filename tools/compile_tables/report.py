@@ -114,7 +114,7 @@ kernels that {sources} launch on a GPU, and compiles each one. {versions}
 A cell has the registers of a work-item (on AMD's devices vector registers), and the share of the warps or wavefronts of
 a full multiprocessor or compute unit that are resident, with the largest work-group that was launched. "private" is
 private memory in bytes, spilled registers included. A spill makes the command fail, unless it is listed below. Where a
-kernel's text asks for a limit of registers, ptxas gets it as an option, as NVIDIA's driver does.
+kernel's text has a limit of registers, ptxas gets it as an option, as NVIDIA's driver does.
 """
 
 

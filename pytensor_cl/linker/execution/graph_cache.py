@@ -135,7 +135,7 @@ class GraphCache:
             signature = self._signature()
             last = self._last
             found = last[1] if last is not None and last[0] == signature else self._lookup(signature)
-        except Exception as error:  # wrong data, as a rule: the step that fails will say what is wrong
+        except Exception as error:  # usually wrong data: the step-by-step call raises the error at its node
             self._signature_error = error
             return False
         if found is None and not self._is_warm():

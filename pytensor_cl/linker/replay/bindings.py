@@ -45,7 +45,7 @@ MAX_GUARD_BYTES = 256
 
 
 def _no_array() -> None:
-    """Stands for a weak reference to an array that is gone."""
+    """Replace a weak reference to an array that does not exist any more."""
 
 
 class BufferBinding:

@@ -1,6 +1,6 @@
 """Replay parameters: how the calls differ that one captured graph serves, such as those of different minibatches.
 
-Offsets of slices are bound anew. Numbers that are computed from the index of a minibatch are passed to kernels by
+Offsets of slices are bound again. Numbers that are computed from the index of a minibatch are passed to kernels by
 value. All other values that depend on it must be those of the captured call.
 """
 

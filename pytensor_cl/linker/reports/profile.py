@@ -1,11 +1,11 @@
-"""Where the time of calls goes: device, transfers, host, the rest; and how far each node is from the device's peak."""
+"""The time of calls by device, transfers, host and the rest; and how far each node is from the device's peak."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from pytensor.graph.basic import Apply
 
@@ -156,6 +156,19 @@ class Profile:
     _unread: int = 0
     _undo: list[Callable[[], None]] = field(default_factory=list)
     _was_entered: bool = False
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Say how a profile is made: it is not called in place of the function.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        raise TypeError(
+            "a profile times the calls inside a with block: write 'with pytensor_cl.profile(f) as p: f(x)' and then "
+            "'print(p)', not profile(f)(x)"
+        )
 
     def __enter__(self) -> "Profile":
         self._was_entered = True

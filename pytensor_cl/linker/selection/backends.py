@@ -14,7 +14,7 @@ from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
-from pytensor_cl.runtime.interrupts import insisting
+from pytensor_cl.runtime.interrupts import reraising_interrupts
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
 
@@ -110,7 +110,7 @@ class HostFunction(Backend):
         return []
 
     def _first_call(self) -> list[Any]:
-        with insisting(), compiling("a graph", self.name, self.function_name):
+        with reraising_interrupts(), compiling("a graph", self.name, self.function_name):
             return self._compile_and_run()
 
     def _compile_and_run(self) -> list[Any]:

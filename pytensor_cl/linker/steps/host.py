@@ -23,7 +23,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor_cl._compat import compile_node_with_numba, numba_unsupported_errors
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
-from pytensor_cl.runtime.interrupts import insisting
+from pytensor_cl.runtime.interrupts import reraising_interrupts
 
 __all__ = ["host_thunk"]
 
@@ -90,7 +90,7 @@ class _LazyNumbaThunk:
             self._perform()
             return
         try:
-            with insisting():
+            with reraising_interrupts():
                 function = compile_node_with_numba(self._node)
                 self._store(function)
             self._function = function

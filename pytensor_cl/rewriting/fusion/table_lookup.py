@@ -5,7 +5,6 @@ The linear predictor of a hierarchical model, ``alpha[group] + beta[group] * x``
 
 from collections.abc import Sequence
 
-from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
@@ -14,7 +13,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
-from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
+from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, has_single_outputs, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import fuse
 from pytensor_cl.runtime.registry import get_context
 
@@ -95,13 +94,6 @@ def move_views_to_index(fgraph: FunctionGraph) -> None:
             fgraph.replace_all_validate([(old, old.type.filter_variable(found))], reason="opencl_table_lookup")
 
 
-def _has_single_outputs(op: ps.ScalarOp) -> bool:
-    """Whether each scalar Op of a function has one output, as the steps of a row function have."""
-    if isinstance(op, ps.Composite):
-        return all(_has_single_outputs(node.op) and len(node.outputs) == 1 for node in op.fgraph.apply_nodes)
-    return op.nout == 1
-
-
 def _domain(node: Apply) -> FusionDomain | None:
     """Return the fusion domain of a single node; an elementwise function is one of a single row."""
     if not isinstance(node.op, GpuElemwise):
@@ -109,7 +101,7 @@ def _domain(node: Apply) -> FusionDomain | None:
     pattern = tuple(node.outputs[0].type.broadcastable)
     domain = FusionDomain(node.op.context_name, tuple(range(len(pattern))), pattern)
     is_row_function = domain.accepts(node) and domain.output_form(node.outputs[0]) == FULL
-    return domain if is_row_function and _has_single_outputs(node.op.host.scalar_op) else None
+    return domain if is_row_function and has_single_outputs(node.op.host.scalar_op) else None
 
 
 def fuse_table_lookups(fgraph: FunctionGraph) -> None:

@@ -5,17 +5,26 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.tensor.random.basic import (
+    BetaBinomialRV,
+    ChoiceWithoutReplacement,
+    DirichletRV,
+    MultinomialRV,
+    PermutationRV,
+)
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.ops.random import FEWEST, GpuRandomVariable
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
-from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
+from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["draw_in_place"]
 
 ARRAYS = "how many raw numbers a draw takes depends on its parameters, and these are arrays"
+ONE_BY_ONE = "NumPy draws it one number after the other; with opencl__random=philox it is drawn on the device"
+COMPOSED = BetaBinomialRV, ChoiceWithoutReplacement, DirichletRV, MultinomialRV, PermutationRV
 DOUBLE = "NumPy's random numbers are computed in double precision"
 
 
@@ -34,12 +43,16 @@ def lift_random_variable(
     """RandomVariable(rng, size, p) -> GpuRandomVariable(rng, size, p); the generator and the size stay on the host."""
     name = type(op).__name__
     distribution = DISTRIBUTIONS.get(name)
+    if isinstance(op, COMPOSED) and config.opencl__random != "philox":
+        return NoKernel(ONE_BY_ONE)
     if distribution is None:
         return NoKernel(f"no OpenCL kernel for {name} yet")
     if not info.has_fp64:
         return NoKernel(f"{info.name} has no double precision: {DOUBLE}")  # float32 draws too
     _, size, *parameters = node.inputs
     counts = config.opencl__random == "philox" and name != "CategoricalRV"
+    if not counts and distribution.variate and distribution.variate not in (*VARIATES, "integers"):
+        return NoKernel(ONE_BY_ONE)
     if not counts and name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
         return NoKernel(ARRAYS)
     # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.

@@ -14,7 +14,7 @@ from pytensor.tensor.basic import Alloc, ARange
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import RavelMultiIndex, UnravelIndex
 from pytensor.tensor.rewriting.basic import topo_constant_folding
-from pytensor.tensor.shape import Reshape
+from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import integer_dtypes
 
@@ -42,6 +42,12 @@ def _reshape(batch: Batch) -> list[Variable]:
     lengths = batch.uniform(shape)
     core = [lengths[i] for i in range(batch.core.ndim)]
     return [batch.broadcast(x).reshape((*batch.shape(), *core))]
+
+
+def _shape_i(batch: Batch) -> list[Variable]:
+    """Shape_i(x) -> the same length for each batch."""
+    (x,) = batch.node.inputs
+    return [pt.alloc(batch.extent(x, batch.ndim + batch.core.i), *batch.shape())]
 
 
 def _without_unknown(shapes: Variable, extents: list[Variable]) -> Variable:
@@ -102,6 +108,7 @@ def _inc_subtensor(batch: Batch) -> list[Variable]:
 _FORMS: dict[type[Op], Callable[[Batch], list[Variable]]] = {
     Alloc: _alloc,
     Reshape: _reshape,
+    Shape_i: _shape_i,
     ARange: _arange,
     RavelMultiIndex: _flat_index,
     UnravelIndex: _flat_index,

@@ -73,7 +73,7 @@ def has_whole_loop(node: Apply) -> bool:
 @register_lift(Scan, every_dtype=True)
 def lift_scan(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
     """Scan -> one device Op of the whole loop."""
-    return _whole_loop(op, node, context_name, info) or NoKernel(_refusal(op, info) or NO_NODES)
+    return _whole_loop(op, node, context_name, info) or NoKernel(_unsupported_reason(op, info) or NO_NODES)
 
 
 @register_lift(ScanWithDeviceGraph, every_dtype=True)
@@ -178,7 +178,7 @@ def _device_graph(op: Scan, fgraph: FunctionGraph, placement: InnerPlacement, co
     return inner
 
 
-def _refusal(op: Scan, info: DeviceInfo) -> str:
+def _unsupported_reason(op: Scan, info: DeviceInfo) -> str:
     """Return why the steps of a loop get no device graph; empty if they may get one."""
     for kind in (v.type for v in op.inner_nitsot_outs(op.fgraph.outputs)):
         if type(kind) is not TensorType or not dtypes.is_supported(kind.dtype):
@@ -200,7 +200,7 @@ def _has_numbers_only(op: Scan) -> bool:
 def _with_device_graph(node: Apply, fgraph: FunctionGraph, context_name: str) -> ScanWithDeviceGraph | None:
     """Return the Op of a node with a device graph of its steps; None if it stays on the host."""
     op: Scan = node.op
-    if _refusal(op, get_context(context_name).info):
+    if _unsupported_reason(op, get_context(context_name).info):
         return None
     placement = _inner_placement(op)
     graph = _device_graph(op, fgraph, placement, context_name)

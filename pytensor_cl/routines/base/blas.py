@@ -108,6 +108,8 @@ class BlasRoutine(Routine):
         *scalars
             alpha and beta; None for those that this routine has not.
         """
+        if not self.has_alpha:
+            return self._call.pack_values(*starts, 0, 0, self._zero, self._zero), ()
         values = [self._zero if value is None or isinstance(value, GpuArray) else value for value in scalars]
         places = [value.layout.offset if isinstance(value, GpuArray) else 0 for value in scalars]
         buffers = [value.buffer if isinstance(value, GpuArray) else None for value in scalars]

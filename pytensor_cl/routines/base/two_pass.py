@@ -1,6 +1,6 @@
 """Reductions in two passes: the first leaves partial results in a buffer, the final one combines them in order."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,25 +91,10 @@ class TwoPass(NamedTuple):
     final: KernelLaunch | None = None
     partial_bytes: int = 0
 
-    def run(
-        self,
-        context: Context,
-        enqueue_first: Callable[[KernelLaunch, Any], None],
-        enqueue_final: Callable[[KernelLaunch, Any], None],
-    ) -> None:
-        """Enqueue all launches; wait for nothing.
+    def allocate(self, context: Context) -> Any:
+        """Return a buffer for the partial results; None if there are none.
 
-        Parameters
-        ----------
-        context
-            Where they run. Its queue is in order, so no event connects the passes, and the buffer between them may
-            be dropped once the final pass is enqueued.
-        enqueue_first, enqueue_final
-            Enqueue a launch of the pass with all its arguments. Their second parameter is that buffer,
-            None if there is none.
+        The context's queue is in order, so no event connects the passes, and the buffer may be dropped once the final
+        pass is enqueued.
         """
-        partials = context.memory.allocate(self.partial_bytes) if self.partial_bytes else None
-        for launch in self.first:
-            enqueue_first(launch, partials)
-        if self.final is not None:
-            enqueue_final(self.final, partials)
+        return context.memory.allocate(self.partial_bytes) if self.partial_bytes else None

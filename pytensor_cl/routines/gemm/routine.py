@@ -273,19 +273,15 @@ class Gemm(BlasRoutine):
         if plan.swaps_operands:
             a, b, la, lb = b, a, lb, la
         call, scalars = self._bind((la.offset, lb.offset, c_at, start), alpha, beta)
-        queue = self.context.queue
-
-        def enqueue_first(launch: KernelLaunch, workspace: Any) -> None:
+        queue, workspace = self.context.queue, plan.passes.allocate(self.context)
+        rest = (addend, sums, workspace, *scalars, *bound)
+        for launch in plan.passes.first:
             for arguments in plan.arguments:
                 if plan.packing is not None:
                     plan.packing.enqueue(queue, arguments[0], call, b.buffer, workspace)
-                operands = a.buffer, b.buffer, addend, sums
-                launch.enqueue(queue, *arguments, call, *operands, workspace, *scalars, *bound)
-
-        def enqueue_final(launch: KernelLaunch, workspace: Any) -> None:
-            launch.enqueue(queue, *plan.arguments[0], call, addend, sums, workspace, *scalars, *bound)
-
-        plan.passes.run(self.context, enqueue_first, enqueue_final)
+                launch.enqueue(queue, *arguments, call, a.buffer, b.buffer, *rest)
+        if plan.passes.final is not None:
+            plan.passes.final.enqueue(queue, *plan.arguments[0], call, *rest)
 
     @cached_property
     def _gemv(self) -> Gemv:

@@ -283,10 +283,9 @@ class GemvPair(Routine):
         workspaces = self._workspace(plan.workspace), memory.allocate(plan.totals) if plan.totals else None
         device_scalars = [v.buffer if isinstance(v, GpuArray) else None for v in scalars]
 
-        def enqueue(launch: KernelLaunch, partials: Any) -> None:
+        partials = plan.passes.allocate(self.context)
+        for launch in (*plan.passes.first, *filter(None, [plan.passes.final])):
             launch.enqueue(self.context.queue, *arguments, partials, *workspaces, *device_scalars)
-
-        plan.passes.run(self.context, enqueue, enqueue)
 
     def _workspace(self, count: int) -> Any:
         return self.context.empty((count,), self.dtype).buffer

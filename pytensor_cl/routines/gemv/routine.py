@@ -220,16 +220,16 @@ class Gemv(BlasRoutine):
             make = partial(self._plan, la, lx, ly, lo)
             plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
         call, scalars = self._bind((la.offset, lx.offset, y_at, lo.offset), alpha, beta)
-        queue, workspace = self.context.queue, self._workspace(plan.workspace)
-        operands, results = (a.buffer, x.buffer), (addend, out.buffer)
-
-        def enqueue_first(launch: KernelLaunch, partials: Any) -> None:
-            launch.enqueue(queue, plan.encoded, call, *operands, *results, partials, workspace, *scalars)
-
-        def enqueue_final(launch: KernelLaunch, partials: Any) -> None:
-            launch.enqueue(queue, plan.encoded, call, *results, partials, *scalars)
-
-        plan.passes.run(self.context, enqueue_first, enqueue_final)
+        queue, workspace, partials = (
+            self.context.queue,
+            self._workspace(plan.workspace),
+            plan.passes.allocate(self.context),
+        )
+        for launch in plan.passes.first:
+            operands = a.buffer, x.buffer, addend, out.buffer
+            launch.enqueue(queue, plan.encoded, call, *operands, partials, workspace, *scalars)
+        if plan.passes.final is not None:
+            plan.passes.final.enqueue(queue, plan.encoded, call, addend, out.buffer, partials, *scalars)
 
 
 class Dot(Gemv):

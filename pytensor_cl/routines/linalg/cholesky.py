@@ -136,7 +136,7 @@ class Cholesky(BlockedRoutine):
         count, n, _ = factor.shape
         kernel = self._kernel("finish")
         arguments = SIZES.pack_values(count, n, n, 1), strides_argument(factor), factor.buffer
-        kernel.launch(self.context.queue, *self._grid(kernel, count * n), *arguments)
+        kernel.launch(self.context.queue, *self._grid(kernel, count * n * n), *arguments)
 
 
 class PositiveSolve(Routine):

@@ -138,13 +138,9 @@ class TriangularSolve(BlockedRoutine):
         places = (strides_argument(a, not self.lower), *(self._rows_argument(v) for v in (b, x)))
         arguments = (sizes, *places, a.buffer, b.buffer, x.buffer)
         if self.schedule == "simt":
-            if count > 1 and m < FEW_COLUMNS:
-                kernel = self._kernel("items")
-                size = self._grid(kernel, count * m)
-            else:
-                group = self.limits.size(GROUP)
-                kernel = self._kernel("group", group)
-                size = self._group_grid(count * -(-m // group))
+            group, is_narrow = self.limits.size(GROUP), count > 1 and m < FEW_COLUMNS
+            kernel = self._kernel("rows" if is_narrow else "group", group)
+            size = self._group_grid(count if is_narrow else count * -(-m // group))
         elif count >= self.lanes and m < self.lanes:
             kernel = self._kernel("lanes")
             size = self._grid(kernel, -(-count // self.lanes))

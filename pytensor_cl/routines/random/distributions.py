@@ -412,6 +412,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "NegBinomialRV": Distribution(variate="negative_binomial", fixed=(0, 1)),
     "GeometricRV": Distribution(variate="geometric", fixed=(0,)),
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
+    "HyperGeometricRV": Distribution(variate="hypergeometric", fixed=(0, 1, 2)),
 }
 """By the name of PyTensor's Op."""
 
@@ -438,6 +439,12 @@ class CounterVariate(NamedTuple):
 
 
 COUNTER_VARIATES: dict[str, CounterVariate] = {
+    "hypergeometric": CounterVariate(
+        "philox_hypergeometric(r, x0, x1, x2)",
+        "x0 >= 0.0 && x1 >= 0.0 && x2 >= 0.0 && x0 + x1 < 1e9 && x2 <= x0 + x1 && fmin(x2, x0 + x1 - x2) <= 1e5",
+        ("hypergeometric",),
+        "long",
+    ),
     "": CounterVariate("philox_unit(r)"),
     "normal": CounterVariate("philox_normal(r)", needed=("normal",)),
     "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",)),
@@ -458,7 +465,10 @@ COUNTER_VARIATES: dict[str, CounterVariate] = {
         "philox_geometric(r, x0, log1p(-x0))", "x0 > 1e-15 && x0 <= 1.0", ("exponential", "geometric"), "long"
     ),
     "binomial": CounterVariate(
-        "philox_binomial_of(r, x0, x1)", "x0 > 0.0 && x0 < 1e12 && x1 > 0.0 && x1 <= 1.0", ("binomial",), "long"
+        "x0 == 0.0 || x1 == 0.0 ? 0 : philox_binomial_of(r, x0, x1)",
+        "x0 >= 0.0 && x0 < 1e12 && x1 >= 0.0 && x1 <= 1.0",
+        ("binomial",),
+        "long",
     ),
     "negative_binomial": CounterVariate(
         "philox_negative_binomial_of(r, x0, x1)",

@@ -265,15 +265,15 @@ class Draw:
         units, cpu = self.context.info.compute_units, self.schedule == "cpu"
         chunk = max(-(-out.size // (SHARES * units * (1 if cpu else 8 * GROUP))), SHORTEST if cpu else 64)
         group = 1 if cpu else GROUP
-        items = -(-out.size // chunk)
+        items = -(-out.size // (chunk * group)) * group
         kernel = self._kernel(("uniform", sequence.name, varying), lambda: self._uniform_source(sequence.name, varying))
-        numbers = np.int64(chunk), np.int64(out.size)
         kernel.launch(
             self.context.queue,
-            (-(-items // group) * group,),
+            (items,),
             (group,),
             *sequence.arguments,
-            *numbers,
+            *((np.int64(chunk),) if cpu else sequence.stride(items)),
+            np.int64(out.size),
             out.buffer,
             *arguments,
         )

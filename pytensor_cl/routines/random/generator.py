@@ -14,6 +14,11 @@ _MODULUS = 1 << 128
 _WORD = (1 << 64) - 1
 
 
+def _halves(*numbers: int) -> tuple[np.uint64, ...]:
+    """Return the high and the low half of each number of 128 bits."""
+    return tuple(np.uint64(half) for n in numbers for half in (n >> 64, n & _WORD))
+
+
 class Sequence128:
     """Where a Generator is in the sequence of its linear congruential generator of 128 bits.
 
@@ -41,13 +46,21 @@ class Sequence128:
     @property
     def arguments(self) -> tuple[np.uint64, ...]:
         """State and increment, as kernels take them."""
-        numbers = (self._state, self._increment)
-        return tuple(np.uint64(half) for n in numbers for half in (n >> 64, n & _WORD))
+        return _halves(self._state, self._increment)
 
     @property
     def pending(self) -> int | None:
         """The half of a number that the next draw of 32 bits takes; None if there is none."""
         return int(self._saved["uinteger"]) if self._saved["has_uint32"] else None
+
+    def stride(self, steps: int) -> tuple[np.uint64, ...]:
+        """Return m and c of the function ``m s + c`` that goes so many steps from a state s, as kernels take them."""
+        self._jumped(steps)  # makes the powers that are needed
+        multiplier, addend = 1, 0
+        for at, (m, c) in enumerate(self._powers):
+            if steps >> at & 1:
+                multiplier, addend = multiplier * m % _MODULUS, (m * addend + c) % _MODULUS
+        return _halves(multiplier, addend)
 
     def _jumped(self, steps: int) -> int:
         """Return the state after some steps, by those that are powers of two: ``m s + c`` applied again and again."""

@@ -138,18 +138,15 @@ class Argmax(Routine):
         if plan is None:
             make = partial(self._plan, layout, out_strides)
             plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
-        queue = self.context.queue
-
-        def enqueue_first(launch: KernelLaunch, found: Any) -> None:
-            target, out_at = (output.buffer, out_offset + launch.out_shift) if found is None else (found, 0)
-            in_at = np.int64(layout.offset + launch.in_shift)
-            launch.enqueue(queue, source.buffer, in_at, target, np.int64(out_at), launch.geometry)
-
-        def enqueue_final(launch: KernelLaunch, found: Any) -> None:
-            in_at, out_at = np.int64(layout.offset + launch.in_shift), np.int64(out_offset + launch.out_shift)
-            launch.enqueue(queue, source.buffer, in_at, found, output.buffer, out_at, launch.geometry)
-
-        plan.run(self.context, enqueue_first, enqueue_final)
+        queue, found = self.context.queue, plan.allocate(self.context)
+        target, target_at = (output.buffer, out_offset) if plan.final is None else (found, 0)
+        for launch in plan.first:
+            starts = np.int64(layout.offset + launch.in_shift), np.int64(target_at + launch.out_shift)
+            launch.enqueue(queue, source.buffer, starts[0], target, starts[1], launch.geometry)
+        if plan.final is not None:
+            starts = np.int64(layout.offset + plan.final.in_shift), np.int64(out_offset + plan.final.out_shift)
+            arrays = source.buffer, starts[0], found, output.buffer, starts[1]
+            plan.final.enqueue(queue, *arrays, plan.final.geometry)
 
     def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> TwoPass:
         problem = _ordered_form(layout, out_strides, self.axes)

@@ -282,18 +282,14 @@ class Reduction(Routine):
         if plan is None:
             plan = self._plans.remember(key, self.limits.settle(partial(self._plan, *key), self._forget_kernels))
 
-        def enqueue_first(launch: KernelLaunch, partials: Any) -> None:
-            target, start = (output.buffer, out_offset) if partials is None else (partials, 0)
-            self._enqueue(launch, source.buffer, offset, target, start)
-
-        def enqueue_final(launch: KernelLaunch, partials: Any) -> None:
-            self._enqueue(launch, partials, 0, output.buffer, out_offset)
-
-        plan.run(self.context, enqueue_first, enqueue_final)
-
-    def _enqueue(self, launch: KernelLaunch, source: Any, offset: int, target: Any, out_offset: int) -> None:
-        starts = np.int64(offset + launch.in_shift), np.int64(out_offset + launch.out_shift)
-        launch.enqueue(self.context.queue, source, starts[0], target, starts[1], launch.geometry)
+        queue, partials = self.context.queue, plan.allocate(self.context)
+        target, target_at = (output.buffer, out_offset) if plan.final is None else (partials, 0)
+        for launch in plan.first:
+            starts = np.int64(offset + launch.in_shift), np.int64(target_at + launch.out_shift)
+            launch.enqueue(queue, source.buffer, starts[0], target, starts[1], launch.geometry)
+        if plan.final is not None:
+            starts = np.int64(plan.final.in_shift), np.int64(out_offset + plan.final.out_shift)
+            plan.final.enqueue(queue, partials, starts[0], output.buffer, starts[1], plan.final.geometry)
 
     def _plan(self, shape: tuple[int, ...], strides: tuple[int, ...], out_strides: tuple[int, ...]) -> TwoPass:
         problem = planning.normal_form(shape, strides, out_strides, self.axes)

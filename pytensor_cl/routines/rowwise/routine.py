@@ -14,16 +14,15 @@ from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
 from pytensor_cl.routines.indexing.table_lookup import TableLookups
-from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise import plan as planning
 from pytensor_cl.routines.rowwise.common import Array, Plan, Value, Variant
 from pytensor_cl.routines.rowwise.gathered import GatheredRows
+from pytensor_cl.routines.rowwise.layouts import RowLayouts, Shape
 from pytensor_cl.routines.rowwise.plan import Rows, Split
 from pytensor_cl.routines.rowwise.program import (
     ALWAYS_RECOMPUTE,
     RECOMPUTE_COST_LIMIT,
     Program,
-    Reduce,
     RowFunction,
     RowPass,
     accumulator,
@@ -40,8 +39,6 @@ __all__ = ["Rowwise"]
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 2  # dimensions across rows that every kernel takes
 COLUMN_TILE = 64  # vectors of a tile: it spans whole pages, its sums fit the first-level cache
-
-Shape = tuple[int, ...]
 
 
 class Rowwise(Checked):
@@ -97,8 +94,7 @@ class Rowwise(Checked):
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._gathered_rows = GatheredRows(self, function, self._operands)
         self.is_checked = self._takes.is_checked or bool(self._gathered_rows)
-        self._is_dropped = tuple(is_dropped)
-        self._broadcast = [self._spread_flags(k, broadcast[k]) for k in self._operands]
+        self._layouts = RowLayouts(function, ndim, self.axes, is_dropped, broadcast)
         self._scalars = [
             (k, np.dtype(t if t != "bool" else "uint8").type)
             for k, (kind, t) in enumerate(function.operands)
@@ -129,37 +125,6 @@ class Rowwise(Checked):
 
     # Shapes
 
-    def _spread_flags(self, operand: int, flags: Sequence[bool]) -> tuple[bool, ...]:
-        if not self._is_dropped[operand]:
-            return tuple(flags)
-        rest = iter(flags)
-        return tuple(True if d in self.axes else next(rest) for d in range(self.ndim))
-
-    def _spread(self, layout: Layout, is_dropped: bool) -> Layout:
-        """Give the layout of a row value that lacks them the dimensions along rows."""
-        if not is_dropped:
-            return layout
-        rest = iter(range(layout.ndim))
-        return layout.dimshuffle(tuple("x" if d in self.axes else next(rest) for d in range(self.ndim)))
-
-    def _full_shape(self, layouts: Sequence[Layout]) -> Shape:
-        """Return the common shape of the operands."""
-        shapes = [layout.shape for layout in layouts]
-        if any(len(shape) != self.ndim for shape in shapes):
-            raise ValueError(f"rows of {self.ndim} dimensions, not of shapes {', '.join(map(str, shapes))}")
-        full = tuple(
-            next((s[d] for s, known in zip(shapes, self._broadcast, strict=True) if not known[d]), 1)
-            for d in range(self.ndim)
-        )
-        for shape, known in zip(shapes, self._broadcast, strict=True):
-            if any(n != (1 if one else m) for n, m, one in zip(shape, full, known, strict=True)):
-                raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}")
-        return full
-
-    def _operand_layouts(self, inputs: Sequence[Layout]) -> list[Layout]:
-        layouts = self._gathered_rows.seen([inputs[k] for k in self._operands])
-        return [self._spread(s, self._is_dropped[k]) for s, k in zip(layouts, self._operands, strict=True)]
-
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, C-contiguous.
 
@@ -168,24 +133,8 @@ class Rowwise(Checked):
         ValueError
             The shapes differ, or it is ``maximum`` or ``minimum`` of no elements.
         """
-        full = self._full_shape(self._operand_layouts(inputs))
-        self._check_not_empty(full)
-        rows = tuple(1 if d in self.axes else n for d, n in enumerate(full))
-        dropped = tuple(n for d, n in enumerate(full) if d not in self.axes)
-        kinds = self.function.kinds
-        flags = self._is_dropped[len(self.function.operands) :]
-        shapes = (
-            full if kinds[v] == "full" else (dropped if drop else rows)
-            for v, drop in zip(self.function.outputs, flags, strict=True)
-        )
-        return tuple(map(Layout.contiguous, shapes))
-
-    def _check_not_empty(self, full: Shape) -> None:
-        if all(full[d] for d in self.axes):
-            return
-        for step in self.function.steps:
-            if isinstance(step, Reduce) and not (step.initial or OPERATIONS[step.operation].has_identity):
-                raise ValueError(f"zero-size array to reduction operation {step.operation} which has no identity")
+        spread = self._layouts.spread(self._gathered_rows.seen([inputs[k] for k in self._operands]))
+        return self._layouts.output_layouts(self._layouts.full_shape(spread))
 
     # Kernels
 
@@ -196,11 +145,7 @@ class Rowwise(Checked):
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for many contiguous rows; those for chunks are built when they are needed."""
         shape = tuple(2048 if d in self.axes else 4096 for d in range(self.ndim))
-        layouts = [
-            Layout.contiguous([1 if one else n for n, one in zip(shape, known, strict=True)])
-            for known in self._broadcast
-        ]
-        rows = self._normal_form([*layouts, *(self._spread_output(shape, a) for a in self._outputs)], shape)
+        rows = self._normal_form(self._layouts.contiguous(shape), shape)
         variant = self._variant(
             rows,
             planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1),
@@ -212,10 +157,6 @@ class Rowwise(Checked):
     @property
     def _outputs(self) -> tuple[Array, ...]:
         return self._arrays[len(self._operands) :]
-
-    def _spread_output(self, shape: Shape, array: Array) -> Layout:
-        is_row = array.kind == "row"
-        return Layout.contiguous([1 if is_row and d in self.axes else n for d, n in enumerate(shape)])
 
     def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
         if self.schedule == "simt":
@@ -385,9 +326,8 @@ class Rowwise(Checked):
 
     def _plan(self, given: list[Layout]) -> Plan:
         layouts = self._gathered_rows.seen(given)
-        flags = [self._is_dropped[k] for k in self._operands] + list(self._is_dropped[len(self.function.operands) :])
-        spread = [self._spread(layout, drop) for layout, drop in zip(layouts, flags, strict=True)]
-        rows = self._normal_form(spread, self._full_shape(spread[: len(self._operands)]))
+        spread = self._layouts.spread(layouts)
+        rows = self._normal_form(spread, self._layouts.full_shape(spread))
         if not rows.number or (not rows.total and all(a.kind == "full" for a in self._outputs)):
             return Plan((), is_idle=True)
         is_narrow, units = self._is_narrow(rows), self.context.info.compute_units

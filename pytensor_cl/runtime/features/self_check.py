@@ -25,7 +25,7 @@ from pytensor_cl.runtime.features.features import FeatureFile, Features
 from pytensor_cl.runtime.features.probes import MARK, PROBES, ProbeResult, identity_of, run_probes
 from pytensor_cl.runtime.progress import compiling
 
-__all__ = ["adapt", "features_of", "refuse"]
+__all__ = ["check_usable", "features_of", "with_features"]
 
 _FIRST, _NEXT = 90, 20
 """Seconds for loading the drivers, and for each probe."""
@@ -63,7 +63,7 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     return features
 
 
-def adapt(info: DeviceInfo, features: Features) -> DeviceInfo:
+def with_features(info: DeviceInfo, features: Features) -> DeviceInfo:
     """Return the properties of a device without those that it claims and does not have."""
     return replace(
         info,
@@ -74,7 +74,7 @@ def adapt(info: DeviceInfo, features: Features) -> DeviceInfo:
     )
 
 
-def refuse(entry: DeviceEntry, features: Features) -> None:
+def check_usable(entry: DeviceEntry, features: Features) -> None:
     """Raise an error for a device on which kernels cannot run.
 
     Raises

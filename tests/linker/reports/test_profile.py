@@ -217,6 +217,12 @@ def test_other_modes_are_refused():
         pytensor_cl.profile()
 
 
+def test_a_call_of_the_profile_says_what_to_write(context, value):
+    f = opencl([x], pt.exp(x))
+    with pytest.raises(TypeError, match=r"with pytensor_cl\.profile\(f\) as p"):
+        pytensor_cl.profile(f)(value)
+
+
 def test_what_overlaps_counts_once():
     shares = _exclusive_times([[(0, 30), (20, 40)], [(10, 50), (90, 120)], []], 0, 100)
     assert shares == pytest.approx([40e-9, 20e-9, 0, 40e-9])

@@ -38,3 +38,13 @@ def test_outputs_that_do_not_depend_on_the_batch(context, on_device, rng):
     for got, want in zip(f(many, one), wanted, strict=True):
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_length_inside_a_batch(context, on_device, rng):
+    x, batch = pt.dvector("x"), pt.dmatrix("batch")
+    op = OpFromGraph([x], [x / Shape_i(0)(x) + pt.arange(x.shape[0])])
+    f = opencl([batch], vectorize_graph(op(x), {x: batch}))
+    assert_on_device(f, GpuElemwise)
+    assert not [node for node in host_ops(f) if isinstance(node, Blockwise)]
+    data = rng.normal(size=(3, 4))
+    np.testing.assert_allclose(f(data), data / 4 + np.arange(4), rtol=1e-12)

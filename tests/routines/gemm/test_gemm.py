@@ -13,33 +13,17 @@ from pytensor_cl.routines.gemm.schedule_cpu import CpuSchedule, Tile
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.runtime.tuning import PARAMETERS
+from tests.routines.products import FLOATS, check, draw, maker
 
-FLOATS = ("float32", "float64")
 SIZES = [
     (0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (2, 1, 3), (12, 16, 32), (11, 15, 31), (13, 17, 33),
     (24, 7, 64), (5, 300, 3), (97, 101, 103), (64, 64, 64), (65, 16, 130), (1, 40, 50), (50, 40, 1),
 ]  # fmt: skip
-_cache = {}
 
 
 @pytest.fixture
 def make(context, schedule):
-    """Build a routine, once in the whole session."""
-
-    def get(kind, dtype, **flags):
-        key = (context.name, schedule, kind, str(dtype), *sorted(flags.items()))
-        if key not in _cache:
-            _cache[key] = kind(context, dtype, schedule=schedule, **flags)
-        return _cache[key]
-
-    return get
-
-
-def draw(rng, dtype, *shape):
-    if np.dtype(dtype).kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    info = np.iinfo(dtype)
-    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    return maker(context, schedule)
 
 
 def scatter(context, x):
@@ -57,18 +41,6 @@ PLACEMENTS = {
     "reversed columns": lambda context, x: context.from_host(x.T[::-1])[::-1].T,
     "scattered": scatter,
 }
-
-
-def check(got, alpha, a, b, beta=0, c=None):
-    """Compare with NumPy, in float64, to within the rounding of the sums."""
-    wide = [np.asarray(x, "float64") for x in (alpha, a, b)]
-    expected = wide[0] * (wide[1] @ wide[2])
-    bound = abs(wide[0]) * (abs(wide[1]) @ abs(wide[2]))
-    if c is not None:
-        expected, bound = expected + beta * c.astype("float64"), bound + abs(beta * c)
-    got = np.asarray(got)
-    assert got.shape == expected.shape
-    assert np.all(abs(got - expected) <= (a.shape[-1] + 8) * np.finfo(got.dtype).eps * bound)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

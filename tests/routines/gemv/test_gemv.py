@@ -5,34 +5,18 @@ import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.gemv.routine import Dot, Gemv, Ger
+from tests.routines.products import FLOATS, check, draw, maker
 
-FLOATS = ("float32", "float64")
 SIZES = [
     (0, 3), (3, 0), (1, 1), (1, 50), (50, 1), (4, 16), (5, 17), (7, 31), (16, 200), (200, 16), (97, 101),
     (33, 2048), (2049, 33), (3, 70_001), (70_001, 3), (20, 5000), (5000, 20),
     (10, 4), (9, 8), (11, 20), (6, 36),
 ]  # fmt: skip
-_cache = {}
 
 
 @pytest.fixture
 def make(context, schedule):
-    """Build a routine, once in the whole session."""
-
-    def get(kind, dtype, **flags):
-        key = (context.name, schedule, kind, str(dtype), *sorted(flags.items()))
-        if key not in _cache:
-            _cache[key] = kind(context, dtype, schedule=schedule, **flags)
-        return _cache[key]
-
-    return get
-
-
-def draw(rng, dtype, *shape):
-    if np.dtype(dtype).kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    info = np.iinfo(dtype)
-    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    return maker(context, schedule)
 
 
 def sliced(context, x):
@@ -57,17 +41,6 @@ PLACEMENTS = {
 }
 
 
-def check(got, a, x, alpha=1, beta=0, y=None):
-    """Compare with NumPy, in float64, to within the rounding of the sums."""
-    a, x = a.astype("float64"), x.astype("float64")
-    expected, bound = alpha * (a @ x), abs(alpha) * (abs(a) @ abs(x))
-    if y is not None:
-        expected, bound = expected + beta * y.astype("float64"), bound + abs(beta * y)
-    got = np.asarray(got)
-    assert got.shape == expected.shape
-    assert np.all(abs(got - expected) <= (a.shape[-1] + 8) * np.finfo(got.dtype).eps * bound)
-
-
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sizes(context, make, rng, dtype):
     for m, k in SIZES:
@@ -75,7 +48,7 @@ def test_sizes(context, make, rng, dtype):
         for place in ("rows", "columns"):
             (got,) = make(Gemv, dtype)(PLACEMENTS[place](context, a), context.from_host(x))
             assert got.dtype == dtype
-            check(got, a, x)
+            check(got, 1, a, x)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -84,15 +57,15 @@ def test_strides(context, make, rng, dtype):
         a, x = draw(rng, dtype, *shape), draw(rng, dtype, shape[1])
         for place_a in PLACEMENTS.values():
             for place_x in ("rows", "backwards", "sliced"):
-                check(make(Gemv, dtype)(place_a(context, a), PLACEMENTS[place_x](context, x))[0], a, x)
+                check(make(Gemv, dtype)(place_a(context, a), PLACEMENTS[place_x](context, x))[0], 1, a, x)
 
 
 def test_zero_strides(context, make, rng):
     row, value = draw(rng, "float32", 1, 40), draw(rng, "float32", 1)
     a, x = context.from_host(row), context.from_host(value)
     a, x = a.view(a.layout.broadcast_to((15, 40))), x.view(x.layout.broadcast_to((40,)))
-    check(make(Gemv, "float32")(a, x)[0], np.tile(row, (15, 1)), np.tile(value, 40))
-    check(make(Gemv, "float32")(a.T, x[:15])[0], np.tile(row, (15, 1)).T, np.tile(value, 15))
+    check(make(Gemv, "float32")(a, x)[0], 1, np.tile(row, (15, 1)), np.tile(value, 40))
+    check(make(Gemv, "float32")(a.T, x[:15])[0], 1, np.tile(row, (15, 1)).T, np.tile(value, 15))
 
 
 @pytest.mark.parametrize("place", ["rows", "columns", "backwards"])
@@ -104,10 +77,10 @@ def test_alpha_and_beta_are_read_on_the_host_or_the_device(context, make, rng, d
         pair = context.from_host(np.array([9, *host], dtype))
         vector, matrix, right = sliced(context, y), PLACEMENTS[place](context, a), context.from_host(x)
         for alpha in (host[0], pair[1]):
-            check(make(Gemv, dtype, has_alpha=True)(alpha, matrix, right)[0], a, x, host[0])
+            check(make(Gemv, dtype, has_alpha=True)(alpha, matrix, right)[0], host[0], a, x)
             for beta in (host[1], pair[2]):
                 (got,) = make(Gemv, dtype, has_y=True)(vector, alpha, matrix, right, beta)
-                check(got, a, x, host[0], host[1], y)
+                check(got, host[0], a, x, host[1], y)
 
 
 def test_beta_zero_ignores_nan_in_y(context, make, rng):
@@ -116,7 +89,7 @@ def test_beta_zero_ignores_nan_in_y(context, make, rng):
         y = context.from_host(np.full(m, np.nan, "float32"))
         for beta in (np.float32(0), context.from_host(np.zeros((), "float32"))):
             gemv = make(Gemv, "float32", has_y=True)
-            check(gemv(y, np.float32(2), context.from_host(a), context.from_host(x), beta)[0], a, x, 2)
+            check(gemv(y, np.float32(2), context.from_host(a), context.from_host(x), beta)[0], 2, a, x)
 
 
 @pytest.mark.parametrize("place", ["backwards", "sliced"])
@@ -127,7 +100,7 @@ def test_output_strides(context, make, rng, place):
         around = out.view(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
         before = np.asarray(around).copy()
         make(Gemv, "float32").launch((out,), (context.from_host(a), context.from_host(x)))
-        check(out, a, x)
+        check(out, 1, a, x)
         np.testing.assert_array_equal(np.asarray(around)[before != 5], before[before != 5])
 
 
@@ -137,7 +110,7 @@ def test_output_may_be_y(context, make, rng):
         out = context.from_host(y)
         inputs = (out, np.float64(0.5), context.from_host(a), context.from_host(x), np.float64(2))
         make(Gemv, "float64", has_y=True).launch((out,), inputs)
-        check(out, a, x, 0.5, 2, y)
+        check(out, 0.5, a, x, 2, y)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -147,9 +120,9 @@ def test_dot(context, make, rng, dtype):
         dot, right = make(Dot, dtype), context.from_host(y)
         for place in ("rows", "backwards", "sliced"):
             left = PLACEMENTS[place](context, x)
-            check(dot(left, right)[0], x, y)
-            check(dot(left, context.from_host(a))[0], a.T, x)
-            check(dot(context.from_host(a.T), left)[0], a.T, x)
+            check(dot(left, right)[0], 1, x, y)
+            check(dot(left, context.from_host(a))[0], 1, a.T, x)
+            check(dot(context.from_host(a.T), left)[0], 1, a.T, x)
 
 
 def test_float32_dot_of_many_elements_is_accurate(context, make):

@@ -13,7 +13,7 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.features import probes, self_check
 from pytensor_cl.runtime.features.features import FeatureFile, Features
-from pytensor_cl.runtime.features.self_check import adapt, features_of, refuse
+from pytensor_cl.runtime.features.self_check import check_usable, features_of, with_features
 from tests.helpers import CHECKOUT
 
 NAMES = [probe.name for probe in probes.PROBES]
@@ -171,7 +171,7 @@ def test_what_has_no_substitute_is_a_problem(child, features_again, context):
     found = features_again()
     assert found.problem.startswith("plain arithmetic (the process ended with exit status 8")
     with pytest.raises(UnusableDevice, match=r"failed its self-check \(driver: .*\): plain arithmetic"):
-        refuse(context.entry, found)
+        check_usable(context.entry, found)
 
 
 def test_wrong_values_are_a_no(context):
@@ -185,10 +185,10 @@ def test_wrong_values_are_a_no(context):
 
 def test_facts_are_less_what_fails(context):
     info = context.entry.info
-    assert adapt(info, Features(fp64=False)).has_fp64 is False
-    assert adapt(replace(info, kind="gpu"), Features(host_alignment=1)).host_alignment == 0
-    assert adapt(replace(info, kind="cpu"), Features(private_as_global=False)).schedule == "simt"
-    assert adapt(replace(info, kind="cpu"), Features()).schedule == "cpu"
+    assert with_features(info, Features(fp64=False)).has_fp64 is False
+    assert with_features(replace(info, kind="gpu"), Features(host_alignment=1)).host_alignment == 0
+    assert with_features(replace(info, kind="cpu"), Features(private_as_global=False)).schedule == "simt"
+    assert with_features(replace(info, kind="cpu"), Features()).schedule == "cpu"
 
 
 def test_wrong_comparisons_are_a_no(context):

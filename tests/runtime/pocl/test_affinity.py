@@ -54,7 +54,7 @@ def test_each_thread_begins_with_a_core_of_its_own(sleepers, times):
     assert {min(os.sched_getaffinity(thread)) for thread in sleepers} == os.sched_getaffinity(0)
 
 
-def test_threads_of_python_are_none_of_the_drivers(sleepers):
+def test_threads_of_python_are_left_out(sleepers):
     assert module.without_python_threads(sleepers | {1}) == {1}
 
 
@@ -63,7 +63,7 @@ def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleep
     times[:] = 10**9, 10**8  # they waited 9 % of the time
     module.rebalance()
     assert allowed(sleepers) == {1}
-    times[1] += 10**6  # too little to tell
+    times[1] += 10**6  # too little time for a decision
     module.rebalance()
     assert allowed(sleepers) == {1}
     times[:] = 2 * 10**9, 2 * 10**9
@@ -75,7 +75,7 @@ def test_threads_that_wait_for_their_cores_get_two_and_later_try_one_again(sleep
     assert allowed(sleepers) == {1}
 
 
-def test_the_longer_others_want_the_cores_the_rarer_are_trials(sleepers, times):
+def test_trials_become_rarer_while_other_programs_use_the_cores(sleepers, times):
     module.pin_threads(sleepers)
     pauses = []
     for _ in range(16):
@@ -86,7 +86,7 @@ def test_the_longer_others_want_the_cores_the_rarer_are_trials(sleepers, times):
     assert pauses[-1] == module._RETRY_SECONDS[1]
 
 
-def test_nothing_is_looked_at_before_its_time(sleepers, monkeypatch):
+def test_measurements_have_a_least_interval(sleepers, monkeypatch):
     module.pin_threads(sleepers)
     module.rebalance()
     monkeypatch.setattr(module, "_thread_times", pytest.fail)
@@ -94,7 +94,7 @@ def test_nothing_is_looked_at_before_its_time(sleepers, monkeypatch):
     module.rebalance()
 
 
-def test_a_system_that_does_not_tell_how_long_threads_wait(sleepers, monkeypatch):
+def test_a_system_without_counters_of_waits(sleepers, monkeypatch):
     def deny(files):
         raise OSError("no such file")
 
@@ -105,7 +105,7 @@ def test_a_system_that_does_not_tell_how_long_threads_wait(sleepers, monkeypatch
     assert module._pinned[0]._next_time == inf
 
 
-def test_threads_that_have_ended_are_left_alone(sleepers, monkeypatch):
+def test_threads_that_have_ended_are_ignored(sleepers, monkeypatch):
     module.pin_threads(sleepers)
 
     def deny(files):
@@ -117,7 +117,7 @@ def test_threads_that_have_ended_are_left_alone(sleepers, monkeypatch):
     assert module._pinned[0]._next_time == inf
 
 
-def test_threads_are_left_alone_where_the_user_decides_or_their_number_is_not_that_of_the_cores(sleepers, monkeypatch):
+def test_threads_are_not_pinned_if_the_user_has_set_it_or_if_there_are_not_as_many_as_cores(sleepers, monkeypatch):
     assert not module.pin_threads(frozenset())
     assert not module.pin_threads(sleepers | {0})
     monkeypatch.setenv("POCL_AFFINITY", "0")

@@ -57,14 +57,14 @@ def plan(n, sign=1):
 
 
 def launched(context, text, size, *arguments):
-    """Launch a kernel as others are; return what calls it again."""
+    """Launch a kernel; return its launch."""
     name = text.rpartition("void ")[2].partition("(")[0]
     kernel = context.kernel(KernelSource(name, text))
     kernel.launch(context.queue, size, (1,) * len(size), *arguments)
     return Launch(kernel.handle, size, (1,) * len(size), arguments)
 
 
-def chained(context, launches, after):
+def sequence_of(context, launches, after):
     builder = context.batch_launcher.begin(launches, True)
     kernels = [builder.add(x) for x in launches]
     for kernel, launch in zip(kernels, launches, strict=True):
@@ -80,11 +80,11 @@ def test_values_are_passed_as_by_a_launch(opened):
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(3), plan(n))
     np.testing.assert_array_equal(opened.download(x), np.full(n, 3.75, "f4"))
     double = launched(opened, DOUBLE, (7,), x.buffer, np.int64(n))
-    chain, (first, _, _) = chained(opened, [fill, double, double], [-1, 0, 1])
+    sequence, (first, _, _) = sequence_of(opened, [fill, double, double], [-1, 0, 1])
     for value, sign in ((5, 1), (-7, -1)):
         first.set_bytes(1, np.float32(value))
         first.set_bytes(2, plan(n, sign))
-        chain.submit((), ())
+        sequence.submit((), ())
         np.testing.assert_array_equal(opened.download(x), np.full(n, 4 * (value * sign + 0.75), "f4"))
 
 
@@ -92,9 +92,9 @@ def test_values_are_passed_as_by_a_launch(opened):
 def test_each_work_item_runs_once_under_its_own_numbers(opened, size):
     x = opened.from_host(np.zeros(prod(size), "int64"))
     launch = launched(opened, PLACES, size, x.buffer, None)
-    chain, _ = chained(opened, [launch], [-1])
+    sequence, _ = sequence_of(opened, [launch], [-1])
     for _ in range(3):
-        chain.submit((), ())
+        sequence.submit((), ())
     wide = (*size, 1, 1)[:3]
     i = np.arange(prod(size))
     places = 1 + 100 * (i % wide[0]) + 10000 * (i // wide[0] % wide[1]) + 1000000 * (i // wide[0] // wide[1])
@@ -106,42 +106,42 @@ def test_a_stage_waits_for_those_before_it(opened):
     x = opened.empty((n,), "float64")  # a float for each work-item and more
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
-    chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
+    sequence, (first, *_) = sequence_of(opened, [fill, *[double] * count], [-1, *range(count)])
     first.set_bytes(1, np.float32(0.25))
     for _ in range(20):
-        chain.submit((), ())
+        sequence.submit((), ())
         found = opened.download(x).view("float32")[:n]
         np.testing.assert_array_equal(found, np.full(n, 2.0**count, "f4"))
 
 
-def test_calls_that_nobody_waits_for_have_the_arguments_of_their_own(opened):
+def test_calls_without_a_wait_have_their_own_arguments(opened):
     n, count = 5000, 50
     results = [opened.empty((n,), "float32") for _ in range(count)]
     fill = launched(opened, FILL, (16,), results[0].buffer, np.float32(0), plan(n))
     double = launched(opened, DOUBLE, (16,), results[0].buffer, np.int64(n))
-    chain, (first, second) = chained(opened, [fill, double], [-1, 0])
+    sequence, (first, second) = sequence_of(opened, [fill, double], [-1, 0])
     for k, result in enumerate(results):
         first.set_bytes(1, np.float32(k))
         first.set_buffer(0, result.buffer)
         second.set_buffer(0, result.buffer)
-        chain.submit((), (result.buffer,))
+        sequence.submit((), (result.buffer,))
     for k, result in enumerate(results):
         np.testing.assert_array_equal(opened.download(result), np.full(n, 2 * (k + 0.75), "f4"))
 
 
-def test_memory_stays_until_it_has_been_written(opened):
+def test_memory_is_kept_until_it_has_been_written(opened):
     n = 1 << 20
     source = np.arange(n, dtype="float32")
     kept = opened.from_host(np.zeros(1, "float32"))
     double = launched(opened, DOUBLE, (16,), kept.buffer, np.int64(1))
     for k in range(200):
         x = opened.from_host(source + k)
-        chain, (stage,) = chained(opened, [double], [-1])
+        sequence, (stage,) = sequence_of(opened, [double], [-1])
         stage.set_bytes(1, np.int64(n))
         stage.set_buffer(0, x.buffer)
-        chain.submit((), (x.buffer,))
+        sequence.submit((), (x.buffer,))
         if k % 20:
-            del x, chain, stage
+            del x, sequence, stage
         else:
             gc.collect()
             np.testing.assert_array_equal(opened.download(x), 2 * (source + k))
@@ -170,32 +170,32 @@ def test_a_setting_switches_it_off(context):
 
 
 @pytest.mark.parametrize("workers", [0, None])
-def test_the_host_takes_part_in_what_it_waits_for(opened, monkeypatch, workers):
+def test_the_host_runs_work_items_of_calls_with_a_wait(opened, monkeypatch, workers):
     n, count = 5000, 6
     x = opened.empty((n,), "float32")
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
-    chain, (first, *_) = chained(opened, [fill, *[double] * count], [-1, *range(count)])
+    sequence, (first, *_) = sequence_of(opened, [fill, *[double] * count], [-1, *range(count)])
     most = min(61, opened.batch_launcher.max_participants) - 1
     monkeypatch.setattr(
-        chain._tuner,
+        sequence._tuner,
         "choose",
         lambda *_: participation.NEW_WORKERS if most and workers is None else participation.HOST_ONLY,
     )
     for k in range(20):
         first.set_bytes(1, np.float32(k))
-        chain.run_and_wait()
+        sequence.run_and_wait()
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
         assert not opened.queue.has_pending
 
 
-def test_the_host_waits_for_what_was_enqueued_before(opened):
+def test_the_host_waits_for_earlier_commands(opened):
     n = 1 << 16
     x = opened.empty((n,), "float32")
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(1), plan(n))
     double = launched(opened, DOUBLE, (16,), x.buffer, np.int64(n))
-    first, _ = chained(opened, [fill, double, double], [-1, 0, 1])
-    second, _ = chained(opened, [double], [-1])
+    first, _ = sequence_of(opened, [fill, double, double], [-1, 0, 1])
+    second, _ = sequence_of(opened, [double], [-1])
     opened.queue.finish()
     for _ in range(20):
         first.submit((), (x.buffer,))
@@ -204,18 +204,20 @@ def test_the_host_waits_for_what_was_enqueued_before(opened):
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
 
 
-@pytest.mark.parametrize("has_help", [False, True])
+@pytest.mark.parametrize("has_workers", [False, True])
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
+def test_a_signal_resets_the_counters(opened, monkeypatch, has_workers, is_late):
     n = 100
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
-    chain, _ = chained(opened, [double, double], [-1, 0])
+    sequence, _ = sequence_of(opened, [double, double], [-1, 0])
     most = min(3, opened.batch_launcher.max_participants) - 1
     monkeypatch.setattr(
-        chain._tuner, "choose", lambda *_: participation.NEW_WORKERS if most and has_help else participation.HOST_ONLY
+        sequence._tuner,
+        "choose",
+        lambda *_: participation.NEW_WORKERS if most and has_workers else participation.HOST_ONLY,
     )
-    host = chain._host_entry
+    host = sequence._host_entry
 
     def interrupted(*addresses):
         if is_late:
@@ -223,17 +225,17 @@ def test_a_signal_leaves_no_counters(opened, monkeypatch, has_help, is_late):
         raise KeyboardInterrupt
 
     for _ in range(6):  # each table
-        monkeypatch.setattr(chain, "_host_entry", interrupted)
+        monkeypatch.setattr(sequence, "_host_entry", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            chain.run_and_wait()
-        monkeypatch.setattr(chain, "_host_entry", host)
+            sequence.run_and_wait()
+        monkeypatch.setattr(sequence, "_host_entry", host)
         before = opened.download(x)
-        chain.run_and_wait()
+        sequence.run_and_wait()
         np.testing.assert_array_equal(opened.download(x), 4 * before)
-        assert not chain._counters.any()
+        assert not sequence._counters.any()
 
 
-def test_what_is_being_waited_for_is_pending(opened, monkeypatch):
+def test_commands_are_pending_during_a_wait(opened, monkeypatch):
     queue, seen = opened.queue, []
 
     class Handle:
@@ -253,7 +255,7 @@ def test_what_is_being_waited_for_is_pending(opened, monkeypatch):
     assert not queue.has_pending
 
 
-def test_a_signal_while_something_is_enqueued_leaves_it_pending(opened, monkeypatch):
+def test_a_command_stays_pending_after_a_signal(opened, monkeypatch):
     queue = opened.queue
     queue.finish()
 
@@ -280,13 +282,13 @@ def test_the_host_computes_as_the_device_does(opened, monkeypatch):
     libm, environment = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
     x = opened.from_host(np.full(8, 1e-40, "f4"))
     double = launched(opened, DOUBLE, (1,), x.buffer, np.int64(8))
-    chain, _ = chained(opened, [double], [-1])
+    sequence, _ = sequence_of(opened, [double], [-1])
     libm.fegetenv(environment)
     before = environment[7]
     environment[7] = flushing = before | 0x8040  # to zero, what comes and what goes
     libm.fesetenv(environment)
     try:
-        chain.run_and_wait()
+        sequence.run_and_wait()
         libm.fegetenv(environment)
         after, environment[7] = environment[7], before
     finally:
@@ -295,7 +297,7 @@ def test_the_host_computes_as_the_device_does(opened, monkeypatch):
     np.testing.assert_array_equal(opened.download(x), 4 * np.full(8, 1e-40, "f4"))  # launched once before
 
 
-def test_without_an_entry_of_its_own_nothing_is_called(opened, monkeypatch):
+def test_a_kernel_without_an_entry_point_is_not_called(opened, monkeypatch):
     """Kernels are launched one by one then."""
     launcher = opened.batch_launcher
     double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
@@ -308,7 +310,7 @@ def test_without_an_entry_of_its_own_nothing_is_called(opened, monkeypatch):
     assert launcher.begin([double], True) is None
 
 
-def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
+def test_libraries_are_closed_with_the_last_entry_point(opened, rng):
     """One for each kernel that is called, and PoCL's own handle."""
     launcher = opened.batch_launcher
     double = launched(opened, DOUBLE, (1,), opened.from_host(np.ones(3, "float32")).buffer, np.int64(3))
@@ -323,14 +325,14 @@ def test_libraries_are_closed_when_nothing_calls_their_kernels(opened, rng):
     assert launcher.begin([double], True) is not None  # it is found again
 
 
-def test_work_items_that_never_end_are_waited_for_until_nothing_runs(opened, monkeypatch):
+def test_a_wait_covers_work_items_that_end_late(opened, monkeypatch):
     monkeypatch.setattr(batch, "_LATE_WORKER_SECONDS", 0.0)
     x = opened.from_host(np.ones(3, "float32"))
-    chain, _ = chained(opened, [launched(opened, DOUBLE, (1,), x.buffer, np.int64(3))], [-1])
+    sequence, _ = sequence_of(opened, [launched(opened, DOUBLE, (1,), x.buffer, np.int64(3))], [-1])
     opened.queue.finish()
-    chain._counters[:] = 1  # as if some were still there
+    sequence._counters[:] = 1  # as if some were still there
     before = x.to_host()
-    chain.submit([], [])
+    sequence.submit([], [])
     opened.queue.finish()
     np.testing.assert_array_equal(x.to_host(), 2 * before)
-    chain._counters[:] = 0
+    sequence._counters[:] = 0

@@ -64,7 +64,7 @@ def test_arguments_of_all_kinds(context):
 
 
 @pytest.mark.parametrize("value", [np.float32(3), np.float32([[1, 2], [3, 4]]).T, np.float32([1, 2, 3, 4])[::-2]])
-def test_what_is_lent_is_where_it_says(context, value):
+def test_a_staged_copy_has_the_address_of_its_buffer(context, value):
     array = context.stage(value)
     assert isinstance(array, GpuArray)
     assert array.layout == Layout.contiguous(np.shape(value))

@@ -34,6 +34,7 @@ def folder(tmp_path_factory):
 
     if not any("Portable Computing" in entry.info.platform for entry in discover()):
         pytest.skip("PoCL is not there")
+    compute(tmp_path_factory.mktemp("probes"))  # which compiles the probes, if the driver has not been probed
     folder = tmp_path_factory.mktemp("kcache")
     compute(folder)
     return folder
@@ -56,7 +57,7 @@ def test_the_command_line_shows_and_clears_the_cache(tmp_path, monkeypatch, caps
     assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
-def test_what_pocl_writes_is_whole(folder):
+def test_files_of_pocl_are_not_damaged(folder):
     assert {path.suffix for path in folder.rglob("*.*")} == {".so", ".bc"}
     assert list(damaged_files(folder)) == []
 
@@ -73,7 +74,7 @@ def test_damaged_files_are_removed_before_the_driver_reads_them(folder, damage):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
-def test_any_cut_is_noticed(folder, tmp_path, share):
+def test_truncated_files_are_found(folder, tmp_path, share):
     for suffix in (".so", ".bc"):
         data = next(folder.rglob(f"*{suffix}")).read_bytes()
         (tmp_path / "AB").mkdir(exist_ok=True)
@@ -81,7 +82,7 @@ def test_any_cut_is_noticed(folder, tmp_path, share):
     assert len(list(damaged_files(tmp_path))) == 2 == repair(tmp_path)
 
 
-def test_other_files_are_left_alone(tmp_path):
+def test_other_files_are_kept(tmp_path):
     thesis = tmp_path / "work" / "thesis.so"
     thesis.parent.mkdir()
     thesis.touch()
@@ -89,7 +90,7 @@ def test_other_files_are_left_alone(tmp_path):
     assert repair(tmp_path / "nowhere") == 0
 
 
-def test_large_caches_are_looked_at_in_parts(tmp_path, monkeypatch):
+def test_of_a_large_cache_a_part_is_checked(tmp_path, monkeypatch):
     for name in ("AB", "CD"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.so").touch()

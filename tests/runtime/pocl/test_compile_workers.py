@@ -1,4 +1,4 @@
-"""Helper processes that compile kernels ahead."""
+"""Worker processes that compile kernels ahead."""
 
 import io
 import json
@@ -22,7 +22,7 @@ HEAD = "__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int
 
 
 def add(k):
-    """A kernel with arguments of all sorts; it crashes where nothing stops it from running with null pointers."""
+    """A kernel with arguments of all sorts; it crashes if it runs with null pointers."""
     types = f"typedef struct {{ long n; int3 a; char c; }} t{k};"
     body = f"(__global float *x, const t{k} p, int n, __global const char *y)\n{{ x[0] = {k} + 1 / n + p.n + y[0]; }}\n"
     return KernelSource(f"k{k}", f"{types}\n{HEAD} k{k}{body}", ())
@@ -32,10 +32,10 @@ def always_new(text):
     yield BuildVariant(outline(text), (), True)
 
 
-class FakeHelper:
-    """Keeps what a process would get."""
+class FakeProcess:
+    """A process that only keeps its job."""
 
-    made: ClassVar[list["FakeHelper"]] = []
+    made: ClassVar[list["FakeProcess"]] = []
 
     def __init__(self, command, **options):
         assert options["stdout"] == options["stderr"] == subprocess.DEVNULL
@@ -48,14 +48,14 @@ class FakeHelper:
 
 @pytest.fixture
 def fresh(context, monkeypatch):
-    """A context that takes every program for new; a machine of four cores, with no processes but fake ones."""
+    """A context for which every program is new; a machine of four cores, whose processes are fakes."""
     fresh = open_context(f"opencl:{context.name}", "fresh")
     monkeypatch.setattr(fresh.programs, "_variants", always_new)
     monkeypatch.setattr(fresh.programs, "_precompile", partial(compile_workers.precompile, fresh.device))
     monkeypatch.setattr(compile_workers, "granted_cores", lambda: 4)
     monkeypatch.setattr(compile_workers, "Thread", lambda target, args, daemon: Now(target, args))
-    monkeypatch.setattr(compile_workers.subprocess, "Popen", FakeHelper)
-    monkeypatch.setattr(FakeHelper, "made", [])
+    monkeypatch.setattr(compile_workers.subprocess, "Popen", FakeProcess)
+    monkeypatch.setattr(FakeProcess, "made", [])
     return fresh
 
 
@@ -66,36 +66,36 @@ class Now:
         self.start = lambda: target(*args)
 
 
-def test_each_helper_gets_a_share_of_the_kernels(fresh):
+def test_each_worker_gets_a_share_of_the_kernels(fresh):
     fresh.build([add(k) for k in range(12)])
-    jobs = [json.loads(helper.job) for helper in FakeHelper.made]
+    jobs = [json.loads(process.job) for process in FakeProcess.made]
     assert len(jobs) == 3 and jobs[0]["text"].count("_body(") == 24
     assert sorted(chain.from_iterable(job["kernels"] for job in jobs)) == sorted(f"k{k}" for k in range(12))
     assert sorted(job["kernels"][0] for job in jobs) == ["k10", "k11", "k9"]
-    assert FakeHelper.made[0].command[-3:-1] == [fresh.info.platform, fresh.device.platform.version]
+    assert FakeProcess.made[0].command[-3:-1] == [fresh.info.platform, fresh.device.platform.version]
 
 
-def test_few_kernels_need_no_helper(fresh):
+def test_few_kernels_start_no_worker(fresh):
     fresh.build([add(k) for k in range(compile_workers.MIN_KERNELS - 1)])
     fresh.build([KernelSource(f"g{k}", f"__kernel void g{k}(__global int *x) {{ }}", ()) for k in range(9)])
-    assert not FakeHelper.made
+    assert not FakeProcess.made
 
 
-def test_nor_does_a_program_that_is_known(fresh, monkeypatch):
+def test_a_program_in_the_cache_starts_no_worker(fresh, monkeypatch):
     monkeypatch.setattr(fresh.programs, "_variants", lambda text: iter((BuildVariant(outline(text)),)))
     fresh.build([add(k) for k in range(12)])
-    assert not FakeHelper.made
+    assert not FakeProcess.made
 
 
-def test_a_failed_build_lets_them_go(fresh):
+def test_a_failed_build_ends_the_workers(fresh):
     bad = KernelSource("bad", "__kernel void bad() { oops }", ())
     with pytest.raises(CompilationError, match="oops"):
         fresh.build([bad, *(add(k) for k in range(12))])
-    assert [helper.job for helper in FakeHelper.made] == [b""] * 3
+    assert [process.job for process in FakeProcess.made] == [b""] * 3
 
 
 @pytest.mark.parametrize("missing", ["cores", "processes", "interpreter", "cache"])
-def test_without_what_it_takes_kernels_are_compiled_here(fresh, monkeypatch, missing):
+def test_without_workers_kernels_are_compiled_here(fresh, monkeypatch, missing):
     def refuse(*_, **__):
         raise OSError("no more processes")
 
@@ -110,7 +110,7 @@ def test_without_what_it_takes_kernels_are_compiled_here(fresh, monkeypatch, mis
         monkeypatch.setattr(*change[missing])
     sources = [add(k) for k in range(9)]
     fresh.build(sources)
-    assert not FakeHelper.made
+    assert not FakeProcess.made
     out = fresh.from_host(np.zeros(1, "float32"))
     struct = np.zeros(48, "uint8").tobytes()
     fresh.kernel(sources[3]).launch(fresh.queue, (1,), (1,), out.buffer, struct, np.int32(1), out.buffer)
@@ -132,12 +132,10 @@ def test_kernels_do_nothing_without_arrays(context):
     text = outline("\n".join(add(k).source for k in range(2)))
     assert outlined_kernels(text) == ["k0", "k1"]
     compile_worker.compile_all(context.cl_context, text, ["-w"], outlined_kernels(text))
-    compile_worker.compile_all(
-        context.cl_context, text, ["-w"], ["the parent has ended: nobody asks for this"], parent=-1
-    )
+    compile_worker.compile_all(context.cl_context, text, ["-w"], ["not compiled, as the parent has ended"], parent=-1)
 
 
-def test_a_job_from_start_to_end(context, monkeypatch):
+def test_the_worker_reads_its_job(context, monkeypatch):
     done = []
     monkeypatch.setattr(compile_worker, "compile_all", lambda *context, **job: done.append(job))
     monkeypatch.setattr(compile_worker, "NICENESS", 0)
@@ -147,9 +145,9 @@ def test_a_job_from_start_to_end(context, monkeypatch):
     assert done == [{"text": "x", "parent": os.getppid()}]
 
 
-def test_a_real_helper(context, monkeypatch, tmp_path):
+def test_a_real_worker(context, monkeypatch, tmp_path):
     if "Portable" not in context.info.platform:
-        pytest.skip("other drivers compile when they build")
+        pytest.skip("other drivers compile kernels in the build")
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
     text = outline(add(7).source)
     (process,) = compile_workers._start(context.device, 1)

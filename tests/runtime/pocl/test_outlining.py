@@ -1,4 +1,4 @@
-"""Kernels whose body has moved into a function."""
+"""Outlined kernels: their bodies are functions."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_function_is_called_with_all_parameters_and_numbers(head):
     assert "part = global_id_0, parts = global_size_0" in function and "get_global" not in function
 
 
-def test_what_cannot_be_moved_stays():
+def test_kernels_that_cannot_be_outlined_are_unchanged():
     group = kernel("f").replace("(1, 1, 1)", "(8, 1, 1)")
     local = kernel("f").replace("\n{\n", "\n{\n    __local float shared[4];\n")
     plain = kernel("f").replace(f" {ALONE}", "")
@@ -46,7 +46,7 @@ def test_what_cannot_be_moved_stays():
 def test_results(context):
     fresh = open_context(f"opencl:{context.name}", "fresh")
     x = np.arange(10, dtype="float32")
-    for name, rewrite in (("plain", str), ("moved", outline)):
+    for name, rewrite in (("plain", str), ("outlined", outline)):
         fresh.programs._variants = lambda text, rewrite=rewrite: iter((BuildVariant(rewrite(text)),))
         source = KernelSource(name, STRUCT + kernel(name))
         y = fresh.empty((11,), "float32")

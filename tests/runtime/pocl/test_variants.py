@@ -48,7 +48,7 @@ def write(tmp_path, text=HEADER):
     return file
 
 
-def test_what_is_used_is_declared_under_its_conditions(tmp_path):
+def test_used_functions_are_declared_with_their_conditions(tmp_path):
     lines = declare(EXP, write(tmp_path)).splitlines()
     assert lines[1:4] == [
         "#define __ovld __attribute__((overloadable))",
@@ -66,7 +66,7 @@ def test_macros_are_declared(tmp_path):
     assert "#define twice(x) \\\n    (2 * (x))" in declare("twice(3)", write(tmp_path))
 
 
-def test_other_versions_are_left_alone():
+def test_other_versions_of_pocl_have_no_header():
     assert header("2026.22.10.0.01_160000") is None and header("6.0") is None
     assert len(list(PoclVariants("6.0")(EXP))) == 1
 
@@ -77,7 +77,7 @@ def test_results(fresh):
     assert out.to_host() == [1]
 
 
-def test_on_pocl_alone(fresh):
+def test_only_pocl_has_variants(fresh):
     found = list(fresh.programs._variants(EXP))
     if "Portable" not in fresh.info.platform:
         assert found == [variants.BuildVariant(EXP)]

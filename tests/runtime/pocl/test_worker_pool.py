@@ -1,4 +1,4 @@
-"""Parked workers: work-items that wait for the next call."""
+"""Parked workers: work-items that poll for the next call."""
 
 import os
 import threading
@@ -16,13 +16,13 @@ from pytensor_cl.runtime.pocl.affinity import pinned_cores
 from pytensor_cl.runtime.pocl.participation import NEW_WORKERS, PARKED_WORKERS
 from pytensor_cl.runtime.registry import sync
 
-ALONE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
-DOUBLE = f"""{ALONE_ITEMS} stood_double(__global float *x, const long n)
+SINGLE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
+DOUBLE = f"""{SINGLE_ITEMS} double_items(__global float *x, const long n)
 {{
     for (long i = get_global_id(0); i < n; i += get_global_size(0)) x[i] = 2 * x[i];
 }}
 """
-STACKS = f"""{ALONE_ITEMS} stood_stacks(__global ulong *out)
+STACKS = f"""{SINGLE_ITEMS} stack_addresses(__global ulong *out)
 {{
     ulong stack;
     __asm__ volatile("movq %%rsp, %0" : "=r"(stack));
@@ -30,7 +30,7 @@ STACKS = f"""{ALONE_ITEMS} stood_stacks(__global ulong *out)
     out[get_global_id(0)] = stack;
 }}
 """
-READY, AWAY = 1, 0
+PARKED, ENDED = 1, 0
 FOREVER = 1 << 60
 
 
@@ -39,7 +39,7 @@ def opened(context):
     if context.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
     if context.batch_launcher.max_participants < 2:
-        pytest.skip("nobody can help on one core")
+        pytest.skip("one core has no workers")
     context.queue.finish()
     yield context
     context.queue.finish()
@@ -52,7 +52,7 @@ def launched(context, text, size, *arguments):
     return Launch(kernel.handle, size, (1,), arguments)
 
 
-def chained(context, launches, after):
+def batch_of(context, launches, after):
     builder = context.batch_launcher.begin(launches, True)
     kernels = [builder.add(x) for x in launches]
     for kernel, launch in zip(kernels, launches, strict=True):
@@ -63,15 +63,15 @@ def chained(context, launches, after):
 
 
 class Always:
-    """A team that calls whoever stands by, and launches those who stay if nobody does."""
+    """A tuner that uses parked workers, and parks those of new launches."""
 
     def __init__(self, most):
         self.max_workers = most
-        self.ways = []
+        self.modes = []
 
     def choose(self, are_ready, is_burst, is_contended):
-        self.ways.append(PARKED_WORKERS if are_ready else NEW_WORKERS)
-        return self.ways[-1]
+        self.modes.append(PARKED_WORKERS if are_ready else NEW_WORKERS)
+        return self.modes[-1]
 
     def parks_workers(self, is_burst):
         return True
@@ -80,14 +80,14 @@ class Always:
         pass
 
 
-def always(chain):
-    chain._tuner = Always(chain._tuner.max_workers)
-    return chain._tuner.ways
+def always(batch):
+    batch._tuner = Always(batch._tuner.max_workers)
+    return batch._tuner.modes
 
 
 @pytest.fixture
-def patient(opened, monkeypatch):
-    """Let work-items stand by until they are dismissed."""
+def parked_forever(opened, monkeypatch):
+    """Park workers until they are released."""
     monkeypatch.setattr(opened.batch_launcher.workers, "spin_cycles", FOREVER)
 
 
@@ -95,52 +95,52 @@ def states(context):
     return list(context.batch_launcher.workers._states)
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("parked_forever")
 def test_calls_in_a_row_need_one_launch(opened):
     n, count = 5000, 30
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
-    chain = chained(opened, [double] * count, [-1, *range(count - 1)])
+    batch = batch_of(opened, [double] * count, [-1, *range(count - 1)])
     opened.queue.finish()
-    ways = always(chain)
+    modes = always(batch)
     for _ in range(200):
         view = opened.views.view(x)
         view[...] = 1
-        chain.run_and_wait()
+        batch.run_and_wait()
         np.testing.assert_array_equal(view, np.full(n, 2.0**count, "f4"))
         assert not opened.queue.has_pending
-    assert ways.count(PARKED_WORKERS) > ways.count(NEW_WORKERS)
+    assert modes.count(PARKED_WORKERS) > modes.count(NEW_WORKERS)
 
 
-@pytest.mark.usefixtures("patient")
-def test_those_that_stand_by_do_their_share(opened):
+@pytest.mark.usefixtures("parked_forever")
+def test_parked_workers_run_work_items(opened):
     out = opened.from_host(np.zeros(5000, "uint64"))
-    chain = chained(opened, [launched(opened, STACKS, (400,), out.buffer)], [-1])
+    batch = batch_of(opened, [launched(opened, STACKS, (400,), out.buffer)], [-1])
     opened.queue.finish()
-    ways, threads = always(chain), 0
-    while threads < 2 or ways[-1] != PARKED_WORKERS:
-        assert len(ways) < 20_000
-        chain.run_and_wait()
+    modes, threads = always(batch), 0
+    while threads < 2 or modes[-1] != PARKED_WORKERS:
+        assert len(modes) < 20_000
+        batch.run_and_wait()
         threads = len(np.unique(opened.views.view(out)[:400] >> np.uint64(20)))
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("parked_forever")
 @pytest.mark.parametrize("command", ["write", "launch", "read", "finish"])
-def test_other_commands_send_them_away(opened, command):
+def test_other_commands_release_workers(opened, command):
     x = opened.from_host(np.ones(5000, "float32"))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))
-    chain = chained(opened, [double], [-1])
+    batch = batch_of(opened, [double], [-1])
     opened.queue.finish()
-    always(chain)
+    always(batch)
     expected = np.full(5000, 2.0, "f4")
     for _ in range(30):
-        chain.run_and_wait()
+        batch.run_and_wait()
         expected = 2 * expected
         if command == "write":
             expected = np.ones(5000, "float32")
             opened.queue.write(x.buffer, expected)
         elif command == "launch":
-            chain.submit((), ())
+            batch.submit((), ())
             expected = 2 * expected
         elif command == "read":
             found = np.empty(5000, "float32")
@@ -148,21 +148,21 @@ def test_other_commands_send_them_away(opened, command):
             np.testing.assert_array_equal(found, expected)
         opened.queue.finish()
         np.testing.assert_array_equal(opened.views.view(x), expected)
-        assert set(states(opened)) == {AWAY}
+        assert set(states(opened)) == {ENDED}
         expected = expected / expected[0]
         opened.views.view(x)[...] = expected
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("parked_forever")
 @pytest.mark.parametrize("wait", [sync, GpuArray.sync, GpuArray.to_host, np.asarray])
-def test_who_has_nothing_to_wait_for_leaves_them_there(opened, wait):
+def test_waits_for_nothing_release_no_workers(opened, wait):
     x = opened.from_host(np.ones(5000, "float32"))
-    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
-    always(chain)
+    batch = batch_of(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    always(batch)
     for _ in range(20):
         opened.queue.finish()
         opened.views.view(x)[...] = 1
-        chain.run_and_wait()
+        batch.run_and_wait()
         number = opened.batch_launcher.workers._launch_number
         found = wait(x) if wait is not sync else wait()
         assert opened.batch_launcher.workers._launch_number == number
@@ -170,64 +170,66 @@ def test_who_has_nothing_to_wait_for_leaves_them_there(opened, wait):
             np.testing.assert_array_equal(found, np.full(5000, 2, "f4"))
 
 
-def test_a_setting_sends_them_away_at_once(context):
+def test_a_setting_parks_no_workers(context):
     off = open_context(f"opencl:{context.name}", "off", Settings(park_workers=False))
     if off.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
     assert off.batch_launcher.workers.spin_cycles == 0
     x = off.from_host(np.ones(5000, "float32"))
-    chain = chained(off, [launched(off, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
-    ways = always(chain)
+    batch = batch_of(off, [launched(off, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    modes = always(batch)
     for _ in range(20):
-        chain.run_and_wait()
-    assert set(ways) == {NEW_WORKERS}
+        batch.run_and_wait()
+    assert set(modes) == {NEW_WORKERS}
     np.testing.assert_array_equal(off.download(x), np.full(5000, 2.0**21, "f4"))
 
 
-def test_they_leave_by_themselves(opened):
+def test_workers_end_without_calls(opened):
     x = opened.from_host(np.ones(5000, "float32"))
-    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    batch = batch_of(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
     opened.queue.finish()
-    always(chain)
-    chain.run_and_wait()
-    opened.queue.handle.finish()  # behind the queue's back: nobody sends them away
-    assert set(states(opened)) == {AWAY}
+    always(batch)
+    batch.run_and_wait()
+    opened.queue.handle.finish()  # not by the context's queue, which releases workers
+    assert set(states(opened)) == {ENDED}
 
 
 @pytest.fixture
-def placed(opened):
-    """Say who stands by, though nobody is there."""
+def fake_states(opened):
+    """Return a function that writes the states of workers, without workers."""
     workers, count = opened.batch_launcher.workers, opened.batch_launcher.max_participants - 1
     opened.queue.finish()
 
-    def place(*there):
+    def set_states(*there):
         workers._may_be_parked, workers._size, workers._launched_at = True, count, -inf  # they were launched long ago
-        workers._states[:count] = memoryview(np.array([READY if k in there else AWAY for k in range(count)], np.uint32))
+        workers._states[:count] = memoryview(
+            np.array([PARKED if k in there else ENDED for k in range(count)], np.uint32)
+        )
 
-    yield place
-    place()
+    yield set_states
+    set_states()
     workers._may_be_parked = False
 
 
-def test_who_has_left_is_replaced(opened, placed):
-    """With only some of those that could help each call would take longer for good."""
+def test_ended_workers_are_replaced(opened, fake_states):
+    """With only some of the workers every later call would take longer."""
     workers, count = opened.batch_launcher.workers, opened.batch_launcher.max_participants - 1
     for there in range(count + 1):
-        placed(*range(there))
+        fake_states(*range(there))
         assert workers.are_ready(count) == (4 * there >= 3 * count)
         assert workers.are_ready(1) == (there >= 1)
         assert not workers.are_ready(count + 1)
-    placed(*range(1, count))  # only those are called that come first
+    fake_states(*range(1, count))  # a call uses the first workers only
     assert not workers.are_ready(1)
 
 
 @pytest.fixture
-def tied(opened):
-    """Threads that are tied to a core each, and the cores."""
+def pinned(opened):
+    """The affinity of threads that are pinned to one core each."""
     if not pinned_cores() or len(pinned_cores()) < 2:
-        pytest.skip("threads are not tied to cores")
+        pytest.skip("threads are not pinned to cores")
     (cores,) = module._pinned
-    after, cores._next_time = cores._next_time, inf  # nobody reviews them
+    after, cores._next_time = cores._next_time, inf  # no rebalancing
     cores._pin(1)
     yield cores
     cores._pin(1)
@@ -238,57 +240,57 @@ def where(cores):
     return {thread: os.sched_getaffinity(thread) for thread in cores._threads}
 
 
-def stand_by_freely(opened, cores):
-    """Call until some stand by on all cores."""
+def park_on_all_cores(opened, cores):
+    """Call until workers are parked that may use all cores."""
     before, x = where(cores), opened.from_host(np.ones(5000, "float32"))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))
-    chain = chained(opened, [double] * 3, [-1, 0, 1])
+    batch = batch_of(opened, [double] * 3, [-1, 0, 1])
     opened.queue.finish()
-    ways, free = always(chain), 0
-    while not free or ways[-1] != PARKED_WORKERS:
-        assert len(ways) < 20_000
-        chain.run_and_wait()
+    modes, free = always(batch), 0
+    while not free or modes[-1] != PARKED_WORKERS:
+        assert len(modes) < 20_000
+        batch.run_and_wait()
         free = sum(now == set(pinned_cores()) != before[thread] for thread, now in where(cores).items())
-    looks = 0
-    while set(states(opened)) != {READY}:  # who comes late may be on its way from one core to another
-        looks += 1
-        assert looks < 100_000_000
+    polls = 0
+    while set(states(opened)) != {PARKED}:  # a late worker may be moving between cores
+        polls += 1
+        assert polls < 100_000_000
 
 
-@pytest.mark.usefixtures("patient")
-def test_those_that_stand_by_may_use_all_cores_until_they_leave(opened, tied):
-    before = where(tied)
-    stand_by_freely(opened, tied)
+@pytest.mark.usefixtures("parked_forever")
+def test_parked_workers_may_use_all_cores_until_they_end(opened, pinned):
+    before = where(pinned)
+    park_on_all_cores(opened, pinned)
     opened.queue.finish()
-    assert where(tied) == before
+    assert where(pinned) == before
     assert {len(cores) for cores in before.values()} == {1}
 
 
-@pytest.mark.usefixtures("patient")
-def test_who_is_tied_while_it_stands_by_stays_so(opened, tied):
+@pytest.mark.usefixtures("parked_forever")
+def test_threads_pinned_while_parked_stay_pinned(opened, pinned):
     if len(pinned_cores()) < 3:
         pytest.skip("two cores are all")
-    stand_by_freely(opened, tied)
-    tied._pin(2)
-    expected = where(tied)
+    park_on_all_cores(opened, pinned)
+    pinned._pin(2)
+    expected = where(pinned)
     opened.queue.finish()
-    assert where(tied) == expected
+    assert where(pinned) == expected
     assert {len(cores) for cores in expected.values()} == {2}
 
 
-def test_who_is_not_wanted_any_more_leaves(opened, monkeypatch):
-    """Calls of a small function, for one helper, do not keep those of a large one."""
+def test_workers_that_smaller_batches_do_not_use_end(opened, monkeypatch):
+    """Calls of a batch for one worker do not keep the workers of a larger one parked."""
     if opened.batch_launcher.max_participants < 4:
-        pytest.skip("too few can help")
+        pytest.skip("there are too few workers")
     monkeypatch.setattr(opened.batch_launcher.workers, "spin_cycles", 30_000_000)  # 10 ms
     x = opened.from_host(np.ones(5000, "float32"))
-    large = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
-    small = chained(opened, [launched(opened, DOUBLE, (2,), x.buffer, np.int64(5000))], [-1])
+    large = batch_of(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    small = batch_of(opened, [launched(opened, DOUBLE, (2,), x.buffer, np.int64(5000))], [-1])
     opened.queue.finish()
-    for chain in (large, small):
-        always(chain)
+    for batch in (large, small):
+        always(batch)
     for _ in range(1_000_000):
-        if sum(state != AWAY for state in states(opened)) != len(states(opened)):
+        if sum(state != ENDED for state in states(opened)) != len(states(opened)):
             large.run_and_wait()
             continue
         break
@@ -299,66 +301,66 @@ def test_who_is_not_wanted_any_more_leaves(opened, monkeypatch):
     assert not any(states(opened)[1:])
 
 
-def test_who_does_not_come_is_not_waited_for(opened):
-    """The places say that all are ready, but nobody is there."""
+def test_missing_workers_are_not_waited_for(opened):
+    """All states are those of parked workers, but there are none."""
     x = opened.from_host(np.ones(5000, "float32"))
-    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 2, [-1, 0])
+    batch = batch_of(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 2, [-1, 0])
     opened.queue.finish()
-    ways, workers = always(chain), opened.batch_launcher.workers
+    modes, workers = always(batch), opened.batch_launcher.workers
     before = opened.views.view(x).copy()
     workers._may_be_parked, workers._size = True, len(states(opened))
     for k in range(count := len(states(opened))):
-        workers._states[k] = READY
+        workers._states[k] = PARKED
     try:
         for _ in range(9):  # each table twice
-            chain.run_and_wait()
-            assert states(opened) == [READY] * count
-            assert not chain._counters.any()
+            batch.run_and_wait()
+            assert states(opened) == [PARKED] * count
+            assert not batch._counters.any()
     finally:
         for k in range(count):
-            workers._states[k] = AWAY
+            workers._states[k] = ENDED
         workers._may_be_parked = False
-    assert ways == [PARKED_WORKERS] * 9
+    assert modes == [PARKED_WORKERS] * 9
     np.testing.assert_array_equal(opened.views.view(x), before * 4**9)
 
 
-@pytest.mark.usefixtures("patient")
-def test_chains_come_and_go(opened):
+@pytest.mark.usefixtures("parked_forever")
+def test_batches_are_created_and_released(opened):
     n = 5000
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
     opened.queue.finish()
     for _ in range(100):
-        chain = chained(opened, [double] * 3, [-1, 0, 1])
-        always(chain)
+        batch = batch_of(opened, [double] * 3, [-1, 0, 1])
+        always(batch)
         opened.views.view(x)[...] = 1
-        chain.run_and_wait()
-        chain.run_and_wait()
-        del chain
+        batch.run_and_wait()
+        batch.run_and_wait()
+        del batch
         np.testing.assert_array_equal(opened.views.view(x), np.full(n, 64, "f4"))
 
 
-@pytest.mark.usefixtures("patient")
-def test_two_threads_call_the_same(opened):
+@pytest.mark.usefixtures("parked_forever")
+def test_two_threads_run_batches(opened):
     n, wrong = 3000, []
-    chains, arrays = [], []
+    batches, arrays = [], []
     for _ in range(2):
         x = opened.from_host(np.ones(n, "float32"))
         double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
-        chains.append(chained(opened, [double] * 5, [-1, 0, 1, 2, 3]))
-        always(chains[-1])
+        batches.append(batch_of(opened, [double] * 5, [-1, 0, 1, 2, 3]))
+        always(batches[-1])
         arrays.append(x)
     opened.queue.finish()
 
-    def work(chain, x):
+    def work(batch, x):
         view = opened.views.view(x)
         for _ in range(300):
             view[...] = 1
-            chain.run_and_wait()
+            batch.run_and_wait()
             if not (view == 32).all():
                 wrong.append(view.copy())
 
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(chains, arrays, strict=True)]
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(batches, arrays, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -366,14 +368,14 @@ def test_two_threads_call_the_same(opened):
     assert not wrong
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("parked_forever")
 @pytest.mark.parametrize("command", ["finish", "read"])
 def test_a_wait_of_another_thread_comes_to_an_end(opened, command):
-    """The driver waits until nothing runs at all; calls of this thread would keep it from that for good."""
+    """The driver waits until nothing runs; calls of this thread must not make it wait forever."""
     x = opened.from_host(np.ones(5000, "float32"))
-    chain = chained(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
+    batch = batch_of(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))], [-1])
     opened.queue.finish()
-    always(chain)
+    always(batch)
     ended, found = threading.Event(), np.empty(5000, "float32")
     wait_once = {"finish": opened.queue.finish, "read": lambda: opened.queue.read(found, x.buffer)}[command]
 
@@ -385,7 +387,7 @@ def test_a_wait_of_another_thread_comes_to_an_end(opened, command):
     thread = threading.Thread(target=wait)
     thread.start()
     while not ended.is_set():
-        chain.run_and_wait()
+        batch.run_and_wait()
     thread.join()
 
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.ops.base import context_of
@@ -10,10 +11,17 @@ from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
 from pytensor_cl.ops.rowwise import DROPPED, FULL, KEPT, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
 
-__all__ = ["FusionDomain", "reduction_domain"]
+__all__ = ["FusionDomain", "has_single_outputs", "reduction_domain"]
 
 _INTEGERS = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _DTYPES = frozenset(("bool", *_INTEGERS, "float32", "float64"))
+
+
+def has_single_outputs(op: ps.ScalarOp) -> bool:
+    """Whether each scalar Op of a function has one output, as the steps of a row function have; loops may have more."""
+    if isinstance(op, ps.Composite):
+        return all(has_single_outputs(node.op) and len(node.outputs) == 1 for node in op.fgraph.apply_nodes)
+    return op.nout == 1
 
 
 class FusionDomain(NamedTuple):
@@ -85,6 +93,8 @@ class FusionDomain(NamedTuple):
         return isinstance(node.op, GpuElemwise) and self.output_form(node.outputs[0]) is FULL
 
     def _accepts_elemwise(self, node: Apply) -> bool:
+        if not has_single_outputs(node.op.host.scalar_op):
+            return False
         result, forms = self.output_form(node.outputs[0]), [self.form(v) for v in node.inputs]
         if result is None or None in forms or any(self.form(v) is None for v in node.outputs):
             return False

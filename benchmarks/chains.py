@@ -1,0 +1,241 @@
+"""Effective draws per second of samplers with many chains, by turns with those of blackjax.
+
+usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model logistic] [--chains 256] [--tune 100]
+       [--draws 100] [--rounds 3] [--samplers chees meads] [--jax-python PATH] [--blackjax chees] [--gradient]
+
+Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
+the seconds of warm-up and draws; compilation is not part of them (blackjax runs once before, with the same shapes).
+PATH is a Python with jax, blackjax and optax, in float64. With --gradient, the time of one gradient of all chains is
+measured instead.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Data(NamedTuple):
+    """Data of a model: a design matrix or a covariate, outcomes, and groups."""
+
+    x: np.ndarray
+    y: np.ndarray
+    group: np.ndarray | None = None
+
+
+def _logistic(rows: int, columns: int) -> Data:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, columns))
+    slopes = 0.3 * rng.normal(size=columns)
+    return Data(x, (rng.random(rows) < 1 / (1 + np.exp(-x @ slopes))).astype("int64"))
+
+
+def _slopes() -> Data:
+    rng = np.random.default_rng(1)
+    group = np.sort(rng.integers(0, 85, 919))
+    x = rng.integers(0, 2, 919).astype("float64")
+    level, slope = 1.5 + 0.3 * rng.normal(size=85), -0.7 + 0.3 * rng.normal(size=85)
+    return Data(x, level[group] + slope[group] * x + 0.75 * rng.normal(size=919), group)
+
+
+DATA: dict[str, Callable[[], Data]] = {
+    "logistic": lambda: _logistic(20_000, 50),
+    "logistic-small": lambda: _logistic(2_000, 20),
+    "slopes": _slopes,
+}
+
+
+def _pymc_model(data: Data) -> Any:
+    import pymc as pm
+
+    with pm.Model() as model:
+        if data.group is None:
+            beta = pm.Normal("beta", 0, 1, shape=data.x.shape[1])
+            pm.Bernoulli("y", logit_p=pm.math.dot(data.x, beta), observed=data.y)
+            return model
+        means = pm.Normal("means", 0, 5, shape=2)
+        scales = pm.HalfNormal("scales", 1, shape=2)
+        noise = pm.HalfNormal("noise", 1)
+        level = pm.Normal("level", 0, 1, shape=85)
+        slope = pm.Normal("slope", 0, 1, shape=85)
+        mean = (means[0] + scales[0] * level)[data.group] + (means[1] + scales[1] * slope)[data.group] * data.x
+        pm.Normal("y", mean, noise, observed=data.y)
+    return model
+
+
+def _jax_density(data: Data) -> tuple[Callable[[Any], Any], int]:
+    """Return the log density of a flat position, and the number of parameters."""
+    import jax.numpy as jnp
+    from jax.nn import softplus
+
+    x, y = jnp.asarray(data.x), jnp.asarray(data.y)
+    if data.group is None:
+        return lambda q: -0.5 * (q**2).sum() - jnp.where(y == 1, softplus(-(x @ q)), softplus(x @ q)).sum(), x.shape[1]
+    group = jnp.asarray(data.group)
+
+    def density(q: Any) -> Any:
+        means, logs, level, slope = q[:2], q[2:5], q[5:90], q[90:]
+        scales = jnp.exp(logs)
+        mean = (means[0] + scales[0] * level)[group] + (means[1] + scales[1] * slope)[group] * x
+        prior = -0.5 * ((means / 5) ** 2).sum() - 0.5 * (scales**2).sum() + logs.sum()
+        prior -= 0.5 * (level**2).sum() + 0.5 * (slope**2).sum()
+        return prior - 0.5 * (((y - mean) / scales[2]) ** 2).sum() - y.size * logs[2]
+
+    return density, 175
+
+
+def _run_jax(options: argparse.Namespace) -> dict[str, Any]:
+    import blackjax
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    density, size = _jax_density(DATA[options.model]())
+    if options.gradient:
+        gradient = jax.jit(jax.vmap(jax.value_and_grad(density)))
+        return _time_gradient(lambda q: jax.block_until_ready(gradient(q)), options, size)
+
+    @jax.jit
+    def run(key: Any, start: Any) -> Any:
+        warm_key, draw_key = jax.random.split(key)
+        states, step = _blackjax_warm_up(blackjax, density, warm_key, start, options)
+        step = jax.vmap(step)
+
+        def one(states: Any, key: Any) -> Any:
+            states, info = step(jax.random.split(key, options.chains), states)
+            return states, (states.position, getattr(info, "num_integration_steps", 1))
+
+        return jax.lax.scan(one, states, jax.random.split(draw_key, options.draws))[1]
+
+    start = jax.random.uniform(jax.random.key(3), (options.chains, size), minval=-1, maxval=1)
+    jax.block_until_ready(run(jax.random.key(99), start))
+    begin = perf_counter()
+    draws, steps = jax.block_until_ready(run(jax.random.key(options.seed), start))
+    seconds = perf_counter() - begin
+    np.save(options.file, np.asarray(draws).swapaxes(0, 1))
+    return {"seconds": seconds, "steps": float(np.mean(steps))}
+
+
+def _blackjax_warm_up(blackjax: Any, density: Any, key: Any, start: Any, options: argparse.Namespace) -> Any:
+    if options.sampler == "meads":
+        warm = blackjax.meads_adaptation(density, options.chains)
+        (states, parameters), _ = warm.run(key, start, options.tune)
+        return states, blackjax.ghmc(density, **parameters).step
+    import optax
+
+    warm = blackjax.chees_adaptation(density, options.chains, mass_matrix_estimation="diagonal")
+    (states, parameters), _ = warm.run(key, start, 0.1, optax.adam(0.05, b1=0.0, b2=0.95), options.tune)
+    return states, blackjax.dynamic_hmc(density, **parameters).step
+
+
+def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
+    import warnings
+
+    from pytensor_cl.pymc import sample
+    from pytensor_cl.pymc.density import ModelDensity
+    from pytensor_cl.pymc.hamiltonian import Hamiltonian
+
+    warnings.simplefilter("ignore")
+    model = _pymc_model(DATA[options.model]())
+    if options.gradient:
+        density = ModelDensity(model, {name: np.shape(value) for name, value in model.initial_point().items()})
+        chains = Hamiltonian(density, options.chains, 1, "OPENCL")
+
+        def evaluate(positions: Any) -> None:
+            chains.step(1e-6)
+            chains.finish(1e-6)
+
+        return _time_gradient(evaluate, options, density.size)
+    found = sample(
+        model,
+        chains=options.chains,
+        tune=options.tune,
+        draws=options.draws,
+        sampler=options.sampler,
+        random_seed=options.seed,
+        progressbar=False,
+    )
+    posterior = found.posterior
+    flat = [posterior[name].values.reshape(options.chains, posterior.sizes["draw"], -1) for name in posterior.data_vars]
+    np.save(options.file, np.concatenate(flat, axis=2))
+    attrs = posterior.attrs
+    return {
+        "seconds": attrs["tuning_time"] + attrs["sampling_time"],
+        "steps": float(found.sample_stats.n_steps.mean()),
+        "compile": attrs["compile_time"],
+    }
+
+
+def _time_gradient(evaluate: Callable[[Any], Any], options: argparse.Namespace, size: int) -> dict[str, Any]:
+    positions = 0.1 * np.random.default_rng(1).normal(size=(options.chains, size))
+    seconds = []
+    for _ in range(60):
+        begin = perf_counter()
+        evaluate(positions)
+        seconds.append(perf_counter() - begin)
+    return {"us_per_chain": min(seconds[10:]) / options.chains * 1e6}
+
+
+def _child(python: str, kind: str, sampler: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Run a sampler in a process of its own, and return its figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "draws.npy"
+        command = [python, __file__, "--child", kind, "--sampler", sampler, "--seed", str(seed), "--file", str(file)]
+        for name in ("model", "chains", "tune", "draws"):
+            command += [f"--{name}", str(getattr(options, name))]
+        command += ["--gradient"] if options.gradient else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        figures = json.loads(done.stdout.splitlines()[-1])
+        if not options.gradient:
+            from pytensor_cl.pymc.diagnostics import bulk_ess
+
+            figures["ess"] = float(np.min(bulk_ess(np.load(file))))
+            figures["per_second"] = figures["ess"] / figures["seconds"]
+        return figures
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=DATA, default="logistic-small")
+    for name, default in (("chains", 256), ("tune", 100), ("draws", 100), ("rounds", 3), ("seed", 1)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--samplers", nargs="*", default=["chees"])
+    parser.add_argument("--blackjax", nargs="*", default=["chees"])
+    parser.add_argument("--jax-python", default="")
+    parser.add_argument("--gradient", action="store_true")
+    parser.add_argument("--child", choices=("pymc", "jax"), help=argparse.SUPPRESS)
+    parser.add_argument("--sampler", help=argparse.SUPPRESS)
+    parser.add_argument("--file", help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    """Print one line for each sampler."""
+    options = _parser().parse_args()
+    if options.child:
+        print(json.dumps(_run_pymc(options) if options.child == "pymc" else _run_jax(options)))
+        return
+    runs = [(sys.executable, "pymc", name) for name in options.samplers]
+    runs += [(options.jax_python, "jax", name) for name in options.blackjax if options.jax_python]
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for seed in range(options.rounds):
+        for python, kind, sampler in runs:
+            figures = _child(python, kind, sampler, options.seed + seed, options)
+            results.setdefault((kind, sampler), []).append(figures)
+            print(kind, sampler, {name: round(value, 3) for name, value in figures.items()}, file=sys.stderr)
+    for (kind, sampler), figures in results.items():
+        name = f"{'pytensor_cl' if kind == 'pymc' else 'blackjax'} {sampler}"
+        print(name, *(f"{key}={median(f[key] for f in figures):.4g}" for key in figures[0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+## What the kernels of both schedules share: the arguments for results, by `output_mode`. The defs see the arguments of
+## the template that calls them.
+
+## Whether an element of the mask is nonzero: 0 or 1.
+<%def name="is_hit(value)" buffered="True" filter="trim">
+% if bits is None:
+${value}
+% elif unit == "ulong2":
+(((${value}.x | ${value}.y) & ${bits}) != 0)
+% else:
+((${value} & ${bits}) != 0)
+% endif
+</%def>
+
+## The mask, the counts of the chunks, and what is read and written.
+<%def name="parameters()">\
+__global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
+% if output_mode in ("select", "expand"):
+    __global const ${element} *x, const long x_at, const long x_step,
+% endif
+% if output_mode == "expand":
+    __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o
+% elif output_mode == "select":
+    __global ${element} *o
+% else:
+    ${", ".join(f"__global long *o{d}" for d in range(dims))}${"".join(f", const long n{d}" for d in range(dims))}
+% endif
+</%def>
+
+## Moves the pointers to the first elements.
+<%def name="begin()">
+    mask += mask_at;
+% if output_mode in ("select", "expand"):
+    x += x_at;
+% endif
+% if output_mode == "expand":
+    y += y_at;
+% endif
+</%def>

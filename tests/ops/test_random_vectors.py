@@ -1,0 +1,143 @@
+"""Draws of vectors and of composed distributions."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+import scipy.stats
+from pytensor.compile.ops import DeepCopyOp
+from pytensor.tensor.basic import ScalarFromTensor
+
+import pytensor_cl
+from pytensor_cl.ops.linalg import GpuCholesky
+from pytensor_cl.ops.random import GpuRandomVariable
+from pytensor_cl.rewriting.placement.placement import SCALAR
+from tests.helpers import assert_on_device, opencl
+
+COVARIANCE = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]])
+COUNT = 40_000
+
+
+@pytest.fixture
+def on_device():
+    with pytensor.config.change_flags(opencl__placement="device"):
+        yield
+
+
+@pytest.fixture
+def philox(on_device):
+    with pytensor.config.change_flags(opencl__random="philox"):
+        yield
+
+
+def function(make, inputs=(), seed=0):
+    """Compile a draw on the device; return the function."""
+    generator = pytensor.shared(np.random.default_rng(seed))
+    following, drawn = make(generator)
+    f = opencl(list(inputs), drawn, updates={generator: following})
+    assert_on_device(f, GpuRandomVariable)
+    free = DeepCopyOp, ScalarFromTensor
+    host = [n for n in pytensor_cl.explain(f).host_nodes if not isinstance(n.op, free) and n.reason != SCALAR]
+    assert not host, [(str(n.op), n.reason) for n in host]
+    return f
+
+
+def draw_with(name, *parameters, **options):
+    return lambda rng: getattr(pt.random, name)(*parameters, rng=rng, return_next_rng=True, **options)
+
+
+def assert_moments(sample, mean, variance):
+    """Means within five standard errors; variances within a tenth."""
+    error = np.sqrt(np.maximum(variance, 1e-12) / len(sample))
+    assert (np.abs(sample.mean(0) - mean) <= 5 * error + 1e-9).all()
+    np.testing.assert_allclose(sample.var(0), variance, rtol=0.1, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_multivariate_normal_is_numpys(context, on_device, rng, dtype):
+    """The draws and the state of the generator afterwards are those of PyTensor's Op, sizes and batches included."""
+    mean, covariance = pt.dmatrix("mean"), pt.dtensor3("covariance")
+    seed = int(rng.integers(1000))
+    values = rng.normal(size=(2, 3)), np.stack([COVARIANCE, 2 * COVARIANCE])
+    for size in (None, (4, 2)):
+        make = draw_with("multivariate_normal", mean, covariance, size=size, dtype=dtype)
+        f = function(make, [mean, covariance], seed)
+        assert_on_device(f, GpuCholesky)
+        generator = pytensor.shared(np.random.default_rng(seed))
+        following, drawn = make(generator)
+        with pytensor.config.change_flags(cxx=""):
+            reference = pytensor.function(
+                [mean, covariance], drawn, updates={generator: following}, mode="FAST_COMPILE"
+            )
+        for _ in range(2):
+            got, expected = f(*values), reference(*values)
+            assert (got.shape, got.dtype) == (expected.shape, np.dtype(dtype))
+            np.testing.assert_allclose(got, expected, rtol=1e-5 if dtype == "float32" else 1e-12, atol=1e-6)
+        with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+            f(values[0], -values[1])
+
+
+def test_dirichlet(context, philox):
+    shapes = np.array([0.5, 2.0, 0.01, 1.0])
+    expected = scipy.stats.dirichlet(shapes)
+    sample = function(draw_with("dirichlet", shapes, size=(COUNT,)))()
+    np.testing.assert_allclose(sample.sum(-1), 1)
+    assert_moments(sample, expected.mean(), expected.var())
+    a = pt.dmatrix("a")
+    f = function(draw_with("dirichlet", a), [a])
+    tiny = f(np.full((50, 3), 1e-4))  # gamma numbers of such shapes are zero
+    np.testing.assert_allclose(tiny.sum(-1), 1)
+    with pytest.raises(ValueError, match="alpha"):
+        f(-np.ones((2, 3)))
+
+
+def test_multinomial(context, philox):
+    chances = np.array([0.2, 0.5, 0.0, 0.3])
+    sample = function(draw_with("multinomial", 10, chances, size=(COUNT,)))()
+    assert (sample.sum(-1) == 10).all() and (sample >= 0).all()
+    assert_moments(sample, 10 * chances, 10 * chances * (1 - chances))
+    n, p = pt.lvector("n"), pt.tensor("p", shape=(None, 4))
+    f = function(draw_with("multinomial", n, p), [n, p])
+    assert (f(np.array([5, 0, 1000]), np.tile(chances, (3, 1))).sum(-1) == [5, 0, 1000]).all()
+    with pytest.raises(ValueError, match="pvals"):
+        f(np.array([5]), np.array([[0.9, 0.9, 0.0, 0.0]]))
+    with pytest.raises(ValueError, match="n < 0"):
+        f(np.array([-5]), chances[None])
+
+
+def test_beta_binomial_and_hypergeometric(context, philox):
+    expected = scipy.stats.betabinom(10, 2, 3)
+    sample = function(draw_with("betabinom", 10, 2.0, 3.0, size=(COUNT,)))()
+    assert_moments(sample, expected.mean(), expected.var())
+    for good, bad, taken in ((10, 20, 5), (10, 20, 25), (3, 0, 2)):
+        expected = scipy.stats.hypergeom(good + bad, good, taken)
+        sample = function(draw_with("hypergeometric", good, bad, taken, size=(COUNT,)))()
+        assert_moments(sample, expected.mean(), expected.var())
+
+
+def test_permutations(context, philox):
+    f = function(draw_with("permutation", 6))
+    sample = np.array([f() for _ in range(600)])
+    assert (np.sort(sample, -1) == np.arange(6)).all()
+    assert_moments(sample, np.full(6, 2.5), np.full(6, 35 / 12))
+    x = pt.dmatrix("x")
+    rows = np.arange(8.0).reshape(4, 2)
+    got = function(draw_with("permutation", x), [x])(rows)
+    assert (got[np.argsort(got[:, 0])] == rows).all()
+
+
+def test_choice_without_replacement(context, philox):
+    got = function(draw_with("choice", np.arange(10.0), size=(2, 3), replace=False))()
+    assert got.shape == (2, 3) and len(np.unique(got)) == 6
+    p = pt.dvector("p")
+    f = function(draw_with("choice", 4, size=2, p=p, replace=False), [p])
+    chances = np.array([0.1, 0.2, 0.7, 0.0])
+    sample = np.array([np.bincount(f(chances), minlength=4) for _ in range(1000)])
+    second = np.array([sum(chances[j] / (1 - chances[j]) * chances[k] for j in range(3) if j != k) for k in range(4)])
+    expected = chances + second
+    np.testing.assert_allclose(sample.mean(0), expected, atol=5 * np.sqrt(0.25 / len(sample)))
+    with pytest.raises(ValueError, match="non-zero"):
+        f(np.array([1.0, 0, 0, 0]))
+    n = pt.lscalar("n")
+    with pytest.raises(ValueError, match="larger sample"):
+        function(draw_with("choice", np.arange(3), size=(n,), replace=False), [n])(5)
