@@ -21,6 +21,7 @@ from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
+from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
@@ -151,6 +152,13 @@ def opencl_lift(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_shorten_loops(fgraph: FunctionGraph) -> None:
+    """Loops in one kernel -> the same without rows that nobody reads."""
+    shorten_loops(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_fuse_gather(fgraph: FunctionGraph) -> None:
     """Gather of an elementwise result -> one device Op."""
     fuse_gathers(fgraph)
@@ -209,14 +217,15 @@ def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
 _PASSES = (
     (opencl_check_host_backends, -0.5),
     (opencl_keep_canonical_copy, 1.25),
-    (opencl_hoist_products, 1.3),
+    (opencl_batch_loops, 1.3),
+    (opencl_hoist_products, 1.31),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
-    (opencl_batch_loops, 48.92),
     (opencl_lift_branches, 48.93),
     (opencl_lift_loops, 48.94),
     (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
+    (opencl_shorten_loops, 49.22),
     (opencl_fuse_gather, 49.25),
     (opencl_embedding_bag, 49.28),
     (opencl_rowwise, 49.3),

@@ -77,7 +77,7 @@ def context_of(driver):
 
 
 def _without_slack(context):
-    """Buffers of exactly the size asked for: a simulator does not see what is written into the slack of a pooled one."""
+    """Buffers of exactly the requested size: a simulator does not find writes past the end in a larger pooled one."""
     return lambda nbytes: cl.Buffer(context.cl_context, cl.mem_flags.READ_WRITE, nbytes)
 
 
@@ -178,7 +178,7 @@ def _no_numba_between_kernels(request, monkeypatch):
 
 @pytest.fixture
 def c_compiler():
-    """For tests in which PyTensor's C backend takes part."""
+    """For tests that use PyTensor's C backend."""
 
 
 @pytest.fixture(autouse=True)

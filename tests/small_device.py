@@ -10,7 +10,7 @@ import pytest
 from pytensor_cl.runtime.program import Kernel
 
 LIMITS = {"local_memory": 16 << 10, "max_work_group_size": 64, "max_parameter_size": 1024}
-"""Half the local memory that OpenCL asks of full profiles, and the work-groups of small GPUs."""
+"""Half the local memory that OpenCL requires of full profiles, and the work-groups of small GPUs."""
 
 
 def _bytes_of(argument):

@@ -1,4 +1,4 @@
-"""The start-up hook, in interpreters of their own that run scripts which know nothing of us.
+"""The start-up hook, in interpreters of their own that run scripts without an import of the package.
 
 A throw-away virtual environment has ``pytensor_cl.pth`` in its site-packages and finds everything else
 where this test run finds it, so the tests are the same for a checkout, a wheel and an editable install.

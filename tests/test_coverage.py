@@ -1,4 +1,4 @@
-"""Every Op of PyTensor has a probe; probes are right; what docs/coverage.md says is on the device stays there.
+"""Every Op of PyTensor has a probe; probes are right; the Ops that docs/coverage.md lists on the device run there.
 
 A run takes the first probe of each Op, and every random draw, on one driver; PYTENSOR_CL_PROBES=all takes all.
 `tools/op_coverage.py` runs all on every driver.

@@ -45,7 +45,7 @@ def run_page(path):
 
 
 @pytest.mark.parametrize("page", pages())
-def test_code_prints_what_the_page_says(page, tmp_path):
+def test_code_prints_the_output_on_the_page(page, tmp_path):
     # The package under test, whether installed or in the checkout; no flags but the page's own.
     environment = {k: v for k, v in os.environ.items() if k != "PYTENSOR_FLAGS"}
     environment |= {"PYTHONPATH": str(Path(pytensor_cl.__file__).parents[1]), "PYTENSORRC": os.devnull}

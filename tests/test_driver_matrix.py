@@ -49,7 +49,7 @@ def test_what_fails_the_run(tool):
     assert not tool.is_bad(tool.Row("x", "1", "1/2", passed=3, skipped=1))
 
 
-def test_each_driver_sees_no_other_one(tool, tmp_path):
+def test_each_driver_runs_without_the_others(tool, tmp_path):
     seen = {d.name: tool.environment_of(d, tmp_path)["OCL_ICD_VENDORS"] for d in tool.drivers()}
     assert len(set(seen.values())) == 4 and seen["pocl"] == seen["oclgrind"] == str(tmp_path / "none")
     assert not list((tmp_path / "none").iterdir())

@@ -1,4 +1,4 @@
-"""Mistakes of a first program: each error says what to write instead."""
+"""Mistakes of a first program: each error names the alternative."""
 
 import os
 import subprocess

@@ -16,7 +16,7 @@ GENERATED = {".git", "__pycache__", "build", "dist", ".venv", "venv"}
 
 
 def _tracked():
-    """Files of the repository: those git knows, else all but generated ones."""
+    """Files of the repository: those in git's index, else all but generated ones."""
     try:
         command = ["git", "ls-files"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -44,7 +44,7 @@ def test_every_folder_with_code_is_a_package():
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
 
 
-def test_package_says_that_it_is_typed():
+def test_package_is_typed():
     assert (ROOT / "pytensor_cl" / "py.typed").exists()
 
 
@@ -65,7 +65,7 @@ def test_installed_metadata_is_of_this_version():
     assert installed == pytensor_cl.__version__
 
 
-def test_changelog_knows_the_version():
+def test_changelog_has_the_version():
     headings = re.findall(r"^## \[([\w.]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert pytensor_cl.__version__ in headings
 

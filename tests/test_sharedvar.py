@@ -1,4 +1,4 @@
-"""Shared variables: resident on the device without anybody noticing."""
+"""Shared variables: resident on the device, with the behaviour of host variables."""
 
 import copy
 import itertools

@@ -1,4 +1,4 @@
-"""benchmarks/sweep.py: it runs, checks results, and writes what it says."""
+"""benchmarks/sweep.py: it runs, checks results, and writes its files."""
 
 import json
 import os

@@ -53,6 +53,11 @@ def store(k, element, row, value):
     return f"{condition}store_{access_name(array.dtype, lanes)}({value}, {pointer} + v * {lanes} * s{k}, s{k}, {end});"
 
 
+def keep(a, element, row, value):
+    """Store a row of a trace, unless the output has the last rows only."""
+    return f"if ({row} >= lost{a}) {{ {store(output_of[a], element, f'{row} - lost{a}', value)} }}"
+
+
 def zero(dtype):
     return repeated(dtype, lanes, "0")
 
@@ -120,13 +125,10 @@ void ${name}(
     % for q in range(array.window):
         ${V(array.dtype)} ${", ".join(f"h{a}_{q + first_held[array.role]}_{e}{extent}" for e in E(array)) or "unused"};
     % endfor
-    % if array.role == "state":
-        const long lost${a} = max(0L, n + ${array.window} - g.at[${output_of[a]}].rows);
-    % endif
 % endfor
 % for a, array in enumerate(arrays):
-    % if array.role == "output":
-        const long lost${a} = max(0L, n - g.at[${output_of[a]}].rows);
+    % if array.role in ("output", "state", "sum"):
+        const long lost${a} = g.at[${output_of[a]}].lost, rows${a} = g.at[${output_of[a]}].rows;
     % endif
 % endfor
         ${each}
@@ -139,26 +141,25 @@ void ${name}(
         % elif array.role == "state":
             % for q in range(1, array.window + 1):
             h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{array.window - q}L")};
-            if (${array.window - q}L >= lost${a} && ${array.window - q}L < g.at[${output_of[a]}].rows)
-                ${store(output_of[a], e, f"{array.window - q}L - lost{a}", f"h{a}_{q}_{e}{at}")}
+            ${keep(a, e, f"{array.window - q}L", f"h{a}_{q}_{e}{at}")}
             % endfor
-            for (long row = n + ${array.window}; row < g.at[${output_of[a]}].rows; ++row)
-                ${store(output_of[a], e, "row", zero(array.dtype))}
+            for (long row = n + ${array.window}; row < rows${a}; ++row)
+                ${keep(a, e, "row", zero(array.dtype))}
         % elif array.role == "sum":
             % for q in range(array.window - 1):
-            if (${q} < g.at[${input_of[a]}].rows)
+            if (${q} < rows${a})
                 h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{q}L")};
             % endfor
-            for (long row = n ? n + ${array.window - 1} : ${array.window - 1}; row < g.at[${input_of[a]}].rows; ++row)
-                ${store(output_of[a], e, "row", load(input_of[a], e, "row"))}
+            for (long row = n + ${array.window - 1}; row < rows${a}; ++row)
+                ${keep(a, e, "row", load(input_of[a], e, "row"))}
         % endif
     % endfor
 % endfor
 % for a, array in enumerate(arrays):
     % if array.role == "output":
         % for e in E(array):
-            for (long row = n; row < g.at[${output_of[a]}].rows; ++row)
-                ${store(output_of[a], e, "row", zero(array.dtype))}
+            for (long row = n; row < rows${a}; ++row)
+                ${keep(a, e, "row", zero(array.dtype))}
         % endfor
     % endif
 % endfor
@@ -188,11 +189,9 @@ void ${name}(
 % for a, array in enumerate(arrays):
     % for e in E(array):
         % if array.role == "output":
-            if (t >= lost${a})
-                ${store(output_of[a], e, f"t - lost{a}", f"y{array.writes[0]}_{e}")}
+            ${keep(a, e, "t", f"y{array.writes[0]}_{e}")}
         % elif array.role == "state":
-            if (t + ${array.window} >= lost${a})
-                ${store(output_of[a], e, f"t + {array.window} - lost{a}", f"y{array.writes[0]}_{e}")}
+            ${keep(a, e, f"t + {array.window}", f"y{array.writes[0]}_{e}")}
             % for q in range(array.window, 1, -1):
             h${a}_${q}_${e}${at} = h${a}_${q - 1}_${e}${at};
             % endfor
@@ -203,7 +202,7 @@ void ${name}(
             % for k, tap in zip(array.writes, array.write_taps):
             h${a}_${tap}_${e}${at} = y${k}_${e};
             % endfor
-            ${store(output_of[a], e, "t", f"h{a}_0_{e}{at}")}
+            ${keep(a, e, "t", f"h{a}_0_{e}{at}")}
             % for q in range(array.window - 1):
             h${a}_${q}_${e}${at} = h${a}_${q + 1}_${e}${at};
             % endfor
@@ -219,8 +218,8 @@ void ${name}(
             ${store(output_of[a], e, "", f"h{a}_1_{e}{at}")}
         % elif array.role == "sum":
             % for q in range(array.window - 1):
-            if (n + ${q} < g.at[${input_of[a]}].rows)
-                ${store(output_of[a], e, f"n + {q}", f"h{a}_{q}_{e}{at}")}
+            if (n + ${q} < rows${a})
+                ${keep(a, e, f"n + {q}", f"h{a}_{q}_{e}{at}")}
             % endfor
         % endif
     % endfor

@@ -1,21 +1,23 @@
 """Scan as one kernel that loops over time."""
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pytensor.graph.basic import Apply
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
-from pytensor_cl.routines.scan_loop.program import LoopProgram
+from pytensor_cl.routines.scan_loop.program import TIME, Dim, LoopArray, LoopProgram
 from pytensor_cl.routines.scan_loop.routine import ScanLoop
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.loop_step import loop_program
 from pytensor_cl.scalar.unrolled import CannotUnroll
 
-__all__ = ["GpuScanLoop", "known_program"]
+__all__ = ["GpuScanLoop", "known_program", "started_dims"]
 
 Types = tuple[TensorType, ...]
 
@@ -44,26 +46,95 @@ class GpuScanLoop(GpuOp):
     context_name
         Name of the context.
     input_types
-        Types of the inputs on the host.
+        Types of the inputs of the host's node.
+    kept
+        Per output, how many of the last rows there are at most; None is all. Nothing reads the others.
+    starts
+        Numbers of the arrays, among the inputs without the number of steps, whose inputs are the initial values only.
+        For each of them a further input, the last ones, is the number of rows.
     """
 
-    __props__ = ("host", "context_name", "input_types")
+    __props__ = ("host", "context_name", "input_types", "kept", "starts")
 
-    def __init__(self, host: Op, context_name: str, input_types: Types) -> None:
+    def __init__(
+        self,
+        host: Op,
+        context_name: str,
+        input_types: Types,
+        kept: tuple[int | None, ...] = (),
+        starts: tuple[int, ...] = (),
+    ) -> None:
         super().__init__(host, context_name)
         self.input_types = input_types
         core: Any = host.core_op if isinstance(host, Blockwise) else host
         info = core.info
+        self.kept = kept or (None,) * info.n_outer_outputs
+        self.starts = starts
         arrays = info.n_seqs + info.n_mit_mot + info.n_mit_sot + info.n_sit_sot + info.n_untraced_sit_sot
-        self.operand_placements = (HOST, *(DEVICE,) * arrays, *(HOST,) * info.n_nit_sot, DEVICE)
+        constants = (DEVICE,) * info.n_non_seqs
+        self.operand_placements = (HOST, *(DEVICE,) * arrays, *(HOST,) * info.n_nit_sot, *constants, HOST)
         self._name = core.name
 
     def __str__(self) -> str:
         return f"GpuScanLoop{{{self._name}}}"
 
-    def routine(self, node: Apply, context: Context) -> Routine:
-        """Return the loop."""
-        program = known_program(self.host, self.input_types, context.info.has_fp64)
+    def with_kept(self, kept: tuple[int | None, ...]) -> "GpuScanLoop":
+        """Return the same loop with shorter outputs."""
+        return GpuScanLoop(self.host, self.context_name, self.input_types, kept, self.starts)
+
+    def with_starts(self, starts: tuple[int, ...]) -> "GpuScanLoop":
+        """Return the same loop, of which some arrays are given by their initial values."""
+        return GpuScanLoop(self.host, self.context_name, self.input_types, self.kept, starts)
+
+    def program(self, has_fp64: bool, inputs: Sequence[Variable] = ()) -> LoopProgram:
+        """Return the loop.
+
+        Parameters
+        ----------
+        has_fp64
+            Whether the device has double precision.
+        inputs
+            Of the node; needed if there are `starts`.
+
+        Raises
+        ------
+        TypeError
+            There is none.
+        """
+        program = known_program(self.host, self.input_types, has_fp64)
         if isinstance(program, str):
             raise TypeError(program)
-        return ScanLoop(context, program)
+        arrays = list(program.arrays)
+        for number, kept in zip(program.outputs, self.kept, strict=True):
+            arrays[number] = arrays[number]._replace(kept=kept)
+        for number in self.starts:
+            dims = started_dims(arrays[number], inputs[1 + number].type.shape)
+            arrays[number] = arrays[number]._replace(has_rows=True, dims=dims)
+        return program.changed(arrays)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
+        """Return what the host infers, with the rows that are kept."""
+        count = len(self.input_types)
+        inputs, given = [kind() for kind in self.input_types], list(shapes[:count])
+        program = self.program(True, node.inputs)
+        for number, rows in zip(self.starts, node.inputs[count:], strict=True):
+            at = program.arrays[number].out_dims.index(TIME)
+            given[1 + number] = (*given[1 + number][:at], rows, *given[1 + number][at + 1 :])
+        found = [list(shape) for shape in self.host.infer_shape(self.host.make_node(*inputs), given)]
+        for shape, kept, number in zip(found, self.kept, program.outputs, strict=True):
+            if kept is not None:
+                at = program.arrays[number].out_dims.index(TIME)
+                shape[at] = pt.minimum(shape[at], kept)
+        return [tuple(shape) for shape in found]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the loop."""
+        return ScanLoop(context, self.program(context.info.has_fp64, node.inputs))
+
+
+def started_dims(array: LoopArray, shape: Sequence[int | None]) -> tuple[Dim, ...]:
+    """Return the dimensions of initial values of an array, which may be the same along time and batch dimensions."""
+    return tuple(
+        Dim("one", 1) if n == 1 and (dim.kind == "axis" or (dim == TIME and array.window > 1)) else dim
+        for dim, n in zip(array.dims, shape, strict=True)
+    )

@@ -29,7 +29,7 @@ def pretend(monkeypatch):
     return replace
 
 
-def test_program_is_a_script_that_knows_nothing_of_us():
+def test_program_is_a_script_without_our_imports():
     compile(check.PROGRAM, "check.py", "exec")
     assert "pytensor_cl" not in check.PROGRAM
     assert "iters = 10 * 30 * 768, 1000" in check.PROGRAM
@@ -62,7 +62,7 @@ def test_report_takes_the_best_runs(pretend, capsys):
         outcome(values=(1.0, float("nan"))),
     ],
 )
-def test_exit_code_tells_of_the_wrong_device_and_of_wrong_results(pretend, capsys, device):
+def test_exit_code_for_the_wrong_device_and_for_wrong_results(pretend, capsys, device):
     pretend(device, outcome(used_gpu=False))
     assert main(["check"]) == 1
     text = capsys.readouterr().out

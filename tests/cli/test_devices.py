@@ -43,7 +43,7 @@ def test_json_names_resolve_to_the_devices(capsys):
 
 
 @pytest.mark.usefixtures("no_devices")
-def test_without_a_device_it_says_what_to_install(capsys):
+def test_without_a_device_the_message_names_packages_to_install(capsys):
     assert main(["devices"]) == 1
     text = capsys.readouterr().out
     assert "No OpenCL device was found" in text

@@ -97,7 +97,7 @@ def test_a_device_that_breaks_off_fails_and_the_report_goes_on(monkeypatch, caps
 
 
 @pytest.mark.usefixtures("quick")
-def test_without_a_device_it_fails_and_says_what_to_install(monkeypatch, capsys):
+def test_without_a_device_the_error_names_packages_to_install(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "discover", lambda: ())
     assert main(["doctor"]) == 1
     assert "pip install" in capsys.readouterr().out

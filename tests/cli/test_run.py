@@ -62,7 +62,7 @@ def run(*words, flags=""):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_script_sees_what_it_would_see_by_itself(script):
+def test_script_has_its_usual_environment(script):
     done = run("--device", "opencl:cpu", script, "3", "--device", "x", flags="floatX=float32")
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout) == {

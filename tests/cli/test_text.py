@@ -30,7 +30,7 @@ def test_size(count, expected):
 
 
 class Terminal:
-    """A stream that says it is a terminal."""
+    """A stream that is a terminal."""
 
     def isatty(self):
         return True

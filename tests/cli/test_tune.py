@@ -51,7 +51,7 @@ def test_every_candidate_is_right(context, stage):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_workloads_know_the_right_results(context, stage):
+def test_workloads_have_right_results(context, stage):
     assert Bench(context, STAGES[stage]()[:2]).calls(values_of(context)) is not None
 
 
@@ -138,7 +138,7 @@ def saved(context, cache_dir):
 def test_what_was_found_is_used(context, quick, capsys, monkeypatch):
     assert command(context, "--stage", "elemwise", "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    # Two candidates won, each in two comparisons; the comparison with what is shipped said no.
+    # Two candidates won, each in two comparisons; the comparison with the shipped parameters failed.
     assert report["stages"]["elemwise"]["finished"] and report["stages"]["elemwise"]["parameters"] == {}
     monkeypatch.setattr(Bench, "ratio", lambda *_: 0.5)
     assert command(context, "--stage", "elemwise", "--restart", "--budget", "0") == 0

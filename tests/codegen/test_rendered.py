@@ -43,7 +43,7 @@ def test_any_change_of_a_template_makes_it_anew(kernels):
     assert recall(kernels, "second", x=1) == "second"
 
 
-def test_what_repr_does_not_tell_is_not_kept(kernels):
+def test_values_without_a_complete_repr_are_not_kept(kernels):
     assert [recall(kernels, text, x=object()) for text in "ab"] == ["a", "b"]
     assert [recall(kernels, text, x=np.zeros(3)) for text in "ab"] == ["a", "b"]
     assert not rendered.rendered_folder().exists()
@@ -114,7 +114,7 @@ def test_many_writers_at_once_leave_one_whole_file(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_reader_never_sees_half_a_file(tmp_path):
+def test_a_reader_never_gets_half_a_file(tmp_path):
     folder = rendered.CheckedFolder(tmp_path, 1 << 20)
     contents = [b"a" * 50_000, b"b" * 60_000]
     folder.write(b"key", contents[0])

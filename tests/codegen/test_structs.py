@@ -89,7 +89,7 @@ def test_errors():
         Struct(("int", "a")).c_typedef()
 
 
-def test_repr_tells_nested_structs_apart():
+def test_repr_distinguishes_nested_structs():
     inner = [Struct((kind, "x"), name="inner") for kind in ("int", "long")]
     assert repr(Struct((inner[0], "a"), name="o")) != repr(Struct((inner[1], "a"), name="o"))
 
@@ -103,7 +103,7 @@ def _random_struct(rng, types, name, nested=()):
 
 
 def test_the_device_has_the_same_layout(context, rng):
-    """Offsets and sizes that a kernel sees, of structs drawn at random."""
+    """Offsets and sizes in a kernel of random structs."""
     types = [t for t in TYPES if context.info.has_fp64 or "double" not in t]
     for number in range(4):
         name = f"probe_{number}_{rng.integers(1 << 32)}"

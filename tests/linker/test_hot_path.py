@@ -54,7 +54,7 @@ def python_calls(f, value):
 
 
 def shortest(f, value):
-    """The call with the fewest functions of some: now and then one tries how many threads should take part."""
+    """The call with the fewest functions of some: some calls measure how many threads to use."""
     return min((python_calls(f, value) for _ in range(40)), key=len)
 
 

@@ -145,7 +145,7 @@ def test_a_call_that_is_too_large_runs_on_the_host(limited, rng, graph, expected
     assert found.side == "host"
 
 
-def test_the_report_says_why_a_large_call_runs_on_the_host(limited, rng):
+def test_the_report_has_the_reason_for_a_large_call_on_the_host(limited, rng):
     with pytensor.config.change_flags(opencl__select_backend=True):
         f = opencl([x], pt.exp(x))
     large = normal(rng, LARGE)
@@ -258,7 +258,7 @@ def test_a_small_upload_that_finds_no_memory(limited, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0)])
 def test_arrays_without_elements(forced, shape):
-    """No buffer of no bytes is asked for."""
+    """No buffer of no bytes is allocated."""
     w = pytensor.shared(np.zeros(shape, "float32"), "w")
     outputs = [pt.exp(m), m.sum(), m.sum(0), m.T @ m, pt.join(0, m, m)[1:], m[:, ::-1], w + m, pt.cumsum(m, axis=1)]
     f = opencl([m], outputs, updates={w: w - m})

@@ -66,7 +66,7 @@ def assert_like_host(inputs, outputs, values, *kinds, rtol=2e-5):
 # Modes
 
 
-def test_ways_to_ask_for_the_mode(context, x, value):
+def test_ways_to_choose_the_mode(context, x, value):
     outputs = pt.exp(x).sum(0)
     modes = [
         "opencl",
@@ -581,7 +581,7 @@ def test_an_argument_that_is_read_after_the_last_wait_may_change(context, rng):
         np.testing.assert_allclose(w.get_value(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_results_of_the_host_live_until_kernels_have_read_them(context, rng):
+def test_results_of_the_host_are_kept_until_kernels_have_read_them(context, rng):
     x = pt.fvector("x")
     first = slow(Shifted(1)(x))
     outputs = [first.sum(), Shifted(7)(x).sum()]

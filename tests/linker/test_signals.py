@@ -142,7 +142,7 @@ def test_a_trial_in_python(context, backend):
 
 
 def test_a_driver_that_compiles_without_handling_signals(context):
-    """In C, for ever: as a lock that nobody releases."""
+    """In C, for ever: as a lock that is never released."""
     seen = interrupted(
         context,
         """

@@ -108,7 +108,7 @@ def test_values(lacking, rng, name):
 @pytest.mark.usefixtures("on_device")
 @pytest.mark.parametrize("lacking", ["maps", "compiler", "everything"], indirect=True)
 def test_large_results_and_copies(lacking, rng):
-    """Results that are handed over where the host sees them, and stores past the cache."""
+    """Results without a copy where the host can access them, and stores past the cache."""
     x = pt.fmatrix("x")
     f = pytensor.function([x], [x * 2, x.T + 1], mode="OPENCL")
     for _ in range(3):
@@ -203,7 +203,7 @@ def test_auto_computes_on_the_host_where_the_device_fails_its_self_check(capfd):
 
 
 @pytest.mark.usefixtures("unusable", "on_device")
-def test_forced_placement_says_what_failed():
+def test_forced_placement_reports_the_failure():
     x = pt.fvector("x")
     with pytest.raises(UnusableDevice, match=r"failed its self-check \(driver: .*plain arithmetic \(1 != 2\).*doctor"):
         pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")

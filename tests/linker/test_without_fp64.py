@@ -1,4 +1,4 @@
-"""Devices without double precision: float32 graphs never mention it, float64 stays on the host and says so."""
+"""Devices without double precision: float32 graphs never mention it, float64 stays on the host, with a reason."""
 
 import dataclasses
 import re
@@ -59,7 +59,7 @@ def test_float32_graphs_never_mention_double(texts, rng):
     assert not [found for text in texts for found in re.findall(r"\bdouble\w*", text)]
 
 
-def test_float64_stays_on_the_host_and_says_why(texts):
+def test_float64_stays_on_the_host_with_a_reason(texts):
     d = pt.dmatrix("d")
     function = pytensor.function([d], pt.exp(d), mode="OPENCL")
     (node,) = pytensor_cl.explain(function).host_nodes
@@ -67,7 +67,7 @@ def test_float64_stays_on_the_host_and_says_why(texts):
     np.testing.assert_allclose(function(np.eye(2)), np.exp(np.eye(2)))
 
 
-def test_float64_raises_if_the_flag_says_so(texts):
+def test_float64_raises_if_the_flag_requires_it(texts):
     d = pt.dmatrix("d")
     flag = pytensor.config.change_flags(opencl__float64="raise")
     with flag, pytest.raises(UnsupportedDtype, match="opencl__float64=raise"):

@@ -151,7 +151,7 @@ def test_transposed_is_the_gradient(rng, ndim):
         )
 
 
-def test_numba_is_not_told_off(rng):
+def test_numba_writes_no_warning(rng):
     x, w = variables(1, "x", "w")
     y = nn.max_pool(nn.conv1d(x, w), 2).sum()
     with warnings.catch_warnings():

@@ -17,7 +17,7 @@ def without_numba():
 
 
 def direct(x, window, strides, pads, ceil, reduce):
-    """Pool window by window; `reduce` gets what a window sees and how many elements count with padding."""
+    """Pool window by window; `reduce` gets the elements of a window and how many count with padding."""
     ndim = len(window)
     lengths = x.shape[-ndim:]
     counts = []

@@ -28,7 +28,7 @@ def test_axes(context, rng, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32"])
-def test_the_dtype_stays_as_the_graph_says(context, rng, dtype):
+def test_the_dtype_is_that_of_the_graph(context, rng, dtype):
     x = pt.matrix("x", dtype=dtype)
     value = rng.integers(0, 9, (7, 90)).astype(dtype)
     f = opencl([x], [pt.cumsum(x, axis=1), pt.cumprod(x, axis=0)])

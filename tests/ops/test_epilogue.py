@@ -84,7 +84,7 @@ def test_batches(context, rng):
     assert kinds(f).count(GpuEpilogue) == 2 and GpuElemwise not in kinds(f)
 
 
-def test_numbers_that_change_stay_where_recordings_know_them(context, rng):
+def test_changing_numbers_are_replay_parameters(context, rng):
     x, w = matrices("xw")
     s = pt.scalar("s", dtype="float32")
     f = opencl([x, w, s], pt.tanh(x @ w + s))

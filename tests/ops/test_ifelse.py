@@ -116,7 +116,7 @@ def test_the_report_names_what_the_host_does(context, square):
     assert_close(f(1, square), np.sort(np.exp(square) @ square, axis=-1) @ square, 1e-4)
 
 
-def test_what_stays_on_the_host_says_why(context, square):
+def test_nodes_on_the_host_have_a_reason(context, square):
     f = opencl([c, x], ifelse(c, host_sort(x), x))
     (reason,) = [n.reason for n in pytensor_cl.explain(f).host_nodes if isinstance(n.op, LazyIfElse)]
     assert "branches" in reason

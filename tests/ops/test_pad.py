@@ -86,7 +86,7 @@ def test_gradient(context, rng, mode):
     np.testing.assert_allclose(opencl([x], gradient)(value), wanted, rtol=1e-5)
 
 
-def test_constant_padding_is_one_node_and_asks_for_no_values(context, rng):
+def test_constant_padding_is_one_node_and_reads_no_values(context, rng):
     value = rng.normal(size=(5, 6)).astype("float32")
     x = pt.matrix("x", dtype="float32")
     f = opencl([x], pt.pad(x, ((1, 2), (0, 3))))

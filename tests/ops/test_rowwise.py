@@ -110,7 +110,7 @@ def test_single_numbers_of_the_host_alone_keep_their_dimensions(context, rng):
     assert [v.type.shape for v in f.maker.fgraph.outputs] == [(1, 1)] * 3
 
 
-def test_a_copy_keeps_a_length_that_only_other_inputs_tell(context, rng):
+def test_a_copy_keeps_a_length_that_follows_from_other_inputs(context, rng):
     """The condition is computed twice, once without the array that has two columns."""
     x, y = pt.fmatrix("x"), pt.tensor("y", dtype="float32", shape=(None, 2))
     outputs = [pt.log(pt.exp(pt.switch(x > 0, y, x)).sum(1)), (x > 0).all(), (x > 0).all(0)]
@@ -263,7 +263,7 @@ def test_values_of_rows_that_are_used_after_the_reduction(context):
 
 
 def test_a_shape_that_was_learnt_late(context, rng):
-    """A sum over the rows of a column whose width nobody knew when the sum was made is not fused with what knows it."""
+    """A sum over the rows of a column whose width was unknown when the sum was made is not fused with nodes of a known width."""
     x = pt.tensor("x", dtype="float32", shape=(None, 1))
     y = x * 2
     total = y.sum(0)

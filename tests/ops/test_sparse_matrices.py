@@ -66,6 +66,7 @@ def check(inputs, outputs, *arguments, tolerance=1e-10):
             if scipy.sparse.issparse(expected):
                 assert got.format == expected.format
                 got.check_format()
+            assert scipy.sparse.issparse(got) == scipy.sparse.issparse(expected)
             got, expected = dense_of(got), dense_of(expected)
             assert (got.shape, got.dtype) == (expected.shape, output.type.dtype)
             np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
@@ -104,6 +105,7 @@ def test_of_two_matrices(context, rng, form):
         math.mul_s_s(x, y),
         math.true_dot(x, y.T),
         math.dot(x.T, y),
+        math.structured_dot(x.T, y),
         *(basic.hstack([x, y], format=f) for f in ("csr", "csc")),
         *(basic.vstack([x, y], format=f) for f in ("csr", "csc")),
         sparse_linalg.block_diag(x, y, format=form),
@@ -201,3 +203,13 @@ def test_a_chain_makes_no_matrix_on_the_host(context, rng):
     y = math.sp_sum(math.sqr(math.mul_s_v(x, v)).T, axis=0)
     f = check([x, v], y, (matrix(rng, 6, 4, "csr"), rng.normal(size=4)))
     assert not any(isinstance(node.op, CSM) for node in f.maker.fgraph.apply_nodes)
+
+
+def test_scipy_sorts_entries_unless_the_device_is_told_to(context, rng):
+    x, y = variables("csr")
+    with pytensor.config.change_flags(opencl__placement="auto"):
+        f = opencl([x, y], [math.add_s_s(x, y), math.mul_s_s(x, y), math.dot(x, y)])
+    reasons = [node.reason for node in pytensor_cl.explain(f).host_nodes]
+    assert sum("SciPy is faster" in reason for reason in reasons) == 3
+    first, second = (matrix(rng, 5, 5, "csr") for _ in range(2))
+    np.testing.assert_allclose(f(first, second)[2], (first @ second).toarray())

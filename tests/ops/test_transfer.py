@@ -209,7 +209,7 @@ def test_gradients_pass_between_contexts(context, value):
     assert_close(opencl([g], gradient)(value), 2 * value)
 
 
-def test_nodes_run_where_their_inputs_live(context, value):
+def test_nodes_run_where_their_inputs_are(context, value):
     other = another_context(context)
     here, there = (GpuArrayType("float32", (None, None), c.name)(c.name) for c in (context, other))
     f = opencl([here, there], [pt.exp(here).sum(), pt.tanh(there).T, gpu_from_host(here + there, other.name)])

@@ -187,7 +187,7 @@ def test_bad_chain(context):
 
 
 def test_bad_arguments():
-    """Each is a ValueError that says what is allowed."""
+    """Each is a ValueError with the allowed values."""
     with pm.Model() as model:
         pm.Poisson("n", 3)
     with pytest.raises(ValueError, match="continuous"):

@@ -298,7 +298,7 @@ def test_kernels_that_run_with_small_work_groups_only(context, rng, name, monkey
 
 @pytest.mark.parametrize("name", ["argmax", "short rows sorted", "long rows of int64 sorted", "product of matrices"])
 def test_local_memory_that_the_compiler_uses_besides(context, rng, name, monkeypatch):
-    """Kernels that turn out to use twice what they declare, as Mesa's rusticl says, are built again for less."""
+    """Kernels that turn out to use twice what they declare, as Mesa's rusticl reports, are built again for less."""
     own = Kernel.local_memory
     monkeypatch.setattr(Kernel, "local_memory", lambda kernel, device: 2 * own(kernel, device))
     check(context, rng, name, monkeypatch, max_work_group_size=256, local_memory=5000)

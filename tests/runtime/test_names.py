@@ -1,4 +1,4 @@
-"""Names of platforms: the wheel's PoCL has one of its own, ties are broken by version, and a change is said."""
+"""Names of platforms: the wheel's PoCL has one of its own, ties are broken by version, and a change is reported."""
 
 import dataclasses
 import json
@@ -40,14 +40,14 @@ def wheel():
     return str(names.bundled_folder() / "libpocl-21062cec.so")
 
 
-def test_the_wheels_pocl_is_told_by_its_file(platform):
+def test_the_wheels_pocl_is_identified_by_its_file(platform):
     assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", wheel())).name == "pocl"
     assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "/usr/lib/libpocl.so.2")).name == "pocl-3.0"
     assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux", "/usr/lib/libpocl.so.2")).name == "pocl-3.1"
     assert name_of(platform(POCL, "OpenCL 3.0", "/usr/lib/libpocl.so.2")).name == "pocl-unknown"
 
 
-def test_where_the_file_is_not_known_the_version_tells(platform, monkeypatch):
+def test_without_the_file_the_version_identifies_the_driver(platform, monkeypatch):
     monkeypatch.setattr(names, "version", lambda package: "3.0")
     assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "")).name == "pocl"
     assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux", "")).name == "pocl-3.1"
@@ -140,7 +140,7 @@ def said(tmp_path, monkeypatch, capsys):
     report_change_of_device.cache_clear()
 
 
-def test_a_name_that_means_something_else_is_said_once(said):
+def test_a_name_for_another_device_is_reported_once(said):
     one, other = entry("one", "opencl:pocl:0"), entry("other", "opencl:pocl-3.1:0")
     assert said("opencl:pocl", one) == said("opencl:pocl", one) == ""
     assert said("opencl:cpu", other) == ""
@@ -158,7 +158,7 @@ def test_a_damaged_file_of_meanings_is_made_again(said, tmp_path, text):
     assert list(json.loads(file.read_text())) == ["opencl:pocl"]
 
 
-def test_where_nothing_can_be_kept_nothing_is_said(said, tmp_path):
+def test_without_a_folder_no_change_is_reported(said, tmp_path):
     (tmp_path / "pytensor_cl").write_text("a file")
     assert (
         said("opencl:pocl", entry("one", "opencl:pocl:0")) == said("opencl:pocl", entry("two", "opencl:pocl:0")) == ""

@@ -41,7 +41,7 @@ def test_one_program_for_all_new_kernels(fresh, monkeypatch):
     assert len(texts) == 2 and "void b" in texts[0] and "void a" not in texts[1] and "void c" in texts[1]
 
 
-def test_programs_are_forgotten_when_nobody_uses_them(fresh, monkeypatch):
+def test_unused_programs_are_dropped(fresh, monkeypatch):
     monkeypatch.setattr(fresh.programs, "_recent", deque(maxlen=1))
     kernel, programs = fresh.kernel(scale("a")), fresh.build([scale("b")])
     gone = ref(fresh.build([scale("c")])[0])

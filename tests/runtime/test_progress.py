@@ -61,7 +61,7 @@ def terminal(monkeypatch):
     return stream
 
 
-def test_a_short_pause_is_not_told(timers, terminal):
+def test_a_short_pause_is_not_reported(timers, terminal):
     with compiling("3 kernels", "PoCL"):
         pass
     assert [t.seconds for t in timers] == [0.5] and timers[0].is_cancelled
@@ -69,7 +69,7 @@ def test_a_short_pause_is_not_told(timers, terminal):
     assert terminal.getvalue() == ""
 
 
-def test_a_long_pause_tells_what_for_what_and_how_long(timers, terminal, clock):
+def test_a_long_pause_is_reported_with_its_reason_and_time(timers, terminal, clock):
     with calling("loss"), compiling("3 kernels", "PoCL"):
         timers[0].tell()
         assert terminal.getvalue() == "pytensor-cl: compiling 3 kernels for loss (PoCL)..."
@@ -108,7 +108,7 @@ def test_kernels_outside_of_calls_are_no_pause(timers, terminal):
 @pytest.mark.parametrize(("mode", "is_terminal", "is_told"), [
     ("auto", True, True), ("auto", False, False), ("always", False, True), ("never", True, False),
 ])  # fmt: skip
-def test_where_it_is_told(timers, terminal, monkeypatch, mode, is_terminal, is_told):
+def test_where_messages_are_written(timers, terminal, monkeypatch, mode, is_terminal, is_told):
     terminal.is_one = is_terminal
     with pytensor.config.change_flags(opencl__progress=mode):
         progress.choose(lambda: pytensor.config.opencl__progress)
@@ -131,7 +131,7 @@ def test_no_stderr(timers, monkeypatch, stream):
                 timer.tell()
 
 
-def test_the_log_has_it_whatever_the_flag_says(timers, terminal, clock, monkeypatch, caplog):
+def test_the_log_has_it_for_every_value_of_the_flag(timers, terminal, clock, monkeypatch, caplog):
     monkeypatch.setattr(_Settings, "mode", staticmethod(lambda: "never"))
     with caplog.at_level("INFO", logger="pytensor_cl"), compiling("a graph", "C", "f"):
         timers[0].tell()
@@ -143,7 +143,7 @@ def test_the_log_has_it_whatever_the_flag_says(timers, terminal, clock, monkeypa
     assert terminal.getvalue() == ""
 
 
-def test_a_forked_child_says_nothing(timers, terminal, monkeypatch):
+def test_a_forked_child_writes_no_message(timers, terminal, monkeypatch):
     with compiling("a graph", "C"):
         monkeypatch.setattr(progress.os, "getpid", lambda: -1)
         timers[0].tell()
@@ -178,7 +178,7 @@ def test_building_kernels_is_a_pause(context, timers, terminal):
     assert len(timers) == 1
 
 
-def test_calls_of_a_function_tell_its_name(context, timers, terminal, on_device, rng):
+def test_messages_of_calls_have_the_functions_name(context, timers, terminal, on_device, rng):
     x = pt.fvector("x")
     f = pytensor.function([x], pt.exp(x) * 1.25 - 7, mode="OPENCL", name="decay")
     v = rng.normal(size=100).astype("float32")

@@ -38,7 +38,7 @@ def test_what_is_shipped_is_valid():
     assert all(set(values) <= set(PARAMETERS) for values in tuning._shipped().values())
 
 
-def test_a_driver_that_nobody_knows_has_the_defaults(entry, monkeypatch):
+def test_an_unknown_driver_has_the_defaults(entry, monkeypatch):
     monkeypatch.setattr(tuning, "_shipped", dict)
     assert shipped(entry) == DEFAULTS and shipped(entry).origin == "the defaults"
 

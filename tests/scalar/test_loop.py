@@ -89,7 +89,7 @@ def test_other_dtypes_than_those_of_the_inner_graph(context):
     np.testing.assert_allclose(got[1], [w[1] for w in want], rtol=1e-15)
 
 
-def test_what_the_inner_graph_needs_is_said():
+def test_needs_of_the_inner_graph_are_reported():
     a, b = ps.float64(), ps.float64()
     op = ScalarLoop(init=[a], update=[a + ps.cast(b, "float64")], constant=[b])
     assert "float64" in supported(op, ("int32", "float64", "float64"), ("float64",), has_fp64=False)

@@ -404,7 +404,7 @@ def test_float32_graphs_do_not_mention_double(lanes):
 
 
 class Unheard(ps.UnaryScalarOp):
-    """An Op of somebody else."""
+    """An Op of another package."""
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.rewriting.lowering.batch import Batch, repeated
-from pytensor_cl.rewriting.lowering.scan import has_whole_loop
+from pytensor_cl.rewriting.lowering.batch import Batch
+from pytensor_cl.rewriting.placement.registry import NoKernel, batched_lift
+from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["batch_loops"]
 
@@ -135,16 +136,28 @@ def _is_batched(node: Apply) -> bool:
     graph = op.core_op.fgraph
     is_random = any(isinstance(n.op, RandomVariable) for n in graph.apply_nodes)
     is_tensor = all(isinstance(v.type, TensorType) for v in (*graph.inputs, *graph.outputs))
-    ndim = op.batch_ndim(node)
-    has_same_steps = ndim > 0 and repeated(node.inputs[0], ndim) is not None
-    return is_tensor and not is_random and has_same_steps and not has_whole_loop(node)
+    return is_tensor and not is_random and op.batch_ndim(node) > 0
+
+
+def _for_one_kernel(batch: Batch) -> list[Variable]:
+    """Return the outputs of a loop for which a device has one kernel for all batches and steps; none if it has none."""
+    op, scan = batch.node.op, batch.core
+    first, count = scan.nit_sot_arg_offset, scan.info.n_nit_sot
+    inputs = list(batch.node.inputs)
+    for k in (0, *range(first, first + count)):
+        if any(n != 1 for n in inputs[k].type.shape):
+            inputs[k] = pt.expand_dims(batch.uniform(inputs[k]), tuple(range(batch.ndim)))
+    node = op.make_node(*inputs)
+    lift, name = batched_lift(scan, node), default_context_name()
+    if lift is None or isinstance(lift(op, node, name, get_context(name).info), NoKernel):
+        return []
+    return list(node.outputs)
 
 
 def batch_loops(fgraph: FunctionGraph) -> None:
     """Replace loops that run once for each batch by loops whose steps compute all batches.
 
-    While-loops stay, and loops whose number of steps is an array: each batch has a number of steps of its own. Loops of
-    which each batch is a work-item of one kernel stay, too.
+    While-loops stay: each batch has a number of steps of its own. Loops stay that become one kernel as they are.
 
     Parameters
     ----------
@@ -154,6 +167,7 @@ def batch_loops(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if not _is_batched(node):
             continue
-        new = _BatchedLoop(Batch(fgraph, node)).outputs()
+        batch = Batch(fgraph, node)
+        new = _for_one_kernel(batch) or _BatchedLoop(batch).outputs()
         pairs = [(old, old.type.filter_variable(v)) for old, v in zip(node.outputs, new, strict=True)]
         fgraph.replace_all(pairs, reason="opencl_batch_loops", import_missing=True)

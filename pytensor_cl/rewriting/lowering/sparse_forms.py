@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import CheckAndRaise
@@ -251,7 +252,8 @@ def _product(op: Any, inputs: Sequence[Any]) -> Matrix | Variable | None:
     """
     x, y = inputs
     if isinstance(x, Matrix) and isinstance(y, Matrix):
-        return _sparse_product(x, y)
+        product = _sparse_product(x, y)
+        return _to_dense(op, [product]) if type(op).__name__ == "Dot" else product
     matrix = x if isinstance(x, Matrix) else y.transposed()
     if matrix.form == "csr" or isinstance(matrix.indices, Constant) or not matrix.data.type.dtype.startswith("float"):
         return None
@@ -474,6 +476,17 @@ _FORMS: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
 }
 
 
+_SORTING = frozenset(
+    (
+        *(_csm_gradient, _rows_of, _rows_gradient, _elements, _elements_gradient, _slices, _sorted, _without_zeros),
+        *(_side_by_side, _on_top, _diagonal_blocks, _plus, _times, _compare, _true_dot, _to_sparse),
+    )
+)
+"""Forms that sort or count entries: SciPy is faster at them, and the device takes them if it is told to."""
+
+SCIPY = "SciPy is faster at sorting the entries of sparse matrices"
+
+
 class _Lowering:
     """Replaces the sparse nodes of a graph, and keeps the vectors of the matrices that it has seen."""
 
@@ -515,6 +528,10 @@ class _Lowering:
         data = pt.cast(result.data, node.outputs[0].type.dtype)
         return [self._package.CSM(result.form)(data, indices, pointers, shape)]
 
+    def _sorts(self, form: Any, node: Apply) -> bool:
+        """Whether a form sorts entries."""
+        return form in _SORTING or (form is _product and all(map(self._is_sparse, node.inputs)))
+
     def lower(self, node: Apply) -> bool:
         """Replace a node if there is a form for it."""
         module, _, name = type(node.op).__module__.rpartition(".")
@@ -522,6 +539,9 @@ class _Lowering:
         if form is None or not self._is_real(node):
             return False
         if form is _properties and node.inputs[0] not in self._matrices:
+            return False
+        if config.opencl__placement != "device" and self._sorts(form, node):
+            node.tag.opencl_no_kernel = SCIPY
             return False
         inputs = [self._matrix(v) if self._is_sparse(v) else v for v in node.inputs]
         result = form(node.op, inputs)

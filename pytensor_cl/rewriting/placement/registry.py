@@ -126,7 +126,8 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
         return NoKernel("passes a number to the host", is_free=True)
     kind = next((c for c in type(node.op).__mro__ if c in _lifts), None)
     if kind is None:
-        return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} yet")
+        known = getattr(node.tag, "opencl_no_kernel", None)  # why a lowering left the node as it is
+        return NoKernel(known or f"no OpenCL kernel for {type(node.op).__name__} yet")
     variables: list[Variable] = [*node.inputs, *node.outputs]
     if isinstance(node.op, RandomVariable | Scan):  # a generator stays on the host
         variables = [v for v in variables if not isinstance(v.type, RandomType)]

@@ -61,6 +61,10 @@ class LoopArray(NamedTuple):
         Numbers k of the step's outputs ``y<k>_<element>`` that it takes.
     write_taps
         Of a SUM: how many rows after row t each of them lies.
+    has_rows
+        Of a STATE: whether the input has the initial values only, and another input states the number of rows.
+    kept
+        How many of the last rows the output has, at most; None is all.
     """
 
     role: str
@@ -71,6 +75,8 @@ class LoopArray(NamedTuple):
     taps: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     write_taps: tuple[int, ...] = ()
+    has_rows: bool = False
+    kept: int | None = None
 
     @property
     def core(self) -> tuple[int, ...]:
@@ -126,7 +132,8 @@ class LoopProgram:
     Parameters
     ----------
     arrays
-        In the order of the inputs, which follow the number of steps.
+        In the order of the inputs, which follow the number of steps. Numbers of rows (`LoopArray.has_rows`) follow
+        all arrays, in the same order.
     outputs
         Numbers of the arrays that are outputs, in their order.
     axes
@@ -140,6 +147,15 @@ class LoopProgram:
         self.outputs = tuple(outputs)
         self.axes = axes
         self.step = step
+
+    @property
+    def sized(self) -> frozenset[int]:
+        """Axes of which an input has the length."""
+        return frozenset(d.number for a in self.arrays for d in a.dims if d.kind == "axis")
+
+    def changed(self, arrays: Sequence[LoopArray]) -> "LoopProgram":
+        """Return the same loop with other arrays."""
+        return LoopProgram(arrays, self.outputs, self.axes, self.step)
 
     @cached_property
     def held(self) -> int:

@@ -29,7 +29,7 @@ __all__ = ["ScanLoop"]
 
 HELD_BYTES = 1 << 14
 """Bytes of values that a work-item of schedule cpu holds from step to step: they stay in the first-level cache."""
-MOST_VECTORS = 16
+MOST_VECTORS = 8
 """Vectors that a work-item of schedule cpu advances in turn, so that operations of one hide the latency of others."""
 GROUP = 64
 """Work-items of a work-group on schedule simt."""
@@ -59,8 +59,9 @@ class ScanLoop(Routine):
     """Run a loop over time.
 
     The inputs are the number of steps, and for each array of the program the array, or for an OUTPUT the number of its
-    rows. Numbers are integers of the host. A STATE or an OUTPUT may have fewer rows than there are steps: it then has
-    the last ones. What lies behind the last row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM.
+    rows; then the numbers of rows of those arrays that have initial values only. Numbers are integers of the host. A
+    STATE or an OUTPUT may have fewer rows than there are steps: it then has the last ones. What lies behind the last
+    row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM.
 
     Parameters
     ----------
@@ -83,7 +84,8 @@ class ScanLoop(Routine):
         axes = max(1, program.axes)
         cores = max(1, *(len(a.core) for a in program.arrays))
         self._place = Struct(
-            ("long", f"offset time rows axis[{axes}] spread[{axes}] core[{cores}]"), name=f"loop_place_{axes}_{cores}"
+            ("long", f"offset time rows lost axis[{axes}] spread[{axes}] core[{cores}]"),
+            name=f"loop_place_{axes}_{cores}",
         )
         self._geometry = Struct(
             ("long", f"steps vectors shape[{axes}]"), (self._place, f"at[{len(self._operands)}]"), name="geometry"
@@ -137,13 +139,32 @@ class ScanLoop(Routine):
 
     # Shapes
 
+    def _split(self, inputs: Sequence[Any]) -> tuple[int, list[Any], list[int]]:
+        """Return the number of steps, for each array itself or None, and the number of rows of each array.
+
+        An array may be given by its layout.
+        """
+        arrays = self.program.arrays
+        steps, values = _integer(inputs[0]), list(inputs[1 : 1 + len(arrays)])
+        further = iter(inputs[1 + len(arrays) :])
+        rows: list[int] = []
+        for k, array in enumerate(arrays):
+            if array.role == OUTPUT:
+                rows.append(_integer(values[k]))
+                values[k] = None
+            elif array.has_rows:
+                rows.append(_integer(next(further)))
+            else:
+                rows.append(values[k].shape[array.dims.index(TIME)] if TIME in array.dims else 0)
+        return steps, values, rows
+
     def layout(self, *inputs: Any) -> tuple[Layout, ...]:
         """Return the layouts of the outputs.
 
         Parameters
         ----------
         *inputs
-            The number of steps, and for each array its layout, or the number of its rows.
+            What a call takes, with the layouts of arrays.
 
         Raises
         ------
@@ -152,11 +173,11 @@ class ScanLoop(Routine):
         IndexError
             The number of steps is negative.
         """
-        steps, *values = inputs
+        steps, values, rows = self._split(inputs)
         lengths = self._axis_lengths(values)
-        self._check_rows(steps, values)
+        self._check_rows(steps, values, rows)
         return tuple(
-            Layout.contiguous(tuple(self._extents(self.program.arrays[k], values[k], lengths)))
+            Layout.contiguous(tuple(self._extents(self.program.arrays[k], rows[k], lengths)))
             for k in self.program.outputs
         )
 
@@ -164,7 +185,7 @@ class ScanLoop(Routine):
         """Return the length of each axis."""
         lengths: dict[int, int] = {}
         for array, value in zip(self.program.arrays, values, strict=True):
-            for dim, n in zip(array.dims, value.shape if array.dims else (), strict=True):
+            for dim, n in zip(array.dims, () if value is None else value.shape, strict=True):
                 if dim.kind in ("core", "one") and dim.number != n:
                     raise ValueError(f"a dimension of length {n} in a loop whose arrays have {dim.number} there")
                 if dim.kind == "axis" and lengths.setdefault(dim.number, n) != n:
@@ -173,28 +194,25 @@ class ScanLoop(Routine):
                     )
         return lengths
 
-    def _check_rows(self, steps: int, values: Sequence[Any]) -> None:
+    def _check_rows(self, steps: int, values: Sequence[Any], rows: Sequence[int]) -> None:
         """Check the lengths along time."""
         if steps < 0:
             raise IndexError(f"Scan was asked to run for negative number of step {steps}")
-        for number, (array, value) in enumerate(zip(self.program.arrays, values, strict=True)):
-            if array.role == OUTPUT and value < 0:
-                raise ValueError(f"an output of {value} rows")
-            if not array.dims or TIME not in array.dims:
-                continue
-            rows = value.shape[array.dims.index(TIME)]
-            least = {SEQUENCE: steps, STATE: array.window, SUM: steps + array.window - 1 if steps else 0}[array.role]
-            if rows < least and array.role == SEQUENCE:
+        for number, (array, value, have) in enumerate(zip(self.program.arrays, values, rows, strict=True)):
+            if array.role == SEQUENCE and have < steps:
                 raise ValueError(
                     f"Sequence {number} has shape {value.shape} but the Scan's required number of steps is {steps}"
                 )
-            if rows < least:
-                raise ValueError(f"a {array.role} of {rows} rows in a loop of {steps} steps, which needs {least}")
+            least = {STATE: array.window, SUM: steps + array.window - 1 if steps else 0}.get(array.role, 0)
+            given = value.shape[array.dims.index(TIME)] if array.has_rows and TIME in array.dims else have
+            if min(have, given) < least:
+                raise ValueError(
+                    f"a {array.role} of {min(have, given)} rows in a loop of {steps} steps, which needs {least}"
+                )
 
-    def _extents(self, array: LoopArray, value: Any, lengths: dict[int, int]) -> Iterator[int]:
-        rows = value if array.role == OUTPUT else 0
-        if array.dims and TIME in array.dims:
-            rows = value.shape[array.dims.index(TIME)]
+    @staticmethod
+    def _extents(array: LoopArray, rows: int, lengths: dict[int, int]) -> Iterator[int]:
+        rows = rows if array.kept is None else min(rows, array.kept)
         for dim in array.out_dims:
             yield {"time": rows, "axis": lengths.get(dim.number, 1)}.get(dim.kind, dim.number)
 
@@ -202,20 +220,18 @@ class ScanLoop(Routine):
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Allocate the outputs and enqueue the kernel; see `layout`."""
-        steps, *values = inputs
-        steps = _integer(steps)
-        is_number = [array.role == OUTPUT for array in self.program.arrays]
-        values = [_integer(v) if number else v for v, number in zip(values, is_number, strict=True)]
-        layouts = self.layout(steps, *(v if number else v.layout for v, number in zip(values, is_number, strict=True)))
+        layouts = self.layout(*(v.layout if isinstance(v, GpuArray) else v for v in inputs))
         outputs = [self.context.empty(o.shape, t) for o, t in zip(layouts, self.output_dtypes, strict=True)]
-        self._launch(steps, values, outputs)
+        self.launch(outputs, inputs)
         return tuple(outputs)
 
-    def _launch(self, steps: int, values: Sequence[Any], outputs: Sequence[GpuArray]) -> None:
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the kernel; inputs and outputs may have any strides."""
         if not any(output.size for output in outputs):
             return
+        steps, values, rows = self._split(inputs)
         arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
-        lengths = self._axis_lengths([v.layout if isinstance(v, GpuArray) else v for v in values])
+        lengths = self._axis_lengths(values)
         shape = [lengths.get(axis, 1) for axis in range(max(1, self.program.axes))]
         # Lanes and neighbouring work-items lie along the longest axis, or the last of several.
         order = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, shape[axis] >= self._lanes, axis))
@@ -224,7 +240,7 @@ class ScanLoop(Routine):
         kernel = self._kernels[lanes]
         units = -(-shape[-1] // lanes)
         vectors = self._vectors_at_a_time(units, prod(shape[:-1]), lanes)
-        places = [self._packed(o, a, order) for o, a in zip(self._operands, arrays, strict=True)]
+        places = [self._packed(o, a, order, rows[o.number], steps) for o, a in zip(self._operands, arrays, strict=True)]
         packed = self._geometry.pack(steps=steps, vectors=vectors, shape=shape, at=places)
         geometry = struct_argument(self.context, packed, self._in_buffer)
         sizes = self._sizes(kernel, -(-units // vectors) * prod(shape[:-1]))
@@ -245,25 +261,27 @@ class ScanLoop(Routine):
             return (max(1, min(chunks, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
         return ndrange(self.context, kernel, chunks, GROUP)
 
-    def _packed(self, operand: _Operand, array: GpuArray, order: Sequence[int]) -> bytes:
-        """Return the place of an array in memory."""
+    def _packed(self, operand: _Operand, array: GpuArray, order: Sequence[int], rows: int, steps: int) -> bytes:
+        """Return the place of an array in memory; `rows` are those of the whole trace."""
+        program = self.program.arrays[operand.number]
         strides: dict[Dim, int] = {}
         core: list[int] = []
-        rows = 0
-        has_elements = bool(array.size)
+        have = 0
         for dim, n, stride in zip(operand.dims, array.shape, array.layout.strides, strict=True):
-            step = stride if has_elements else 0
+            step = stride if array.size else 0
             if dim.kind == "core":
                 core.append(step)
             elif dim.kind != "one":
                 strides[dim] = step
-                rows = n if dim == TIME else rows
+                have = n if dim == TIME else have
+        reached = {STATE: steps + program.window, OUTPUT: steps}.get(program.role, 0)
         axes = [Dim("axis", axis) for axis in order]
         fields = self._place.fields[-1].shape[0]
         return self._place.pack(
-            offset=array.layout.offset if has_elements else 0,
+            offset=array.layout.offset if array.size else 0,
             time=strides.get(TIME, 0),
-            rows=rows if has_elements else 0,
+            rows=rows if array.size else 0,
+            lost=max(rows, reached) - have if operand.is_output and array.size else 0,
             axis=[strides.get(axis, 0) for axis in axes],
             spread=[int(axis not in strides) for axis in axes],
             core=core + [0] * (fields - len(core)),

@@ -101,7 +101,7 @@ def test_products_that_do_not_depend_on_each_other_need_not_wait(context, x, rng
         assert (after[1:] < np.arange(len(after) - 1)).any()
 
 
-def test_updates_that_nobody_waits_for(context, rng):
+def test_updates_without_a_wait(context, rng):
     w = pytensor.shared(normal(rng, 100, 100))
     v = pytensor.shared(normal(rng, 100))
     x, s = pt.fvector("x"), pt.fscalar("s")
@@ -142,7 +142,7 @@ def test_shared_variables_that_are_set_between_calls(context, x, rng):
     dispatched(context, f)
 
 
-def test_checked_indices_do_not_send_away_those_that_stand_by(context, x, rng, monkeypatch):
+def test_checked_indices_release_no_workers(context, x, rng, monkeypatch):
     indices = pt.lvector("indices")
     f = opencl([x, indices], pt.tanh(x[indices]).sum(0) * 2)
     assert_on_device(f, GpuRowwise)

@@ -1,4 +1,4 @@
-"""Calls whose kernels run from one launch: the driver does not know what memory they use."""
+"""Calls whose kernels run from one launch: the driver has no record of their memory."""
 
 import gc
 import weakref
@@ -42,7 +42,7 @@ def device_buffer(variable):
 
 
 def lent(context, monkeypatch):
-    """What is lent from now on, as weak references in a list."""
+    """A list of weak references to the arrays that are staged from now on."""
     found, stage = [], context.stage
 
     def noting(array):
@@ -54,7 +54,7 @@ def lent(context, monkeypatch):
     return found
 
 
-def test_updates_that_nobody_waits_for_need_no_memory(context):
+def test_updates_without_a_wait_need_no_memory(context):
     w = pytensor.shared(np.ones(1000, "float32"), "w")
     f = opencl([], [], updates={w: w * np.float32(0.5) + np.float32(1)})
     for _ in range(CALLS):
@@ -89,7 +89,7 @@ def test_an_argument_stays_while_kernels_read_a_part_of_it(context, rng, monkeyp
 
 
 def test_memory_of_the_host_does_not_outlive_the_call(context, rng, monkeypatch):
-    """Kernels that are launched one by one may read it later; nobody would keep the host's memory for them."""
+    """Kernels that are launched one by one may read it later, and the host's memory would not be kept for them."""
     x, w = pt.fvector("x"), pytensor.shared(np.ones(5, "float32"))
     kept = pytensor.shared(np.zeros((6, 4), "float32"))
     f = opencl([x], [], updates={kept: x.reshape((4, 6)).T, w: w + x[:5]})
@@ -119,7 +119,7 @@ def test_a_minibatch_is_found_without_a_wait(context, rng, monkeypatch):
 
 
 def test_an_interrupted_launch_is_waited_for(context, rng, monkeypatch):
-    """Nobody else knows of it: its arguments would go, and the next launch would get its table."""
+    """Only the queue keeps it: its arguments would be released, and the next launch would get its table."""
     x, w = pt.fvector("x"), pytensor.shared(np.zeros(1_000_000, "float32"))
     f = opencl([x], [], updates={w: pt.exp(pt.sin(w)) + x[0]})
     data = normal(rng, 7)

@@ -99,7 +99,7 @@ def test_products_that_are_added(context, rng, shape, factor):
 
 
 def test_what_a_user_keeps_stays(context, rng):
-    """Device arrays that somebody holds, and views of them, are not overwritten."""
+    """Device arrays with other references, and views of them, are not overwritten."""
     w = pytensor_cl.shared(normal(rng, 7, 5), "w")
     step = opencl([], [], updates={w: w * 2 + 1})
     kept = []

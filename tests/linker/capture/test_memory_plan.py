@@ -31,7 +31,7 @@ def test_what_is_alive_at_once():
 
 
 @pytest.mark.parametrize("alignment", [1, 128])
-def test_plans_of_random_lives(rng, alignment):
+def test_plans_of_random_lifetimes(rng, alignment):
     for _ in range(50):
         count = int(rng.integers(1, 40))
         first = rng.integers(0, 30, count)

@@ -1,4 +1,4 @@
-"""The arithmetic of nodes, by the conventions that everybody uses."""
+"""The arithmetic of nodes, by the usual conventions."""
 
 import pytensor.tensor as pt
 import pytest

@@ -80,13 +80,13 @@ def test_shapes(inputs, result, given):
         (softmax(x), 100_000, "device"),
     ],
 )
-def test_who_goes_first(context, result, size, first):
+def test_the_first_backend(context, result, size, first):
     estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
     sides = {side: getattr(estimated, side) for side in ("device", "numba", "c")}
     assert min(sides, key=sides.get) == first
 
 
-def test_lengths_that_nobody_knows_are_no_trouble():
+def test_unknown_lengths_are_accepted():
     assert workload_of(FunctionGraph([x, i], [x[: i[0]]], clone=False), [(9,), (3,)])[1] == [(9,)]
     assert len(workload_of(FunctionGraph([x], [x[x > 0]], clone=False), [(9,)])[1][0]) == 1
 
@@ -138,7 +138,7 @@ def test_chains_of_elementwise_nodes_are_one(context):
     assert estimate_call(FunctionGraph([x], [result], clone=False), [(4,)], None).compiled_nodes == 1
 
 
-def test_a_gpu_pays_for_what_it_moves(context):
+def test_estimates_for_gpus_count_transfers(context):
     gpu = replace(get_context(context.name).info, kind="gpu", compute_units=64, shares_host_memory=False)
     fgraph = FunctionGraph([x, y], [x + y], clone=False)
     assert estimate_call(fgraph, [(10**6,)] * 2, gpu).device > 1e-3

@@ -90,7 +90,7 @@ def test_large_results_are_the_callers_own(context, x, rng):
         for got, wanted in zip(results, (value * 2, (value * 2).ravel(), value + 1), strict=True):
             assert_close(got, wanted)
             assert got.flags.writeable
-            got[...] = -1  # nobody else may see it
+            got[...] = -1  # no other code may use it
         assert first is None or (first == -1).all()
         first = results[2]
     assert f.vm.executor.replay_count
@@ -263,7 +263,7 @@ def test_scales_of_products_may_change(context, x, rng):
     assert_repeats(f, lambda k: (left, right, *numbers[k]), lambda x, y, a, b: (a * (x.astype("float64") @ y) + b * x,))
 
 
-def test_values_that_launches_depend_on_are_told_apart(context, x, rng):
+def test_values_that_launches_depend_on_are_part_of_the_signature(context, x, rng):
     start, length = pt.lscalar("start"), pt.lscalar("length")
     f = opencl([x, start, length], pt.tanh(x[start : start + length] * 2))
     value = normal(rng, 20, 3)
@@ -439,7 +439,7 @@ def test_threads(context, x, rng):
 
 
 class Trims(Op):
-    """Makes the context give back all memory that it can, as it does when there is no more, in the middle of a call."""
+    """Makes the context release all memory that it can, as it does when there is no more, in the middle of a call."""
 
     __props__ = ()
     wanted = False
@@ -525,7 +525,7 @@ def test_minibatches_that_are_slices(context, rng):
     )  # none begins at a like address
 
 
-def test_a_shared_number_that_tells_calls_apart(context, rng):
+def test_a_shared_number_that_is_part_of_the_signature(context, rng):
     data, n = pytensor.shared(normal(rng, 30, 2)), pytensor.shared(np.int64(2), "n")
     f = opencl([], pt.tanh(data[: n + 1]).sum(0), updates={n: (n + 1) % 5})
     rows = data.get_value()
@@ -592,7 +592,7 @@ def test_wrong_data_are_no_error_of_the_comparison(context, rng, caplog):
     assert not caplog.records and "failed" not in str(explain(f))
 
 
-def test_what_tells_calls_apart_and_is_too_large_is_said(context, rng, monkeypatch):
+def test_too_large_parts_of_a_signature_are_reported(context, rng, monkeypatch):
     monkeypatch.setattr(bindings, "MAX_GUARD_BYTES", 4)
     x, i = pt.fvector("x"), pt.lscalar("i")
     f = opencl([x, i], pt.exp(x.reshape((i, 3))))

@@ -171,7 +171,7 @@ def test_errors_stay_in_their_threads(placement, rng):
 
 
 def test_threads_that_read_and_set_what_a_function_updates(placement):
-    """A reader sees one state or another, and what was set is there until the next update."""
+    """A reader gets one state or another, and a value that was set is there until the next update."""
     x, w = pt.scalar("x", dtype="float32"), pytensor.shared(np.zeros(4, "float32"))
     update = opencl([x], [], updates={w: w + x})
     total = opencl([], [w.sum(), pt.exp(0 * w).sum()])
@@ -279,7 +279,7 @@ class Meanwhile(Op):
 @pytest.mark.parametrize("is_first", [False, True], ids=["after", "before"])
 @pytest.mark.parametrize("kind", ["get", "set", "function"])
 def test_a_variable_is_read_and_set_before_or_after_a_call_that_updates_it(on_device, context, kind, is_first):
-    """A call writes the new value where the old one is if it can: nobody shall read there meanwhile."""
+    """A call writes the new value over the old one if it can: no other thread may read it meanwhile."""
     op, x, seen = Meanwhile(), pt.vector("x", dtype="float32"), []
     w = pytensor.shared(np.zeros(2, "float32"))
     if is_first:
@@ -374,7 +374,7 @@ def test_a_wait_for_the_lock_can_be_interrupted_and_no_wake_is_missed(monkeypatc
             if len(looks) == 3:
                 raise KeyboardInterrupt
             if len(looks) == 6:
-                lock.held = False  # and nobody is woken
+                lock.held = False  # and no thread is woken
 
     monkeypatch.setattr(call_lock, "_Waiter", Waiter)
     with pytest.raises(KeyboardInterrupt):

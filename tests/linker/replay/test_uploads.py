@@ -1,4 +1,4 @@
-"""Arguments of repeated calls: kernels that one launch runs are told where the caller's memory is."""
+"""Arguments of repeated calls: kernels of a batch get the address of the caller's memory."""
 
 import gc
 import weakref
@@ -114,7 +114,7 @@ def test_nobody_keeps_them(f, rng):
 
 
 def test_the_caller_may_change_them_after_the_call(context, rng):
-    """Nobody waits for a call that updates shared variables."""
+    """A call that updates shared variables has no wait."""
     x, w = pt.fvector("x"), pytensor.shared(np.zeros(SMALL, "float32"))
     f = opencl([x], [], updates={w: w + x * 2})
     data, total = normal(rng, SMALL), np.zeros(SMALL, "float32")
@@ -138,7 +138,7 @@ def test_an_argument_that_is_a_result_too(context, rng):
 
 
 def test_a_result_is_the_callers_own(context, rng):
-    """A large one is memory of the pool, which goes back when nobody refers to it."""
+    """A large one is memory of the pool, which is released with its last reference."""
     x = pt.fvector("x")
     f = made_for(opencl([x], pt.exp(x)), normal(rng, LARGE))
     data = normal(rng, LARGE)

@@ -71,7 +71,7 @@ def test_the_fastest_backend_is_found_whatever_the_estimates_say(first, fastest,
     assert loop.call() == fastest
 
 
-def test_a_trial_comes_after_the_number_of_calls_that_was_told():
+def test_a_trial_comes_after_the_reported_number_of_calls():
     stats = make({"device": 1e-3, "NUMBA": 2e-3, "C": 5e-3})
     loop = Loop(stats, {"device": 1e-3, "NUMBA": 1e-3, "C": 1e-3})
     loop.until(lambda: stats.calls_left > 0)

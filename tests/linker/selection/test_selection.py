@@ -1,4 +1,4 @@
-"""The choice of a backend as a user sees it: where calls run, when another backend is tried, what a failure costs.
+"""The choice of a backend from outside: where calls run, when another backend is tried, what a failure costs.
 
 The backends are replaced at their borders, and so is the clock: nothing here depends on how the choice is made.
 """
@@ -36,7 +36,7 @@ def _adapt():
 
 
 class Backends:
-    """Three backends that compute ``exp``, take as long as they are told to, and fail when they are told to.
+    """Three backends that compute ``exp``, take the set times, and fail when that is set.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ def until(f, sides, value, condition, most):
 ONE = np.ones(10, "float32")
 
 
-def test_a_failed_trial_leaves_calls_where_the_report_says_they_are(context, sides, estimates):
+def test_a_failed_trial_keeps_the_reported_backend(context, sides, estimates):
     """The backend that was chosen before has become slower than another one when the trial of a third one fails."""
     estimates(numba=1e-6)
     sides.take(numba=1e-3, device=1.15e-3, c=1.0)
@@ -325,7 +325,7 @@ def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatc
     assert len(explain(f).choices) == 3  # the calls still have a choice
 
 
-def test_the_report_says_which_backend_runs_and_why(context, sides, estimates):
+def test_the_report_has_the_backend_and_the_reason(context, sides, estimates):
     estimates(device=1e-6, numba=5e-3)
     sides.take(device=1e-3, numba=5e-3, c=7e-3)
     f = opencl([x], pt.exp(x))

@@ -344,7 +344,7 @@ def test_the_c_backend_adds_no_product_that_does_not_fit(context, impatient, mon
             f(*shapes)
 
 
-def test_numbers_of_a_caller_who_is_trusted(context, impatient, monkeypatch):
+def test_numbers_with_trust_input(context, impatient, monkeypatch):
     a = pt.fscalar("a")
     f = opencl([x, a], x * a)
     f.trust_input = True
@@ -679,10 +679,10 @@ def test_a_function_without_inputs_or_with_fixed_shapes(context):
     assert "fixed" in str(explain(g))
 
 
-def test_a_trial_leaves_those_who_stand_by(context, rng, monkeypatch):
+def test_a_trial_keeps_parked_workers(context, rng, monkeypatch):
     """Without them a call takes longer than in use, and another side seems to be faster."""
     if context.batch_launcher is None or context.batch_launcher.max_participants < 2:
-        pytest.skip("nobody stands by")
+        pytest.skip("there are no parked workers")
     f = opencl([x], pt.exp(x).sum())
     value = rng.normal(size=100_000).astype("float32")
     f(value)

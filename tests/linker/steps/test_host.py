@@ -56,7 +56,7 @@ def test_inner_graphs_in_a_mode_with_rewrites_of_its_own(context):
     assert_close(pytensor.function([x], total, mode=mode)(np.ones(3)), np.arange(1.0, 4))
 
 
-def test_arithmetic_of_shapes_is_compiled_when_it_pays(context, monkeypatch):
+def test_arithmetic_of_shapes_is_compiled_when_it_saves_time(context, monkeypatch):
     compiled = []
     link = host.compile_node_with_numba
     monkeypatch.setattr(host, "compile_node_with_numba", lambda node: (compiled.append(node), link(node))[1])

@@ -83,7 +83,7 @@ def test_a_matrix_with_a_given_diagonal(context, rng):
 
 
 def test_diagonal_matrices_of_batches_and_of_gradients(context, rng):
-    """PyTensor wraps these in a Blockwise, whose graph inside nobody would see."""
+    """PyTensor wraps these in a Blockwise, whose inner graph no rewrite would change."""
     x, v = pt.tensor3("x", dtype="float32"), pt.fvector("v")
     rows = pt.fmatrix("rows")
     logs = pt.log(pt.diagonal(pt.linalg.cholesky(x), axis1=-2, axis2=-1)).sum()

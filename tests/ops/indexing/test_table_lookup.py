@@ -219,7 +219,7 @@ def test_rows_of_matrices(context, rng):
         both = ((u[i] * v[j]).sum(1) - y) ** 2
         values = normal(rng, 30, k), normal(rng, 20, k), *values[2:], groups(rng, 70, 20, "int32")
         check([u, v, y, i, j], [both.sum(), *pytensor.grad(both.sum(), [u, v])], values)
-    f = check([u, i], [(u[i] ** 2).sum(1), u[i]], (values[0], values[3]), gathers=1)  # somebody else wants the rows
+    f = check([u, i], [(u[i] ** 2).sum(1), u[i]], (values[0], values[3]), gathers=1)  # another node reads the rows
     with pytest.raises(IndexError, match="index 30 is out of bounds"):
         opencl([u, i], (u[i] ** 2).sum(1))(values[0], np.full(70, 30))
     assert pickle.loads(pickle.dumps(f))(values[0], values[3])[1].shape == (70, 37)

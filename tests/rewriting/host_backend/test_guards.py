@@ -79,7 +79,7 @@ def test_index_beyond_a_table_of_many(slopes, wrong):
 @pytest.mark.parametrize("name", ["x", "y", "index"])
 @pytest.mark.parametrize("length", [0, 1, 4, 6])
 def test_lengths_that_differ_in_a_loop(slopes, name, length):
-    """Also where one of them is one, which nobody asked to broadcast."""
+    """Also where one of them is one, as the graph has no broadcast."""
     call, _ = slopes
     variable = next(v for v in ALL if v.name == name)
     with pytest.raises((ValueError, IndexError)):

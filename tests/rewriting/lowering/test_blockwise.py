@@ -196,8 +196,8 @@ def test_gradient(context, rows, rng):
     assert_close(f(data, places), pytensor.function([a, k], slope, mode="FAST_COMPILE")(data, places))
 
 
-def test_what_stays_says_why(context):
-    """A mask picks another number of elements from each batch, as far as anybody knows."""
+def test_remaining_nodes_have_a_reason(context):
+    """A mask may select another number of elements from each batch."""
     mask = pt.tensor("mask", dtype="bool", shape=(None,))
     masks = pt.tensor("masks", dtype="bool", shape=(None, None))
     f = opencl([x, masks], vectorize_graph(pt.exp(x)[mask] * 2, {mask: masks}))

@@ -446,7 +446,7 @@ def test_winograd_of_any_strides(context, make, rng, winograd):
     assert np.all(np.asarray(out)[1::2] == 7)
 
 
-def test_winograd_is_taken_where_it_pays(context):
+def test_winograd_is_used_where_it_is_faster(context):
     chosen = {}
     for n, c, image, m in ((1, 256, 14, 256), (16, 64, 56, 64), (1, 512, 7, 512), (4, 8, 56, 32), (4, 256, 14, 8)):
         layouts = [Layout.contiguous(shape) for shape in ((n, c, image, image), (m, c, 3, 3), (n, m, image, image))]

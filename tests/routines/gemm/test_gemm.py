@@ -436,7 +436,7 @@ def test_grid_covers_the_work_items_and_no_more(items):
 
 
 @pytest.mark.parametrize("items", [1, 2, 7, 64])
-def test_grid_of_shared_panels_reads_little_and_leaves_nobody_idle(items):
+def test_grid_of_shared_panels_reads_little_and_uses_all_work_items(items):
     strides = (1, 1)
     for m, n in ((256, 512), (1000, 24), (8, 5000), (3, 3)):
         x, y, z = schedule_cpu.shared_b_grid(

@@ -201,7 +201,7 @@ def test_another_numpy_is_noticed(context, monkeypatch):
     assert mine.bit_generator.state == other.bit_generator.state
 
 
-def test_a_copy_of_the_generator_is_changed_where_asked_for(context):
+def test_a_copy_of_the_generator_is_changed_where_requested(context):
     op = op_of("NormalRV")
     mine, other = generators()
 

@@ -383,7 +383,7 @@ def test_vectors_lie_across_the_longest_dimension():
     assert rowwise_plan.with_wide_columns(alone, 16) == alone
 
 
-def test_a_kernel_that_does_not_build_says_so(context):
+def test_a_kernel_that_does_not_build_is_reported(context):
     function = RowFunction((FULL,), (step("nonsense", 0), Reduce("add", 1, F32, F32)), (2,))
     with pytest.raises(CompilationError, match="nonsense"):
         rows_of(context, function, (1,), "cpu")(context.from_host(np.ones((2, 3), F32)))

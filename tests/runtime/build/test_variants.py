@@ -9,7 +9,7 @@ def test_a_program_is_built_unchanged():
     assert list(variants.plain(EXP)) == [variants.BuildVariant(EXP)]
 
 
-def test_nvidia_is_told_how_many_registers_a_kernel_may_take():
+def test_nvidia_gets_the_limit_of_registers():
     few, plain = "// fits if it has at most 128 registers\n" + EXP, EXP
     assert [way.options for way in variants.nvidia_variants(few)] == [("-cl-nv-maxrregcount=128",), ()]
     assert [way.options for way in variants.nvidia_variants(plain)] == [()]

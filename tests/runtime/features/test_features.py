@@ -127,7 +127,7 @@ def test_a_device_is_probed_once(child, features_again):
     assert len(asked()) == 1  # the file had the results
 
 
-def test_without_a_cache_folder_each_process_asks(child, context, tmp_path):
+def test_without_a_cache_folder_each_process_probes(child, context, tmp_path):
     asked = child()
     (tmp_path / "file").write_text("")  # no folder can be made there
     self_check._features_of.cache_clear()

@@ -14,7 +14,7 @@ from pytensor_cl.runtime.memory import pool
 
 @pytest.fixture
 def fresh(context):
-    """A context whose pool nobody else uses."""
+    """A context whose pool no other test uses."""
     return open_context(f"opencl:{context.name}", "fresh")
 
 
@@ -73,11 +73,11 @@ def small_ones(context, windows):
 
 
 def large(context):
-    """Number of large pool, in use or idle."""
+    """Number of large buffers, in use or idle."""
     return sum(p.active_blocks + p.held_blocks for p in list(context.memory.buffers.pools())[1:])
 
 
-def test_large_buffers_that_nobody_needs_go_back_to_the_device(fresh):
+def test_unused_large_buffers_are_released(fresh):
     one, two, other = (fresh.empty((n * MIB,), "int8") for n in (8, 8, 16))
     del one, other
     small_ones(fresh, 1)
@@ -115,7 +115,7 @@ def test_what_is_idle_is_no_more_than_a_share_of_the_memory(fresh, monkeypatch):
     monkeypatch.setattr(fresh.memory.buffers, "_limit", 10 * MIB)
     for n in (1, 2, 4, 8, 16):
         fresh.empty((n * MIB,), "int8")
-    assert large(fresh) == 1  # when the last was asked for, fifteen were idle
+    assert large(fresh) == 1  # when the last one was allocated, fifteen MiB were idle
 
 
 def test_calls_that_need_more_than_the_share_soon_find_it(fresh, monkeypatch):
@@ -128,7 +128,7 @@ def test_calls_that_need_more_than_the_share_soon_find_it(fresh, monkeypatch):
     assert found[-8:] == [5] * 8
 
 
-def test_recorders_know_buffers_by_their_handles(fresh):
+def test_a_capture_identifies_buffers_by_handles(fresh):
     fresh.empty((4 * MIB,), "int8")
     fresh.queue.capture = LaunchCapture()
     small_ones(fresh, 4)

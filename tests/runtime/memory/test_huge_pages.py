@@ -1,4 +1,4 @@
-"""Memory in large pages."""
+"""Memory in huge pages."""
 
 import mmap
 
@@ -10,11 +10,11 @@ from pytensor_cl.runtime.memory import host_mapping, huge_pages
 from pytensor_cl.runtime.memory.huge_pages import PAGE, advise_huge_pages
 
 SIZE = 3 * PAGE + 4096
-knows = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="the system knows no large pages")
+knows = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="the system has no huge pages")
 
 
 @knows
-def test_large_buffers_ask_for_large_pages(context, monkeypatch):
+def test_large_buffers_have_huge_pages(context, monkeypatch):
     asked = []
     monkeypatch.setattr(
         host_mapping, "advise_huge_pages", lambda *where: asked.append((where, advise_huge_pages(*where)))
@@ -38,7 +38,7 @@ def test_what_holds_no_large_page():
     assert advise_huge_pages(memory.ctypes.data + 1, PAGE - 1) == 0
 
 
-def test_an_arena_asks_too(context, monkeypatch):
+def test_an_arena_has_huge_pages_too(context, monkeypatch):
     asked = []
     monkeypatch.setattr(host_mapping, "advise_huge_pages", lambda *where: asked.append(where))
     fresh = open_context(f"opencl:{context.name}", "fresh")
