@@ -193,10 +193,9 @@ def _wide(report: Any) -> tuple[str, ...]:
     return tuple(sorted({str(n.op) for n in nodes}))
 
 
-def _difference(got: np.ndarray, wanted: np.ndarray) -> str:
+def _difference(got: np.ndarray, wanted: np.ndarray, rtol: float) -> str:
     if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
         return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
-    rtol = RTOL[str(wanted.dtype)]
     scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1e-30)
     if np.allclose(got, wanted, rtol=rtol, atol=rtol * scale, equal_nan=True):
         return ""
@@ -207,7 +206,7 @@ def run(case: Case, kind: str) -> Outcome:
     """Compute one of `KINDS` on the device and on the CPU."""
     try:
         graph = _build(case, kind, _draw(case))
-    except NotImplementedError as error:
+    except Exception as error:  # whatever PyMC raises: it has no such function, or not for arrays
         return Outcome(case.name, kind, missing=f"{MISSING}: {error}")
     try:
         with _messages() as messages, pytensor.config.change_flags(opencl__placement="device"):
@@ -218,7 +217,8 @@ def run(case: Case, kind: str) -> Outcome:
         return Outcome(case.name, kind, fault=f"{type(error).__name__}: {error}")
     report = pytensor_cl.explain(f)
     places = (_left_on_host(f, report, 0, 1), _left_on_host(f, report, 1, len(got)))
-    faults = [found for a, b in zip(got, wanted, strict=True) if (found := _difference(a, b))]
+    rtol = RTOL["float32" if kind == "float32" else "float64"]  # PyTensor may compute wider
+    faults = [found for a, b in zip(got, wanted, strict=True) if (found := _difference(a, b, rtol))]
     own = [text for text in messages if text not in others]  # PyTensor's own rewrites fail on the CPU too
     wide = _wide(report) if kind == "float32" else ()
     return Outcome(case.name, kind, places, "; ".join([*own, *faults]), wide=wide)
