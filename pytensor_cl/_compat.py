@@ -24,6 +24,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.link import vm
@@ -33,6 +34,7 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.vm import VMLinker
 from pytensor.scan.op import Scan
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
+from pytensor.scan.rewriting.push_out import scan_push_out_add
 from pytensor.tensor.basic import AllocDiag, transfer
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
@@ -53,6 +55,7 @@ __all__ = [
     "numba_unsupported_errors",
     "prepare_for_numba",
     "prepare_inner_graphs_for_numba",
+    "push_sums_out_of_loops",
     "register",
     "register_numba_implementation",
     "run_in_object_mode",
@@ -167,6 +170,17 @@ def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
         if op is not node.op:
             new = op.make_node(*node.inputs).outputs
             fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_check_host_backends")
+
+
+def push_sums_out_of_loops(fgraph: FunctionGraph) -> None:
+    """Replace sums of products over all steps of a loop by one product outside of it, as PyTensor's rewrite does.
+
+    Parameters
+    ----------
+    fgraph
+        A graph of host Ops; changed in place.
+    """
+    dfs_rewriter(scan_push_out_add, ignore_newtrees=False).rewrite(fgraph)
 
 
 def _without_mode(op: Scan, linker_type: type) -> Scan:

@@ -29,6 +29,7 @@ from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.convolution import split_convolutions
+from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.linalg import lower_linalg
 from pytensor_cl.rewriting.lowering.random import lower_random
@@ -91,6 +92,13 @@ def opencl_batch_loops(fgraph: FunctionGraph) -> None:
     """Blockwise(Scan) -> Scan with batched steps."""
     if _placement() != "host":
         batch_loops(fgraph)
+
+
+@graph_rewriter
+def opencl_hoist_products(fgraph: FunctionGraph) -> None:
+    """Products of a loop that need no earlier step -> one product outside of the loop."""
+    if _placement() != "host":
+        hoist_products(fgraph)
 
 
 @graph_rewriter
@@ -210,6 +218,7 @@ _PASSES = (
     (opencl_check_host_backends, -0.5),
     (opencl_keep_canonical_copy, 1.25),
     (opencl_batch_loops, 1.3),
+    (opencl_hoist_products, 1.31),
     (opencl_inline, 47.9),
     (opencl_lower, 47.95),
     (opencl_lift_branches, 48.93),

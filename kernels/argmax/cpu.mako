@@ -1,7 +1,7 @@
 ## Algorithm   Argmax for CPUs. Blocks of elements are reduced to their maximum with vectors; positions are looked for
 ##             only where a block beats what was found before. Patterns as in kernels/reduction/cpu.mako.
 ## Operands    array: outer and reduced dimensions as in kernels/reduction/cpu.mako, the reduced ones in C order, which
-##             says what element is the first; output: long.
+##             determines which element is the first; output: long.
 ## Tiling      Column tiles of tile_vectors vectors, ROWS rows at a time.
 ## NDRange     (work-items): each takes a contiguous range of the tasks; a task is one chunk for one output or column
 ##             tile.

@@ -15,7 +15,7 @@
     % endif
 </%def>
 
-## The fast path: a function <name>_all_in_bounds that tells whether `count` neighbouring indices count from the start
+## The fast path: a function <name>_all_in_bounds that returns whether `count` neighbouring indices count from the start
 ## and are in range. It compares the lowest and the highest of them, with vectors.
 <%def name="all_in_bounds(name, index_type, lanes)">
 typedef ${index_type}${lanes} ${name}_indices __attribute__((aligned(sizeof(${index_type}))));

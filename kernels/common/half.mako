@@ -1,6 +1,6 @@
 ## float16 as the bits of a half in a ushort: to float, and back. widen_half<n>, narrow_half<n>: n lanes; rounding is
 ## to nearest even, as in NumPy's casts. Devices with cl_khr_fp16 convert themselves. PoCL 3.0 has no such type, and
-## crashes on vload_half of vectors; on x86 its compiler knows the processor's own conversion of 8 lanes. Elsewhere it
+## crashes on vload_half of vectors; on x86 its compiler supports the processor's conversion of 8 lanes. Elsewhere it
 ## is arithmetic on bits.
 <%page args=""/>\
 #ifdef cl_khr_fp16

@@ -1,5 +1,5 @@
 ## Ask for a cache line that is going to be read: prefetch_line(p) into the first-level cache, prefetch_later(p) into
-## the second-level cache. Nothing where the compiler does not know how, or cannot do it (-DWITHOUT_PREFETCH).
+## the second-level cache. Nothing where the compiler does not support it (-DWITHOUT_PREFETCH).
 <%page args=""/>\
 #ifndef prefetch_line
 #if defined(__has_builtin) && !defined(WITHOUT_PREFETCH)

@@ -1,4 +1,4 @@
-## Loads elements that are the same for several lanes in a row. A table says where each lane's is; where `is_wide`, a
+## Loads elements that are the same for several lanes in a row. A table has the index of each lane; where `is_wide`, a
 ## vector has at most two of them.
 <%page args="dtype, lanes, is_wide"/>\
 <%!

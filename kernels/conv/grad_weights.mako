@@ -4,7 +4,7 @@
 ##     filters have one tap; a block of dy is transposed.
 ## Operands: of conv_plan, w is the gradient and y is dy; of conv_call, w is dy and y is the gradient.
 ## Tiling: blocks of mc rows of the matrix (channels and taps), nc output pixels; kc is the row length of the
-##     transposed dy; k_step says that x is read in place.
+##     transposed dy; with k_step x is read in place.
 ## NDRange -> work: dimension 0 is a partition of the rows of the matrix, dimension 1 of the channels of dy, dimension
 ##     2 of the groups and parts of the output pixels.
 ## Workspace: for each work-item the transposed dy (nc, kc), then the matrix (mc + lanes, nc + lanes).

@@ -1,7 +1,7 @@
 ## Application of a matrix of Winograd's convolution (G, B.T or A.T) to a column of vectors.
 ##
 ## `matrix` is what routines/conv/winograd_transforms.py makes of it: its size, statements, and the results. load(i) is
-## the expression of element i, store(i) the place of result i. The def sees the arguments of the template that calls
+## the expression of element i, store(i) the place of result i. The def reads the arguments of the template that calls
 ## it.
 <%def name="transform(matrix, load, store)">
 <% size, statements, results = matrix %>\

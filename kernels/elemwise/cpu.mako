@@ -2,7 +2,7 @@
 ## Operands    Inputs i0.. and outputs o0.. of one shape[ndim]; strides in elements, 0 where an input is broadcast.
 ##             `by_value` inputs are kernel arguments. `broadcast_inputs` may be one element for all lanes: PoCL calls a
 ##             function for a vector that is loaded in any other way. Inputs with numbers `columns` have one element for
-##             several lanes; a table says where in a row it is (kernels/common/splat_index.mako).
+##             several lanes; a table has its index in a row (kernels/common/splat_index.mako).
 ## Tiling      rows x columns elements of the last two dimensions: transposed inputs stay in the first-level cache.
 ## NDRange     (work-items): each takes a contiguous range of the tiles.
 ## Invariants  No address outside an array is read: lanes past the end of a row repeat its last element. The hint on the

@@ -56,7 +56,7 @@ __kernel void ${name}(__global const ${ctype(in_dtype)} *table, __global const $
     for (long bag = partition_begin(p.bags, 1, get_global_id(0), get_global_size(0)); bag < end; ++bag) {
         __global const ${index_type} *own = i + p.i + bag * p.bag_step;
         __global ${ctype(out_dtype)} *to = o + p.o + bag * p.columns;
-        // Where the indices of all bags follow one another, the next bag's rows are asked for too.
+        // Where the indices of all bags follow one another, the next bag's rows are prefetched too.
         __global const ${index_type} *last =
             own + (p.bag_step == p.count * p.step ? p.bags - bag : 1) * p.count * p.step;
         long c = 0;

@@ -13,7 +13,7 @@
 <%!
 from pytensor_cl.codegen.dtypes import widened
 
-AHEAD = 12  # positions whose rows are asked for before they are needed
+AHEAD = 12  # prefetch distance in positions
 BLOCK = 256  # positions of which those that are owned are noted first: a branch for each would be guessed wrong
 %>\
 <% halves = [lanes >> k for k in range(lanes.bit_length() - 1)] %>\

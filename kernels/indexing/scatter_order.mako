@@ -19,7 +19,7 @@ from pytensor_cl.codegen.dtypes import to_long
 def sizes(lanes):
     return [(lanes, 2), *((lanes >> k, 1) for k in range(lanes.bit_length()))]
 
-AHEAD = 12  # rows that are asked for before they are needed
+AHEAD = 12  # prefetch distance in rows
 %>\
 % for n, wide in sizes(lanes)[1:-1]:
 typedef ${ctype}${n} ${name}_v${n} __attribute__((aligned(sizeof(${ctype}))));
@@ -127,7 +127,7 @@ static long ${name}_value(const long b, const ${name}_plan *p)
         }
 </%def>
 
-/* Add up the rows; `ends` says where the values of each of them end. */
+/* Add up the rows; `ends` has the end of the values of each of them. */
 ${alone} __kernel void ${name}_sum(__global const int *ends, __global const int *order, __global const ${ctype} *x,
     __global const ${ctype} *y,
                               __global ${ctype} *o, const ${name}_plan p)

@@ -5,7 +5,7 @@
 ##            `_group`: a column for each work-item; the matrix in local memory.
 ##            `_rows`: a row for each work-item, for few columns; several matrices in local memory.
 ## Operands   a: rows x rows, b and x: rows x columns, any strides, rows <= block. b and x may be the same array.
-##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, as LAPACK's trtrs tells it.
+##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, which LAPACK's trtrs reports.
 ## NDRange    `_columns`, `_lanes`: work-items share tiles of columns, or groups of matrices, evenly.
 ##            `_group`: work-groups loop over tiles of `group` columns. `_rows`: work-groups loop over bundles of
 ##            matrices.

@@ -102,7 +102,7 @@ static void bessel_steed_${T}(const ${T} m, const ${T} x, ${T} *first, ${T} *sec
     *second = *first * (m + x + ${number(0.5)} - start * h) / x;
 }
 
-/* SciPy, too, knows the functions only up to this order and argument. */
+/* SciPy's functions have the same limits of order and argument. */
 static int bessel_in_range_${T}(const ${T} v, const ${T} x)
 {
     return fabs(v) < ${number(2.0**30)} && fabs(x) < ${number(2.0**30)};

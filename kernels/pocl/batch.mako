@@ -13,7 +13,7 @@
 <%page args="name, spins, polls, max_shares, max_cores"/>\
 typedef struct { ulong entry, arguments, nx, ny, nz, items; long depends_on, unused; } ${name}_kernel;
 
-// What a participant needs to know of a call.
+// The call, as a participant reads it.
 typedef struct {
     const __global ${name}_kernel *kernels;
     volatile __global uint *counters;
@@ -95,7 +95,7 @@ static void ${name}_finish(const ${name}_job job)
 
 <%include file="/pocl/worker_pool.mako" args="name=name, polls=polls"/>
 // The host's thread comes with a global size of 0, and returns when all kernels have ended. Then `number` is that of
-// the call and `spin_cycles` the number of parked workers that it wants. A worker that has not taken its job by then
+// the call and `spin_cycles` the number of parked workers that it uses. A worker that has not taken its job by then
 // is not needed. For a worker `number` is that of its launch.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(__global const uchar *table, const ulong table_begin, const uint count, uint participants,

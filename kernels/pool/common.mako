@@ -112,7 +112,7 @@ const ${V} none = result;
 </%call>
 </%def>
 
-## Windows two elements apart: pairs of taps, and the third, meet over the rows first. A sum tells whether there may be
+## Windows two elements apart: pairs of taps, and the third, meet over the rows first. A sum shows whether there may be
 ##     a NaN.
 <%def name="reduce_pairs(order, lowest, V)">
 <%

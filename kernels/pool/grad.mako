@@ -1,4 +1,4 @@
-## Gradients of pooling, schedule cpu. Kinds: max_grad adds dy to the element that argmax (from cpu.mako) says;
+## Gradients of pooling, schedule cpu. Kinds: max_grad adds dy to the element at argmax (from cpu.mako);
 ## average_grad adds to each element of a window its share of dy.
 ##
 ## Algorithm: each row of the gradient sums over the windows that cover it.

@@ -6,7 +6,7 @@
     import numpy as np
     from pytensor_cl.codegen.dtypes import ctype
 %>
-## Finds the tap of the first largest element of eight windows; a sum tells whether there may be a NaN.
+## Finds the tap of the first largest element of eight windows; a sum shows whether there may be a NaN.
 <%def name="largest_of_eight()">
 <% D, is_real = f"{ctype(dtype)}8", np.dtype(dtype).kind == "f" %>\
 ${D} largest = (${D})(${lowest}), sum = (${D})(0);

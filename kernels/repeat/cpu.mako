@@ -1,4 +1,4 @@
-## Algorithm   Run-length expansion for CPUs: each element is repeated as often as its count says. `<name>_block_totals`
+## Algorithm   Run-length expansion for CPUs: each element is repeated as many times as its count. `<name>_block_totals`
 ##             adds up the counts of each block (-1 if one is negative); `<name>` finds the first element of its range
 ##             by a binary search in `ends`, the prefix sum of the totals.
 ## Operands    x[outer][length][inner], repeats[length] with a step; o[outer][total][inner].

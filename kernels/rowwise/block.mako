@@ -4,7 +4,7 @@
 <%!
     from pytensor_cl.codegen.dtypes import access_name, ctype, to_long, vector_type
 
-    AHEAD = 12  # rows that are asked for before they are needed
+    AHEAD = 12  # prefetch distance in rows
 %>
 <%def name="declarations()">
 % if gathers:

@@ -5,7 +5,7 @@
 ##             neighbouring elements: along the row (lane_stride 1) or across rows (row_stride 1).
 ## NDRange     (groups * group, chunks): dimension 0 covers the rows, dimension 1 the chunks of a row.
 ## Workspace   `group` accumulators in local memory for each kind of reduction; partials as in kernels/rowwise/cpu.mako.
-## Invariants  Barriers are uniform: work-items without a row take part in them.
+## Invariants  Barriers are uniform: work-items without a row execute them too.
 <%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables,
              tables_struct, index, outer_dims, reduced_dims"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>

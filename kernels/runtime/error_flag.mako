@@ -1,4 +1,4 @@
-## How a kernel says that its data is wrong; the host reads it where it waits (pytensor_cl/runtime/error_flag.py).
+## Error record of a kernel for invalid data; the host reads it when it waits (pytensor_cl/runtime/error_flag.py).
 static inline void report_error(volatile __global int *error_flag, const int error_code, const int detail,
     const long value,
     const long limit)

@@ -1,7 +1,7 @@
 ## Algorithm   A loop over time. A work-item has one element of a batch, or (schedule cpu) up to `vectors` vectors of
 ##             `lanes` of them, which it advances in turn. States are private; sequences are read, outputs written
 ##             step by step.
-## Operands    b0.. as `operands` says; the geometry has their strides in elements. `arrays` says what a step reads
+## Operands    b0.. according to `operands`; the geometry has their strides in elements. `arrays`: what a step reads
 ##             and writes (pytensor_cl/routines/scan_loop/program.py).
 ## NDRange     (work-items): each takes a contiguous range of the chunks of a row (schedule cpu), or every so many.
 ## Invariants  Lanes lie along the last axis. Lanes past its end repeat the last element. An output without some axis

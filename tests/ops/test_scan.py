@@ -71,7 +71,7 @@ def test_the_last_state_alone(context, data):
 
 
 def test_results_without_a_state(context, data):
-    check([x, w], [scan(lambda xt, w: xt @ w, sequences=[x], non_sequences=[w])], data[0], data[2])
+    check([x, w], [scan(lambda xt, w: (xt @ w) @ xt.T, sequences=[x], non_sequences=[w])], data[0], data[2])
 
 
 def test_results_that_are_inputs(context, data):
@@ -335,6 +335,19 @@ def test_vectorized_sequences_and_results(context, data):
     for _ in range(4):
         for k, got in enumerate(f(batch, data[1])):
             assert_close(got, np.stack([values[k] for values in wanted]))
+
+
+def test_products_of_all_steps_are_one_product(context, data):
+    """The product of the inputs of a recurrent layer, and the gradients of its weights, are outside of the loop."""
+    u = pt.fmatrix("u")
+    states = scan(lambda xt, ht, w, u: pt.tanh(xt @ u + ht @ w), sequences=[x], outputs_info=[h], non_sequences=[w, u])
+    arguments = *data, data[2] * 0.5
+    f = check([x, h, w, u], [states], *arguments)
+    (loop,) = (n for n in pytensor_cl.explain(f).device_nodes if isinstance(n.op, GpuScan))
+    assert str(loop.op).count("Gemm") + str(loop.op).count("Dot") == 1
+    g = check([x, h, w, u], pytensor.grad((states**2).sum(), [h, w, u]), *arguments, rtol=1e-4)
+    loops = [n.op for n in pytensor_cl.explain(g).device_nodes if isinstance(n.op, GpuScan)]
+    assert [str(op).count("Gemm") + str(op).count("Dot") for op in loops] == [1, 1]
 
 
 # Errors, and reports

@@ -32,7 +32,7 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.registry import default_context_name, get_context
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["lift_loops", "register_whole_loop"]
+__all__ = ["has_whole_loop", "lift_loops", "register_whole_loop"]
 
 WholeLoop = Callable[[Scan, Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
@@ -62,6 +62,12 @@ def _whole_loop(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> G
     """Return a device Op of the whole loop; None if there is none."""
     found = (lift(op, node, context_name, info) for lift in _whole_loops)
     return next((op for op in found if not isinstance(op, NoKernel)), None)
+
+
+def has_whole_loop(node: Apply) -> bool:
+    """Return whether there is a device Op of a whole loop on the default device."""
+    name = default_context_name()
+    return _whole_loop(node.op, node, name, get_context(name).info) is not None
 
 
 @register_lift(Scan, every_dtype=True)
