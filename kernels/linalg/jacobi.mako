@@ -8,7 +8,8 @@
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
 ##            norms: of the vectors, with the scale; contiguous.
-## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over them.
+## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
+##            the matrices.
 ##            `_sort`: work-items loop over the vectors. `_shift`: work-items loop over the matrices.
 ## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
 ##            and related results, 1958.
@@ -217,9 +218,10 @@ __kernel void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, c
     }
 }
 
-/* w (rows x rows, contiguous) = a + shift * identity, from the lower triangle of a, or from the upper one if `whole`. */
-__kernel void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a, __global ${T} *w,
-                            __global ${T} *shifts)
+/* w (rows x rows, contiguous) = a + shift * identity, from the lower triangle of a, or from the upper one if `whole`.
+ */
+__kernel void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
+                            __global ${T} *w, __global ${T} *shifts)
 {
     const long n = size.rows;
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
@@ -230,7 +232,8 @@ __kernel void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, 
             ${T} radius = 0;
             for (long j = 0; j < n; ++j) {
                 const int is_own = size.whole ? i <= j : i >= j;
-                const ${T} value = is_own ? source[i * a_at.row + j * a_at.column] : source[j * a_at.row + i * a_at.column];
+                const long at = is_own ? i * a_at.row + j * a_at.column : j * a_at.row + i * a_at.column;
+                const ${T} value = source[at];
                 matrix[i * n + j] = value;
                 radius += i == j ? -value : fabs(value);
             }

@@ -3,8 +3,9 @@
 ##             below z, found by bisection.
 ## Operands    State s and increment c of the generator; out[size]. sums[rows, categories]; row_of[size]: the row of
 ##             each draw, not read if there is one row.
-## NDRange     (work-items). Schedule cpu: work-item j makes the draws from j * chunk on; those beyond `size` do nothing.
-##             Schedule simt: neighbours make neighbouring draws; `stride` leads to the state a whole NDRange ahead.
+## NDRange     (work-items). Schedule cpu: work-item j makes the draws from j * chunk on. None beyond `size`.
+##             Schedule simt: neighbours make neighbouring draws; `stride` leads to the state a whole NDRange
+##             ahead.
 ## Workspace   Schedule cpu: one block of the generator for each work-item, in private memory.
 ## Invariants  Draw i takes number i of the sequence, whatever the NDRange is.
 ## Reference   numpy.random.Generator.

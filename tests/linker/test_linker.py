@@ -213,7 +213,7 @@ def test_memory_of_large_results_stays_while_they_come_and_goes_back_after_them(
         large(value)
         small(number)
     assert context.memory.statistics() == before and before.held_blocks
-    for _ in range((2 + context.memory.buffers.patience) * WINDOW):
+    for _ in range((2 + context.memory.buffers.max_idle_windows) * WINDOW):
         small(number)
     assert context.memory.statistics().managed_bytes <= before.managed_bytes - value.nbytes
 

@@ -223,16 +223,16 @@ def benchmark(name: str) -> Any:
 
 
 def draws(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the distributions of benchmarks/draws.py, and what draws so many numbers."""
+    """Yield the distributions of benchmarks/draws.py, and what draws so many numbers; none on devices without fp64."""
     from pytensor_cl.routines.random.draw import Draw, HostDraw
     from pytensor_cl.runtime.registry import get_context
 
     context, bench = get_context(), benchmark("draws")
+    if not context.info.has_fp64:
+        return
     for name, parameters in bench.DISTRIBUTIONS.items():
         kind = getattr(bench.basic, name)
         dtype = "int64" if kind.dtype == "int64" else "float64"
-        if dtype == "float64" and not context.info.has_fp64:
-            continue
         routine = Draw(context, name, dtype, HostDraw(kind(dtype=dtype).rng_fn, None))
         yield name, partial(routine, np.random.default_rng(bench.SEED), (count,), *parameters)
 

@@ -196,16 +196,18 @@ _REASONS = {
     "conv_simt": "gradients of weights: eight neighbours of x, 32 bytes, mostly begin within a sector (rows of 14 "
     "elements, padding): two sectors. The next step along k reads the rest of them.",
     "indexing_scatter_sorted_keys": "positions are read in their sorted order, which is that of the data.",
-    "linalg_cholesky_group": "only the lower triangle is read and written: the first rows fill no sector.",
+    "linalg_cholesky_group": "only the lower triangle is read and written: the first rows fill no sector. A warp has "
+    "several rows of the triangle at a time, which share banks.",
     "linalg_lu_determinant": "elements of a diagonal are further apart than a sector.",
     "linalg_lu_panel": "columns of matrices with contiguous rows are searched for pivots, and scaled; sectors of them "
     "serve the steps that follow. Panels have any number of rows, which local memory has not.",
     "linalg_lu_singular": "elements of a diagonal are further apart than a sector.",
-    "linalg_triangular_group": "only the lower triangle is read: the first rows fill no sector.",
+    "linalg_triangular_group": "only the lower triangle is read: the first rows fill no sector. Where right-hand sides "
+    "are rows, as in Cholesky's panels, a work-item has a row, and sectors serve its next elements.",
     "random_stream": "the ziggurat method looks up tables at random places.",
     "rowwise_simt": "rows of six elements have one work-item each. Several for each row would need a reduction in "
     "local memory for each of the sums; the sectors serve the work-item's next elements.",
-    "sort_radix_simt_count": "16 counts for a chunk of many of elements; the scan wants a digit's chunks side by side.",
+    "sort_radix_simt_count": "16 counts for a chunk of many elements; the scan wants a digit's chunks side by side.",
     "sort_radix_simt_scatter": "elements go to where their keys want them.",
     "sort_network_simt": "rows that are no multiple of 32 begin in any bank.",
 }
