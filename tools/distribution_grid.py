@@ -98,7 +98,7 @@ def _cells(outcome: Outcome) -> list[str]:
         sys.stderr.write(f"{outcome.name}, {outcome.kind}: {outcome.missing}\n")
         return [NOT_RUN] * 2
     cells = [_place(on_host) for on_host in outcome.on_host]
-    wide = ", ".join(f"`{_op(name)}`" for name in outcome.wide)
+    wide = ", ".join(f"`{name}`" for name in sorted(set(map(_op, outcome.wide))))
     return [f"{cell}; float64: {wide}" if cell and wide else cell for cell in cells]
 
 
