@@ -153,7 +153,7 @@ def opencl_lift(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 @_report
 def opencl_shorten_loops(fgraph: FunctionGraph) -> None:
-    """Loops in one kernel -> the same without rows that nobody reads."""
+    """Loops in one kernel -> the same without rows that are not read."""
     shorten_loops(fgraph)
 
 

@@ -293,7 +293,7 @@ def test_members_of_a_batch_have_one_number_of_steps(context):
         f([2, 3], [1, 4.0])
 
 
-def test_rows_that_nobody_reads_are_not_stored(context, rng):
+def test_rows_that_are_not_read_are_not_stored(context, rng):
     """The traces of a gradient have one row, and initial values need no array with room for the other rows."""
     x, a, s = pt.dvector("x"), pt.dscalar("a"), pt.dscalar("s")
     total = scan(lambda e, h, a: pt.tanh(a * h + e), sequences=[x], outputs_info=[s], non_sequences=[a])

@@ -86,7 +86,7 @@ def test_pyopencl_array_over_the_same_memory(array, value, monkeypatch):
     monkeypatch.setattr(array.context.queue, "_is_exposed", False)
     view = array[1:, ::2].to_pyopencl()
     assert view.shape == (3, 3, 6) and view.strides == array[1:, ::2].strides
-    assert array.context.queue.has_pending  # who knows
+    assert array.context.queue.has_pending  # pyopencl may have enqueued commands
     whole = array.to_pyopencl()
     whole.fill(2)
     array.sync()

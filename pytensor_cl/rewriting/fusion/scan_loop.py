@@ -1,4 +1,4 @@
-"""GpuScanLoop without arrays that nothing needs: rows that nobody reads, and room for rows before the first step."""
+"""GpuScanLoop without unused memory: rows of a trace that are not read, and room for rows before the first step."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -504,7 +504,7 @@ class _Lowering:
         return all(np.dtype(kind).kind in "iufb" for kind in kinds) and all(f in ("csr", "csc") for f in forms)
 
     def _matrix(self, variable: Variable) -> Matrix:
-        """Return the vectors of a sparse matrix; of one that nobody has seen, its properties."""
+        """Return the vectors of a sparse matrix. Those of an input are its properties."""
         if variable not in self._matrices:
             node = self._package.csm_properties.make_node(variable)
             parts: list[Any] = list(node.outputs)

@@ -100,7 +100,7 @@ def test_other_lengths_and_types(f, rng):
     repeats(f, normal(rng, LARGE), normal(rng, SMALL))
 
 
-def test_nobody_keeps_them(f, rng):
+def test_no_reference_to_them_is_kept(f, rng):
     class Watched(np.ndarray):
         """An array to which there may be weak references."""
 
