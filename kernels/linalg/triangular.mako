@@ -2,7 +2,8 @@
 ##
 ## Algorithm  Forward substitution. `_columns`: vectors lie along the columns of B, which share a matrix.
 ##            `_lanes`: `lanes` matrices at a time, one in each lane of a vector.
-##            `_group`: a column for each work-item; the matrix in local memory.
+##            `_group`: a column for each work-item, eight rows of it at a time; the matrix in local memory. The rows
+##            before are read from x, as registers have no room for all of them.
 ##            `_rows`: a row for each work-item, for few columns; several matrices in local memory.
 ## Operands   a: rows x rows, b and x: rows x columns, any strides, rows <= block. b and x may be the same array.
 ##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, which LAPACK's trtrs reports.
@@ -141,6 +142,7 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     }
 }
 % else:
+<% rows = 8 %>
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const linalg_strides b_at,
                    const linalg_strides x_at, __global const ${T} *a, __global const ${T} *b, __global ${T} *x)
@@ -162,19 +164,28 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
         if (column < size.columns) {
             __global const ${T} *source = b + b_at.offset + batch * b_at.batch + column * b_at.column;
             __global ${T} *target = x + x_at.offset + batch * x_at.batch + column * x_at.column;
-    % for i in range(block):
-            ${T} x${i} = ${i} < n ? source[${i} * b_at.row] : 0;
+            for (int begin = 0; begin < n; begin += ${rows}) {
+                __local const ${T} *panel = factors + begin * ${block + 1};
+    % for i in range(rows):
+                ${T} x${i} = begin + ${i} < n ? source[(begin + ${i}) * b_at.row] : 0;
     % endfor
-    % for i in range(block):
+                for (int k = 0; k < begin; ++k) {
+                    const ${T} solved = target[k * x_at.row]; /* this work-item has written it */
+    % for i in range(rows):
+                    x${i} -= panel[${i * (block + 1)} + k] * solved;
+    % endfor
+                }
+    % for i in range(rows):
         % for k in range(i):
-            x${i} -= factors[${i * (block + 1) + k}] * x${k};
+                x${i} -= panel[begin + ${i * (block + 1) + k}] * x${k};
         % endfor
-            x${i} /= factors[${i * (block + 2)}];
+                x${i} /= panel[begin + ${i * (block + 2)}];
     % endfor
-    % for i in range(block):
-            if (${i} < n)
-                target[${i} * x_at.row] = failed ? (${T})NAN : x${i};
+    % for i in range(rows):
+                if (begin + ${i} < n)
+                    target[(begin + ${i}) * x_at.row] = failed ? (${T})NAN : x${i};
     % endfor
+            }
         }
     }
 }

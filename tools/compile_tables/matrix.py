@@ -49,11 +49,6 @@ KNOWN = (
         "and sm_90 spill nothing",
     ),
     Known("conv_simt_double_buffered", "at most", ("sm_70",), 280, "the same as of gemm_simt_double_buffered"),
-    Known(
-        "linalg_triangular", "_group", (*NVIDIA, *AMD), 2800,
-        "the 32 rows of a solution are registers, and compilers read the matrix far ahead of its use; fences in local "
-        "memory do not keep them from it. Solutions in local memory would take 24 KiB for float64",
-    ),
     Known("elemwise_simt", "hyp2f1_double", NVIDIA, 512, "a function of many branches that computes much"),
     Known(
         "elemwise_simt", r"(bessel|beta|gamma|erf\w*)_\w*(double|float)\(|log_double", ("gfx90a",), 600,
