@@ -3,25 +3,21 @@
 from collections.abc import Sequence
 from copy import copy
 
-from pytensor.compile.aliasing import add_supervisor_to_fgraph
-from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.io import In
 from pytensor.conditional.op import IfElse, LazyIfElse
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.tensor.shape import Shape, Shape_i
 
 from pytensor_cl import _compat
-from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
+from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
 from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse, IfElseWithDeviceGraphs
-from pytensor_cl.ops.transfer import GpuFromHost, host_from_gpu
+from pytensor_cl.ops.transfer import GpuFromHost
+from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.device import DeviceInfo
-from pytensor_cl.type import GpuArrayType
 
 __all__ = ["lift_branches", "prepare_host_branches"]
 
@@ -60,38 +56,13 @@ def _branch_placement(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph
 
 def _on_device(graph: FunctionGraph, operand_placements: Sequence[str], context_name: str) -> FunctionGraph:
     """Return a copy of a branch with its inputs at their placements and its outputs on the device."""
-
-    def new_input(variable: Variable, placement: str) -> Variable:
-        kind = variable.type
-        return GpuArrayType(kind.dtype, kind.shape, context_name)() if placement is DEVICE else kind()
-
-    inputs = [new_input(v, placement) for v, placement in zip(graph.inputs, operand_placements, strict=True)]
-    hosted = [host_from_gpu(v) if context_of(v) else v for v in inputs]
-    typed = [old.type.filter_variable(new) for old, new in zip(graph.inputs, hosted, strict=True)]
-    outputs = clone_replace(graph.outputs, replace=dict(zip(graph.inputs, typed, strict=True)))
-    uploaded = [GpuFromHost(context_name)(v) for v in outputs]
-    result = FunctionGraph(inputs, uploaded, clone=False)
+    result = place_inner_graph(graph, operand_placements, [DEVICE] * len(graph.outputs), context_name)
     cut_transfers(result)
     return result
 
 
-def _device_graph(branch: OpFromGraph, fgraph: FunctionGraph) -> FunctionGraph:
-    """Return a branch as the mode of the outer graph compiles it."""
-    mode = get_active_mode(fgraph)
-    inner = branch.fgraph.unfreeze()
-    inner._compile_mode = mode
-    specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
-    add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
-    mode.optimizer.rewrite(inner)
-    inner.__dict__.pop("opencl_canonical_copy", None)  # only whole functions have a host backend
-    error = getattr(inner, "opencl_error", None)
-    if error is not None:
-        raise error
-    return inner
-
-
 def _device_graphs(op: LazyIfElse, fgraph: FunctionGraph) -> list[FunctionGraph]:
-    return [_device_graph(branch, fgraph) for branch in (op.true_branch, op.false_branch)]
+    return [compile_inner_graph(b.fgraph.unfreeze(), fgraph) for b in (op.true_branch, op.false_branch)]
 
 
 def _has_device_nodes(graphs: Sequence[FunctionGraph]) -> bool:

@@ -7,13 +7,9 @@ Modules that make one kernel of a loop register themselves with `register_whole_
 from collections.abc import Callable, Iterable
 from copy import copy
 
-from pytensor.compile.aliasing import add_supervisor_to_fgraph
-from pytensor.compile.io import In
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph, Output
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import Alloc, AllocEmpty, ARange, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -25,12 +21,11 @@ from pytensor.tensor.type import TensorType, discrete_dtypes
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
 from pytensor_cl.ops.scan import GpuScan, InnerPlacement, ScanWithDeviceGraph
-from pytensor_cl.ops.transfer import GpuFromHost, host_from_gpu
+from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.registry import default_context_name, get_context
-from pytensor_cl.type import GpuArrayType
 
 __all__ = ["has_whole_loop", "lift_loops", "register_whole_loop"]
 
@@ -151,31 +146,9 @@ def _inner_placement(op: Scan) -> InnerPlacement:
 
 def _device_graph(op: Scan, fgraph: FunctionGraph, placement: InnerPlacement, context_name: str) -> FunctionGraph:
     """Return the inner graph as the mode of the outer graph compiles it, with its values where they belong."""
-    mode = get_active_mode(fgraph)
-    graph, info = op.fgraph.unfreeze(), op.info
-
-    def new_input(variable: Variable, place: str) -> Variable:
-        kind = variable.type
-        new = GpuArrayType(kind.dtype, kind.shape, context_name)() if place is DEVICE else kind()
-        new.name = variable.name
-        return new
-
-    inputs = [new_input(v, place) for v, place in zip(graph.inputs, placement.inner_inputs(info), strict=True)]
-    hosted = [host_from_gpu(v) if context_of(v) else v for v in inputs]
-    typed = [old.type.filter_variable(new) for old, new in zip(graph.inputs, hosted, strict=True)]
-    outputs = clone_replace(graph.outputs, replace=dict(zip(graph.inputs, typed, strict=True)))
-    places = placement.inner_outputs(info)
-    placed = [GpuFromHost(context_name)(v) if p is DEVICE else v for v, p in zip(outputs, places, strict=True)]
-    inner = FunctionGraph(inputs, placed, clone=False)
-    inner._compile_mode = mode
-    specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
-    add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
-    mode.optimizer.rewrite(inner)
-    inner.__dict__.pop("opencl_canonical_copy", None)  # only whole functions have a host backend
-    error = getattr(inner, "opencl_error", None)
-    if error is not None:
-        raise error
-    return inner
+    info = op.info
+    places = placement.inner_inputs(info), placement.inner_outputs(info)
+    return compile_inner_graph(place_inner_graph(op.fgraph.unfreeze(), *places, context_name), fgraph)
 
 
 def _unsupported_reason(op: Scan, info: DeviceInfo) -> str:
