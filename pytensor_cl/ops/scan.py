@@ -132,14 +132,19 @@ class ScanWithDeviceGraph(Scan):
         Where its inputs and outputs are.
     context_name
         Of its nodes.
+    refusal
+        Why the loop is not one kernel.
     """
 
-    def __init__(self, scan: Scan, graph: FunctionGraph, placement: InnerPlacement, context_name: str) -> None:
+    def __init__(
+        self, scan: Scan, graph: FunctionGraph, placement: InnerPlacement, context_name: str, refusal: str = ""
+    ) -> None:
         self.__dict__.update(scan.__dict__)
         self._fn = None
         self.device_graph = graph
         self.placement = placement
         self.context_name = context_name
+        self.refusal = refusal
 
 
 class GpuScan(GpuOp):
@@ -156,13 +161,17 @@ class GpuScan(GpuOp):
         The inner graph.
     placement
         Where its inputs and outputs are.
+    refusal
+        Why the loop is not one kernel.
     """
 
     __props__ = ("host", "context_name", "placement")
 
-    def __init__(self, host: Scan, context_name: str, graph: FunctionGraph, placement: InnerPlacement) -> None:
+    def __init__(
+        self, host: Scan, context_name: str, graph: FunctionGraph, placement: InnerPlacement, refusal: str = ""
+    ) -> None:
         super().__init__(host, context_name)
-        self.graph, self.placement = graph, placement
+        self.graph, self.placement, self.refusal = graph, placement, refusal
         self.operand_placements = placement.outer_inputs(host.info)
         self.view_map = dict(host.view_map)
         self.may_alias = bool(host.info.n_untraced_sit_sot)

@@ -45,6 +45,9 @@ def check(inputs, outputs, kind, *arguments):
 def test_branches(context, square):
     f = check([c, x, y], [ifelse(c, pt.exp(x @ y), pt.tanh(x.T @ y) + y) @ x], GpuLazyIfElse, square, square + 1)
     assert_all_on_device(f)
+    report = pytensor_cl.explain(f)
+    assert any("tanh" in str(n.op).lower() for n in report.inner_nodes)
+    assert all(isinstance(n.outer, GpuLazyIfElse) for n in report.inner_nodes) and "ifelse 1" in str(report)
 
 
 def test_several_values_and_what_is_only_handed_on(context, square):

@@ -381,7 +381,7 @@ def test_explain_looks_into_the_steps(context, data):
     report = pytensor_cl.explain(f)
     assert {n.place for n in report.inner_nodes} == {report.device_nodes[0].context}
     assert "tanh" in " ".join(str(n.op) for n in report.inner_nodes)
-    assert "loop 1" in str(report)
+    assert "loop 1" in str(report) and "why it is not one kernel" in str(report)
     k = pt.lvector("k")
     g = opencl([k, x], scan(lambda kt, x: x[kt] * 2, sequences=[k], non_sequences=[x]))
     on_host = [n.reason for n in pytensor_cl.explain(g).inner_nodes if n.place == "host"]

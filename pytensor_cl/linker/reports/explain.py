@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import inf, prod
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytensor_cl.linker.replay.memory import Allocation
 from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.ifelse import GpuLazyIfElse
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
@@ -73,12 +75,12 @@ class HostNode:
 
 @dataclass(frozen=True)
 class InnerNode:
-    """A node of the steps of a loop that runs on a device.
+    """A node of an inner graph: of the steps of a loop, or of a branch of a conditional.
 
     Attributes
     ----------
-    loop
-        The Op of the loop.
+    outer
+        The device Op that has the inner graph.
     op, node
         The Op and its node.
     place
@@ -87,7 +89,7 @@ class InnerNode:
         Why it is on the host; empty for others.
     """
 
-    loop: GpuOp
+    outer: GpuOp
     op: Any
     node: Apply
     place: str
@@ -211,7 +213,7 @@ class Explanation:
     graph_breaks
         Nodes that run step by step between captured graphs of the others, and why.
     inner_nodes
-        Nodes of the steps of loops, and those of loops inside them.
+        Nodes of the steps of loops and of the branches of conditionals, and of those inside them.
     problems
         Internal errors that made no call fail: of estimates, and of the comparison of calls.
     """
@@ -255,13 +257,16 @@ class Explanation:
         return _table(("host node", "reason"), [(str(n.op), n.reason) for n in self.host_nodes])
 
     def _inner_table(self) -> str:
-        """The nodes of loops: the loop by its number among the loops of the function."""
-        numbers: dict[int, int] = {}
-        rows = []
-        for n in self.inner_nodes:
-            number = numbers.setdefault(id(n.loop), len(numbers) + 1)
-            rows.append((f"loop {number}", str(n.op), n.place, n.reason))
-        return _table(("steps of", "node", "place", "reason"), rows)
+        """The nodes of inner graphs; the Op that has one by its number among them."""
+        outer = list({id(n.outer): n.outer for n in self.inner_nodes}.values())
+        names = {id(op): f"{'loop' if isinstance(op, GpuScan) else 'ifelse'} {k}" for k, op in enumerate(outer, 1)}
+        rows = [(names[id(n.outer)], str(n.op), n.place, n.reason) for n in self.inner_nodes]
+        refused = [(names[id(op)], op.refusal) for op in outer if isinstance(op, GpuScan) and op.refusal]
+        tables = (
+            _table(("inside", "node", "place", "reason"), rows),
+            _table(("launched step by step", "why it is not one kernel"), refused),
+        )
+        return "\n\n".join(filter(None, tables))
 
     def _transfer_table(self) -> str:
         rows = [(t.direction, t.what, "?" if t.nbytes is None else f"{t.nbytes:,}", t.when) for t in self.transfers]
@@ -400,9 +405,10 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
 
 
 def _inner_nodes(op: Any) -> list[InnerNode]:
-    """Return the nodes of the steps of a loop; none for other Ops."""
+    """Return the nodes of the steps of a loop, or of the branches of a conditional; none for other Ops."""
     found: list[InnerNode] = []
-    for node in op.graph.toposort() if isinstance(op, GpuScan) else ():
+    graphs = (op.graph,) if isinstance(op, GpuScan) else op.graphs if isinstance(op, GpuLazyIfElse) else ()
+    for node in chain.from_iterable(graph.toposort() for graph in graphs):
         if isinstance(node.op, GpuOp):
             found.append(InnerNode(op, node.op, node, node.op.context_name, ""))
             found += _inner_nodes(node.op)

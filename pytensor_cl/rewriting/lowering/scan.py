@@ -53,22 +53,28 @@ def register_whole_loop(lift: WholeLoop) -> WholeLoop:
     return lift
 
 
-def _whole_loop(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | None:
-    """Return a device Op of the whole loop; None if there is none."""
-    found = (lift(op, node, context_name, info) for lift in _whole_loops)
-    return next((op for op in found if not isinstance(op, NoKernel)), None)
+def _whole_loop(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """Return a device Op of the whole loop, or why there is none."""
+    refusal = NoKernel(NO_NODES)
+    for lift in _whole_loops:
+        found = lift(op, node, context_name, info)
+        if isinstance(found, GpuOp):
+            return found
+        refusal = found
+    return refusal
 
 
 def has_whole_loop(node: Apply) -> bool:
     """Return whether there is a device Op of a whole loop on the default device."""
     name = default_context_name()
-    return _whole_loop(node.op, node, name, get_context(name).info) is not None
+    return isinstance(_whole_loop(node.op, node, name, get_context(name).info), GpuOp)
 
 
 @register_lift(Scan, every_dtype=True)
 def lift_scan(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
     """Scan -> one device Op of the whole loop."""
-    return _whole_loop(op, node, context_name, info) or NoKernel(_unsupported_reason(op, info) or NO_NODES)
+    found = _whole_loop(op, node, context_name, info)
+    return found if isinstance(found, GpuOp) else NoKernel(_unsupported_reason(op, info) or NO_NODES)
 
 
 @register_lift(ScanWithDeviceGraph, every_dtype=True)
@@ -78,7 +84,7 @@ def lift_scan_with_graph(
     """ScanWithDeviceGraph -> GpuScan."""
     if op.context_name != context_name:
         return NoKernel(f"its steps were compiled for another device, {op.context_name}")
-    return GpuScan(op, context_name, op.device_graph, op.placement)
+    return GpuScan(op, context_name, op.device_graph, op.placement, op.refusal)
 
 
 # Where the values of a step are
@@ -170,7 +176,9 @@ def _has_numbers_only(op: Scan) -> bool:
     return all(getattr(v.type, "ndim", 0) == 0 for v in values)
 
 
-def _with_device_graph(node: Apply, fgraph: FunctionGraph, context_name: str) -> ScanWithDeviceGraph | None:
+def _with_device_graph(
+    node: Apply, fgraph: FunctionGraph, context_name: str, refusal: str
+) -> ScanWithDeviceGraph | None:
     """Return the Op of a node with a device graph of its steps; None if it stays on the host."""
     op: Scan = node.op
     if _unsupported_reason(op, get_context(context_name).info):
@@ -180,7 +188,7 @@ def _with_device_graph(node: Apply, fgraph: FunctionGraph, context_name: str) ->
     if not any(isinstance(n.op, GpuOp) and n.op.is_compute for n in graph.apply_nodes):
         return None
     names = {name for n in graph.apply_nodes for v in n.outputs if (name := context_of(v))}
-    return ScanWithDeviceGraph(op, graph, placement, context_name) if names == {context_name} else None
+    return ScanWithDeviceGraph(op, graph, placement, context_name, refusal) if names == {context_name} else None
 
 
 def lift_loops(fgraph: FunctionGraph) -> None:
@@ -198,9 +206,10 @@ def lift_loops(fgraph: FunctionGraph) -> None:
     contexts = contexts_of_nodes(order, fgraph, default_context_name())
     for node in loops:
         name = contexts[node]
-        if _whole_loop(node.op, node, name, get_context(name).info) is not None:
+        whole = _whole_loop(node.op, node, name, get_context(name).info)
+        if isinstance(whole, GpuOp):
             continue
-        found = _with_device_graph(node, fgraph, name)
+        found = _with_device_graph(node, fgraph, name, whole.reason)
         if found is None:
             continue
         new = Apply(found, list(node.inputs), [v.type() for v in node.outputs])
