@@ -46,7 +46,7 @@ def maximum(model: pm.Model, gradient: Gradient) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Find the maximum in both modes, print it, and return 1 if the modes do not agree."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--points", type=int, default=1000)
+    parser.add_argument("--points", type=int, default=500)
     options = parser.parse_args(arguments)
 
     model = build(*simulate(options.points))

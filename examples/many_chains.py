@@ -52,7 +52,7 @@ def compare(ours, theirs) -> float:
 
 def save_figure(path: Path, posterior) -> None:
     """Save ranks and traces of `mu` and `tau`: ranks of chains that mix are uniform."""
-    import matplotlib.pyplot as plt  # noqa: PLC0415
+    import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 6), layout="constrained")
     for (left, right), name in zip(axes, ("mu", "tau"), strict=True):
@@ -95,15 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             progressbar=False,
         ).posterior
     attrs = ours.attrs
-    seconds = theirs.attrs["sampling_time"]
     smallest = min(float(ess(theirs, var_names=[name])[name].min()) for name in ("mu", "tau", "z"))
-    print(
-        f"{options.chains} chains: {attrs['ess_bulk_min']:.0f} effective draws, {attrs['ess_per_second']:.0f} a second"
-    )
-    print(f"NUTS, 4 chains: {smallest:.0f} effective draws, {smallest / seconds:.0f} a second")
-    print(
-        f"seconds are those of warm-up and draws, without compilation; divergences {attrs['divergences']}, nested R-hat {attrs['nested_rhat_max']:.3f}"
-    )
+    for title, count, rate in (
+        (f"{options.chains} chains", attrs["ess_bulk_min"], attrs["ess_per_second"]),
+        ("NUTS, 4 chains", smallest, smallest / theirs.attrs["sampling_time"]),
+    ):
+        print(f"{title}: {count:.0f} effective draws, {rate:.0f} a second (with warm-up, without compilation)")
+    print(f"divergences {attrs['divergences']}, nested R-hat {attrs['nested_rhat_max']:.3f}")
     if find_spec("matplotlib"):
         save_figure(options.out / "many_chains.png", ours)
     worst = compare(ours, theirs)

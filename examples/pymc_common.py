@@ -36,10 +36,11 @@ def start_of(model: pm.Model) -> np.ndarray:
 
 
 def print_nodes(function: Callable) -> None:
-    """Print how many nodes run on the device and on the host, and the names of the largest kinds of either."""
+    """Print how many nodes run on the device and on the host, and of which kinds they are; loops come first."""
     report = pytensor_cl.explain(function)
     for place, nodes in ("device", report.device_nodes), ("host", report.host_nodes):
-        kinds = Counter(type(node.op).__name__ for node in nodes).most_common(6)
+        kinds = Counter(type(node.op).__name__ for node in nodes).most_common()
+        kinds = sorted(kinds, key=lambda kind: "Scan" not in kind[0])[:6]
         print(f"nodes on the {place}: {len(nodes)}", ", ".join(f"{count} {name}" for name, count in kinds), sep="  ")
 
 
@@ -58,7 +59,7 @@ def seconds_of(call: Callable[[], object], least: float = 0.2) -> float:
 
 
 def agree(model: pm.Model, on_device: Gradient, on_host: Gradient, tolerance: float = 1e-8) -> bool:
-    """Print the times of two gradients; return whether they are equal at three points, relative to the largest entry."""
+    """Print the times of gradients; return whether they agree at three points, relative to the largest entry."""
     start = start_of(model)
     rng = np.random.default_rng(0)
     worst = 0.0
