@@ -8,4 +8,10 @@ for driver in pocl intel; do
     python examples/logistic_regression.py --steps 50 --compare NUMBA --out "$work"
     python examples/mlp_digits.py --epochs 2 --compare NUMBA --out "$work"
     python examples/cnn_digits.py --epochs 1 --compare NUMBA --out "$work"
+
+    export PYTENSOR_FLAGS=device=opencl:$driver
+    python examples/many_chains.py --chains 64 --draws 40 --out "$work"
+    python examples/gaussian_process.py --points 100
+    python examples/hidden_markov_model.py --steps 200 --chains 0
+    python examples/stochastic_volatility.py --days 200 --chains 0
 done
