@@ -88,6 +88,7 @@ def opencl_keep_canonical_copy(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
+@_report
 def opencl_batch_loops(fgraph: FunctionGraph) -> None:
     """Blockwise(Scan) -> Scan with batched steps."""
     if _placement() != "host":
@@ -95,6 +96,7 @@ def opencl_batch_loops(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
+@_report
 def opencl_hoist_products(fgraph: FunctionGraph) -> None:
     """Products of a loop that need no earlier step -> one product outside of the loop."""
     if _placement() != "host":
@@ -108,6 +110,7 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter
+@_report
 def opencl_lower(fgraph: FunctionGraph) -> None:
     """Ops without a kernel -> Ops with a kernel."""
     if _placement() != "host":

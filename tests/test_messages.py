@@ -165,6 +165,25 @@ def test_the_flag_device_without_the_prefix():
     assert seen["error"][0] == "DeviceNotFound" and "write 'opencl:gpu'" in seen["error"][1]
 
 
+def test_a_loop_for_a_device_that_is_not_there():
+    script = """
+        import pytensor, pytensor.tensor as pt
+        x, h, w, many = pt.matrix("x"), pt.vector("h"), pt.matrix("w"), pt.tensor3("many")
+        states = pytensor.scan(
+            lambda row, state, w: pt.tanh(row + state @ w),
+            sequences=[x], outputs_info=[h], non_sequences=[w], return_updates=False,
+        )
+        (batch,) = pytensor.graph.replace.vectorize_graph([states], {w: many})
+        for inputs, result in (([x, h, w], states), ([x, h, many], batch)):
+            try:
+                pytensor.function(inputs, result)
+            except Exception as error:
+                seen.setdefault("errors", []).append(type(error).__name__)
+    """
+    seen, errors = run_script(script, "device=opencl:absent")
+    assert seen["errors"] == ["DeviceNotFound"] * 2 and "Traceback" not in errors
+
+
 @pytest.mark.parametrize(
     "flag", ["contexts=dev0", "contexts=dev0->", "contexts=dev0=opencl0:0", "contexts=dev0:opencl0:0"]
 )
