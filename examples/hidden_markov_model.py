@@ -11,15 +11,12 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc_common import DEVICE, HOST, agree, gradient_of
-
-import pytensor_cl.pymc
+from pymc_common import DEVICE, HOST, agree, gradient_of, recovers
 
 SEED = 5
 STAY = np.array([0.9, 0.7])
 LEVELS, NOISE = np.array([-1.0, 1.5]), 0.8
-TOLERANCE = 4.0
-"""Posterior standard deviations."""
+TRUTH = {"stay": STAY, "levels": LEVELS, "noise": NOISE}
 
 
 def simulate(steps: int) -> np.ndarray:
@@ -60,21 +57,6 @@ def build(y: np.ndarray) -> pm.Model:
     return model
 
 
-def sample(model: pm.Model, chains: int, draws: int) -> bool:
-    """Sample on the device, print what was found, and return whether the truth is near it."""
-    found = pytensor_cl.pymc.sample(
-        model, chains=chains, tune=60, draws=draws, random_seed=SEED, progressbar=False
-    ).posterior
-    print(f"{found.attrs['ess_bulk_min']:.0f} effective draws, {found.attrs['ess_per_second']:.0f} a second")
-    good = True
-    for name, truth in ("stay", STAY), ("levels", LEVELS), ("noise", NOISE):
-        values = found[name]
-        mean, deviation = (part.to_numpy() for part in (values.mean(["chain", "draw"]), values.std(["chain", "draw"])))
-        print(f"{name:7s} {np.round(mean, 2)} +- {np.round(deviation, 2)}   true {truth}")
-        good = good and bool(np.all(np.abs(mean - truth) <= TOLERANCE * deviation))
-    return good
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare gradients, sample, and return 1 if the modes do not agree or the truth is far from what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -86,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     model = build(simulate(options.steps))
     good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
     if options.chains:
-        good = sample(model, options.chains, options.draws) and good
+        good = recovers(model, TRUTH, options.chains, 60, options.draws, SEED) and good
     return int(not good)
 
 

@@ -2,17 +2,20 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 
-import pytensor_cl
+import pytensor_cl.pymc
 
 DEVICE, HOST = "OPENCL", "NUMBA"
 FIRST = ("Scan", "Cholesky", "Solve")
 """Kinds of nodes that are printed before others."""
+TOLERANCE = 4.0
+"""Posterior standard deviations."""
 Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -74,3 +77,21 @@ def agree(model: pm.Model, on_device: Gradient, on_host: Gradient, tolerance: fl
     print(f"log-probability and gradient: {DEVICE} {device:.1f} us, {HOST} {host:.1f} us")
     print(f"largest relative difference: {worst:.1e} (tolerance {tolerance:g})")
     return worst <= tolerance
+
+
+def recovers(model: pm.Model, truth: Mapping[str, Any], chains: int, tune: int, draws: int, seed: int) -> bool:
+    """Sample on the device, print posterior means, and return whether they are near the truth.
+
+    Near is within `TOLERANCE` posterior standard deviations, for each element of each variable in `truth`.
+    """
+    found = pytensor_cl.pymc.sample(
+        model, chains=chains, tune=tune, draws=draws, random_seed=seed, progressbar=False
+    ).posterior
+    print(f"{found.attrs['ess_bulk_min']:.0f} effective draws, {found.attrs['ess_per_second']:.0f} a second")
+    good = True
+    for name, value in truth.items():
+        values = found[name]
+        mean, deviation = (part.to_numpy() for part in (values.mean(["chain", "draw"]), values.std(["chain", "draw"])))
+        print(f"{name:11s} {np.round(mean, 2)} +- {np.round(deviation, 2)}   true {value}")
+        good = good and bool(np.all(np.abs(mean - np.asarray(value)) <= TOLERANCE * deviation))
+    return good

@@ -11,14 +11,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc_common import DEVICE, HOST, agree, gradient_of
-
-import pytensor_cl.pymc
+from pymc_common import DEVICE, HOST, agree, gradient_of, recovers
 
 SEED = 19
 TRUTH = {"level": -1.0, "persistence": 0.95, "spread": 0.3}
-TOLERANCE = 4.0
-"""Posterior standard deviations."""
 
 
 def simulate(days: int) -> np.ndarray:
@@ -49,20 +45,6 @@ def build(returns: np.ndarray) -> pm.Model:
     return model
 
 
-def sample(model: pm.Model, chains: int, draws: int) -> bool:
-    """Sample on the device, print what was found, and return whether the truth is near it."""
-    found = pytensor_cl.pymc.sample(
-        model, chains=chains, tune=100, draws=draws, random_seed=SEED, progressbar=False
-    ).posterior
-    print(f"{found.attrs['ess_bulk_min']:.0f} effective draws, {found.attrs['ess_per_second']:.0f} a second")
-    good = True
-    for name, truth in TRUTH.items():
-        values = found[name].to_numpy()
-        print(f"{name:11s} {values.mean():6.2f} +- {values.std():.2f}   true {truth}")
-        good = good and abs(values.mean() - truth) <= TOLERANCE * values.std()
-    return good
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare gradients, sample, and return 1 if the modes do not agree or the truth is far from what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -74,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     model = build(simulate(options.days))
     good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
     if options.chains:
-        good = sample(model, options.chains, options.draws) and good
+        good = recovers(model, TRUTH, options.chains, 100, options.draws, SEED) and good
     return int(not good)
 
 

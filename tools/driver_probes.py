@@ -37,7 +37,7 @@ from tools.driver_matrix import PAGE, Driver, drivers, environment_of, name_and_
 BEGIN, END = "<!-- graphs: begin -->", "<!-- graphs: end -->"
 PART = 12 * BATCH
 """Graphs for one process."""
-PATIENCE = 900.0
+PROCESS_TIMEOUT = 900.0
 """Seconds after which a process hangs."""
 SINGLE = {"float64": "float32", "complex128": "complex64"}
 RIGHT, WRONG, RAISED, CRASHED = "right", "wrong", "raised", "crashed"
@@ -148,10 +148,10 @@ def _in_a_process(numbers: Sequence[int], driver: str, environment: dict[str, st
     with log.open("a") as out:
         try:
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, stdout=out, stderr=out, timeout=PATIENCE, check=False
+                command, cwd=ROOT, env=environment, stdout=out, stderr=out, timeout=PROCESS_TIMEOUT, check=False
             )
         except subprocess.TimeoutExpired:
-            return path, f"the process hung for {PATIENCE:.0f} s"
+            return path, f"the process hung for {PROCESS_TIMEOUT:.0f} s"
     return path, f"the process ended with {done.returncode}" if done.returncode else ""
 
 
