@@ -115,7 +115,7 @@ def main() -> None:
         for sampler in options.check:
             try:
                 _check(name, sampler, options.chains)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 print(f"{name} {sampler}: {type(error).__name__}: {error}", flush=True)
         if not options.check:
             references = json.loads(FILE.read_text()) if FILE.exists() else {}
