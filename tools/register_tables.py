@@ -12,7 +12,7 @@ import numpy as np
 from minimax import Fit, off_zero, remez
 from mpmath import atan, erf, erfc, log, mp, mpf, sqrt, tanh
 
-from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, slope
+from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_LAST, ERFC_QUADRATIC, linear
 
 SEARCH = 3000  # numbers on each side of the middle that are tried
 SHARE = 0.05  # of an interval: how far they are
@@ -80,16 +80,16 @@ def of_tanh(dtype: str) -> Rows:
     return rows[4:] + rows[:4]  # the exponent of 1 ends in two bits that are set
 
 
-def steps(last: float, bend: float = 0.0) -> list[mpf]:
-    """Edges of 32 intervals that become shorter: ``a x + bend x**2`` is k + 1/2."""
-    a, b = mpf(slope(last, bend)), mpf(bend)
+def steps(last: float, quadratic: float = 0.0) -> list[mpf]:
+    """Edges of 32 intervals that become shorter: ``a x + b x**2`` is k + 1/2."""
+    a, b = mpf(linear(last, quadratic)), mpf(quadratic)
     heights = [k + mpf(1) / 2 for k in range(32)]
-    return [mpf(0), *((sqrt(a**2 + 4 * b * h) - a) / (2 * b) if bend else h / a for h in heights)]
+    return [mpf(0), *((sqrt(a**2 + 4 * b * h) - a) / (2 * b) if quadratic else h / a for h in heights)]
 
 
 def of_erfc(dtype: str) -> Rows:
     """For x up to `ERFC_LAST`."""
-    edges = steps(ERFC_LAST, ERFC_BEND)
+    edges = steps(ERFC_LAST, ERFC_QUADRATIC)
     return [series(erfc, edges[k], edges[k + 1], 5, dtype) for k in range(32)]
 
 

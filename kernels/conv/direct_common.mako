@@ -3,7 +3,7 @@
 ## that meet x in every lane of the tile.
 ## The defs see the arguments of the template that calls them; `vec` is the prefix of conv/vector_types.mako.
 
-## Where the first tap of the first output pixel (d, h, w) of a tile lies in x, and the sums of the tile.
+## Where the first tap of the first output pixel (d, h, w) of a tile is in x, and the sums of the tile.
 <%def name="begin_tile(d, h, w, rows, columns, vector)">
         const long d0 = ${d} * p.stride[0] - p.pad[0];
         const long h0 = ${h} * p.stride[1] - p.pad[1];

@@ -1,6 +1,6 @@
 ## Epilogue of a matrix product: see common/epilogue.mako.
 ##
-## Operands: further matrices (m, n) with any strides and the batch dimensions of the product; results lie as O does.
+## Operands: further matrices (m, n) with any strides and the batch dimensions of the product; results are laid out as O.
 ## The defs see the arguments of the template that calls them.
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
 

@@ -35,7 +35,7 @@ const ${index} at${d} = o${d} * ${step} - g.pad_lo[${d}];
 const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.n[${d}] - at${d});
 </%def>
 
-## Runs the body for each element of a window, or of `width` windows side by side: it is `value`, and lies at `where`.
+## Runs the body for each element of a window, or of `width` windows side by side: the element is `value`, at `where`.
 ## `in_pairs`: two elements of a row are loaded at once where they are aligned. If windows are two elements apart, that
 ## is so for neighbouring work-items alike.
 <%def name="visit(width=1, start='', finish='', in_pairs=False)">

@@ -64,7 +64,7 @@
     ${outer_offset(unrolled=True)}
 </%def>
 
-## Where element `rest` of the reduced range lies, in C order of the reduced dimensions; every index is a constant,
+## Where element `rest` of the reduced range is, in C order of the reduced dimensions; every index is a constant,
 ## for GPUs.
 <%def name="reduced_offset()">
     ${index} at = 0;

@@ -80,7 +80,7 @@ class Repeat(Routine):
         return (self._source("int"), *ends)
 
     def _kernel(self, index: str) -> tuple[Kernel, Kernel]:
-        return self.limits.settle(lambda: self._kernels[index], self._kernels.clear)
+        return self.limits.with_fitting_groups(lambda: self._kernels[index], self._kernels.clear)
 
     def _build(self, index: str) -> tuple[Kernel, Kernel]:
         source, make = self._source(index), self.limits.kernel

@@ -52,8 +52,8 @@ def _after_fork() -> None:
         _inherited.append("drivers")
     for context in _opened:
         # The parent's objects are kept: to release them in the child can hang as well.
-        _inherited.extend((context.queue, context.memory, context.programs, context.views))
-        context.queue = context.memory = context.programs = context.views = _ForkedStub()
+        _inherited.extend((context.queue, context.memory, context.programs, context.mappings))
+        context.queue = context.memory = context.programs = context.mappings = _ForkedStub()
 
 
 os.register_at_fork(after_in_child=_after_fork)

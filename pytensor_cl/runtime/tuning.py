@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pytensor_cl import __version__
 from pytensor_cl.codegen.rendered import user_folder
 from pytensor_cl.runtime.device import DeviceEntry
-from pytensor_cl.runtime.names import family_of
+from pytensor_cl.runtime.names import unversioned_name
 
 __all__ = [
     "DEFAULTS",
@@ -167,7 +167,7 @@ def _shipped() -> dict[str, dict[str, int]]:
 
 def driver_of(entry: DeviceEntry) -> str:
     """Return the driver and the kind of a device as ``tuning.json`` names them, such as ``pocl:cpu``."""
-    return f"{family_of(entry.stable_spec.split(':')[1])}:{entry.info.kind}"
+    return f"{unversioned_name(entry.stable_spec.split(':')[1])}:{entry.info.kind}"
 
 
 def shipped(entry: DeviceEntry) -> Tuning:

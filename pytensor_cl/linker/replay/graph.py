@@ -103,7 +103,7 @@ class ArenaDownload:
         """Copy the array; its kernels have run."""
         source = self._source
         if source.buffer is not self._buffer:
-            self._view = self._context.views.part(source.whole, source.range.offset, self._dtype, self._layout)
+            self._view = self._context.mappings.part(source.whole, source.range.offset, self._dtype, self._layout)
             self._buffer = source.buffer
         self._out[0] = self._view.copy()
 

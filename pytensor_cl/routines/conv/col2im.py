@@ -1,4 +1,4 @@
-"""Gradients of inputs as products of operands that both lie as they are needed, which are added up where they meet."""
+"""Gradients of inputs as products of operands that are read in place; contributions to one element are added."""
 
 from itertools import pairwise
 from math import prod

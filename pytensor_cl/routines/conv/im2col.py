@@ -1,4 +1,4 @@
-"""Convolutions as products of filters that are read where they lie."""
+"""Convolutions as products of filters that are read in place."""
 
 from math import lcm, prod
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class Im2colSchedule:
         self.mr, self.vectors = _TILES.get(register_bytes(context), _TILES[16])
 
     def is_applicable(self, p: Problem) -> bool:
-        """Whether what a sum of a simplified problem goes through lies together in w, and need not be packed.
+        """Whether the filter elements of one sum of a simplified problem are contiguous in w, and need not be packed.
 
         Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache, at half of it two sets.
         """

@@ -418,7 +418,7 @@ class Engine:
         )
 
     def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
-        """Kernels of one tap: products of matrices that lie in the arrays as they are."""
+        """Kernels of one tap: products of matrices that are read in place."""
         last, batch = p.axes[-1], (p.batch, p.groups)
         layouts = (
             Layout((*batch, p.c, last.out), (*p.x, last.x), p.starts[0]),
@@ -522,7 +522,7 @@ class Engine:
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, problems, whole, *layouts)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.remember(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         if self.epilogue is None:
             for step in plan.steps:
                 step(x, w, y, ())

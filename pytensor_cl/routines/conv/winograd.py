@@ -149,7 +149,7 @@ class Winograd:
         self.epilogue = epilogue if epilogue is not None and epilogue.fits else None
         self.dtype = context.check_dtype(dtype)
         self.lanes = lanes_of(context, self.dtype)
-        self.panel = 2 * self.lanes  # features whose filters lie together
+        self.panel = 2 * self.lanes  # features whose filters are stored together
 
     # --- kernels ---
 

@@ -218,7 +218,7 @@ class Gemv(BlasRoutine):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, la, lx, ly, lo)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.remember(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         call, scalars = self._bind((la.offset, lx.offset, y_at, lo.offset), alpha, beta)
         queue, workspace, partials = (
             self.context.queue,

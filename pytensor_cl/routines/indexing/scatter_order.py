@@ -83,7 +83,7 @@ def plan_order(
     output, selection, value
         Of the launch; the values have the shape of the selection.
     runs
-        Length and step of the dimensions of the values along which the index lies; at most two.
+        Length and step of the dimensions of the values along which the index is; at most two.
     """
     (array,), itemsize = selection.arrays, np.dtype(routine.output_dtypes[0]).itemsize
     count, size, units = selection.positions.size, output.size, routine.context.info.compute_units

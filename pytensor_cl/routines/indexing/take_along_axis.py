@@ -109,7 +109,7 @@ class TakeAlongAxis(Checked):
         output, source, index
             What is written and read.
         length, step
-            How many elements an index may pick from, and how far apart they lie.
+            How many elements an index may pick from, and how far apart they are.
         """
         layouts = output.layout, source.layout, index.layout
         reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)

@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Which kernels run: how vectors lie, how they are loaded, and whether a later loop finds them in the cache."""
+    """Direction of the vectors, how they are loaded, and whether a later loop finds them in the cache."""
 
     pattern: str
     tile_vectors: int

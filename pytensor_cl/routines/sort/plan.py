@@ -115,7 +115,7 @@ class Split(NamedTuple):
 
 
 def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Problem:
-    """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
+    """Take the axis out, and put the other dimensions in the output's order in memory."""
     others = [d for d in range(layout.ndim) if d != axis]
     dims = [(layout.shape[d], out_strides[d], layout.strides[d]) for d in others]
     outer, (out_shift, in_shift) = canonicalize_dims(dims, 2)
@@ -157,9 +157,9 @@ def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
 
 @cache
 def geometry_struct(dims: int) -> Struct:
-    """Return the struct with the layouts of the rows, which lie along the axis.
+    """Return the struct with the layouts of the rows, which are along the axis.
 
-    `dims` is the number of the other dimensions, which lie from the innermost outwards; lengths and steps in elements.
+    `dims` is the number of the other dimensions, ordered from the innermost outwards; lengths and steps in elements.
     """
     return Struct(
         ("long", "rows length chunk chunks in_step out_step"),
