@@ -3,7 +3,8 @@
 <%page args=""/>\
 <%!
 from pytensor_cl.codegen.dtypes import literal
-from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_QUADRATIC, ERFC_LAST, chosen, columns, linear
+from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_LAST, ERFC_QUADRATIC, chosen
+from pytensor_cl.codegen.coefficients.register_tables import columns, linear
 %>\
 <%
 number = lambda value: literal(value, "float32")
