@@ -2,7 +2,7 @@
 ##
 ## Operands: tile: rows of lanes * vectors elements. column_offsets: where the columns are in y; is_contiguous: for each
 ##     vector of columns, whether they are in order.
-## The defs see the arguments of the template that calls them: name, ctype, further, statements.
+## The defs use the arguments of the template that calls them: name, ctype, further, statements.
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%def name="store(lanes, vectors, statements)">
 <%

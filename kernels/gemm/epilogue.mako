@@ -2,7 +2,7 @@
 ##
 ## Operands: further matrices (m, n) with any strides and the batch dimensions of the product; results have the
 ##     strides of O.
-## The defs see the arguments of the template that calls them.
+## The defs use the arguments of the template that calls them.
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
 
 <%def name="declarations(lanes)">

@@ -1,4 +1,4 @@
-## Structs, arguments and the last step of the kernels of pair.mako. The defs see its arguments.
+## Structs, arguments and the last step of the kernels of pair.mako. The defs use its arguments.
 <%!
     from pytensor_cl.codegen.dtypes import ctype as ctype_of
     SCALARS = "alpha", "beta", "alpha_t", "beta_t"

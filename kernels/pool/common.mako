@@ -7,7 +7,7 @@
 ##     inner_first, inner_last   range of the last dimension that schedule cpu computes with vectors
 ##     n, count                  lengths, and number of windows
 ##     k, step, pad_lo, pad_hi   length and step of the windows, padding before and after
-## The defs see the arguments of the template that calls them.
+## The defs use the arguments of the template that calls them.
 <%!
     import numpy as np
 

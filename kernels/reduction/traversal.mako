@@ -1,4 +1,4 @@
-## Loops over the dimensions of the input and of the output, for reductions and argmax. The defs see the arguments of
+## Loops over the dimensions of the input and of the output, for reductions and argmax. The defs use the arguments of
 ## the template that calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype

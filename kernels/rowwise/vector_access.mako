@@ -1,4 +1,4 @@
-## Loops along rows, and from row to row, in kernels/rowwise/cpu.mako; the defs see its arguments.
+## Loops along rows, and from row to row, in kernels/rowwise/cpu.mako; the defs use its arguments.
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import vector_type

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="opencl", help="OpenCL device (default: the best one)")
     parser.add_argument("--budget", type=float, default=600, help="seconds at most, about (default: %(default)g)")
     parser.add_argument("--stage", action="append", choices=list(STAGES), help="tune this only; may be repeated")
-    parser.add_argument("--restart", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--restart", action="store_true", help="discard what earlier runs found")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -18,7 +18,7 @@ __all__ = ["Bench", "Trial", "candidates", "improve"]
 
 TOLERANCE = 2e-5  # largest error relative to the largest element; sums in another order differ by less
 ACCEPTED_RATIO = 0.97  # of the time so far: less is noise
-MAX_SLOWDOWN = 1.25  # of the time so far that any workload may take: what helps many shall ruin none
+MAX_SLOWDOWN = 1.25  # of the time so far that any workload may take: no workload may lose more than that
 DROPPED = 1.2  # of the time so far, on the workloads until then: it will not catch up
 SECONDS = 0.008  # a turn of one side: short, so that what disturbs one side disturbs the other
 ROUNDS = 8
@@ -63,7 +63,7 @@ class Bench:
     workloads
         What is timed.
     seconds
-        A turn of one side lasts so long.
+        Seconds of a turn of one side.
     """
 
     def __init__(self, context: Context, workloads: Sequence[Workload], seconds: float = SECONDS) -> None:

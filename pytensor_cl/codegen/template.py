@@ -26,7 +26,7 @@ class KernelSource(NamedTuple):
     source
         The kernels.
     preambles
-        Functions that must stand before the kernels; a program holds each text once.
+        Functions that must precede the kernels; a program holds each text once.
     """
 
     name: str

@@ -20,8 +20,8 @@ __all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 RUN = 8  # neighbouring elements that a work-item takes, on schedule simt
-TILE = 2048  # elements that repay a work-group, on schedule simt
-SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
+TILE = 2048  # elements that justify a work-group, on schedule simt
+SHARE = 1 << 14  # elements that justify a work-item, on schedule cpu
 
 # By kind: the bits that distinguish zero from other values; zero has two signs. None: the value is 0 or 1.
 _BITS = {

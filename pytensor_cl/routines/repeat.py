@@ -19,7 +19,7 @@ __all__ = ["Repeat"]
 
 BLOCK = 1024  # numbers that are added up together
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
+SHARE = 1 << 14  # elements that justify a work-item, on schedule cpu
 WIDE = 4  # rows per work-item above which the columns are not shared out too
 
 

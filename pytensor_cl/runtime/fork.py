@@ -1,7 +1,7 @@
 """The contexts that this process has opened, and what becomes of them in a forked child.
 
-OpenCL drivers do not survive a fork: their threads are the parent's. A child of a process that has loaded them may not
-use any device, and must not even release the parent's objects.
+OpenCL drivers do not work after a fork: their threads are the parent's. A child of a process that has loaded them may
+not use any device, and must not even release the parent's objects.
 """
 
 import os

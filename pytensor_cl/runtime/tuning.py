@@ -59,7 +59,7 @@ class Parameter(NamedTuple):
 
 # Names begin with the stage of `pytensor-cl tune` that they belong to.
 PARAMETERS: dict[str, Parameter] = {
-    "elemwise.tile": Parameter(8192, (2048, 4096, 16384, 32768), "cpu", "elements that repay a work-item"),
+    "elemwise.tile": Parameter(8192, (2048, 4096, 16384, 32768), "cpu", "elements that justify a work-item"),
     "elemwise.crossing_columns": Parameter(
         16,
         (8, 32, 64),
@@ -76,7 +76,7 @@ PARAMETERS: dict[str, Parameter] = {
         1 << 15, (1 << 13, 1 << 14, 1 << 16), "cpu", "elements that one work-item reduces sooner than several start"
     ),
     "reduction.min_task": Parameter(
-        1 << 14, (1 << 12, 1 << 13, 1 << 15, 1 << 16), "cpu", "elements of a chunk that repay splitting"
+        1 << 14, (1 << 12, 1 << 13, 1 << 15, 1 << 16), "cpu", "elements of a chunk that justify splitting"
     ),
     "reduction.items_per_unit": Parameter(4, (1, 2, 8), "cpu", "work-items per compute unit at most"),
     "reduction.group": Parameter(256, (64, 128, 512), "simt", "work-items of a work-group"),

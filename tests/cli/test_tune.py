@@ -1,4 +1,4 @@
-"""``tune``: only right results count, what was found is used, and a run goes on where the last one ended."""
+"""``tune``: only right results count, what was found is used, and a run continues where the last one ended."""
 
 import json
 from itertools import count

@@ -2,8 +2,8 @@
 
 The first calls with inputs of some shapes run step by step. A later one is captured: its launches get kernel objects of
 their own, whose arguments stay as they are but for a few bindings of inputs and results. Intermediate results are in
-ranges of the context's arena, according to a `MemoryPlan`. Nothing in the arena outlives a call, so all captured graphs
-of a context share it.
+ranges of the context's arena, according to a `MemoryPlan`. Nothing in the arena is used after the call,
+so all captured graphs of a context share it.
 """
 
 from collections.abc import Callable, Sequence

@@ -60,7 +60,7 @@ class ConvEpilogue:
 
     @property
     def preambles(self) -> tuple[str, ...]:
-        """What must stand before such a kernel."""
+        """What must precede such a kernel."""
         return self.function.preambles
 
     def layout(self, output: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:

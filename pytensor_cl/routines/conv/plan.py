@@ -39,7 +39,7 @@ _PLAN = Struct(
 )
 CALL = Struct(("long", "x w y"), name="conv_call")
 """First elements of the arrays, which may change from call to call."""
-_LONG_RUN = 8  # elements of w along k that repay a loop of their own
+_LONG_RUN = 8  # elements of w along k that justify a loop of their own
 
 
 def plan_preamble() -> str:

@@ -387,7 +387,7 @@ class Elemwise(Routine):
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(layouts))
+            plan = self._plans.store(key, self._plan(layouts))
         if isinstance(plan, _PackedRows):
             for k in plan.fold.numbers("row"):
                 arrays[k] = self._repeated(arrays[k], plan.fold, k)

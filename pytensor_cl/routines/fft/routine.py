@@ -33,7 +33,7 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["FFT", "IRFFT", "RFFT"]
 
-CACHED_ELEMENTS = 1 << 14  # elements of float32 vectors with which a core's cache copes
+CACHED_ELEMENTS = 1 << 14  # elements of float32 vectors that fit in a core's cache
 MANY_DIMS = 4  # dimensions that every kernel takes
 GROUP = 256  # work-items of a work-group on schedule simt
 OFFSETS_BYTES = 512  # bytes of local memory besides the elements: the positions of the lines of a work-group
@@ -218,7 +218,7 @@ class _Transform:
         ready = self._plans.get(key)
         if ready is None:
             ready = self.limits.with_fitting_groups(lambda: self._make_launches(plan()), self._kernels.clear)
-            self._plans.remember(key, ready)
+            self._plans.store(key, ready)
         empty, queue = self.context.empty, self.context.queue
         slots = [(source.buffer, np.int64(_real_offset(source))), (output.buffer, np.int64(_real_offset(output)))]
         slots += [(empty((size,), self.dtype).buffer, np.int64(0)) for size in ready.temporaries]

@@ -29,7 +29,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["NO_LAUNCH", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pad", "value_of"]
 
 TILE = 8192
-"""Elements that repay a work-item of schedule cpu."""
+"""Elements that justify a work-item of schedule cpu."""
 
 GROUP = 256
 """Work-items of a work-group on schedule simt."""

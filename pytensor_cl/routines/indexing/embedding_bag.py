@@ -24,7 +24,7 @@ __all__ = ["EmbeddingBag"]
 PLAN = Struct(("long", "table i o bags count columns row length bag_step step is_far"), name="plan")
 
 TASK = 8192
-"""Elements that repay another work-item."""
+"""Elements that justify another work-item."""
 
 EXACT = 1 << 13
 """Rows of a bag whose sum in float32 stays accurate."""

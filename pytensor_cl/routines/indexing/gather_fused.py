@@ -23,7 +23,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["GatherFused"]
 
 WORTH_SHARING = 512
-"""Elements that repay a second work-item, on schedule cpu: each is some cache misses, and computed without vectors."""
+"""Elements that justify a second work-item, on schedule cpu: each has cache misses and no vectors."""
 
 GROUP = 256
 """Work-items of a work-group on schedule simt."""
@@ -154,7 +154,7 @@ class GatherFused(Indexing):
         operands, values = self._split(inputs)
         key = *[operands[k].layout[:2] for k in self._places], *self.key(operands[self._places[0]], values)
         plan = self._plans.get(key)
-        return self._plans.remember(key, self._plan(operands, values)) if plan is None else plan
+        return self._plans.store(key, self._plan(operands, values)) if plan is None else plan
 
     def _plan(self, operands: Sequence[Any], values: Sequence[Any]) -> _Plan:
         (whole,) = self._function.layout(*map(layout_of, operands))

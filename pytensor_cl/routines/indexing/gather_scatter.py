@@ -48,10 +48,10 @@ SIMT_MEMBERS = "tile elements count y_count span"
 SORTED_MEMBERS = "elements count y_count"
 
 WORTH_SHARING = 8192
-"""Elements that repay a second work-item, on schedule cpu."""
+"""Elements that justify a second work-item, on schedule cpu."""
 
 MIN_OWNED_RUN = 16
-"""Elements per position that repay it, on schedule cpu, to share out the positions."""
+"""Elements per position that justify it, on schedule cpu, to share out the positions."""
 
 MIN_VALUES_PER_ELEMENT = 2
 """Values for each element of the array from which work-items add to private copies, on schedule cpu."""
@@ -120,7 +120,7 @@ class Gather(Indexing):
         key = (output.layout[1], *self.key(array, values))
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(output.layout, array.layout, values))
+            plan = self._plans.store(key, self._plan(output.layout, array.layout, values))
         used = self.used(values)
         if plan.rows is not None:
             launch_rows(self, plan.rows, output, array, used[0], plan.shift)
@@ -305,7 +305,7 @@ class Scatter(Indexing):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, output.layout, value.layout, values)
-            plan = self._plans.remember(key, self.limits.with_fitting_groups(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         if plan.order is not None:
             self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
             return

@@ -22,7 +22,7 @@ PLAN = Struct(
 )
 
 WORTH_ORDERING = 1 << 18
-"""Elements of all values that repay the five kernels."""
+"""Elements of all values that justify the five kernels."""
 
 SHORT = 64
 """Bytes of a row below which finding it costs more than adding it."""

@@ -24,7 +24,7 @@ MIN_WRITTEN_SHARE, MIN_WRITTEN_SHARE_NON_TEMPORAL = 0.5, 0.75
 """Share of an array from which slices are written while it is copied; of one that is copied past the cache."""
 
 WORTH_SHARING = 8192
-"""Elements that repay a second work-item."""
+"""Elements that justify a second work-item."""
 
 FIXED_BYTES, POINTER_BYTES = 64, 16
 """Of the arguments, besides those for each slice and dimension; of each array that is written."""

@@ -280,7 +280,7 @@ class Reduction(Routine):
         key = shape, strides, out_strides
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(
+            plan = self._plans.store(
                 key, self.limits.with_fitting_groups(partial(self._plan, *key), self._forget_kernels)
             )
 

@@ -29,7 +29,7 @@ class Array(NamedTuple):
 class Plan(NamedTuple):
     """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
 
-    That is whether stores go past the cache, then the shift of each array. And what is laid out anew before.
+    That is whether stores go past the cache, then the shift of each array. And what is copied to another layout first.
     """
 
     steps: tuple[KernelLaunch, ...]

@@ -286,7 +286,7 @@ class Rowwise(Checked):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, layouts)
-            plan = self._plans.remember(key, self.limits.with_fitting_groups(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         tables: Any = inputs[len(self.function.operands) :]
         if tables:
             self._takes.check(inputs, tables, is_idle=plan.is_idle)

@@ -33,7 +33,7 @@ SHORT_ROW_OF_MANY = 8192
 """The same where the rows fill the vectors of all compute units, on schedule cpu."""
 
 CHUNK = 1 << 15
-"""Elements of a row that repay a work-item of schedule cpu."""
+"""Elements of a row that justify a work-item of schedule cpu."""
 
 TILE = 1024
 """Elements that a work-group of schedule simt moves at once."""
@@ -138,7 +138,7 @@ def uses_network(problem: Problem, many: int, tile: int) -> bool:
 
 
 def share_out(problem: Problem, units: int, schedule: str) -> Split:
-    """Cut rows into chunks: enough to keep the device busy, none too small to repay its counts of digits."""
+    """Cut rows into chunks: enough to keep the device busy, none too small to justify its counts of digits."""
     is_simt = schedule == "simt"
     least, wanted = (TILE, 8 * units) if is_simt else (CHUNK, 2 * units)
     wanted = max(1, min(-(-wanted // problem.rows), problem.length // least))

@@ -20,7 +20,7 @@ __all__ = ["ArgSort", "Sort"]
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
 LOCAL_BYTES = 1 << 14  # local memory for a row that a network sorts
-LONG_ROW = 1 << 23  # elements that repay counting more digits per pass: shorter rows share the caches with fewer counts
+LONG_ROW = 1 << 23  # elements that justify more digits per pass: counts of shorter rows fit in the caches with the rows
 
 
 class _Digits(NamedTuple):

@@ -22,7 +22,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["SearchSorted"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 512  # searches that repay a work-item of schedule cpu
+SHARE = 512  # searches that justify a work-item of schedule cpu
 LANES = 8  # searches that run side by side on schedule cpu
 MANY_DIMS = 4  # dimensions that every kernel takes
 

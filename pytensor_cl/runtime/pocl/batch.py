@@ -334,7 +334,7 @@ class KernelBatch:
         used = self, keep, [self._mappings.retain(buffer) for buffer in buffers]
         try:
             queue.keep_until_event(self._enqueue(slot, self._participants, self._participants), used)
-        except BaseException:  # a signal: what was enqueued must not outlive what it uses
+        except BaseException:  # a signal: what was enqueued must end before its buffers are freed
             queue.finish_raw()
             raise
 
