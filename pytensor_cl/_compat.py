@@ -238,8 +238,8 @@ def compile_node_with_numba(node: Apply) -> Callable[..., Any]:
     """
     inputs = [v if isinstance(v, Constant) else v.type() for v in node.inputs]
     free = [i for i, v in enumerate(inputs) if not isinstance(v, Constant)]
-    twin = Apply(node.op, inputs, [o.type() for o in node.outputs])
-    fgraph = FunctionGraph([inputs[i] for i in free], twin.outputs, clone=False)
+    copy = Apply(node.op, inputs, [o.type() for o in node.outputs])
+    fgraph = FunctionGraph([inputs[i] for i in free], copy.outputs, clone=False)
     vm, _, _ = NumbaLinker().accept(fgraph).make_thunk()
     compiled = vm.jit_fn
 

@@ -47,7 +47,7 @@ from pytensor_cl.runtime.registry import (
     is_forked,
     is_open,
     parse_contexts,
-    why_unusable,
+    unusable_reason,
 )
 from pytensor_cl.sharedvar import explain_c_error, shared
 from pytensor_cl.variable import refuse_device_variables
@@ -71,7 +71,7 @@ def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph
 def _placement() -> str:
     """Return the placement: ``host`` instead of ``auto`` in a forked process, or if the device fails its self-check."""
     chosen = config.opencl__placement
-    return "host" if chosen == "auto" and (is_forked() or why_unusable()) else chosen
+    return "host" if chosen == "auto" and (is_forked() or unusable_reason()) else chosen
 
 
 @graph_rewriter

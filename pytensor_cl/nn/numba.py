@@ -15,7 +15,7 @@ __all__ = ["OPS"]
 OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad)
 
 
-class _TellNumba(GraphRewriter):
+class _RegisterWithNumba(GraphRewriter):
     """Registers the Ops with NUMBA when they first occur, so that importing them does not load it; changes no graph."""
 
     _is_done = False
@@ -27,4 +27,4 @@ class _TellNumba(GraphRewriter):
             self._is_done = True
 
 
-optdb.register("pytensor_cl_nn_numba", _TellNumba(), "numba", position=0)
+optdb.register("pytensor_cl_nn_numba", _RegisterWithNumba(), "numba", position=0)

@@ -84,7 +84,7 @@ class GraphAssembler:
         """
         memory, dtype, layout = self.trace.locations[variable]
         is_large = isinstance(memory, CapturedAllocation) and is_worthwhile(layout, dtype, memory.nbytes)
-        if is_large and self.context.views.are_supported():
+        if is_large and self.context.mappings.are_supported():
             self.allocate_per_call(variable)
             self._exported.add(memory.number)
 
@@ -221,18 +221,18 @@ class GraphAssembler:
     def add_download(self, at: int, variable: Variable, out: Cell) -> None:
         """Add the download of a variable, by node number `at`."""
         memory, dtype, layout = self.trace.locations[variable]
-        views, found = self.context.views, self._resolve(memory)
+        mappings, found = self.context.mappings, self._resolve(memory)
         make_array = self.array_maker(variable)
         if isinstance(memory, CapturedAllocation) and memory.number in self._exported:
             self.wait(at)
-            self.add_step(at, lambda: out.__setitem__(0, views.to_numpy(make_array())))
+            self.add_step(at, lambda: out.__setitem__(0, mappings.to_numpy(make_array())))
             return
-        is_visible = layout.is_contiguous and views.are_supported()
+        is_visible = layout.is_contiguous and mappings.are_supported()
         if is_visible and isinstance(found, ArenaBinding):
             self.wait(at)
             self.add_step(at, ArenaDownload(self.context, found, dtype, layout, out))
             return
-        view = views.view(make_array()) if is_visible and not isinstance(found, BufferBinding) else None
+        view = mappings.view(make_array()) if is_visible and not isinstance(found, BufferBinding) else None
         if view is not None:
             self.wait(at)
             self.add_step(at, lambda: out.__setitem__(0, view.copy()))

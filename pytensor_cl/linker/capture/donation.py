@@ -78,7 +78,7 @@ def find_donations(
     updates
         Input of the graph to the device variable that replaces it.
     results
-        The device variables that outlive the call, once for each reference to them.
+        The device variables that are used after the call, once for each reference to them.
     last_fallible_node
         Index of the last node that may fail; -1 if none may.
     """

@@ -25,7 +25,7 @@ POLL_SECONDS = 0.05
 """Seconds after which a waiting thread checks again: a signal may have interrupted the thread that was to wake it."""
 HANDOVER_AFTER, HANDOVER_SECONDS = 5e-3, 5e-3
 """Seconds after which a waiting thread gets the lock next, and for how many seconds a releasing thread waits for that.
-A thread that calls in a loop would take the lock again before another one is awake."""
+A thread that calls in a loop would take the lock again before another one runs."""
 
 Run = Callable[..., Any]
 
