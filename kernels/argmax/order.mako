@@ -1,6 +1,6 @@
 ## What the argmax kernels share: which of two values is kept, where a position is, and the last pass. The defs use
-## the arguments of the template that calls them. NaN is preferred to every number, as in NumPy; of equal elements neither
-## is preferred. The expressions serve scalars and vectors.
+## the arguments of the template that calls them. NaN is preferred to every number, as in NumPy; of equal elements
+## neither is preferred. The expressions serve scalars and vectors.
 <%!
     import numpy as np
 
