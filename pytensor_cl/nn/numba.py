@@ -6,7 +6,7 @@ from pytensor.compile.mode import optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
 
-from pytensor_cl._compat import run_in_object_mode
+from pytensor_cl._compat.numba_backend import run_in_object_mode
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
 

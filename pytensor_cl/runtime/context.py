@@ -127,7 +127,7 @@ class Context:
             structs_by_reference=not features.struct_arguments,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
-        self.replays: list[object] = []  # the captures and replays under way; the first one uses the arena
+        self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
         self.tables: dict[str, Any] = {}  # arrays that routines keep on the device as long as the context

@@ -8,7 +8,9 @@ from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.capture.dependencies import accesses, predecessor_index
 from pytensor_cl.linker.capture.trace import CaptureTrace
-from pytensor_cl.linker.replay.bindings import ArenaBinding, ArgumentBinding, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.bindings import ArgumentBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.graph import ArenaDownload, CapturedGraph, GraphBindings, SequenceStep
 from pytensor_cl.linker.replay.memory import MemoryPlan, MemoryUse
 from pytensor_cl.linker.types import Cell, Thunk

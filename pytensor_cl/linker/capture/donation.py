@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.linker.capture.trace import CaptureTrace
-from pytensor_cl.linker.replay.bindings import ArrayLocation, BufferBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.launch_capture import CapturedAllocation

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.memory import MemoryUse
 from pytensor_cl.linker.replay.parameters import ReplayParameters, ReplayParameterSpec
 from pytensor_cl.linker.types import Cell, Thunk
