@@ -139,7 +139,7 @@ class DeviceCell(list):
             return next(iter(self.devices.values())) if value is ON_DEVICE else value
 
     def expose(self) -> Any:
-        """Store the host value in the list, for C code, until `conceal` is called with what this returns."""
+        """Store the host value in the list, for C code, until `restore` is called with what this returns."""
         value, devices = self._host_copy()
         with _state:
             held = list.__getitem__(self, 0)
@@ -147,7 +147,7 @@ class DeviceCell(list):
                 list.__setitem__(self, 0, np.asarray(value))
         return held, devices
 
-    def conceal(self, held: Any) -> None:
+    def restore(self, held: Any) -> None:
         """Restore the state before `expose`."""
         value, devices = held
         with _state:

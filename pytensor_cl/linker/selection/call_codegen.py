@@ -169,7 +169,7 @@ def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Cal
         finally:
             for cell, value in zip(cells, held, strict=True):
                 if isinstance(cell, DeviceCell):
-                    cell.conceal(value)
+                    cell.restore(value)
 
     names = ", ".join(f"e{i}" for i in range(len(cells)))
     text = _WITH_HOST_ARRAYS.format(cells=names, needs_host_arrays=" or ".join(_needs_host_array(cells)))

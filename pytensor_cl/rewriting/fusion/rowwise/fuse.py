@@ -171,8 +171,8 @@ class _RowFusion:
             return False
         larger = {**group, node: None}
         room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
-        has_room = len(self._group_io(larger)) <= min(MAX_ARRAYS, room // array_bytes(domain.ndim))
-        return has_room and self._graph.is_convex(larger) and self._is_one_pass(larger, domain)
+        fits = len(self._group_io(larger)) <= min(MAX_ARRAYS, room // array_bytes(domain.ndim))
+        return fits and self._graph.is_convex(larger) and self._is_one_pass(larger, domain)
 
     def _is_one_pass(self, group: dict[Apply, None], domain: FusionDomain) -> bool:
         """Whether no full value depends on a reduction of the group, in a group that becomes part of a gemv pair."""
