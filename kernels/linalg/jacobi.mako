@@ -202,7 +202,7 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
 {
     __local ${T} partial[${group}];
     __local int is_turned;
-    const int m = size.rows, n = size.columns, item = get_local_id(0), players = n + n % 2;
+    const int m = size.rows, n = size.columns, item = get_local_id(0), slots = n + n % 2;
     const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
     for (long b = get_group_id(0); b < size.count; b += get_num_groups(0)) {
         __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
@@ -225,11 +225,11 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
             if (item == 0)
                 is_turned = 0;
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            /* In each round every vector is in one pair: a tournament in which the last player stays. */
-            for (int round = 0; round < players - 1; ++round) {
-                for (int pair = item; pair < players / 2; pair += ${group}) {
-                    const int one = pair == 0 ? players - 1 : (round + pair) % (players - 1);
-                    const int other = (round - pair + players - 1) % (players - 1);
+            /* In each round every vector is in one pair (circle method of a round-robin; the last slot is fixed). */
+            for (int round = 0; round < slots - 1; ++round) {
+                for (int pair = item; pair < slots / 2; pair += ${group}) {
+                    const int one = pair == 0 ? slots - 1 : (round + pair) % (slots - 1);
+                    const int other = (round - pair + slots - 1) % (slots - 1);
                     const int j = min(one, other), k = max(one, other);
                     if (k >= n)
                         continue;

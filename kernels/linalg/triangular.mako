@@ -1,7 +1,7 @@
 ## Solutions of L X = B with lower triangular matrices of at most `block` rows. Upper ones have negative strides.
 ##
-## Algorithm  Forward substitution. `_columns`: vectors lie along the columns of B, which share a matrix. The matrix is
-##            packed: for each four rows the columns before them, then their triangle with inverse diagonal.
+## Algorithm  Forward substitution. `_columns`: lanes are columns of B that share a matrix, which is packed: for each
+##            four rows the columns before them, then their triangle with inverse diagonal.
 ##            `_lanes`: `lanes` matrices at a time, one in each lane of a vector.
 ##            `_group`: a column for each work-item, eight rows of it at a time; the matrix in local memory. The rows
 ##            before are read from x, as registers have no room for all of them.
