@@ -101,7 +101,7 @@ class Kernel:
             queue.capture.note_launch(self.handle, global_size, local_size, args)
         if not self._has_null_arguments:
             self.null_trailing_arguments(len(args))
-            queue.expect_compilation()
+            queue.expect_long_wait()
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
             if isinstance(arg, _BY_VALUE):
