@@ -18,7 +18,7 @@ MAX_ENERGY_ERROR = 1000.0
 
 
 class Trajectory(NamedTuple):
-    """What the host learns of one trajectory of all chains.
+    """What the host reads of one trajectory of all chains.
 
     Attributes
     ----------

@@ -112,7 +112,7 @@ class DeviceContext(Protocol):
         """The in-order queue."""
 
     @property
-    def views(self) -> HostAddresses:
+    def mappings(self) -> HostAddresses:
         """Host addresses of buffers."""
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 Python handles a signal in the main thread, between two instructions of Python. A driver's compiler lets it wait for
 seconds. And if the first Python code after the signal is a function that C has called, the exception ends there:
-`ctypes` prints it, and goes on. LLVM calls such functions of NUMBA when it has compiled a module.
+`ctypes` prints it, and continues. LLVM calls such functions of NUMBA when it has compiled a module.
 """
 
 import signal
@@ -88,7 +88,7 @@ def reraising_interrupts() -> Iterator[None]:
 def in_another_thread[Result](work: Callable[[], Result]) -> Result:
     """Run C code that takes long, so that this thread can handle signals meanwhile.
 
-    After an interrupt the work goes on; the process ends when it has ended.
+    After an interrupt the work continues; the process ends when it has ended.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 The first calls with inputs of some shapes run step by step. A later one is captured: its launches get kernel objects of
 their own, whose arguments stay as they are but for a few bindings of inputs and results. Intermediate results are in
-ranges of the context's arena, according to a `MemoryPlan`. Nothing in the arena outlives a call, so all captured graphs
-of a context share it.
+ranges of the context's arena, according to a `MemoryPlan`. Nothing in the arena is used after the call,
+so all captured graphs of a context share it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.memory import MemoryUse
 from pytensor_cl.linker.replay.parameters import ReplayParameters, ReplayParameterSpec
 from pytensor_cl.linker.types import Cell, Thunk
@@ -103,7 +104,7 @@ class ArenaDownload:
         """Copy the array; its kernels have run."""
         source = self._source
         if source.buffer is not self._buffer:
-            self._view = self._context.views.part(source.whole, source.range.offset, self._dtype, self._layout)
+            self._view = self._context.mappings.part(source.whole, source.range.offset, self._dtype, self._layout)
             self._buffer = source.buffer
         self._out[0] = self._view.copy()
 

@@ -105,7 +105,9 @@ class SymmetricEigen(_Jacobi):
         """Enqueue the kernels; the outputs are C-contiguous."""
         (a,) = (v for v in inputs if isinstance(v, GpuArray))
         if a.size:
-            self.limits.settle(lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear)
+            self.limits.with_fitting_groups(
+                lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear
+            )
 
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         count, n, _ = shape = a.shape
@@ -178,7 +180,7 @@ class SVD(_Jacobi):
                 if q.size:
                     self._householder.form(stacked(q), ())
             return
-        self.limits.settle(lambda: self._run(outputs, self._matrices(a, batch)), self._kernels.clear)
+        self.limits.with_fitting_groups(lambda: self._run(outputs, self._matrices(a, batch)), self._kernels.clear)
 
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         is_wide = a.shape[1] < a.shape[2]

@@ -132,7 +132,7 @@ class Householder(BlockedRoutine):
             first = rows_of(q, 0, m, 0, n)
             self._each("signs", first.size, SIZES.pack_values(count, m, n, 0), (a, first))
 
-        self.limits.settle(run, self._kernels.clear)
+        self.limits.with_fitting_groups(run, self._kernels.clear)
 
 
 class QR(Householder):
@@ -168,7 +168,7 @@ class QR(Householder):
         *first, r = outputs
         (a,) = (v for v in inputs if isinstance(v, GpuArray))
         if prod(a.shape[:-2]):
-            self.limits.settle(lambda: self._run(first, r, a), self._kernels.clear)
+            self.limits.with_fitting_groups(lambda: self._run(first, r, a), self._kernels.clear)
 
     def _run(self, first: Sequence[GpuArray], r: GpuArray, a: GpuArray) -> None:
         factored = self.context.empty(a.shape, self.dtype)
