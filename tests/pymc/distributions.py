@@ -177,9 +177,7 @@ MULTIVARIATE = (
     ),
     Case(
         "LKJCholeskyCov",
-        lambda eta: pm.LKJCholeskyCov.dist(
-            n=3, eta=eta, sd_dist=pm.Exponential.dist(1.0, size=3), compute_corr=False
-        ),
+        lambda eta: pm.LKJCholeskyCov.dist(n=3, eta=eta, sd_dist=pm.Exponential.dist(1.0, size=3), compute_corr=False),
         {"eta": 2.0},
         value=np.array([1.2, 0.3, 0.9, -0.2, 0.4, 1.1]),
     ),
