@@ -13,19 +13,17 @@ from pytensor_cl.linker.capture.slices import DynamicSlices
 from pytensor_cl.linker.capture.trace import CaptureTrace
 from pytensor_cl.linker.replay.bindings import (
     ArgumentBinding,
-    BufferBinding,
-    BufferDonation,
     DeviceInputBinding,
     SharedBinding,
     UploadSource,
-    alias_guard,
     constant_step,
-    freeze_value,
     scalar_binding,
     scalar_setter,
-    value_guard,
 )
+from pytensor_cl.linker.replay.buffer_bindings import BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.replay.guards import alias_guard, freeze_value, value_guard
 from pytensor_cl.linker.replay.parameters import slice_step
 from pytensor_cl.linker.steps.device import peeking
 from pytensor_cl.linker.types import Cell, StepProgram

@@ -90,7 +90,7 @@ class Capturer:
     def _bind_dynamic_slice(self, node: Apply, trace: CaptureTrace) -> bool:
         """Bind the result of a node that is a slice at another offset in each call; return whether it is one.
 
-        The call goes on with a sub-buffer, as replays will.
+        The call continues with a sub-buffer, as replays will.
         """
         if node not in self._slices.slices:
             return False

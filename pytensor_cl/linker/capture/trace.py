@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Variable
 
-from pytensor_cl.linker.replay.bindings import ArrayLocation, BufferBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding
 from pytensor_cl.linker.replay.parameters import ReplayParameterSpec
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context

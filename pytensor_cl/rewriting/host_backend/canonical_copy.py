@@ -51,7 +51,7 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl._compat import inline_op_from_graphs
+from pytensor_cl._compat.inner_graphs import inline_op_from_graphs
 from pytensor_cl.rewriting.host_backend.guards import add_guards, has_same_draws, is_mask_selection, may_need_guard
 from pytensor_cl.type import GpuArrayType
 
