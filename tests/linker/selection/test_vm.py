@@ -134,7 +134,7 @@ def test_each_size_has_a_choice_of_its_own(context, rng):
     assert [(c.shapes, c.side) for c in explain(f).choices] == [(((10,),), HOST), (((100_000,),), DEVICE)]
 
 
-def test_what_is_remembered_is_bounded(context, monkeypatch):
+def test_what_is_stored_is_bounded(context, monkeypatch):
     monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, max_signatures=3))
     f = opencl([x], x + 1)
     for n in (1, 2, 3, 5, 6, 9, 17, 33, 40, 70):

@@ -73,7 +73,7 @@ def test_file_returns_what_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "{}", "[]", "null"])
-def test_bad_files_are_not_believed(tmp_path, text):
+def test_bad_files_are_ignored(tmp_path, text):
     file = FeatureFile(("a driver",), tmp_path)
     file.write(FOUND)
     file.path.write_text(text)
