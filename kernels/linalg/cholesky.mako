@@ -12,6 +12,7 @@
 ## Invariant  A pivot that is not positive becomes NaN, which reaches the last element of the diagonal.
 ## Reference  Golub and Van Loan, Matrix Computations, 4.2.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
 <% steps = block // lanes %>
@@ -160,17 +161,31 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
 % endif
 
 /* Zeros above the diagonal; NaN everywhere where the last element of the diagonal is NaN. Neighbours in memory are
-   neighbouring work-items. */
-__kernel void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global ${T} *l)
+   neighbours in the loop. */
+__kernel ${one_item_groups}
+void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global ${T} *l)
 {
-    const long n = size.rows;
+    const long part = get_global_id(0), parts = get_global_size(0), n = size.rows;
+    const long last = (n - 1) * (l_at.row + l_at.column);
     const int by_column = abs(l_at.column) > abs(l_at.row);
-    for (long e = get_global_id(0); e < size.count * n * n; e += get_global_size(0)) {
-        const long line = e / n, inner = e - line * n, b = line / n, outer = line - b * n;
+% if schedule == "cpu":
+    const long outer_step = by_column ? l_at.column : l_at.row, inner_step = by_column ? l_at.row : l_at.column;
+    for (long line = size.count * n * part / parts; line < size.count * n * (part + 1) / parts; ++line) {
+        const long b = line / n, outer = line - b * n;
+        __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
+        const int failed = isnan(matrix[last]);
+        const ${T} value = failed ? (${T})NAN : 0;
+        const long begin = failed || by_column ? 0 : outer + 1, end = failed || !by_column ? n : outer;
+        for (long inner = begin; inner < end; ++inner)
+            matrix[outer * outer_step + inner * inner_step] = value;
+    }
+% else:
+    LINALG_ELEMENTS_simt(size, b, outer, inner) {
         const long i = by_column ? inner : outer, j = by_column ? outer : inner;
         __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
-        const int failed = isnan(matrix[(n - 1) * (l_at.row + l_at.column)]);
-        if (j > i || (failed && (i < n - 1 || j < n - 1)))  /* the last one is read, and NaN then */
+        const int failed = isnan(matrix[last]);
+        if (j > i || (failed && i + j < 2 * n - 2))  /* the last one is read, and NaN then */
             matrix[i * l_at.row + j * l_at.column] = failed ? (${T})NAN : 0;
     }
+% endif
 }

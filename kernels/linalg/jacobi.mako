@@ -14,6 +14,7 @@
 ## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
 ##            and related results, 1958.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
 epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
@@ -192,10 +193,11 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
 
 /* values, and the vectors of w and v that are wanted, by descending or ascending norm. `whole` is a sum of flags:
    1: vectors of w; 2: vectors of v; 4: ascending; 8: shifts are subtracted from the norms. */
-__kernel void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const linalg_strides v_at,
-                           const long values_at, __global const ${T} *w, __global const ${T} *v,
-                           __global const ${T} *norms, __global const ${T} *shifts, __global ${T} *values,
-                           __global ${T} *w_sorted, __global ${T} *v_sorted)
+__kernel ${one_item_groups}
+void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const linalg_strides v_at,
+                  const long values_at, __global const ${T} *w, __global const ${T} *v,
+                  __global const ${T} *norms, __global const ${T} *shifts, __global ${T} *values,
+                  __global ${T} *w_sorted, __global ${T} *v_sorted)
 {
     const long m = size.rows, n = size.columns;
     for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
@@ -220,8 +222,9 @@ __kernel void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, c
 
 /* w (rows x rows, contiguous) = a + shift * identity, from the lower triangle of a, or from the upper one if `whole`.
  */
-__kernel void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
-                            __global ${T} *w, __global ${T} *shifts)
+__kernel ${one_item_groups}
+void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
+                   __global ${T} *w, __global ${T} *shifts)
 {
     const long n = size.rows;
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {

@@ -13,6 +13,7 @@
 ## Workspace  `_lanes`: rows * (rows + 1) / 2 + rows vectors for each work-item.
 ## Reference  Golub and Van Loan, Matrix Computations, 3.1.
 <%page args="name, ctype, lanes, block, group, unit, schedule"/>
+<% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = f"{ctype}{lanes}", ctype %>
 <%def name="singular(source)">
     % if unit:
@@ -243,8 +244,9 @@ void ${name}_rows(const linalg_sizes size, const linalg_strides a_at, const lina
 % endif
 
 /* NaN in the solutions of matrices with a zero on the diagonal; a work-item for each matrix. */
-__kernel void ${name}_finish(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
-                             __global const ${T} *a, __global ${T} *x)
+__kernel ${one_item_groups}
+void ${name}_finish(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
+                    __global const ${T} *a, __global ${T} *x)
 {
     for (long batch = get_global_id(0); batch < size.count; batch += get_global_size(0)) {
         __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;

@@ -101,7 +101,8 @@ class BlockedRoutine(Routine):
 
     def _source(self) -> KernelSource:
         types = {"ctype": ctype(self.dtype), "lanes": self.lanes}
-        common = render("linalg/common", typedefs=tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS)), **types)
+        typedefs = tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS))
+        common = render("linalg/common", typedefs=typedefs, schedule=self.schedule, **types)
         group = self.limits.size(GROUP)
         blocks = {"block": self.block, "group": group, "schedule": self.schedule}
         preambles = (common, *self._preambles())
