@@ -312,7 +312,7 @@ def test_what_is_compiled_for_one_class_is_tried_sooner_in_others(context, sides
 
 def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatch, caplog):
     def broken(*_, **__):
-        raise AttributeError("no such tally")
+        raise AttributeError("no such counter")
 
     monkeypatch.setattr(make_vm, "estimate_call", broken)
     f = opencl([x], pt.exp(x))
@@ -320,8 +320,8 @@ def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatc
         for size in (3, 10, 1000):
             call(f, np.ones(size, "float32"), 3)
     (record,) = caplog.records
-    assert record.name == "pytensor_cl" and "no such tally" in caplog.text and record.exc_info
-    assert "no such tally" in str(explain(f))
+    assert record.name == "pytensor_cl" and "no such counter" in caplog.text and record.exc_info
+    assert "no such counter" in str(explain(f))
     assert len(explain(f).choices) == 3  # the calls still have a choice
 
 
