@@ -14,6 +14,7 @@
 ## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
 ##            and related results, 1958.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
@@ -67,7 +68,8 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
     const long part = get_global_id(0), parts = get_global_size(0);
     const int m = size.rows, n = size.columns;
     const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
         ${T} scale = 0;
         for (int e = 0; e < n * m; ++e)
@@ -129,12 +131,9 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         for (int e = item; e < n * m; e += ${group})
             scale = fmax(scale, fabs(vectors[e]));
         partial[item] = scale;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int distance = ${group} / 2; distance > 0; distance /= 2) {
-            if (item < distance)
+        <%workgroup:tree_reduce group="${group // 2}">
                 partial[item] = fmax(partial[item], partial[item + distance]);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        </%workgroup:tree_reduce>
         scale = partial[0] > 0 && partial[0] < INFINITY ? partial[0] : 1;
         for (int e = item; e < n * m; e += ${group})
             vectors[e] /= scale;

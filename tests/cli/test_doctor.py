@@ -42,7 +42,7 @@ def test_text_has_every_section_and_a_summary(capsys):
 
 
 @pytest.mark.usefixtures("quick")
-def test_settings_that_matter_are_shown_and_judged(monkeypatch, capsys):
+def test_settings_that_matter_are_shown_and_checked(monkeypatch, capsys):
     monkeypatch.setenv("POCL_DEBUG", "all")
     monkeypatch.setenv("PYOPENCL_CTX", "0")
     assert main(["doctor", "--json"]) == 0
