@@ -7,7 +7,7 @@
 ## NDRange     dimension 0 is a partition of the columns, dimension 1 of the rows, dimension 2 of the groups and parts
 ##             of k.
 ## Workspace   For each work-item the matrix (kc, nc + lanes), then its last columns (`edge`, kc), transposed.
-## Invariants  M is at least mr: the last tile begins sooner, and its first rows are computed for nothing.
+## Invariants  M is at least mr: the last tile begins earlier, and its first rows are computed twice.
 <%page args="name, ctype, itemsize, lanes, micro, mr, vectors, edge, further=(), offsets=None, statements=''"/>
 <%namespace name="product" file="/conv/gemm_common.mako"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>

@@ -10,7 +10,7 @@
 ##             rows; dimension 2 counts the parts of k of each part of the batches.
 ## Workspace   The shared packed B; for each work-item its packed B and packed A; then the partial sums of split-K.
 ## Invariants  a tile whose sums are stored in place has all rows and columns. The last panel of a row of tiles begins
-##             sooner (`overlap`), and computes again what another one has stored; if there is none, B is packed.
+##             earlier (`overlap`), and recomputes sums of another one; if there is none, B is packed.
 ## Reference   BLIS (Van Zee and van de Geijn 2015); routines/gemm/schedule_cpu.py chooses blocking and partition.
 <%page args="name, micro, store, ctype, wide, itemsize, lanes, mr, vectors, shapes, packed_rows, has_alpha, has_c,
              starts, inputs, repeated, outputs, statements"/>
