@@ -89,7 +89,12 @@ class DeviceCell(list):
         if type(value) is not np.ndarray and self._used and not isinstance(value, np.ndarray | GpuArray):
             value = np.array(value, self._dtype)  # JAX stores arrays of its own, which NUMBA cannot read
         with _state:
-            self._store(value)
+            if type(value) is np.ndarray and not (self.devices or self._is_referenced):
+                # The update of a function that runs on the host. By the new dictionary others see that it was stored.
+                self.devices = {}
+                list.__setitem__(self, 0, value)
+            else:
+                self._store(value)
 
     def _store(self, value: Any) -> None:
         # No other code refers to values that functions compute; code that keeps a stored value calls mark_referenced().
