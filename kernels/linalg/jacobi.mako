@@ -1,7 +1,7 @@
 ## Orthogonalise the vectors of a batch of matrices by rotations of pairs (one-sided Jacobi).
 ##
 ## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are scaled so that their
-##            largest element is one. Rotations are accumulated in v. `_sort`: what comes of it, sorted by norm.
+##            largest element is one. Rotations are accumulated in v. `_sort`: the result, sorted by norm.
 ##            `_shift`: a symmetric matrix, of which one triangle is read, plus a multiple of the identity so that it
 ##            is positive semidefinite (Gershgorin).
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.

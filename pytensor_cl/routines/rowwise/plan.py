@@ -243,7 +243,7 @@ class PreTransposed(NamedTuple):
 
 
 def pre_transposed(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[PreTransposed, ...]]:
-    """Copy arrays that are read many times with a stride to another layout, as for all differences of two sets of points.
+    """Copy arrays that are read many times with a stride to another layout: all differences of two sets of points.
 
     Parameters
     ----------
