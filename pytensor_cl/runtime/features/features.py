@@ -48,7 +48,7 @@ class Features:
     fp64, fp16
         Double and half are computed right.
     maps
-        A map of a buffer that does not block returns the address at which the host sees it, always the same one.
+        A map of a buffer that does not block returns the address at which the host reads it, always the same one.
         Else buffers are copied to the host.
     host_alignment
         Bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.build.kernel_objects import new_kernel
 
 __all__ = ["ITEMS", "Device", "Probe", "ProbeResult", "WrongResult", "check_equal"]
 
@@ -56,7 +57,7 @@ class Device:
 
     def kernel(self, text: str, name: str) -> "cl.Kernel":
         """Return a kernel of a probe's text, which is in the shared program if there is one."""
-        return cl.Kernel(self._program or self.build(text), name)
+        return new_kernel(self._program or self.build(text), name)
 
     def buffer(self, array: np.ndarray) -> "cl.Buffer":
         """Return a buffer with a copy of an array."""

@@ -326,10 +326,10 @@ def _maps(device: Device, text: str) -> bool:
     memory = _seen(address, nbytes)
     for value in (1, 2):
         device.run(kernel, nbytes, None, buffer, np.uint8(value))
-        check_equal("what a kernel wrote, as the host sees it", memory, (np.arange(nbytes) + value).astype(np.uint8))
+        check_equal("what a kernel wrote, as the host reads it", memory, (np.arange(nbytes) + value).astype(np.uint8))
     cl.enqueue_fill_buffer(queue, buffer, np.uint8(7), 0, nbytes)
     queue.finish()
-    check_equal("what a command wrote, as the host sees it", memory, np.full(nbytes, 7, np.uint8))
+    check_equal("what a command wrote, as the host reads it", memory, np.full(nbytes, 7, np.uint8))
     if addresses([0])[0] != address:
         raise WrongResult("a later map has another address")
     return True

@@ -54,7 +54,7 @@ def only(f):
 
 
 def backend_of(f, side):
-    return f.vm._device if side == DEVICE else f.vm._hosts[side]
+    return f.vm._device if side == DEVICE else f.vm._host_backends[side]
 
 
 def count(f, side):
@@ -559,7 +559,7 @@ def test_a_graph_that_computes_nothing_on_the_device_runs_by_numba_without_a_tri
     (found,) = explain(f).choices
     assert (found.side, found.backend, found.next_calls) == (HOST, NUMBA, None)
     assert "computes nothing on a device" in found.why
-    assert not f.vm._hosts[C].is_compiled
+    assert not f.vm._host_backends[C].is_compiled
 
 
 def test_such_a_graph_runs_by_c_where_numba_has_no_function(context, monkeypatch):
