@@ -12,6 +12,7 @@
     forms = [f"__global const double *x{k}_values" if v else f"const double x{k}" for k, v in enumerate(varying)]
     parameters = "".join(f", {form}" for form in forms)
 %>\
+<%include file="/common/partition.mako"/>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
 void ${name}(const uint key_low, const uint key_high, const long size, __global const ulong *tables,
              __global ${result} *out, __global int *bad${parameters})
@@ -20,7 +21,8 @@ void ${name}(const uint key_low, const uint key_high, const long size, __global 
     const long item = get_global_id(0), items = get_global_size(0);
     const double one = 1.0, zero = 0.0;
 % if schedule == "cpu":
-    for (long i = size * item / items; i < size * (item + 1) / items; ++i) {
+    const long end = partition_begin(size, 1, item + 1, items);
+    for (long i = partition_begin(size, 1, item, items); i < end; ++i) {
 % else:
     for (long i = item; i < size; i += items) {
 % endif
