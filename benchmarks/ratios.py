@@ -2,7 +2,7 @@
 
 What ``sweep.py --all`` runs. A function is compiled for each size, and called as in a script that warms up:
 some calls and some time. Then all backends take turns, and their medians are compared. A run that is started again
-with the same folder goes on where it stopped.
+with the same folder continues where it stopped.
 """
 
 import argparse

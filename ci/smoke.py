@@ -1,4 +1,4 @@
-"""A program that knows nothing of OpenCL runs on a device because ``PYTENSOR_FLAGS`` says so."""
+"""A program without a word of OpenCL runs on a device, as set by ``PYTENSOR_FLAGS``."""
 
 import numpy as np
 import pytensor

@@ -31,15 +31,15 @@ class TemplateError(OpenCLError):
 # NVIDIA "<kernel>:63:15: error: ...", PoCL "error: /path/tempfile.cl:63:15: ...", AMD's old compiler
 # '"OCL1.cl", line 63: error: ...'.
 _KIND = r"(?P<{}>fatal error|error|warning|note)"
-_PLACE = re.compile(
+_LOCATION = re.compile(
     rf"^[ \t]*(?:{_KIND.format('before')}: )?"
     r"(?:\"(?P<quoted>[^\"\n]+)\", line (?P<row>\d+)|(?P<file>(?:[A-Za-z]:\\)?[^:\n]*):(?P<line>\d+):\d+):"
     rf"(?: {_KIND.format('after')}\b)?",
     re.MULTILINE,
 )
-_AROUND = 3
+_CONTEXT_LINES = 3
 """Lines of the source that are shown before and after one that the log names."""
-_PLACES = 6
+_MAX_LOCATIONS = 6
 """Places of the source that are shown: the first errors cause the others."""
 _SHORT = 40
 """Lines of a source that is shown whole where the log names none of them."""
@@ -48,7 +48,7 @@ _SHORT = 40
 def _named_lines(log: str, count: int) -> list[int]:
     """Return the numbers of the lines that the errors in a build log name, else those that anything in it names."""
     places = []
-    for found in _PLACE.finditer(log):
+    for found in _LOCATION.finditer(log):
         if (found["quoted"] or found["file"] or "").endswith(".h"):
             continue  # a header of the driver's
         number = int(found["row"] or found["line"])
@@ -61,9 +61,11 @@ def _named_lines(log: str, count: int) -> list[int]:
 
 def _excerpt(lines: list[str], named: list[int]) -> str:
     """Return the named lines and those around them, with numbers; named ones are marked, gaps are dots."""
-    around = {i for n in named for i in range(n - _AROUND, n + _AROUND + 1) if 1 <= i <= len(lines)}
+    shown_numbers = {
+        i for n in named for i in range(n - _CONTEXT_LINES, n + _CONTEXT_LINES + 1) if 1 <= i <= len(lines)
+    }
     width, shown, previous = len(str(len(lines))), [], None
-    for i in sorted(around):
+    for i in sorted(shown_numbers):
         if previous is not None and i > previous + 1:
             shown.append(f"  {'...':>{width}}")
         shown.append(f"{'>' if i in named else ' '} {i:{width}d} | {lines[i - 1]}")
@@ -96,7 +98,7 @@ class CompilationError(OpenCLError):
         lines = self.source.splitlines()
         named = _named_lines(self.log, len(lines))
         if named:
-            part = f"The lines that it names:\n{_excerpt(lines, named[:_PLACES])}"
+            part = f"The lines that it names:\n{_excerpt(lines, named[:_MAX_LOCATIONS])}"
         elif len(lines) <= _SHORT:
             part = "The source:\n" + "\n".join(f"{i:5d} | {line}" for i, line in enumerate(lines, 1))
         else:

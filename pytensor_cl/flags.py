@@ -102,7 +102,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__fast_math",
         "BoolParam",
         False,
-        "Build kernels with -cl-fast-relaxed-math: faster, without care for NaN, inf and signed zero.",
+        "Build kernels with -cl-fast-relaxed-math: faster, with wrong results for NaN, inf and signed zero.",
     ),
     Flag(
         "opencl__cache_dir",
@@ -250,7 +250,7 @@ def wants_opencl_mode(config: Any) -> bool:
 
 
 def is_opencl(device: str) -> bool:
-    """Return whether a value of the flag ``device`` asks for an OpenCL device.
+    """Return whether a value of the flag ``device`` names an OpenCL device.
 
     Everything but ``cpu`` does: a name that no device has must be an error, not a silent CPU.
 

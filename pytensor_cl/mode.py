@@ -10,7 +10,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import graph_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
-from pytensor_cl import _compat, flags, sharedvar
+from pytensor_cl import flags, sharedvar
+from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, registration, serial_function
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker import branches, loops  # noqa: F401 (register what links inner graphs)
 from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
@@ -47,7 +48,7 @@ from pytensor_cl.runtime.registry import (
     is_forked,
     is_open,
     parse_contexts,
-    why_unusable,
+    unusable_reason,
 )
 from pytensor_cl.sharedvar import explain_c_error, shared
 from pytensor_cl.variable import refuse_device_variables
@@ -71,13 +72,13 @@ def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph
 def _placement() -> str:
     """Return the placement: ``host`` instead of ``auto`` in a forked process, or if the device fails its self-check."""
     chosen = config.opencl__placement
-    return "host" if chosen == "auto" and (is_forked() or why_unusable()) else chosen
+    return "host" if chosen == "auto" and (is_forked() or unusable_reason()) else chosen
 
 
 @graph_rewriter
 def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
     """Note which host backends may run the graph; Scan of mode OPENCL -> Scan without a mode."""
-    _compat.drop_scan_modes(fgraph, OpenCLLinker)
+    inner_graphs.drop_scan_modes(fgraph, OpenCLLinker)
     check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
 
 
@@ -106,7 +107,7 @@ def opencl_hoist_products(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 def opencl_inline(fgraph: FunctionGraph) -> None:
     """OpFromGraph(x) -> its inner graph."""
-    _compat.inline_op_from_graphs(fgraph)
+    inner_graphs.inline_op_from_graphs(fgraph)
 
 
 @graph_rewriter
@@ -329,11 +330,11 @@ def devices() -> tuple[DeviceEntry, ...]:
 def _register() -> None:
     for rewrite, position in _PASSES:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
-    _compat.register("OPENCL", OPENCL)
-    _compat.prepare_inner_graphs_for_numba(OpenCLLinker)
-    _compat.serialise_calls(OpenCLVM, assign_lock)
-    _compat.check_before_jit(refuse_device_variables)
-    _compat.explain_call_errors(explain_c_error)
+    registration.register("OPENCL", OPENCL)
+    numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker)
+    serial_function.serialise_calls(OpenCLVM, assign_lock)
+    registration.check_before_jit(refuse_device_variables)
+    c_backend.explain_call_errors(explain_c_error)
     sharedvar.install(run_exclusively)
 
 

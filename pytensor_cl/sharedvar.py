@@ -89,7 +89,12 @@ class DeviceCell(list):
         if type(value) is not np.ndarray and self._used and not isinstance(value, np.ndarray | GpuArray):
             value = np.array(value, self._dtype)  # JAX stores arrays of its own, which NUMBA cannot read
         with _state:
-            self._store(value)
+            if type(value) is np.ndarray and not (self.devices or self._is_referenced):
+                # The update of a function that runs on the host. By the new dictionary others see that it was stored.
+                self.devices = {}
+                list.__setitem__(self, 0, value)
+            else:
+                self._store(value)
 
     def _store(self, value: Any) -> None:
         # No other code refers to values that functions compute; code that keeps a stored value calls mark_referenced().
@@ -134,7 +139,7 @@ class DeviceCell(list):
             return next(iter(self.devices.values())) if value is ON_DEVICE else value
 
     def expose(self) -> Any:
-        """Store the host value in the list, for C code, until `conceal` is called with what this returns."""
+        """Store the host value in the list, for C code, until `restore` is called with what this returns."""
         value, devices = self._host_copy()
         with _state:
             held = list.__getitem__(self, 0)
@@ -142,7 +147,7 @@ class DeviceCell(list):
                 list.__setitem__(self, 0, np.asarray(value))
         return held, devices
 
-    def conceal(self, held: Any) -> None:
+    def restore(self, held: Any) -> None:
         """Restore the state before `expose`."""
         value, devices = held
         with _state:

@@ -12,7 +12,7 @@ import numpy as np
 from minimax import Fit, off_zero, remez
 from mpmath import atan, erf, erfc, log, mp, mpf, sqrt, tanh
 
-from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, slope
+from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_LAST, ERFC_QUADRATIC, linear
 
 SEARCH = 3000  # numbers on each side of the middle that are tried
 SHARE = 0.05  # of an interval: how far they are
@@ -29,7 +29,7 @@ def rounded(value: mpf, dtype: str) -> mpf:
     return mpf(float(np.float32(float(value))))
 
 
-def lucky(function: Callable, low: float, high: float, dtype: str) -> mpf:
+def accurate_argument(function: Callable, low: float, high: float, dtype: str) -> mpf:
     """A number near the middle whose function value is next to nothing away from a number of the dtype (Gal 1986)."""
     step = mpf(SHARE) * (mpf(high) - mpf(low)) / SEARCH
     with mp.workdps(30):
@@ -42,14 +42,14 @@ def of_log(dtype: str) -> Rows:
     rows = []
     for k in range(16):
         low, high = (1 + mpf(k) / 16, 1 + mpf(k + 1) / 16) if k < 8 else (mpf(16 + k) / 32, mpf(17 + k) / 32)
-        inverse = mpf(1) if k in (0, 15) else lucky(log, 1 / high, 1 / low, dtype)
+        inverse = mpf(1) if k in (0, 15) else accurate_argument(log, 1 / high, 1 / low, dtype)
         rows.append([inverse, *(-log(inverse) / log(base) for base in (mp.e, 2, 10))])
     return rows
 
 
 def series(function: Callable, low: float, high: float, degree: int, dtype: str) -> list[mpf]:
     """A point of the interval and coefficients of powers of the distance from there; the error is relative."""
-    middle = mpf(0) if low == 0 else lucky(function, low, high, dtype)
+    middle = mpf(0) if low == 0 else accurate_argument(function, low, high, dtype)
     first = rounded(function(middle), dtype)
 
     def steepness(t: mpf) -> mpf:
@@ -65,8 +65,8 @@ def of_atan(dtype: str) -> Rows:
     edges = [mpf(0), *(mpf(2) ** o * (1 + mpf(k + 1) / 4) - 1 for o in range(4) for k in range(4))]
     points = [
         mpf(0),
-        *(lucky(atan, edges[k], edges[k + 1], dtype) for k in range(1, 15)),
-        lucky(atan, 21.5, 22.5, dtype),
+        *(accurate_argument(atan, edges[k], edges[k + 1], dtype) for k in range(1, 15)),
+        accurate_argument(atan, 21.5, 22.5, dtype),
     ]
     rows = [[point, atan(point)] for point in points]
     return rows[4:] + rows[:4]
@@ -80,16 +80,16 @@ def of_tanh(dtype: str) -> Rows:
     return rows[4:] + rows[:4]  # the exponent of 1 ends in two bits that are set
 
 
-def steps(last: float, bend: float = 0.0) -> list[mpf]:
-    """Edges of 32 intervals that become shorter: ``a x + bend x**2`` is k + 1/2."""
-    a, b = mpf(slope(last, bend)), mpf(bend)
+def steps(last: float, quadratic: float = 0.0) -> list[mpf]:
+    """Edges of 32 intervals that become shorter: ``a x + b x**2`` is k + 1/2."""
+    a, b = mpf(linear(last, quadratic)), mpf(quadratic)
     heights = [k + mpf(1) / 2 for k in range(32)]
-    return [mpf(0), *((sqrt(a**2 + 4 * b * h) - a) / (2 * b) if bend else h / a for h in heights)]
+    return [mpf(0), *((sqrt(a**2 + 4 * b * h) - a) / (2 * b) if quadratic else h / a for h in heights)]
 
 
 def of_erfc(dtype: str) -> Rows:
     """For x up to `ERFC_LAST`."""
-    edges = steps(ERFC_LAST, ERFC_BEND)
+    edges = steps(ERFC_LAST, ERFC_QUADRATIC)
     return [series(erfc, edges[k], edges[k + 1], 5, dtype) for k in range(32)]
 
 

@@ -6,7 +6,7 @@
 ## NDRange     (work-items): each takes a contiguous range of the tasks; a task is one chunk for one output or column
 ##             tile.
 ## Workspace   Of several chunks, found[chunks][outputs] positions; `<name>_finish` chooses among them.
-## Invariants  NaN beats every number; of equal elements the first wins.
+## Invariants  NaN is preferred to every number; of equal elements the first is taken.
 <%page args="name, geometry, pattern, dtype, lanes, tile_vectors, index, outer_dims, reduced_dims"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\

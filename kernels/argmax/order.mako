@@ -1,6 +1,6 @@
-## What the argmax kernels share: which of two values is kept, where a position lies, and the last pass. The defs see
-## the arguments of the template that calls them. NaN beats every number, as in NumPy; of equal elements neither beats
-## the other. The expressions serve scalars and vectors.
+## What the argmax kernels share: which of two values is kept, where a position is, and the last pass. The defs use
+## the arguments of the template that calls them. NaN is preferred to every number, as in NumPy; of equal elements
+## neither is preferred. The expressions serve scalars and vectors.
 <%!
     import numpy as np
 
@@ -38,7 +38,7 @@ max(${a}, ${b})
 % if lanes > 1:
 typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${np.dtype(dtype).itemsize})));
 % endif
-// Where element `rest` of the reduced range lies, in C order of the reduced axes.
+// Where element `rest` of the reduced range is, in C order of the reduced axes.
 static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 {
     % if reduced_offset:

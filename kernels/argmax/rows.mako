@@ -1,4 +1,4 @@
-## Pattern "rows" of kernels/argmax/cpu.mako: vectors along the reduced dimension. The defs see the arguments of the
+## Pattern "rows" of kernels/argmax/cpu.mako: vectors along the reduced dimension. The defs use the arguments of the
 ## template that calls them.
 <%namespace name="order" file="/argmax/order.mako"/>
 <%!

@@ -4,7 +4,7 @@
 ## Tiling      As in kernels/reduction/simt.mako.
 ## NDRange     (groups * group, chunks), as in kernels/reduction/simt.mako.
 ## Workspace   `group` values and positions in local memory; found[chunks][outputs] of several chunks.
-## Invariants  NaN beats every number; of equal elements the first wins. Barriers are uniform.
+## Invariants  NaN is preferred to every number; of equal elements the first is taken. Barriers are uniform.
 <%page args="name, geometry, dtype, index, outer_dims, reduced_dims, group, lanes"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>

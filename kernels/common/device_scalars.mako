@@ -1,4 +1,4 @@
-## Scalars of a BLAS kernel (alpha, beta) that are given by value in the struct `s`, or lie on the device: then the
+## Scalars of a BLAS kernel (alpha, beta) that are given by value in the struct `s`, or are on the device: then the
 ## pointer is not null, and s.<name>_at is the offset.
 <%def name="parameters(ctype, scalars)">${"".join(f", __global const {ctype} *{x}" for x in scalars)}</%def>
 <%def name="load(scalars)">

@@ -3,7 +3,7 @@
 ## Algorithm: in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays (the
 ##     epilogue's operands), o0.. are the results.
 ## Operands: matrices with any strides between rows and between columns; a `repeated` one has one column for all.
-## The defs see the arguments of the template that calls them: name, starts (struct: offsets of the arrays of the
+## The defs use the arguments of the template that calls them: name, starts (struct: offsets of the arrays of the
 ##     operands and of the results), inputs (dtypes of the operands), repeated (a bool for each), outputs (dtypes of the
 ##     results), statements.
 <%!
@@ -47,7 +47,7 @@ typedef struct {  // first element of a matrix of each operand and result; strid
 % endfor
 </%def>
 
-## Advance the pointers by a row; rows of the results lie `step` apart.
+## Advance the pointers by a row; rows of the results are `step` apart.
 <%def name="next_row(step)">
 % for k in range(1, len(inputs) + 1):
     p${k} += step${k};
@@ -58,7 +58,7 @@ typedef struct {  // first element of a matrix of each operand and result; strid
 </%def>
 
 ## Apply the function to `lanes` elements of a row, and store the results.
-## Without `last_lane` all of them are there and contiguous; else those up to last_lane, and results lie `step` apart.
+## Without `last_lane` all of them are there and contiguous; else those up to last_lane, and results are `step` apart.
 <%def name="apply(lanes, step='1', last_lane='')">
 % for k, dtype in enumerate(inputs, 1):
 <% access, vector = access_name(dtype, lanes), vector_type(dtype, lanes) %>\

@@ -1,5 +1,5 @@
 ## MIN_VECTOR_WIDTH(bits): a function needs vector registers of this width. Compilers that prefer half of it (LLVM with
-## AVX-512) must be told. NOINLINE: a function is compiled once, and comes out the same whatever calls it.
+## AVX-512) need the attribute. NOINLINE: a function is compiled once, and comes out the same whatever calls it.
 <%page args=""/>\
 #ifndef MIN_VECTOR_WIDTH
 #if defined(__has_attribute)

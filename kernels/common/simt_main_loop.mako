@@ -2,7 +2,7 @@
 ##
 ## Operands: tile_a[k][row], tile_b[k][column] in local memory, `step` elements along k.
 ## Tiling, scalar form: a work-group of group x group computes a tile of 4 * group x 4 * group; a work-item has 4 x 4
-##     sums that lie a group's width apart: c<i>_<j> is row ty + i * group, column tx + j * group.
+##     sums that are a group's width apart: c<i>_<j> is row ty + i * group, column tx + j * group.
 ## Tiling, vector form: a work-group of 16 x rows / 8 computes a tile of rows x 128; a work-item has four squares of 4
 ##     x 4: c<i>_<h> holds columns 64 * h + 4 * tx + 0..3 of row rows / 2 * (i / 4) + 4 * ty + i % 4. Tiles have two
 ##     stages: tile_a[stage][k][row].

@@ -1,4 +1,4 @@
-## Load and store `lanes` elements that lie `stride` apart, of which those up to `last` exist.
+## Load and store `lanes` elements that are `stride` apart, of which those up to `last` exist.
 <%page args="dtype, lanes"/>\
 <%!
 import numpy as np

@@ -1,7 +1,7 @@
 ## Reductions and scans over the work-items of a work-group, in local memory. All work-items of the group must reach
 ## them: they have barriers. The work-item's number is the variable `item`.
 
-## Tree reduction. The body combines what lies at `item` and at `item + distance`; the result is at 0. `group` is half
+## Tree reduction. The body combines what is at `item` and at `item + distance`; the result is at 0. `group` is half
 ## of the work-items, a power of two.
 <%def name="tree_reduce(group)">
     barrier(CLK_LOCAL_MEM_FENCE);

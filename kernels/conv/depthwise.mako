@@ -1,6 +1,6 @@
 ## Convolution to one channel a group, schedule cpu.
 ##
-## Algorithm: direct convolution as in direct.mako. What lies outside of x is skipped, not multiplied by zero.
+## Algorithm: direct convolution as in direct.mako. What is outside of x is skipped, not multiplied by zero.
 ## Operands: x, w and y with any strides; plan.mako.
 ## Tiling: `rows` rows of output pixels, `vectors` vectors along a row.
 ## NDRange -> work: a partition of the tiles of all images and groups.

@@ -1,6 +1,6 @@
 ## Convolution without packing, schedule cpu, for few channels, where a matrix product would have nothing to reuse.
 ##
-## Algorithm: direct convolution. What lies outside of x is skipped, not multiplied by zero. Taps that meet x in every
+## Algorithm: direct convolution. What is outside of x is skipped, not multiplied by zero. Taps that meet x in every
 ##     lane go first, along contiguous x; the others with masks.
 ## Operands: x, w and y with any strides; plan.mako.
 ## Tiling: `rows` channels of `vectors` vectors along a row of output pixels.

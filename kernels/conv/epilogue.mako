@@ -3,7 +3,7 @@
 ## Algorithm: in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays, o0 is the
 ##     result.
 ## Operands: a further array has one element for each channel (then `further` is True), or the layout of the output.
-## The defs see the arguments of the template that calls them: name, ctype, further, offsets
+## The defs use the arguments of the template that calls them: name, ctype, further, offsets
 ## (the struct), statements. `f` is how the struct of
 ## offsets is accessed: "f." or "f->".
 <%def name="declarations(lanes)">

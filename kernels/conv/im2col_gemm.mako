@@ -1,4 +1,4 @@
-## Convolution as a matrix product with im2col, schedule cpu: w is read where it lies, a block of x is copied to a
+## Convolution as a matrix product with im2col, schedule cpu: w is read in place, a block of x is copied to a
 ##     matrix. For few output pixels, where packing w would take long, and where neither operand is used often.
 ##
 ## Algorithm: A is w (m, k), B is the matrix (k, n), y is (m, n), for each group; see implicit_gemm.mako.
@@ -42,7 +42,7 @@ static ${full_width} void ${name}_dot(__global const ${ctype} *a, long row, __gl
     % endfor
 }
 
-// A tile whose rows begin at a: `width` columns from b on, or the last columns of a block (is_edge), which lie in rows.
+// A tile whose rows begin at a: `width` columns from b on, or the last columns of a block (is_edge), stored as rows.
 static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${ctype} *b, long b_row, long depth,
                          long width, int is_edge, int height, ${ctype} *tile)
 {

@@ -21,7 +21,7 @@
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
 typedef ${ctype}4 ${name}_vec4 __attribute__((aligned(${itemsize})));
 ${packing.pack("a", mr)}
-// Pack `count` rows of w for k in [k0, k0 + depth), as panels that lie `panel_stride` apart: in long runs of one stride
+// Pack `count` rows of w for k in [k0, k0 + depth), as panels that are `panel_stride` apart: in long runs of one stride
 // where there are such, else element by element.
 static void ${name}_pack_a_block(const conv_plan *p, __global const ${ctype} *w, long count, long k0, long depth,
                                  __global ${ctype} *packed, long panel_stride)

@@ -5,7 +5,7 @@
 ##     registers.
 <%page args="name, ctype, lanes, nr, vec"/>
 <% F = range(4) %>
-// Pack four columns for k in [0, run): column f begins at at[f], its elements lie `step` apart, and are inside of x in
+// Pack four columns for k in [0, run): column f begins at at[f], its elements are `step` apart, and are inside of x in
 // first[f] <= k < last[f].
 static void ${name}_pack_four(__global const ${ctype} *x, const long *at, const long *first, const long *last,
                               long step, long run, __global ${ctype} *to)

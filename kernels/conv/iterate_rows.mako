@@ -3,7 +3,7 @@
 ## Algorithm: a vector of columns is loaded for all channels of a filter tap; which lanes are inside of x depends on
 ##     the tap only. A vector of columns that covers several rows of x is made of one run for each row.
 <%page args="name, ctype, lanes, nr, vec"/>
-// Lanes `from` <= l < `to` of one vector of columns, which lie in one row of x that starts at (d0, h0, w0). Lanes
+// Lanes `from` <= l < `to` of one vector of columns, which are in one row of x that starts at (d0, h0, w0). Lanes
 // before
 // `from` keep their values, those from `to` on become zero.
 static void ${name}_run(const conv_plan *p, __global const ${ctype} *x, long d0, long h0, long w0, long from, long to,

@@ -1,7 +1,7 @@
 ## Packing of panels and micro-kernels of implicit_gemm.mako.
 ##
 ## Panels of A have `mr` rows, those of B `nr` columns; element i of step k is packed[k * width + i].
-## The defs see the arguments of the template that calls them.
+## The defs use the arguments of the template that calls them.
 <%namespace name="pack_rows" file="/common/pack_rows.mako"/>
 <%def name="pack(which, width)">
 // Copy `count` rows (of A; columns of B) of `depth` elements to panels; the last one is filled up with zeros.

@@ -1,7 +1,7 @@
 ## Convolution as an implicit matrix product, schedule simt, for float32 and float64.
 ##
 ## Algorithm: rows are channels of y, columns output pixels of all images, k a channel and a filter tap. Tiles of w and
-##     of x pass through local memory. Where a column, and where a k, lies in x, w and y is computed once, in local
+##     of x pass through local memory. Where a column, and where a k, is in x, w and y is computed once, in local
 ##     memory.
 ## Operands: x, w and y with any strides; plan.mako.
 ## Tiling: common/simt_main_loop.mako, scalar form.
@@ -18,7 +18,7 @@
 % if statements:
 ${epilogue.declarations(1)}
 % endif
-## Where the columns of the tile lie.
+## Where the columns of the tile are.
 <%def name="fill_column_table()">
     for (int e = item; e < ${tile}; e += ${group * group}) {
         const conv_index q = conv_unravel(min(n0 + e, n - 1), out);
@@ -30,7 +30,7 @@ ${epilogue.declarations(1)}
         y_column[e] = q.outer * p.y[0] + conv_offset(p.y, q);
     }
 </%def>
-## Where the next elements along k lie.
+## Where the next elements along k are.
 <%def name="fill_k_table()">
             for (int e = item; e < ${step}; e += ${group * group}) {
                 const conv_index t = conv_unravel(k0 + e, taps);

@@ -2,7 +2,7 @@
 ## compute units.
 ##
 ## Algorithm: as simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
-##     the one before is computed (kernels/gemm/simt_double_buffered.mako). Where each k lies in x and in w is computed
+##     the one before is computed (kernels/gemm/simt_double_buffered.mako). Where each k is in x and in w is computed
 ##     64 at a time.
 ## Operands: x, w and y with any strides, offsets within 32 bits. `k_contiguous`: neighbours in x are neighbours along
 ##     k; `volumes`: three spatial dimensions are used, not two.
@@ -39,7 +39,7 @@ ${epilogue.declarations(1)}
 <%def name="offset(strides, first, v)" buffered="True" filter="trim">
 (int)left * (int)${strides}[${first}]${"".join(f" + {v}{r} * (int){strides}[{r + 3}]" for r in axes)}
 </%def>
-## The position of this work-item's column in the image, and where it lies in x and y.
+## The position of this work-item's column in the image, and where it is in x and y.
 <%def name="fill_column_table()">
             ${unravel(f"min(n0 + item % {columns}, n - 1)", "p.out")}
             % for r in axes:

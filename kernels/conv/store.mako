@@ -1,8 +1,8 @@
 ## Stores of tiles whose rows are channels of y and whose columns are output pixels, schedule cpu.
 ##
-## Operands: tile: rows of lanes * vectors elements. column_offsets: where the columns lie in y; is_contiguous: for each
-##     vector of columns, whether they lie in order.
-## The defs see the arguments of the template that calls them: name, ctype, further, statements.
+## Operands: tile: rows of lanes * vectors elements. column_offsets: where the columns are in y; is_contiguous: for each
+##     vector of columns, whether they are in order.
+## The defs use the arguments of the template that calls them: name, ctype, further, statements.
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%def name="store(lanes, vectors, statements)">
 <%
@@ -55,7 +55,7 @@ static void ${name}_store(${ctype} *tile, const long *column_offsets, const int 
 </%def>
 
 <%def name="columns(lanes, vectors)">
-// Where columns n0.. of y lie, and which vectors of them are contiguous.
+// Where columns n0.. of y are, and which vectors of them are contiguous.
 static void ${name}_columns(const conv_plan *p, long n0, long width, long *column_offsets, int *is_contiguous)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]};

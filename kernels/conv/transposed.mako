@@ -5,7 +5,7 @@
 ## Tiling: tiles of mr x (lanes * vectors) sums in private memory, transposed in registers.
 ## Invariants: rows is at least the smaller micro-kernel: the last tile begins sooner, and its first rows are computed
 ##     for nothing.
-## The defs see the arguments of the template that calls them: name, ctype, lanes, micro, mr, vectors.
+## The defs use the arguments of the template that calls them: name, ctype, lanes, micro, mr, vectors.
 <%namespace name="registers" file="/common/register_transpose.mako"/>
 <%def name="products(vec, heights, nr, full_width)">
 // D = (A @ B).T, or D += it when it is not the first block along k.

@@ -1,4 +1,4 @@
-## What the kernels of cumulative sums and products share. The defs see the arguments of the template that calls them.
+## What the kernels of cumulative sums and products share. The defs use the arguments of the template that calls them.
 ## The struct, or a pointer to it where it is too large for an argument.
 <%def name="parameter()" buffered="True" filter="trim">
 % if in_buffer:

@@ -1,4 +1,4 @@
-## Algorithm   A function of each element, for CPUs. Vectors of `lanes` elements lie along the last dimension.
+## Algorithm   A function of each element, for CPUs. Vectors of `lanes` elements run along the last dimension.
 ## Operands    Inputs i0.. and outputs o0.. of one shape[ndim]; strides in elements, 0 where an input is broadcast.
 ##             `by_value` inputs are kernel arguments. `broadcast_inputs` may be one element for all lanes: PoCL calls a
 ##             function for a vector that is loaded in any other way. Inputs with numbers `columns` have one element for

@@ -1,8 +1,8 @@
 ## Algorithm   A function of each element, for GPUs, where inputs are contiguous along another dimension than the
 ##             outputs. The `transposed` inputs (by number) pass through local memory: neighbouring work-items read
-##             neighbours along the last dimension but one, and take from the tile what lies along the last one.
+##             neighbours along the last dimension but one, and take from the tile what is along the last one.
 ## Operands    As in kernels/elemwise/cpu.mako; the last two dimensions are those of the tiles.
-## Tiling      TILE x TILE elements; TILE + 1 elements from row to row, so that a column lies in different banks.
+## Tiling      TILE x TILE elements; TILE + 1 elements from row to row, so that a column is in different banks.
 ## NDRange     Work-groups of TILE x ROWS_PER_STEP work-items; each takes every so many tiles.
 ## Invariants  Barriers are uniform: all work-items of a group take the same tiles.
 <%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, transposed"/>\
@@ -29,7 +29,7 @@ void ${name}(
 {
     ${common.begin(arrays)}
     % for k in transposed:
-    __local ${ctype(inputs[k])} tile_i${k}[${TILE}][${TILE + 1}];  // one more: a column lies in different banks
+    __local ${ctype(inputs[k])} tile_i${k}[${TILE}][${TILE + 1}];  // one more: a column is in different banks
     % endfor
     const int x = get_local_id(0);
     const int y = get_local_id(1);

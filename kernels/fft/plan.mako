@@ -1,6 +1,6 @@
 ## What the FFT kernels of both schedules take by value.
 ##
-## <name>_io, where the elements of a line lie in the input or output, counted in real numbers:
+## <name>_io, where the elements of a line are in the input or output, counted in real numbers:
 ##     at, step, im          first element; steps to the next one and to the imaginary part
 ##     re_count, im_count    how many real and imaginary parts there are, or are wanted
 ##     mirror, total, mirror_step

@@ -19,7 +19,7 @@
 typedef ${V} fft_${V} __attribute__((aligned(sizeof(${T}))));
 #define FFT_AT_${V}(p) (*(__global fft_${V} *)(p))
 
-/* How the lanes lie: 1 planar, 2 and -2 interleaved, upwards and downwards, 0 otherwise. */
+/* Order of the lanes: 1 planar, 2 and -2 interleaved, upwards and downwards, 0 otherwise. */
 static inline int fft_kind_${V}(const long *at, const long im, const int active)
 {
     const long step = at[1] - at[0];

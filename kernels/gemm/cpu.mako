@@ -1,6 +1,6 @@
 ## Matrix product, schedule cpu: O = alpha * A @ B + beta * C, or an epilogue of that.
 ##
-## Algorithm: the five loops of BLIS around a micro-kernel. The operands are read where they lie; only what the
+## Algorithm: the five loops of BLIS around a micro-kernel. The operands are read in place; only what the
 ##     micro-kernel cannot read (B without contiguous columns, the edges) is packed into panels first: by each
 ##     work-item, or by another kernel (shared_packing.mako), once for all of them.
 ## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
@@ -63,7 +63,7 @@
                     ${micro}_pack(a + i0 * p.a.row, p.a.row, p.a.col, min(${mr}L, mc - i0), kc,
                                   packed_a + i0 / ${mr} * kc * ${packed_mr}, ${packed_mr});
 </%def>
-## Packs a panel of B, unless it is read where it lies, or was packed before.
+## Packs a panel of B, unless it is read in place, or was packed before.
 <%def name="pack_b_panel()">
                     const int is_packed = p.shared_b_size || p.pack_b || padded_width > n0 + panel_width;
                     const int overlap = is_packed ? 0 : padded_width - panel_width;

@@ -1,7 +1,8 @@
 ## Epilogue of a matrix product: see common/epilogue.mako.
 ##
-## Operands: further matrices (m, n) with any strides and the batch dimensions of the product; results lie as O does.
-## The defs see the arguments of the template that calls them.
+## Operands: further matrices (m, n) with any strides and the batch dimensions of the product; results have the
+##     strides of O.
+## The defs use the arguments of the template that calls them.
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
 
 <%def name="declarations(lanes)">

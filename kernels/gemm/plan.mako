@@ -12,7 +12,7 @@
 ##     prefetch           whether the operands of later tiles are prefetched
 ## Both schedules:
 ##     split_k            parts of k; each part has work-items of its own
-##     split_k_start      where the partial sums (split_k, m, n) lie in the workspace, if split_k > 1
+##     split_k_start      where the partial sums (split_k, m, n) are in the workspace, if split_k > 1
 ##     batch_count        number of products; its factors are batch_shape
 ## Reference: pytensor_cl/routines/gemm/problem.py and schedule_cpu.py.
 <%page args="operand, plan"/>\

@@ -2,7 +2,7 @@
 ##
 ## Algorithm: tiles of A and B pass through local memory, `step` elements along k at a time.
 ## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
-## Tiling: see common/simt_main_loop.mako, scalar form. Sums lie a group's width apart, so that neighbours write
+## Tiling: see common/simt_main_loop.mako, scalar form. Sums are a group's width apart, so that neighbours write
 ##     neighbours.
 ## NDRange -> work: group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
 ## Workspace: the partial sums (split_k, m, n), if k is split.

@@ -1,5 +1,5 @@
 ## Parts of the matrix products of schedule simt: arguments, the loop over tiles, the main loop's multiply-adds, stores.
-## The defs see the arguments of the template that calls them.
+## The defs use the arguments of the template that calls them.
 <%namespace name="gemm_epilogue" file="/gemm/epilogue.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
 <%namespace name="partials" file="/common/partials.mako"/>

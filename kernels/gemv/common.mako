@@ -1,4 +1,4 @@
-## Arguments and stores of the matrix-vector products of both schedules. The defs see the arguments of the template
+## Arguments and stores of the matrix-vector products of both schedules. The defs use the arguments of the template
 ## that calls them.
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
 <%!

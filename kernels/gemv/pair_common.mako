@@ -1,4 +1,4 @@
-## Structs, arguments and the last step of the kernels of pair.mako. The defs see its arguments.
+## Structs, arguments and the last step of the kernels of pair.mako. The defs use its arguments.
 <%!
     from pytensor_cl.codegen.dtypes import ctype as ctype_of
     SCALARS = "alpha", "beta", "alpha_t", "beta_t"
@@ -23,7 +23,7 @@ ${call.c_typedef(f"{name}_call", "what may change from call to call: offsets, an
     __global uchar *partial_totals${"".join(f", __global const {ctype} *device_{v}" for v in SCALARS)}
 </%def>
 
-## Scalars that lie on the device are read there.
+## Scalars that are on the device are read there.
 <%def name="load_scalars()">
     % for k, v in enumerate(SCALARS):
     if (device_${v})

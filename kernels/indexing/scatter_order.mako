@@ -54,9 +54,9 @@ ${alone} __kernel void ${name}_count(__global const ${index_type} *i, __global i
         counts[k] = 0;
     for (long b = begin; b < end; ++b) {
 % if is_checked:
-        const long asked = ${to_long(index_type, "i[b * p.i_step]")};
-        if (asked < -p.length || asked >= p.length)
-            report_error(error_flag, error_code, 0, asked, p.length);
+        const long index = ${to_long(index_type, "i[b * p.i_step]")};
+        if (index < -p.length || index >= p.length)
+            report_error(error_flag, error_code, 0, index, p.length);
 % endif
         ${place()}
         counts[at] += 1;

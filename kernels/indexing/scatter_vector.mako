@@ -1,6 +1,6 @@
 ## Algorithm   x[i] = y, or += y, in place, for vectors on CPUs. A work-item reads the indices itself, in order:
 ##             repeated ones need no atomics. Where equal indices follow one another, which a sample of each block
-##             tells, the element stays in a register. The range of the indices of other blocks is found with vectors
+##             shows, the element stays in a register. The range of the indices of other blocks is found with vectors
 ##             first.
 ## Operands    x[length]; i[count] and y[count] with steps i_step and y_step.
 ## NDRange     (work-items): one, or several that each take an even share of the indices.

@@ -1,5 +1,5 @@
 ## Algorithm   o[place] = x[place, i[place]] (take along an axis); `inverse`: o[place, i[place]] = x[place].
-## Operands    shape[ndim], any strides; the elements to choose from lie `step` apart, `length` of them.
+## Operands    shape[ndim], any strides; the elements to choose from are `step` apart, `length` of them.
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 ## Invariants  `mode` is for indices out of range: "wrap" and "clip" as in NumPy; "index" counts from the
 ##             end if negative; what is still out of range is reported, and taken for 0.

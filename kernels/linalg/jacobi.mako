@@ -4,18 +4,24 @@
 ##            largest element is one. Rotations are accumulated in v. `_sort`: what comes of it, sorted by norm.
 ##            `_shift`: a symmetric matrix, of which one triangle is read, plus a multiple of the identity so that it
 ##            is positive semidefinite (Gershgorin).
+##            `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector; lanes that are
+##            done turn by nothing.
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
 ##            norms: of the vectors, with the scale; contiguous.
 ## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
 ##            the matrices.
+##            `_lanes`: work-items share groups of matrices evenly.
 ##            `_sort`: work-items loop over the vectors. `_shift`: work-items loop over the matrices.
+## Workspace  `_lanes`: columns * (rows + columns) vectors for each work-item.
 ## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
 ##            and related results, 1958.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
+integers = f"{'int' if ctype == 'float' else 'long'}{lanes}"
 epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
 %>
 #define SWEEPS 60
@@ -114,13 +120,89 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         }
     }
 }
+% if lanes > 1:
+<% limit = "1e15f" if ctype == "float" else "1e150" %>
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, __global ${T} *norms,
+                   __global ${V} *workspace)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), groups = (size.count + ${lanes - 1}) / ${lanes};
+    const int m = size.rows, n = size.columns;
+    const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
+    __global ${V} *vectors = workspace + part * (n * m + n * n), *turns = vectors + n * m;
+    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+        const long b = g * ${lanes};
+        const int valid = min((long)${lanes}, size.count - b);
+        linalg_load_${V}(w + b * n * m, n * m, valid, 1, n * m, vectors, 1);
+        ${V} scale = 0;
+        for (int e = 0; e < n * m; ++e)
+            scale = fmax(scale, fabs(vectors[e]));
+        scale = select((${V})1, scale, scale > 0 && scale < INFINITY);
+        const ${V} inverse = 1 / scale;
+        const int is_exact = all(isfinite(inverse));
+        for (int e = 0; e < n * m; ++e)
+            vectors[e] = is_exact ? vectors[e] * inverse : vectors[e] / scale;
+        for (int e = 0; size.whole && e < n * n; ++e)
+            turns[e] = e / n == e % n;
+        int is_turned = 1;
+        for (int sweep = 0; is_turned && sweep < SWEEPS; ++sweep) {
+            is_turned = 0;
+            for (int j = 0; j < n - 1; ++j) {
+                __global ${V} *p = vectors + j * m;
+                for (int k = j + 1; k < n; ++k) {
+                    __global ${V} *q = vectors + k * m;
+                    ${V} first = 0, second = 0, mixed = 0;
+                    for (int i = 0; i < m; ++i) {
+                        const ${V} x = p[i], y = q[i];
+                        first += x * x;
+                        second += y * y;
+                        mixed += x * y;
+                    }
+                    /* As `_angle`; lanes that need no rotation turn by nothing. */
+                    const ${integers} needs_turn = fabs(mixed) > tolerance * sqrt(first) * sqrt(second);
+                    if (!any(needs_turn))
+                        continue;
+                    is_turned = 1;
+                    const ${V} zeta = (second - first) / (2 * select((${V})1, mixed, needs_turn)), size_of = fabs(zeta);
+                    const ${V} root = select(sqrt(1 + zeta * zeta), size_of, size_of > ${limit});
+                    const ${V} tangent = copysign((${V})1, zeta) / (size_of + root);
+                    const ${V} cosine = 1 / sqrt(1 + tangent * tangent);
+                    const ${V} sine = select((${V})0, cosine * tangent, needs_turn);
+                    const ${V} ratio = select((${V})0, cosine * tangent / (1 + cosine), needs_turn);
+                    for (int i = 0; i < m; ++i) {
+                        const ${V} x = p[i], y = q[i];
+                        p[i] = x - sine * (y + ratio * x);
+                        q[i] = y + sine * (x - ratio * y);
+                    }
+                    for (int i = 0; size.whole && i < n; ++i) {
+                        const ${V} x = turns[j * n + i], y = turns[k * n + i];
+                        turns[j * n + i] = x - sine * (y + ratio * x);
+                        turns[k * n + i] = y + sine * (x - ratio * y);
+                    }
+                }
+            }
+        }
+        for (int j = 0; j < n; ++j) {
+            ${V} sum = 0;
+            for (int i = 0; i < m; ++i)
+                sum += vectors[j * m + i] * vectors[j * m + i];
+            const ${V} norm = sqrt(sum) * scale;
+            for (int lane = 0; lane < valid; ++lane)
+                norms[(b + lane) * n + j] = ((const ${T} *)&norm)[lane];
+        }
+        linalg_store_${V}(w + b * n * m, n * m, valid, 1, n * m, vectors, 1);
+        if (size.whole)
+            linalg_store_${V}(v + b * n * n, n * n, valid, 1, n * n, turns, 1);
+    }
+}
+% endif
 % else:
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v, __global ${T} *norms)
 {
     __local ${T} partial[${group}];
     __local int is_turned;
-    const int m = size.rows, n = size.columns, item = get_local_id(0), players = n + n % 2;
+    const int m = size.rows, n = size.columns, item = get_local_id(0), slots = n + n % 2;
     const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
     for (long b = get_group_id(0); b < size.count; b += get_num_groups(0)) {
         __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
@@ -143,11 +225,11 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
             if (item == 0)
                 is_turned = 0;
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            /* In each round every vector is in one pair: a tournament in which the last player stays. */
-            for (int round = 0; round < players - 1; ++round) {
-                for (int pair = item; pair < players / 2; pair += ${group}) {
-                    const int one = pair == 0 ? players - 1 : (round + pair) % (players - 1);
-                    const int other = (round - pair + players - 1) % (players - 1);
+            /* In each round every vector is in one pair (circle method of a round-robin; the last slot is fixed). */
+            for (int round = 0; round < slots - 1; ++round) {
+                for (int pair = item; pair < slots / 2; pair += ${group}) {
+                    const int one = pair == 0 ? slots - 1 : (round + pair) % (slots - 1);
+                    const int other = (round - pair + slots - 1) % (slots - 1);
                     const int j = min(one, other), k = max(one, other);
                     if (k >= n)
                         continue;
@@ -192,10 +274,11 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
 
 /* values, and the vectors of w and v that are wanted, by descending or ascending norm. `whole` is a sum of flags:
    1: vectors of w; 2: vectors of v; 4: ascending; 8: shifts are subtracted from the norms. */
-__kernel void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const linalg_strides v_at,
-                           const long values_at, __global const ${T} *w, __global const ${T} *v,
-                           __global const ${T} *norms, __global const ${T} *shifts, __global ${T} *values,
-                           __global ${T} *w_sorted, __global ${T} *v_sorted)
+__kernel ${one_item_groups}
+void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const linalg_strides v_at,
+                  const long values_at, __global const ${T} *w, __global const ${T} *v,
+                  __global const ${T} *norms, __global const ${T} *shifts, __global ${T} *values,
+                  __global ${T} *w_sorted, __global ${T} *v_sorted)
 {
     const long m = size.rows, n = size.columns;
     for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
@@ -220,8 +303,9 @@ __kernel void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, c
 
 /* w (rows x rows, contiguous) = a + shift * identity, from the lower triangle of a, or from the upper one if `whole`.
  */
-__kernel void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
-                            __global ${T} *w, __global ${T} *shifts)
+__kernel ${one_item_groups}
+void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
+                   __global ${T} *w, __global ${T} *shifts)
 {
     const long n = size.rows;
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {

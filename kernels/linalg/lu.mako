@@ -10,6 +10,7 @@
 ## Invariant  A pivot that is zero divides nothing: its column below the diagonal is zero already.
 ## Reference  Golub and Van Loan, Matrix Computations, 3.4.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
 <% steps = -(-block // lanes) %>
@@ -122,8 +123,9 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
 % endif
 
 /* Interchanges of rows in a (rows x columns), for the first `whole` pivots. Work-items share the columns. */
-__kernel void ${name}_swap(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
-                           __global ${T} *a, __global const int *pivots)
+__kernel ${one_item_groups}
+void ${name}_swap(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
+                  __global ${T} *a, __global const int *pivots)
 {
 % if schedule == "cpu":
     const long part = get_global_id(0), parts = get_global_size(0);
@@ -150,18 +152,20 @@ __kernel void ${name}_swap(const linalg_sizes size, const linalg_strides a_at, c
 }
 
 /* x (rows x columns) becomes the identity. */
-__kernel void ${name}_identity(const linalg_sizes size, const linalg_strides x_at, __global ${T} *x)
+__kernel ${one_item_groups}
+void ${name}_identity(const linalg_sizes size, const linalg_strides x_at, __global ${T} *x)
 {
-    for (long e = get_global_id(0); e < size.count * size.rows * size.columns; e += get_global_size(0)) {
-        const long row = e / size.columns, j = e - row * size.columns, b = row / size.rows, i = row - b * size.rows;
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_ELEMENTS_${schedule}(size, b, i, j) {
         x[x_at.offset + b * x_at.batch + i * x_at.row + j * x_at.column] = i == j;
     }
 }
 
 /* Sign and logarithm of the absolute value of each determinant, from its factors. */
-__kernel void ${name}_determinant(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
-                                  __global const ${T} *a, __global const int *pivots, __global ${T} *signs,
-                                  __global ${T} *logs, const long signs_at, const long logs_at)
+__kernel ${one_item_groups}
+void ${name}_determinant(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
+                         __global const ${T} *a, __global const int *pivots, __global ${T} *signs,
+                         __global ${T} *logs, const long signs_at, const long logs_at)
 {
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *matrix = a + a_at.offset + b * a_at.batch;
@@ -181,9 +185,10 @@ __kernel void ${name}_determinant(const linalg_sizes size, const linalg_strides 
 }
 
 /* NaN in x (rows x columns) where U has a zero on its diagonal. */
-__kernel void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
-                               __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag,
-                               const int number)
+__kernel ${one_item_groups}
+void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
+                      __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag,
+                      const int number)
 {
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *matrix = a + a_at.offset + b * a_at.batch;
@@ -200,9 +205,10 @@ __kernel void ${name}_singular(const linalg_sizes size, const linalg_strides a_a
 }
 
 /* Row k of P A is row p[k] of A (or the inverse permutation), from interchanges; a work-item for each vector. */
-__kernel void ${name}_permutation(const linalg_sizes size, const linalg_strides pivots_at, const long p_at,
-                                  __global const int *pivots, __global long *p, __global long *order,
-                                  volatile __global int *error_flag, const int number)
+__kernel ${one_item_groups}
+void ${name}_permutation(const linalg_sizes size, const linalg_strides pivots_at, const long p_at,
+                         __global const int *pivots, __global long *p, __global long *order,
+                         volatile __global int *error_flag, const int number)
 {
     const long n = size.rows;
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {

@@ -5,12 +5,14 @@
 ## Operands   lower, upper (count, rows - 1), diagonal (count, rows), second (count, rows - 2), pivots (count, rows) of
 ##            int: C-contiguous. pivots[i] is i + 1, or i + 2 where rows i and i + 1 were interchanged.
 ## NDRange    Work-items loop over the matrices, or over the columns of all of them.
-<%page args="name, ctype"/>
+<%page args="name, ctype, schedule"/>
+<% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% T = ctype %>
-__kernel void ${name}_factor(const long count, const long rows, const long lower_at, const long diagonal_at,
-                             const long upper_at, const long second_at, const long pivots_at,
-                             __global ${T} *lowers, __global ${T} *diagonals, __global ${T} *uppers,
-                             __global ${T} *seconds, __global int *all_pivots)
+__kernel ${one_item_groups}
+void ${name}_factor(const long count, const long rows, const long lower_at, const long diagonal_at,
+                    const long upper_at, const long second_at, const long pivots_at,
+                    __global ${T} *lowers, __global ${T} *diagonals, __global ${T} *uppers,
+                    __global ${T} *seconds, __global int *all_pivots)
 {
     for (long b = get_global_id(0); b < count; b += get_global_size(0)) {
         __global ${T} *lower = lowers + lower_at + b * (rows - 1), *diagonal = diagonals + diagonal_at + b * rows;
@@ -43,11 +45,12 @@ __kernel void ${name}_factor(const long count, const long rows, const long lower
 % for kind in ("solve", "transposed"):
 /* x (count, rows, columns), C-contiguous, holds the right sides before and the solutions after. A batch step of zero
    repeats a matrix. */
-__kernel void ${name}_${kind}(const long count, const long rows, const long columns, const long is_batch,
-                              const long lower_at, const long diagonal_at, const long upper_at, const long second_at,
-                              const long pivots_at, const long x_at, __global const ${T} *lowers,
-                              __global const ${T} *diagonals, __global const ${T} *uppers,
-                              __global const ${T} *seconds, __global const int *all_pivots, __global ${T} *solutions)
+__kernel ${one_item_groups}
+void ${name}_${kind}(const long count, const long rows, const long columns, const long is_batch,
+                     const long lower_at, const long diagonal_at, const long upper_at, const long second_at,
+                     const long pivots_at, const long x_at, __global const ${T} *lowers,
+                     __global const ${T} *diagonals, __global const ${T} *uppers,
+                     __global const ${T} *seconds, __global const int *all_pivots, __global ${T} *solutions)
 {
     const long n = rows, m = columns;
     for (long e = get_global_id(0); e < count * m; e += get_global_size(0)) {

@@ -56,7 +56,7 @@ static ${T} beta_fraction_${T}(const ${T} a, const ${T} b, const ${T} x, const $
         if (fabs(c * d - 1) < ${number(3e-16 if dtype == "float64" else 1e-7)})
             return 1 / product;
     }
-    return NAN; /* Only if both are huge; `beta_ratio` minds it. */
+    return NAN; /* Only if both are huge; `beta_ratio` handles it. */
 }
 
 /* The same by a power series, DLMF 8.17.7, which is good while x and b x are small. */

@@ -3,7 +3,8 @@
 <%page args=""/>\
 <%!
 from pytensor_cl.codegen.dtypes import literal
-from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, chosen, columns, slope
+from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_LAST, ERFC_QUADRATIC, chosen
+from pytensor_cl.codegen.coefficients.register_tables import columns, linear
 %>\
 <%
 number = lambda value: literal(value, "float32")
@@ -24,7 +25,7 @@ static inline float16 erf_float16(const float16 x)
     const float16 size = fabs(x);
     const float16 y = size > (float16)(${number(ERF_LAST)}) ? (float16)(${number(ERF_LAST)}) : size;
     /* Its low bits are the number of the interval. */
-    const float16 sum = y * ${number(slope(ERF_LAST))} + ${magic};
+    const float16 sum = y * ${number(linear(ERF_LAST))} + ${magic};
     const int16 interval = as_int16(sum);
     const float16 t = y - ${entry("erf", 0)};
     ${series("erf", 1)}
@@ -38,7 +39,7 @@ static inline float16 erfc_near_float16(const float16 x)
 {
     const float16 size = fabs(x);
     const int16 interval =
-        as_int16(size * (size * ${number(ERFC_BEND)} + ${number(slope(ERFC_LAST, ERFC_BEND))}) + ${magic});
+        as_int16(size * (size * ${number(ERFC_QUADRATIC)} + ${number(linear(ERFC_LAST, ERFC_QUADRATIC))}) + ${magic});
     const float16 t = size - ${entry("erfc", 0)};
     ${series("erfc", 0)}
     return x < (float16)(0) ? 2 - p : p;

@@ -24,7 +24,7 @@ static inline ${V} log1mexp_${V}(const ${V} x)
     const ${V} p = exp_parts_${V}(x > (${V})(${number(least)}) ? x : (${V})(${number(least)}), (${V})(0), &k);
     const ${V} power = times_power_${V}(p + 1, k);
     const ${V} half_scale = as_${V}((max(k, (${I})(${alone} * 2)) + ${bias - 1}) << ${digits});
-    /* 1 - exp(x), near zero without a rounding error to speak of. */
+    /* 1 - exp(x), near zero with a rounding error that is negligible. */
     const ${V} near = -2 * fma(half_scale, p, half_scale - ${number(0.5)});
     const ${V} far = 1 - power;
     const ${I} is_near = x > (${V})(${number(-0.6931471805599453)});

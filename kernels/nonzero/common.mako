@@ -1,4 +1,4 @@
-## What the kernels of both schedules share: the arguments for results, by `output_mode`. The defs see the arguments of
+## What the kernels of both schedules share: the arguments for results, by `output_mode`. The defs use the arguments of
 ## the template that calls them.
 
 ## Whether an element of the mask is nonzero: 0 or 1.

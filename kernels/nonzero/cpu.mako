@@ -1,4 +1,4 @@
-## Algorithm   Stream compaction for CPUs. `<name>_count` counts the nonzero elements of each chunk; `<name>` knows from
+## Algorithm   Stream compaction for CPUs. `<name>_count` counts the nonzero elements of each chunk; `<name>` has from
 ##             the counts where its own results begin.
 ## Operands    mask[size], contiguous, elements of type `unit`, nonzero if `bits` of it are. output_mode says what is
 ##             written for each nonzero element: "coords" its index along each dimension, "flat" its flat index,

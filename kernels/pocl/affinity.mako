@@ -50,7 +50,7 @@ static bool ${name}_is_unpinned(volatile __global ${name}_control *control, ulon
     return ${name}_may_use(all);
 }
 
-// Moves this thread off the host's core. Where there is no other core, the system refuses.
+// Moves this thread off the host's core. Where there is no other core, the system call fails.
 static void ${name}_leave_host_core(volatile __global ${name}_control *control)
 {
     const uint host = __atomic_load_n(&control->host_core, __ATOMIC_RELAXED);

@@ -29,7 +29,7 @@ typedef struct {
     uint launch, call, host_core, are_pinned, wanted, padding[27];
     ulong cores[${max_cores // 64}];
 } ${name}_control;
-enum { AWAY, READY, CLAIMED, BUSY, CALLED };
+enum { EMPTY, READY, CLAIMED, BUSY, CALLED };
 
 // Calls an entry point by its address, which OpenCL C cannot express, as the System V ABI of x86-64 requires.
 static __attribute__((noinline)) void ${name}_call(ulong entry, ulong arguments, ulong ids)

@@ -1,6 +1,6 @@
-## Parked workers: work-items of a batch that wait for the next call, and how the host's thread hands them one.
+## Parked workers: work-items of a batch that wait for the next call, and how the host's thread passes it to them.
 ##
-## The state of a mailbox: AWAY (no worker), READY (a worker polls it), CLAIMED (the host writes a job), CALLED + n
+## The state of a mailbox: EMPTY (no worker), READY (a worker polls it), CLAIMED (the host writes a job), CALLED + n
 ## (there is a job, of call n), BUSY (the worker has taken it).
 <%page args="name, polls"/>\
 static bool ${name}_compare_exchange(volatile __global uint *state, uint from, uint to)
@@ -33,14 +33,14 @@ static void ${name}_park(volatile __global ${name}_mailbox *mailboxes, uint own,
                 since = __builtin_ia32_rdtsc();  // a call that needed no more workers: the next one may
             last_call = call;
             const bool is_over = is_released || __builtin_ia32_rdtsc() - since > spin_cycles;
-            if (is_over && ${name}_compare_exchange(&mailbox->state, READY, AWAY)) return;
+            if (is_over && ${name}_compare_exchange(&mailbox->state, READY, EMPTY)) return;
         }
         __builtin_ia32_pause();
         if (poll % ${polls} == 0) ${name}_yield();
     }
 }
 
-// Hands a job to each parked worker among the first `count`; returns to how many.
+// Gives a job to each parked worker among the first `count`; returns to how many.
 static uint ${name}_call_workers(const ${name}_job job, volatile __global ${name}_mailbox *mailboxes, uint count,
                                  uint call)
 {

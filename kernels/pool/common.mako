@@ -7,7 +7,7 @@
 ##     inner_first, inner_last   range of the last dimension that schedule cpu computes with vectors
 ##     n, count                  lengths, and number of windows
 ##     k, step, pad_lo, pad_hi   length and step of the windows, padding before and after
-## The defs see the arguments of the template that calls them.
+## The defs use the arguments of the template that calls them.
 <%!
     import numpy as np
 
@@ -35,7 +35,7 @@ const ${index} at${d} = o${d} * ${step} - g.pad_lo[${d}];
 const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.n[${d}] - at${d});
 </%def>
 
-## Runs the body for each element of a window, or of `width` windows side by side: it is `value`, and lies at `where`.
+## Runs the body for each element of a window, or of `width` windows side by side: the element is `value`, at `where`.
 ## `in_pairs`: two elements of a row are loaded at once where they are aligned. If windows are two elements apart, that
 ## is so for neighbouring work-items alike.
 <%def name="visit(width=1, start='', finish='', in_pairs=False)">

@@ -1,4 +1,4 @@
-## The windows that cover an element, for the gradients of pooling. The defs see the arguments of the template that
+## The windows that cover an element, for the gradients of pooling. The defs use the arguments of the template that
 ## calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype

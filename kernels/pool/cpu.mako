@@ -1,5 +1,5 @@
 ## Pooling, schedule cpu. Kinds: max, average; argmax: where the first largest element of each window is; max_gather:
-## the element of v that lies there.
+## the element of v that is there.
 ##
 ## Algorithm: each output is a reduction of its window of x; a window ends at the edge of x.
 ## Operands: x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).

@@ -18,7 +18,7 @@ typedef ${T}8 ${name}_8 __attribute__((aligned(sizeof(${T}))));
 typedef ${T}16 ${name}_16 __attribute__((aligned(sizeof(${T}))));
 typedef ${place}8 ${name}_place __attribute__((aligned(sizeof(${place}))));
 
-// What a row of windows gives to the elements that lie `phase` behind where its windows o to o + 7 begin, but for the
+// What a row of windows gives to the elements that are `phase` behind where its windows o to o + 7 begin, but for the
 // first
 // `skip` of them; the first has the number `own`.
 static inline ${T}8 ${name}_eight(__global const ${T} *const dy, __global const ${place} *const argmax,

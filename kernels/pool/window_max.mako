@@ -1,4 +1,4 @@
-## The search for the largest elements of windows for grad_rows.mako: their taps. The defs see the arguments of the
+## The search for the largest elements of windows for grad_rows.mako: their taps. The defs use the arguments of the
 ## template that calls them.
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>

@@ -1,4 +1,4 @@
-## Accumulators of the reduction kernels, and the one place where an element is loaded or stored. The defs see the
+## Accumulators of the reduction kernels, and the one place where an element is loaded or stored. The defs use the
 ## arguments of the template that calls them.
 ## Reference   Sums: D. E. Knuth's TwoSum with the errors summed apart (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and
 ##             dot product, SIAM J. Sci. Comput. 26, 2005, Sum2). Products: TwoProduct by fma (S. Graillat, Accurate

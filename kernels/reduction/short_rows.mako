@@ -1,4 +1,4 @@
-## Pattern "short" of kernels/reduction/cpu.mako: few elements for each result, results beside each other. The def sees
+## Pattern "short" of kernels/reduction/cpu.mako: few elements for each result, results beside each other. The def uses
 ## the arguments of the template that calls it.
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 ## From vector k of a tile on, each of n results: its sum stays in a register.

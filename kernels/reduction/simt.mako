@@ -20,7 +20,7 @@
 ${geometry.c_typedef(f"{name}_geometry")}
 ${shared.accumulator(1)}
 <% acc, combined = f"{name}_a1", f"{name}_combine1" %>
-// Where element `rest` of the reduced range lies, in C order of the reduced dimensions.
+// Where element `rest` of the reduced range is, in C order of the reduced dimensions.
 static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 {
     ${traversal.reduced_offset()}

@@ -1,4 +1,4 @@
-## Loops over the dimensions of the input and of the output, for reductions and argmax. The defs see the arguments of
+## Loops over the dimensions of the input and of the output, for reductions and argmax. The defs use the arguments of
 ## the template that calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype
@@ -64,7 +64,7 @@
     ${outer_offset(unrolled=True)}
 </%def>
 
-## Where element `rest` of the reduced range lies, in C order of the reduced dimensions; every index is a constant,
+## Where element `rest` of the reduced range is, in C order of the reduced dimensions; every index is a constant,
 ## for GPUs.
 <%def name="reduced_offset()">
     ${index} at = 0;

@@ -1,4 +1,4 @@
-## Loads, stores and accumulation of kernels/rowwise/cpu.mako; the defs see its arguments. Access kinds of an array:
+## Loads, stores and accumulation of kernels/rowwise/cpu.mako; the defs use its arguments. Access kinds of an array:
 ## "unit" (neighbouring elements), "splat" (one element for all lanes), "gather" (any step), "tile" (a block that was
 ## transposed in registers). `first_lane` and `last_lane` bound the lanes of a vector that count.
 <%!

@@ -1,5 +1,5 @@
 ## Arrays that kernels/rowwise/cpu.mako reads and writes by blocks of rows, transposed in registers, and rows that an
-## index gathers from tables: `gathers` has the number of each such array with that of its index. The defs see the
+## index gathers from tables: `gathers` has the number of each such array with that of its index. The defs use the
 ## arguments of the kernel.
 <%!
     from pytensor_cl.codegen.dtypes import access_name, ctype, to_long, vector_type

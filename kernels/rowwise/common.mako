@@ -1,4 +1,4 @@
-## What the row kernels of both schedules share. The defs see the arguments of the template that calls them.
+## What the row kernels of both schedules share. The defs use the arguments of the template that calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
 %>

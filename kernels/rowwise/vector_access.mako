@@ -1,4 +1,4 @@
-## Loops along rows, and from row to row, in kernels/rowwise/cpu.mako; the defs see its arguments.
+## Loops along rows, and from row to row, in kernels/rowwise/cpu.mako; the defs use its arguments.
 <%!
     import numpy as np
     from pytensor_cl.codegen.dtypes import vector_type
@@ -75,7 +75,7 @@ ${"1" if any(array.kind == "full" and array.access == "gather" for array in arra
 
 ## The passes over the vectors of a run: whole ones, then what is left at its ends, where some lanes are a neighbour's
 ## (`first_lane`), or do not exist. A line of the cache that is stored in part must not go past it, and no line both
-## ways: `before` elements lie before the first whole line.
+## ways: `before` elements precede the first whole line.
 <%def name="vectors(row_pass)">
 <% blocked, start = [total for total in row_pass.totals if total.is_blocked], "0" %>
 % if row_pass.streamed is not None:

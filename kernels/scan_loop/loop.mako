@@ -4,7 +4,7 @@
 ## Operands    b0.. according to `operands`; the geometry has their strides in elements. `arrays`: what a step reads
 ##             and writes (pytensor_cl/routines/scan_loop/program.py).
 ## NDRange     (work-items): each takes a contiguous range of the chunks of a row (schedule cpu), or every so many.
-## Invariants  Lanes lie along the last axis. Lanes past its end repeat the last element. An output without some axis
+## Invariants  Lanes run along the last axis. Lanes past its end repeat the last element. An output without some axis
 ##             is written by the work-item at position 0 of it.
 <%page args="name, arrays, operands, statements, geometry, axes, has_axes,
              lanes, vectors, schedule, in_buffer"/>\

@@ -1,6 +1,6 @@
 ## What the kernels of the radix sort share: digits, which passes are skipped, and where a pass reads and writes. The
 ## first pass reads the input and writes `a`. Those between alternate between `a` and `b`, and are skipped if their
-## digit is the same in all keys of each row. The last writes the output. The defs see the arguments of the template
+## digit is the same in all keys of each row. The last writes the output. The defs use the arguments of the template
 ## that calls them.
 <%def name="digits(E, alone='')">
 static inline int ${name}_digit(const ${E} e, const int pass)

@@ -1,7 +1,7 @@
 ## The kernel of kernels/sort/radix_simt.mako that moves elements to their places: each work-item ranks a run of
 ## `items_per_thread` elements of a tile, the tile is put in order in local memory, and is stored from there, so that
 ## neighbours mostly go to neighbouring places. A work-item counts its elements of each digit in registers, four counts
-## of 16 bits in a ulong; the group scans these. The defs see the arguments of the template that calls them.
+## of 16 bits in a ulong; the group scans these. The defs use the arguments of the template that calls them.
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="padding" file="/common/bank_padding.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _row(entry: DeviceEntry) -> tuple[object, ...]:
-    info = _asked(entry)
+    info = _info(entry)
     version = re.search(r"\d+\.\d+", info.version)
     driver = f"{info.platform} {info.driver}"
     yes_no = ("no", "yes")
@@ -38,16 +38,16 @@ def _row(entry: DeviceEntry) -> tuple[object, ...]:
         size(info.global_memory),
         yes_no[info.has_fp64],
         yes_no[info.has_fp16],
-        _verdict(info.features),
+        _feature_summary(info.features),
     )
 
 
-def _asked(entry: DeviceEntry) -> DeviceInfo:
+def _info(entry: DeviceEntry) -> DeviceInfo:
     """Return the facts of a device, including its driver's features."""
     return with_features(entry.info, features_of(entry, config.opencl__cache_dir or None))
 
 
-def _verdict(features: Features) -> str:
+def _feature_summary(features: Features) -> str:
     if features.problem:
         return "FAILED"
     return f"ok, without {len(features.missing)}" if features.missing else "ok"
@@ -55,7 +55,7 @@ def _verdict(features: Features) -> str:
 
 def _remarks(entry: DeviceEntry) -> list[str]:
     """Return the result of a device's self-check as text."""
-    features = _asked(entry).features
+    features = _info(entry).features
     if features.problem:
         return [f"{entry.spec} cannot be used: {features.problem}"]
     names = ", ".join(name.replace("_", " ") for name in features.missing)
@@ -64,7 +64,7 @@ def _remarks(entry: DeviceEntry) -> list[str]:
 
 
 def _as_dict(entry: DeviceEntry) -> dict[str, object]:
-    return {"device": entry.spec, "by_name": entry.stable_spec, **_asked(entry).as_dict()}
+    return {"device": entry.spec, "by_name": entry.stable_spec, **_info(entry).as_dict()}
 
 
 def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> None:

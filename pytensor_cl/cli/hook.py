@@ -1,4 +1,4 @@
-"""Whether unchanged scripts obey ``PYTENSOR_FLAGS=device=opencl...``."""
+"""Whether unchanged scripts use ``PYTENSOR_FLAGS=device=opencl...``."""
 
 import subprocess
 import sys

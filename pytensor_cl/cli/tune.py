@@ -28,7 +28,7 @@ except ImportError:  # a line for each candidate that was better does as well
 
 __all__ = ["add_arguments", "run"]
 
-WORTH = 0.99  # of the time with what is shipped: a stage that gains less keeps that
+ACCEPTED_RATIO = 0.99  # of the time with what is shipped: a stage that gains less keeps that
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="opencl", help="OpenCL device (default: the best one)")
     parser.add_argument("--budget", type=float, default=600, help="seconds at most, about (default: %(default)g)")
     parser.add_argument("--stage", action="append", choices=list(STAGES), help="tune this only; may be repeated")
-    parser.add_argument("--restart", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--restart", action="store_true", help="discard what earlier runs found")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -146,8 +146,8 @@ def _conclude(state: _State, stage: str, bench: Bench, values: dict[str, int]) -
     if known["parameters"]:
         found, plain = bench.calls({**base, **known["parameters"]}), bench.calls(base)
         ratio = bench.ratio(found, plain, 4) if found and plain else 1.0
-        known["speed"] = 1 / ratio if ratio <= WORTH else 1.0
-        known["parameters"] = known["parameters"] if ratio <= WORTH else {}
+        known["speed"] = 1 / ratio if ratio <= ACCEPTED_RATIO else 1.0
+        known["parameters"] = known["parameters"] if ratio <= ACCEPTED_RATIO else {}
     known["finished"] = True
     state.save()
 

@@ -17,11 +17,11 @@ from pytensor_cl.runtime.tuning import PARAMETERS, Tuning
 __all__ = ["Bench", "Trial", "candidates", "improve"]
 
 TOLERANCE = 2e-5  # largest error relative to the largest element; sums in another order differ by less
-BETTER = 0.97  # of the time so far: less is noise
-WORST = 1.25  # of the time so far that any workload may take: what helps many shall ruin none
+ACCEPTED_RATIO = 0.97  # of the time so far: less is noise
+MAX_SLOWDOWN = 1.25  # of the time so far that any workload may take: no workload may lose more than that
 DROPPED = 1.2  # of the time so far, on the workloads until then: it will not catch up
 SECONDS = 0.008  # a turn of one side: short, so that what disturbs one side disturbs the other
-TURNS = 8
+ROUNDS = 8
 
 Call = Callable[[], tuple[GpuArray, ...]]
 
@@ -63,7 +63,7 @@ class Bench:
     workloads
         What is timed.
     seconds
-        A turn of one side lasts so long.
+        Seconds of a turn of one side.
     """
 
     def __init__(self, context: Context, workloads: Sequence[Workload], seconds: float = SECONDS) -> None:
@@ -113,22 +113,22 @@ class Bench:
             if now >= end:
                 return best
 
-    def ratio(self, calls: Sequence[Call], others: Sequence[Call], turns: int = TURNS) -> float:
+    def ratio(self, calls: Sequence[Call], others: Sequence[Call], rounds: int = ROUNDS) -> float:
         """Return the geometric mean of relative times, or the relative time of a workload that is far slower.
 
         Parameters
         ----------
         calls, others
             What `calls` returned.
-        turns
+        rounds
             Of each side: they take turns. A side that is clearly slower is given up before the last workload.
         """
         logs: list[float] = []
         for call, other in zip(calls, others, strict=True):
-            times = [(self._best(call, self.seconds), self._best(other, self.seconds)) for _ in range(turns)]
+            times = [(self._best(call, self.seconds), self._best(other, self.seconds)) for _ in range(rounds)]
             mine, its = (min(column) for column in zip(*times, strict=True))
             logs.append(log(mine / its))
-            if mine > WORST * its:
+            if mine > MAX_SLOWDOWN * its:
                 return mine / its
             if exp(sum(logs) / len(logs)) > DROPPED:
                 break
@@ -170,7 +170,9 @@ def improve(bench: Bench, values: dict[str, int], todo: Sequence[tuple[str, int]
             continue
         calls = bench.calls({**values, name: value})
         ratio = inf if calls is None else bench.ratio(calls, best)
-        accepted = calls is not None and ratio < BETTER and bench.ratio(calls, best, 2 * TURNS) < BETTER
+        accepted = (
+            calls is not None and ratio < ACCEPTED_RATIO and bench.ratio(calls, best, 2 * ROUNDS) < ACCEPTED_RATIO
+        )
         if accepted and calls is not None:
             values[name], best = value, calls
         yield Trial(name, value, ratio, accepted)

@@ -173,8 +173,8 @@ def _grad_weight(x: np.ndarray, dy: np.ndarray, taps: tuple[int, int], stride: i
 
 def _grad_input(w: np.ndarray, dy: np.ndarray, image: tuple[int, int], pad: int) -> np.ndarray:
     """The gradient of a convolution with stride 1 is a convolution with flipped filters."""
-    turned = w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
-    return _forward(dy, turned, 1, w.shape[2] - 1 - pad)
+    flipped = w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+    return _forward(dy, flipped, 1, w.shape[2] - 1 - pad)
 
 
 def _conv(kind: Any, stride: int, pad: int) -> Callable[[Context], Any]:

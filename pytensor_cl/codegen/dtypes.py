@@ -24,7 +24,7 @@ __all__ = [
 
 
 class _CType(NamedTuple):
-    """How a dtype is spelt in OpenCL C."""
+    """How a dtype is written in OpenCL C."""
 
     name: str
     suffix: str  # of an integer or float literal

@@ -20,14 +20,14 @@ import numpy as np
 
 from pytensor_cl.codegen.structs import Struct
 
-__all__ = ["CheckedFolder", "code_digest", "is_intact", "kept", "recall", "rendered_folder", "user_folder"]
+__all__ = ["CheckedFolder", "code_digest", "is_intact", "kept", "load_or_render", "rendered_folder", "user_folder"]
 
 _log = logging.getLogger("pytensor_cl.cache")
 _PLAIN = (str, int, float, bool, type(None), np.dtype, Struct)
 _VERSION = b"pytensor-cl cache 1"
 _UNUSED = 86_400.0
 """Seconds after which the reading of a file is noted in its time stamp: files that are in use are removed last."""
-_ABANDONED = 3_600.0
+_STALE_SECONDS = 3_600.0
 """Seconds after which a draft belongs to a process that ended."""
 _MODULE = re.compile(r"(pytensor_cl(?:\.\w+)*)(?:[ \t]+import[ \t]+(?:\(([^)]*)\)|([^#\n]*)))?")
 
@@ -132,7 +132,7 @@ class CheckedFolder:
         allowed = self._limit if total <= self._limit else self._limit * 3 // 4
         now = time.time()
         for seconds, size, file in reversed(files):
-            is_draft = file.suffix == ".tmp" and now - seconds > _ABANDONED
+            is_draft = file.suffix == ".tmp" and now - seconds > _STALE_SECONDS
             if total > allowed or is_draft:
                 total -= size
                 with suppress(OSError):
@@ -213,7 +213,7 @@ def _is_plain(value: object) -> bool:
     return type(value) in _PLAIN or isinstance(value, np.dtype)
 
 
-def recall(directory: Path, template: str, args: dict[str, object], render: Callable[[], str]) -> str:
+def load_or_render(directory: Path, template: str, args: dict[str, object], render: Callable[[], str]) -> str:
     """Return the text of a template, from disk if it is there.
 
     Parameters

@@ -164,7 +164,7 @@ class Struct:
         name
             C name of the type; None is the struct's own.
         comment
-            What stands behind the opening brace.
+            The text behind the opening brace.
 
         Raises
         ------

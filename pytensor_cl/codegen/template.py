@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytensor_cl.codegen.rendered import recall
+from pytensor_cl.codegen.rendered import load_or_render
 from pytensor_cl.errors import TemplateError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class KernelSource(NamedTuple):
     source
         The kernels.
     preambles
-        Functions that must stand before the kernels; a program holds each text once.
+        Functions that must precede the kernels; a program holds each text once.
     """
 
     name: str
@@ -72,7 +72,7 @@ def render(template: str, /, **args: object) -> str:
     TemplateError
         The template does not exist, or `args` and its signature differ.
     """
-    return recall(_directory(), template, args, lambda: _render(template, args))
+    return load_or_render(_directory(), template, args, lambda: _render(template, args))
 
 
 def _render(template: str, args: dict[str, object]) -> str:

@@ -119,7 +119,7 @@ def conv_grad_input(w: np.ndarray, dy: np.ndarray, lengths: Sequence[int], g: Ge
     kernels = g.oriented(w).reshape(g.groups, w.shape[0] // g.groups, -1)
     product = (_grouped(dy, g.groups) @ kernels).reshape(g.groups, shape[0], *counts, w.shape[1], *w.shape[2:])
     windows, ndim = g.windows(w.shape[2:]), len(lengths)
-    # Each tap of the kernels lands on a strided slice of the padded gradient; no slice has an element twice.
+    # Each tap of the kernels updates a strided slice of the padded gradient; no slice has an element twice.
     image = padded(dx, windows, counts, 0)
     target = image.reshape(shape[0], g.groups, w.shape[1], *image.shape[2:])
     for tap in np.ndindex(*w.shape[2:]):

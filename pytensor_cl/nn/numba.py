@@ -6,7 +6,7 @@ from pytensor.compile.mode import optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
 
-from pytensor_cl._compat import run_in_object_mode
+from pytensor_cl._compat.numba_backend import run_in_object_mode
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
 
@@ -15,7 +15,7 @@ __all__ = ["OPS"]
 OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad)
 
 
-class _TellNumba(GraphRewriter):
+class _RegisterWithNumba(GraphRewriter):
     """Registers the Ops with NUMBA when they first occur, so that importing them does not load it; changes no graph."""
 
     _is_done = False
@@ -27,4 +27,4 @@ class _TellNumba(GraphRewriter):
             self._is_done = True
 
 
-optdb.register("pytensor_cl_nn_numba", _TellNumba(), "numba", position=0)
+optdb.register("pytensor_cl_nn_numba", _RegisterWithNumba(), "numba", position=0)

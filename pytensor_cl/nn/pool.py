@@ -296,7 +296,7 @@ def max_pool(
         Elements at each side that never are the largest: an integer, or per dimension an integer or a pair (before,
         after). Less than the window.
     ignore_border
-        Whether windows lie inside the padded input; else the last one may reach out of it, as long as it does not
+        Whether windows are inside the padded input; else the last one may reach out of it, as long as it does not
         begin in the padding.
 
     Returns

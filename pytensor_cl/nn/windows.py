@@ -177,11 +177,11 @@ def known(*values: Any) -> bool:
     return all(v is not None for v in values)
 
 
-def _at_least_zero(count: Any, is_meant: Any) -> Any:
+def _at_least_zero(count: Any, is_possible: Any) -> Any:
     """Return a number of places; none where it makes no sense."""
-    if isinstance(count, Variable) or isinstance(is_meant, Variable):
-        return pt.switch(is_meant & pt.ge(count, 0), count, 0)
-    return max(count, 0) if is_meant else 0
+    if isinstance(count, Variable) or isinstance(is_possible, Variable):
+        return pt.switch(is_possible & pt.ge(count, 0), count, 0)
+    return max(count, 0) if is_possible else 0
 
 
 def positions(length: Any, window: Window) -> Any:

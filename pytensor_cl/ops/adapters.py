@@ -219,7 +219,7 @@ class CheckedBatch(Forwarding):
 
     def __init__(self, routine: Any, node: Apply, what: str = "a product", core_ndim: int = 2) -> None:
         super().__init__(routine)
-        self._what = what
+        self._operand_name = what
         self._last = -3, -1 - core_ndim  # the last batch dimension of each operand
         a, b = (v.type.broadcastable[last::-1] for v, last in zip(node.inputs, self._last, strict=True))
         self._may_broadcast = [m or n for m, n in zip(a, b, strict=False)]
@@ -238,7 +238,7 @@ class CheckedBatch(Forwarding):
         for (n, m), allowed in zip(dims, self._may_broadcast, strict=True):
             if n != m and not allowed:
                 raise ValueError(
-                    f"the batch dimensions of {self._what} do not match (no run-time broadcasting): "
+                    f"the batch dimensions of {self._operand_name} do not match (no run-time broadcasting): "
                     f"{a.shape} and {b.shape}"
                 )
         return inputs

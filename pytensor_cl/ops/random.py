@@ -16,9 +16,9 @@ from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["FEWEST", "GpuRandomVariable"]
+__all__ = ["MIN_ELEMENTS", "GpuRandomVariable"]
 
-FEWEST = 4096
+MIN_ELEMENTS = 4096
 """Draws that NumPy makes faster than a device, whose kernels take 0.1 to 0.3 ms a call."""
 
 
@@ -31,7 +31,7 @@ class GpuRandomVariable(GpuOp):
         See `GpuOp`.
     by_value
         Which parameters may be numbers of the host; others of the free ones are arrays of the device.
-    fewest
+    min_elements
         Fewer draws than that are NumPy's in a call.
     inplace
         Whether the Generator is changed, and not a copy of it.
@@ -39,7 +39,7 @@ class GpuRandomVariable(GpuOp):
         Whether the numbers are those of Philox, and not NumPy's.
     """
 
-    __props__ = ("host", "context_name", "by_value", "fewest", "inplace", "counts")
+    __props__ = ("host", "context_name", "by_value", "min_elements", "inplace", "counts")
     is_capturable = False
 
     def __init__(
@@ -47,13 +47,13 @@ class GpuRandomVariable(GpuOp):
         host: RandomVariable,
         context_name: str,
         by_value: tuple[bool, ...],
-        fewest: int = 0,
+        min_elements: int = 0,
         inplace: bool = False,
         counts: bool = False,
     ) -> None:
         super().__init__(host, context_name)
         self.by_value = by_value
-        self.fewest = fewest
+        self.min_elements = min_elements
         self.inplace = inplace
         self.counts = counts
         if inplace:
@@ -80,7 +80,7 @@ class GpuRandomVariable(GpuOp):
 
     def in_place(self) -> "GpuRandomVariable":
         """Return the Op that changes the Generator."""
-        return GpuRandomVariable(self.host, self.context_name, self.by_value, self.fewest, True, self.counts)
+        return GpuRandomVariable(self.host, self.context_name, self.by_value, self.min_elements, True, self.counts)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels of the distribution."""
@@ -92,4 +92,4 @@ class GpuRandomVariable(GpuOp):
         copy = None if self.inplace else custom_rng_deepcopy
         name, dtype = type(host).__name__, node.outputs[1].type.dtype
         kind = CounterDraw if self.counts else Draw
-        return kind(context, name, dtype, HostDraw(draw, copy, self.fewest))
+        return kind(context, name, dtype, HostDraw(draw, copy, self.min_elements))

@@ -10,7 +10,7 @@ from pytensor.tensor import _as_tensor_variable, as_tensor_variable
 from pytensor.tensor.basic import register_transfer
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl._compat import has_other_transfers
+from pytensor_cl._compat.registration import has_other_transfers
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.registry import default_context_name, defined_contexts, get_context, undefined_context

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
@@ -50,6 +51,8 @@ class ModelDensity:
     ----------
     names, shapes, dtypes
         Of the value variables, in the order of ``model.value_vars``.
+    is_periodic
+        Whether each is an angle: the density has the period 2 pi in it.
     temperature
         Shared variable: the inverse temperature; None if the density is not tempered.
 
@@ -63,6 +66,9 @@ class ModelDensity:
         self.values = list(model.value_vars)
         check_continuous(model)
         self.names = [value.name for value in self.values]
+        self.is_periodic = [
+            isinstance(model.rvs_to_transforms[model.values_to_rvs[value]], CircularTransform) for value in self.values
+        ]
         self.dtypes = [value.type.dtype for value in self.values]
         self.shapes = [tuple(shapes[name]) for name in self.names]
         self.temperature: Any = None

@@ -59,7 +59,7 @@ def _ess(chains: np.ndarray) -> float:
     pairs = np.minimum.accumulate(pairs[:last])
     time = -1 + 2 * pairs.sum()
     if last < n_pairs:
-        # The next even term, where it is positive, lessens the bias.
+        # The next even term, where it is positive, reduces the bias.
         time += max(correlation[2 * last], 0)
     size = chains.size
     return size / max(time, 1 / math.log10(size))

@@ -11,14 +11,14 @@ from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.density import ModelDensity
 
-__all__ = ["MAX_ENERGY_ERROR", "Hamiltonian", "Trajectory"]
+__all__ = ["MAX_ENERGY_ERROR", "Chains", "Hamiltonian", "Trajectory", "per_chain", "rows"]
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy grows by more than that diverges, as in Stan and PyMC."""
 
 
 class Trajectory(NamedTuple):
-    """What the host learns of one trajectory of all chains.
+    """What the host reads of one trajectory of all chains.
 
     Attributes
     ----------
@@ -47,17 +47,122 @@ class Trajectory(NamedTuple):
     moments: np.ndarray
 
 
-def _rows(values: Sequence[TensorVariable]) -> TensorVariable:
+def rows(values: Sequence[TensorVariable]) -> TensorVariable:
     """Return the sum of `values` over all axes but that of chains."""
     return sum(value.sum(axis=tuple(range(1, value.ndim))) if value.ndim > 1 else value for value in values)
 
 
-def _per_chain(value: TensorVariable, like: TensorVariable) -> TensorVariable:
+def per_chain(value: TensorVariable, like: TensorVariable) -> TensorVariable:
     """Give a vector of chains as many dimensions as `like` has."""
     return pt.shape_padright(value, like.ndim - 1) if like.ndim > 1 else value
 
 
-class Hamiltonian:
+class Chains:
+    """Positions, gradients and log densities of all chains, on the device.
+
+    Parameters
+    ----------
+    density
+        See `ModelDensity`.
+    chains
+        Number of chains. They are at zero until `set_positions` is called.
+    seed
+        Seed of the random numbers of a sampler.
+    mode
+        PyTensor mode that compiles the functions.
+
+    Attributes
+    ----------
+    density
+        What is sampled.
+    chains
+        Number of chains.
+    """
+
+    def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
+        self.density = density
+        self.chains = chains
+        self._mode = mode
+        self._rng = pytensor.shared(np.random.default_rng(seed), name="rng")
+        self._position, self._gradient = self._state("position"), self._state("gradient")
+        self._log_density = self._per_chain_state("log_density")
+        self._step_size = pt.scalar("step_size", dtype=pytensor.config.floatX)
+        self._evaluate = self._compile_evaluate()
+
+    def _state(self, name: str) -> list[Any]:
+        """Return shared variables of shape (chains, *shape), one for each value variable."""
+        density = self.density
+        shapes = [(self.chains, *shape) for shape in density.shapes]
+        return [
+            pytensor.shared(np.zeros(shape, dtype), name=f"{name}_{value}", shape=shape)
+            for value, shape, dtype in zip(density.names, shapes, density.dtypes, strict=True)
+        ]
+
+    def _per_chain_state(self, name: str) -> Any:
+        """Return a shared variable with a number for each chain."""
+        return pytensor.shared(np.zeros(self.chains, pytensor.config.floatX), name=name, shape=(self.chains,))
+
+    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
+        """Move the chains, and return their log densities.
+
+        Parameters
+        ----------
+        positions
+            Arrays of shape (chains, *shape).
+        """
+        for shared, value, dtype in zip(self._position, positions, self.density.dtypes, strict=True):
+            shared.set_value(np.asarray(value, dtype))
+        self._evaluate()
+        return self._log_density.get_value()
+
+    def positions(self) -> list[np.ndarray]:
+        """Return copies of the positions."""
+        return [np.asarray(shared.get_value()) for shared in self._position]
+
+    def set_inverse_temperature(self, value: float) -> None:
+        """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
+
+        Parameters
+        ----------
+        value
+            Between 0 (the prior) and 1 (the posterior).
+        """
+        self.density.temperature.set_value(np.asarray(value, pytensor.config.floatX))
+
+    def _function(self, inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], name: str) -> Any:
+        with warnings.catch_warnings():
+            # A model of many variables has more arguments than one kernel takes; PyTensor then makes several.
+            warnings.filterwarnings("ignore", "Loop fusion failed because", UserWarning)
+            return pytensor.function(inputs, outputs, updates=updates, mode=self._mode, name=name)
+
+    def _compile_evaluate(self) -> Any:
+        log_density, gradient = self.density(self._position)
+        updates = {self._log_density: log_density, **dict(zip(self._gradient, gradient, strict=True))}
+        return self._function([], [], updates, "evaluate")
+
+    def _wrap(self, index: int, value: Any) -> Any:
+        """Bring the values of a periodic variable back between -pi and pi, where the density is the same.
+
+        Otherwise chains drift apart by whole periods, and variances over chains say nothing.
+        """
+        return pt.arctan2(pt.sin(value), pt.cos(value)) if self.density.is_periodic[index] else value
+
+    def _draw_normal(self) -> tuple[Any, Any, list[TensorVariable]]:
+        """Return the generator's next state, normal numbers of shape (chains, parameters), and their parts.
+
+        There is a part of shape (chains, *shape) for each value variable.
+        """
+        rng, drawn = pt.random.normal(size=(self.chains, self.density.size), rng=self._rng, return_next_rng=True)
+        drawn = drawn.astype(pytensor.config.floatX)
+        parts, offset = [], 0
+        for shape, dtype in zip(self.density.shapes, self.density.dtypes, strict=True):
+            size = int(np.prod(shape))
+            parts.append(drawn[:, offset : offset + size].reshape((self.chains, *shape)).astype(dtype))
+            offset += size
+        return rng, drawn, parts
+
+
+class Hamiltonian(Chains):
     """Positions, momenta and gradients of all chains, and the functions that move them.
 
     A trajectory is a call of `begin`, calls of `step`, and a call of `finish`. A step moves the positions, and adds the
@@ -84,53 +189,20 @@ class Hamiltonian:
     """
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
-        self.density = density
-        self.chains = chains
-        self._mode = mode
-        self._rng = pytensor.shared(np.random.default_rng(seed), name="rng")
-        float_type = pytensor.config.floatX
-        shapes = [(self.chains, *shape) for shape in density.shapes]
-
-        def state(name: str) -> list[Any]:
-            return [
-                pytensor.shared(np.zeros(shape, dtype), name=f"{name}_{value}", shape=shape)
-                for value, shape, dtype in zip(density.names, shapes, density.dtypes, strict=True)
-            ]
-
-        self._position, self._gradient = state("position"), state("gradient")
-        self._proposal, self._momentum, self._proposal_gradient = state("proposal"), state("momentum"), state("slope")
-        zeros = np.zeros(self.chains, float_type)
-        self._log_density = pytensor.shared(zeros, name="log_density", shape=zeros.shape)
-        self._proposal_density = pytensor.shared(zeros, name="proposal_density", shape=zeros.shape)
-        self._energy = pytensor.shared(zeros, name="energy", shape=zeros.shape)
+        super().__init__(density, chains, seed, mode)
+        self._proposal, self._momentum = self._state("proposal"), self._state("momentum")
+        self._proposal_gradient = self._state("slope")
+        self._proposal_density = self._per_chain_state("proposal_density")
+        self._energy = self._per_chain_state("energy")
         self.inverse_mass = [
             pytensor.shared(np.ones(shape, dtype), name=f"inverse_mass_{value}", shape=shape)
             for value, shape, dtype in zip(density.names, density.shapes, density.dtypes, strict=True)
         ]
-        self._step_size = pt.scalar("step_size", dtype=float_type)
         self.begin = self._compile_begin()
         self.step = self._compile_step()
         self._finish, self._try = self._compile_finish()
-        self._evaluate = self._compile_evaluate()
         if density.temperature is not None:
             self._observed = self._function([], [density.observed(self._position)], {}, "observed")
-
-    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
-        """Move the chains, and return their log densities.
-
-        Parameters
-        ----------
-        positions
-            Arrays of shape (chains, *shape).
-        """
-        for shared, value, dtype in zip(self._position, positions, self.density.dtypes, strict=True):
-            shared.set_value(np.asarray(value, dtype))
-        self._evaluate()
-        return self._log_density.get_value()
-
-    def positions(self) -> list[np.ndarray]:
-        """Return copies of the positions."""
-        return [np.asarray(shared.get_value()) for shared in self._position]
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix.
@@ -145,16 +217,6 @@ class Hamiltonian:
             size = int(np.prod(shape))
             shared.set_value(np.asarray(flat[offset : offset + size].reshape(shape), dtype))
             offset += size
-
-    def set_inverse_temperature(self, value: float) -> None:
-        """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
-
-        Parameters
-        ----------
-        value
-            Between 0 (the prior) and 1 (the posterior).
-        """
-        self.density.temperature.set_value(np.asarray(value, pytensor.config.floatX))
 
     def observed(self) -> np.ndarray:
         """Return the log likelihood of each chain, of a tempered density."""
@@ -202,26 +264,9 @@ class Hamiltonian:
         self.step(step_size)
         return self._try(step_size)[0]
 
-    def _function(self, inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], name: str) -> Any:
-        with warnings.catch_warnings():
-            # A model of many variables has more arguments than one kernel takes; PyTensor then makes several.
-            warnings.filterwarnings("ignore", "Loop fusion failed because", UserWarning)
-            return pytensor.function(inputs, outputs, updates=updates, mode=self._mode, name=name)
-
-    def _compile_evaluate(self) -> Any:
-        log_density, gradient = self.density(self._position)
-        updates = {self._log_density: log_density, **dict(zip(self._gradient, gradient, strict=True))}
-        return self._function([], [], updates, "evaluate")
-
     def _compile_begin(self) -> Any:
-        rng, drawn = pt.random.normal(size=(self.chains, self.density.size), rng=self._rng, return_next_rng=True)
-        drawn = drawn.astype(pytensor.config.floatX)
-        momenta, offset = [], 0
-        for shape, inverse_mass, dtype in zip(self.density.shapes, self.inverse_mass, self.density.dtypes, strict=True):
-            size = int(np.prod(shape))
-            part = drawn[:, offset : offset + size].reshape((self.chains, *shape)).astype(dtype)
-            momenta.append(part / pt.sqrt(inverse_mass))
-            offset += size
+        rng, drawn, parts = self._draw_normal()
+        momenta = [part / pt.sqrt(inverse_mass) for part, inverse_mass in zip(parts, self.inverse_mass, strict=True)]
         half = 0.5 * self._step_size
         updates = {
             self._rng: rng,
@@ -248,7 +293,7 @@ class Hamiltonian:
     def _compile_finish(self) -> tuple[Any, Any]:
         half = 0.5 * self._step_size
         momenta = [p - half * g for p, g in zip(self._momentum, self._proposal_gradient, strict=True)]
-        kinetic = 0.5 * _rows([m * pt.sqr(p) for m, p in zip(self.inverse_mass, momenta, strict=True)])
+        kinetic = 0.5 * rows([m * pt.sqr(p) for m, p in zip(self.inverse_mass, momenta, strict=True)])
         error = kinetic - self._proposal_density - self._energy
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         diverging = error > MAX_ENERGY_ERROR
@@ -257,9 +302,11 @@ class Hamiltonian:
         accepted = uniform.astype(error.dtype) < acceptance
 
         def chosen(new: TensorVariable, old: TensorVariable, condition: TensorVariable = accepted) -> TensorVariable:
-            return pt.switch(_per_chain(condition, old), new, old)
+            return pt.switch(per_chain(condition, old), new, old)
 
-        position = [chosen(q, old) for q, old in zip(self._proposal, self._position, strict=True)]
+        position = [
+            self._wrap(i, chosen(q, old)) for i, (q, old) in enumerate(zip(self._proposal, self._position, strict=True))
+        ]
         gradient = [chosen(g, old) for g, old in zip(self._proposal_gradient, self._gradient, strict=True)]
         log_density = chosen(self._proposal_density, self._log_density)
         updates = {
@@ -280,8 +327,8 @@ class Hamiltonian:
         """Return the term of the ChEES criterion (Hoffman, Radul, Sountsov 2021)."""
         distances, speeds = [], []
         for end, start, p, m in zip(self._proposal, self._position, momenta, self.inverse_mass, strict=True):
-            end = pt.switch(_per_chain(finite, end), end, start)
+            end = pt.switch(per_chain(finite, end), end, start)
             from_mean = end - end.mean(axis=0)
             distances.append((pt.sqr(from_mean) - pt.sqr(start - start.mean(axis=0))) / m)
-            speeds.append(pt.switch(_per_chain(finite, end), from_mean * p, 0))
-        return _rows(distances) * _rows(speeds)
+            speeds.append(pt.switch(per_chain(finite, end), from_mean * p, 0))
+        return rows(distances) * rows(speeds)

@@ -12,20 +12,23 @@ from pymc import modelcontext
 
 from pytensor_cl.pymc.density import ModelDensity, check_continuous
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
-from pytensor_cl.pymc.hamiltonian import Hamiltonian
+from pytensor_cl.pymc.hamiltonian import Chains, Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints
+from pytensor_cl.pymc.langevin import Langevin
+from pytensor_cl.pymc.meads import FOLDS, Meads
 from pytensor_cl.pymc.posterior import constrain, inference_data
+from pytensor_cl.pymc.posterior import log_likelihood as observed_density
 from pytensor_cl.pymc.progress import progress_bar
 from pytensor_cl.pymc.samplers import Chees, Iteration
 from pytensor_cl.pymc.tempering import temper
 
 __all__ = ["SAMPLERS", "sample"]
 
-SAMPLERS = ("chees", "hmc", "smc")
+SAMPLERS = ("chees", "meads", "hmc", "smc")
 _ABSENT = {
     "nuts": "chains that advance together would all wait for the longest tree; use 'chees', or pymc.sample for NUTS",
-    "meads": "use 'chees'",
 }
+_LEAST_CHAINS = {"meads": 2 * FOLDS}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
 _MOVES = 8
@@ -40,9 +43,14 @@ class _Settings(NamedTuple):
     sampler: str
     target_accept: float
     max_steps: int
-    trajectory_length: float
+    trajectory_length: float | None
     target_ess: float | None
     progressbar: bool
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the trajectory length is adapted."""
+        return self.sampler != "hmc"
 
 
 class _Draws:
@@ -111,6 +119,7 @@ def sample(
     initvals: Mapping[Any, Any] | None = None,
     jitter: bool = True,
     var_names: Sequence[str] | None = None,
+    log_likelihood: bool = False,
     mode: Any = "OPENCL",
     progressbar: bool = True,
 ) -> Any:
@@ -130,8 +139,10 @@ def sample(
         Iterations of warm-up, which are discarded.
     chains : int
         Number of chains.
-    sampler : {"chees", "hmc", "smc"}
-        ``"chees"`` adapts the trajectory length (Hoffman, Radul, Sountsov 2021); ``"hmc"`` has a given one. ``"smc"``
+    sampler : {"chees", "meads", "hmc", "smc"}
+        ``"chees"`` adapts the trajectory length (Hoffman, Radul, Sountsov 2021); ``"hmc"`` has a given one. ``"meads"``
+        takes single steps and keeps a part of the momenta between them (Hoffman and Sountsov 2022); a draw is made
+        after as many steps as it takes to replace them. It needs at least eight chains. ``"smc"``
         first moves draws from the prior to the posterior through powers of the likelihood (sequential Monte Carlo),
         which suits posteriors with several modes, and then does as ``"chees"``. It adds the attribute
         ``log_marginal_likelihood``; priors must be proper.
@@ -139,11 +150,13 @@ def sample(
         The same seed gives the same draws on the same device.
     target_accept : float, optional
         Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"``.
+        Not for ``"meads"``, whose step size follows from the curvature of the log density.
     max_steps : int
         Most leapfrog steps of a trajectory.
     trajectory_length : float, optional
-        Longest trajectory in units of the mass matrix: the first one for ``"chees"`` (default 1), all for ``"hmc"``
-        (default pi).
+        Longest trajectory in units of the mass matrix: the first one for ``"chees"`` and ``"smc"`` (default 1), all
+        for ``"hmc"`` (default pi). For ``"meads"``: the time between two draws (default: that in which the momenta are
+        replaced).
     superchains : int, optional
         Number of groups of chains that start at one point each, for nested R-hat. It divides `chains`. Default: the
         largest divisor of `chains` up to 16 that leaves at least two chains in each.
@@ -155,6 +168,8 @@ def sample(
         Whether uniform numbers between -1 and 1 are added to starting values.
     var_names : sequence of str, optional
         Variables of the result; default all.
+    log_likelihood : bool
+        Whether the result has the log density of each observation.
     mode
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
@@ -163,7 +178,8 @@ def sample(
     Returns
     -------
     xarray.DataTree
-        As `pymc.sample` returns: groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``.
+        As `pymc.sample` returns: groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``, and
+        ``log_likelihood`` if it is wanted.
         Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
         ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``.
@@ -185,15 +201,12 @@ def sample(
     check_continuous(model)
     superchains = _superchains(superchains, chains)
     settings = _Settings(
-        draws,
-        tune,
-        sampler,
-        target_accept or (0.8 if sampler == "hmc" else 0.651),
-        max_steps,
-        trajectory_length or (np.pi if sampler == "hmc" else 1.0),
-        target_ess,
-        progressbar,
+        draws, tune, sampler, target_accept or 0.651, max_steps, trajectory_length, target_ess, progressbar
     )
+    if sampler == "hmc":
+        settings = settings._replace(
+            target_accept=target_accept or 0.8, trajectory_length=trajectory_length or float(np.pi)
+        )
     seeds = np.random.SeedSequence(_entropy(random_seed))
     begun = perf_counter()
     with _always_device():
@@ -201,55 +214,66 @@ def sample(
         initial = InitialPoints(model, initvals, jitter, from_prior=is_smc)
         point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(chains if is_smc else superchains)]
         density = ModelDensity(model, initial.shapes(point_seeds[0]), tempered=is_smc)
-        hamiltonian = Hamiltonian(density, chains, seeds.spawn(1)[0], mode)
+        kind = Langevin if sampler == "meads" else Hamiltonian
+        state = kind(density, chains, seeds.spawn(1)[0], mode)
     if is_smc:
-        hamiltonian.set_inverse_temperature(0.0)
-    initial.find(point_seeds, chains, hamiltonian.set_positions)
+        state.set_inverse_temperature(0.0)
+    initial.find(point_seeds, chains, state.set_positions)
     compiled = perf_counter()
-    tempering = _temper(hamiltonian, seeds.spawn(1)[0]) if is_smc else {}
+    tempering = _temper(state, seeds.spawn(1)[0]) if isinstance(state, Hamiltonian) and is_smc else {}
     tempered = perf_counter() - compiled
-    kept, times, chees = _run(hamiltonian, settings)
+    iterations = _sampler(state, settings, seeds)
+    kept, times = _run(state, iterations, settings)
     times = (times[0] + tempered, times[1])
     with _always_device():
         posterior = constrain(model, kept.values(), var_names, mode)
+        pointwise = observed_density(model, kept.values(), mode) if log_likelihood else None
     attrs = {
         "compile_time": compiled - begun,
         "tuning_time": times[0],
         "sampling_time": times[1],
         "tuning_steps": tune,
         "sampler": sampler,
-        "step_size": chees.step_size,
-        "trajectory_length": chees.trajectory_length,
+        "step_size": iterations.step_size,
+        "trajectory_length": iterations.trajectory_length,
         **tempering,
     }
     stats = kept.stats()
-    return inference_data(model, posterior, stats, {**attrs, **_summary(kept, stats, sum(times), superchains)})
+    attrs.update(_summary(kept, stats, sum(times), superchains))
+    return inference_data(model, posterior, stats, attrs, pointwise)
 
 
-def _run(hamiltonian: Hamiltonian, settings: _Settings) -> tuple[_Draws, tuple[float, float], Chees]:
-    """Warm up and draw; return the draws, the seconds of both, and the sampler."""
-    density = hamiltonian.density
-    kept = _Draws(density.shapes, density.dtypes, hamiltonian.chains, settings.draws)
-    chees = Chees(
-        hamiltonian,
+def _sampler(state: Chains, settings: _Settings, seeds: np.random.SeedSequence) -> Chees | Meads:
+    """Return what moves the chains."""
+    if isinstance(state, Langevin):
+        return Meads(state, settings.tune, settings.max_steps, settings.trajectory_length, seeds.spawn(1)[0])
+    assert isinstance(state, Hamiltonian)
+    return Chees(
+        state,
         settings.tune,
         settings.target_accept,
         settings.max_steps,
-        settings.trajectory_length,
-        settings.sampler != "hmc",
+        settings.trajectory_length or 1.0,
+        settings.is_adaptive,
     )
+
+
+def _run(state: Chains, iterations: Chees | Meads, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
+    """Warm up and draw; return the draws, and the seconds of both."""
+    density = state.density
+    kept = _Draws(density.shapes, density.dtypes, state.chains, settings.draws)
     begun = perf_counter()
     tuned = begun
     divergences = 0
     next_check = 8
-    chees.start()
-    with progress_bar(settings.tune + settings.draws, f"{hamiltonian.chains} chains", settings.progressbar) as show:
+    iterations.start()
+    with progress_bar(settings.tune + settings.draws, f"{state.chains} chains", settings.progressbar) as show:
         for index in range(settings.tune + settings.draws):
             if index == settings.tune:
                 tuned = perf_counter()
-            done = chees.iterate()
+            done = iterations.iterate()
             if not done.tuning:
-                kept.add(hamiltonian.positions(), done)
+                kept.add(state.positions(), done)
                 divergences += int(done.trajectory.diverging.sum())
             show(index + 1, f"{divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps")
             if settings.target_ess and len(kept) >= next_check:
@@ -257,7 +281,7 @@ def _run(hamiltonian: Hamiltonian, settings: _Settings) -> tuple[_Draws, tuple[f
                 if np.nanmin(bulk_ess(kept.flat())) >= settings.target_ess:
                     break
     end = perf_counter()
-    return kept, (tuned - begun, end - tuned), chees
+    return kept, (tuned - begun, end - tuned)
 
 
 def _temper(hamiltonian: Hamiltonian, seed: np.random.SeedSequence) -> dict[str, Any]:
@@ -323,10 +347,12 @@ def _check(sampler: str, draws: int, tune: int, chains: int, target_accept: floa
     for name, value, least in (
         ("draws", draws, 1),
         ("tune", tune, 0),
-        ("chains", chains, 2),
+        ("chains", chains, _LEAST_CHAINS.get(sampler, 2)),
         ("max_steps", max_steps, 1),
     ):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, not {value}")
+    if target_accept is not None and sampler == "meads":
+        raise ValueError("sampler 'meads' has no target_accept: its step size follows from the curvature")
     if target_accept is not None and not 0 < target_accept < 1:
         raise ValueError(f"target_accept must be between 0 and 1, not {target_accept}")

@@ -84,7 +84,7 @@ class _Plan(NamedTuple):
 
 @cache
 def geometry_struct(index: str, outer_dims: int) -> Struct:
-    """Return the struct with the layouts of the arrays and the partition of the work; rows lie along the axis.
+    """Return the struct with the layouts of the arrays and the partition of the work; rows are along the axis.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def geometry_struct(index: str, outer_dims: int) -> Struct:
 
 
 def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Problem:
-    """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
+    """Take the axis out, and put the other dimensions in the output's order in memory."""
     others = [d for d in range(layout.ndim) if d != axis]
     totals = contiguous_strides([layout.shape[d] for d in others])
     dims = [

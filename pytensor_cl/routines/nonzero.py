@@ -20,8 +20,8 @@ __all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 RUN = 8  # neighbouring elements that a work-item takes, on schedule simt
-TILE = 2048  # elements that repay a work-group, on schedule simt
-SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
+TILE = 2048  # elements that justify a work-group, on schedule simt
+SHARE = 1 << 14  # elements that justify a work-item, on schedule cpu
 
 # By kind: the bits that distinguish zero from other values; zero has two signs. None: the value is 0 or 1.
 _BITS = {
@@ -46,7 +46,7 @@ def mask_mismatch(shape: Sequence[int], mask: Sequence[int], first: int = 0) -> 
 
 
 def _flat(array: GpuArray, copy: Copy, stepped: bool = False) -> tuple[GpuArray, int]:
-    """Return an array whose elements lie one step apart in C order, and the step: 1 unless `stepped`."""
+    """Return an array whose elements are one step apart in C order, and the step: 1 unless `stepped`."""
     _, (steps,) = collapse(array.shape, (array.layout.strides,))
     step = steps[0] if steps else 1
     if len(steps) < 2 and (stepped or step == 1):
@@ -106,7 +106,7 @@ class _Masked(Routine):
     def _kernel(self, size: int) -> tuple[Kernel, Kernel]:
         """Return the two kernels for arrays of a size."""
         index = index_type(size, GROUP * RUN) if self.schedule == "simt" else "int"
-        return self.limits.settle(lambda: self._kernels[index], self._kernels.clear)
+        return self.limits.with_fitting_groups(lambda: self._kernels[index], self._kernels.clear)
 
     def _build(self, index: str) -> tuple[Kernel, Kernel]:
         source, make = self._source(index), self.limits.kernel

@@ -317,7 +317,7 @@ class AvgPool(_Forward):
 
 
 class MaxPoolGather(_Forward):
-    """From x and v, the element of v that lies where the first largest element of each window of x does."""
+    """From x and v, the element of v at the position of the first largest element of each window of x."""
 
     kind = "max_gather"
 

@@ -19,7 +19,7 @@ __all__ = ["Repeat"]
 
 BLOCK = 1024  # numbers that are added up together
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 14  # elements that repay a work-item, on schedule cpu
+SHARE = 1 << 14  # elements that justify a work-item, on schedule cpu
 WIDE = 4  # rows per work-item above which the columns are not shared out too
 
 
@@ -80,7 +80,7 @@ class Repeat(Routine):
         return (self._source("int"), *ends)
 
     def _kernel(self, index: str) -> tuple[Kernel, Kernel]:
-        return self.limits.settle(lambda: self._kernels[index], self._kernels.clear)
+        return self.limits.with_fitting_groups(lambda: self._kernels[index], self._kernels.clear)
 
     def _build(self, index: str) -> tuple[Kernel, Kernel]:
         source, make = self._source(index), self.limits.kernel

@@ -1,7 +1,7 @@
 """Where the user's cache folder cannot be written to, as in containers with a read-only home.
 
 PoCL has no device then, and pyopencl raises an error at the first kernel. Both can do without the folder if they are
-told so before they are loaded: PoCL gets a temporary one, pyopencl keeps nothing.
+given the setting before they are loaded: PoCL gets a temporary one, pyopencl keeps nothing.
 """
 
 import atexit

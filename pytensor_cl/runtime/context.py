@@ -116,8 +116,8 @@ class Context:
         self.device = entry.handle
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
-        self.views = HostMappings(self.queue, self.info)
-        self.memory = Memory(self.queue, self.info, self.views.clear, self.views.advise_huge_pages)
+        self.mappings = HostMappings(self.queue, self.info)
+        self.memory = Memory(self.queue, self.info, self.mappings.clear, self.mappings.advise_huge_pages)
         self.programs = ProgramCache(
             self.cl_context,
             options,
@@ -127,7 +127,7 @@ class Context:
             structs_by_reference=not features.struct_arguments,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
-        self.replays: list[object] = []  # the captures and replays under way; the first one uses the arena
+        self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
         self.tables: dict[str, Any] = {}  # arrays that routines keep on the device as long as the context
@@ -138,7 +138,7 @@ class Context:
     @cached_property
     def batch_launcher(self) -> KernelLauncher | None:
         """The driver's launcher of kernel sequences; None if it has none, and `launcher` is used."""
-        return self._hooks.launcher(self) if self.views.are_supported() else None
+        return self._hooks.launcher(self) if self.mappings.are_supported() else None
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}: {self.info.name} ({self.info.platform})>"
@@ -262,7 +262,7 @@ class Context:
         if not layout.size:
             self.queue.wait()  # callers rely on the wait
             return np.empty(layout.shape, dtype)
-        view = self.views.view(array)
+        view = self.mappings.view(array)
         if view is not None:
             self.queue.wait()
             return view.copy()

@@ -14,7 +14,14 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.host_cpu import thread_ids
-from pytensor_cl.runtime.names import FAMILIES, family_of, indices, name_of, order, report_change_of_device
+from pytensor_cl.runtime.names import (
+    PLATFORM_NAMES,
+    first_device_numbers,
+    platform_name,
+    report_change_of_device,
+    sort_key,
+    unversioned_name,
+)
 
 __all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
 
@@ -47,7 +54,7 @@ class DeviceInfo:
     has_fp64, has_fp16
         Whether double and half can be computed with.
     shares_host_memory
-        Whether buffers lie in the host's memory.
+        Whether buffers are in the host's memory.
     host_alignment
         Bytes at whose multiples host memory must begin to be used where it is; 0 if it cannot be, or is not known.
     features
@@ -168,7 +175,7 @@ def _platforms() -> list["cl.Platform"]:
             after = thread_ids()
     except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
         return []
-    names = [name_of(platform).name for platform in platforms]
+    names = [platform_name(platform).name for platform in platforms]
     for hooks in all_hooks():
         hooks.loaded(names, after - before)
     return platforms
@@ -185,9 +192,9 @@ def _devices(platform: "cl.Platform") -> list["cl.Device"]:
 def discover() -> tuple[DeviceEntry, ...]:
     """Return every device of every platform, in the driver loader's order."""
     platforms = _platforms()
-    names, devices = [name_of(p) for p in platforms], [_devices(p) for p in platforms]
+    names, devices = [platform_name(p) for p in platforms], [_devices(p) for p in platforms]
     entries: list[DeviceEntry] = []
-    for p, first in enumerate(indices(names, [len(found) for found in devices])):
+    for p, first in enumerate(first_device_numbers(names, [len(found) for found in devices])):
         for d, device in enumerate(devices[p]):
             stable = f"opencl:{names[p].name}:{first + d}"
             entries.append(DeviceEntry(f"opencl{p}:{d}", stable, _describe(device), device))
@@ -239,15 +246,15 @@ def _name(entry: DeviceEntry) -> str:
 
 def _stably(entry: DeviceEntry) -> tuple[object, ...]:
     """Sorts devices in an order that is not the loader's."""
-    return (*order(_name(entry)), int(entry.stable_spec.rpartition(":")[2]))
+    return (*sort_key(_name(entry)), int(entry.stable_spec.rpartition(":")[2]))
 
 
 def _matching(word: str) -> list[DeviceEntry]:
     """Return the devices that a word means, in an order that does not depend on the loader's."""
     entries = sorted(discover(), key=_stably)
     exact = [e for e in entries if _name(e) == word]
-    if exact or word in FAMILIES:
-        return exact or [e for e in entries if family_of(_name(e)) == word]
+    if exact or word in PLATFORM_NAMES:
+        return exact or [e for e in entries if unversioned_name(_name(e)) == word]
     if word in _KINDS:
         return [e for e in entries if e.info.kind == word]
     return [e for e in entries if word in f"{e.info.platform} {e.info.vendor} {e.info.name}".lower()]
@@ -261,7 +268,7 @@ def _default() -> DeviceEntry:
     chosen = re.fullmatch(r"(\d+)(?::(\d+))?", os.environ.get("PYOPENCL_CTX", ""))
     if chosen:
         return resolve(f"opencl{chosen[1]}:{chosen[2] or 0}")
-    ranked = sorted(entries, key=lambda e: (e.info.kind != "gpu", family_of(_name(e)) != "pocl", *_stably(e)))
+    ranked = sorted(entries, key=lambda e: (e.info.kind != "gpu", unversioned_name(_name(e)) != "pocl", *_stably(e)))
     return _noted("opencl", ranked[0])
 
 

@@ -53,7 +53,7 @@ class DeviceErrorFlag:
 
     def _download(self) -> np.ndarray:
         """Return the record when all commands have run; without a wait if none is pending."""
-        seen = self._context.views.view(self._words)
+        seen = self._context.mappings.view(self._words)
         if seen is None:
             return self._context.download(self._words)
         self._context.queue.wait()

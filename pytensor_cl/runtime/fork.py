@@ -1,7 +1,7 @@
 """The contexts that this process has opened, and what becomes of them in a forked child.
 
-OpenCL drivers do not survive a fork: their threads are the parent's. A child of a process that has loaded them may not
-use any device, and must not even release the parent's objects.
+OpenCL drivers do not work after a fork: their threads are the parent's. A child of a process that has loaded them may
+not use any device, and must not even release the parent's objects.
 """
 
 import os
@@ -52,8 +52,8 @@ def _after_fork() -> None:
         _inherited.append("drivers")
     for context in _opened:
         # The parent's objects are kept: to release them in the child can hang as well.
-        _inherited.extend((context.queue, context.memory, context.programs, context.views))
-        context.queue = context.memory = context.programs = context.views = _ForkedStub()
+        _inherited.extend((context.queue, context.memory, context.programs, context.mappings))
+        context.queue = context.memory = context.programs = context.mappings = _ForkedStub()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -18,11 +18,11 @@ def _context() -> Context | None:
         context = get_context()
     except OpenCLError:  # there is no device, or not in a forked process
         return None
-    return context if context.views.are_supported() else None
+    return context if context.mappings.are_supported() else None
 
 
 def copy_by_device(array: np.ndarray) -> np.ndarray | None:
-    """Copy an array as it lies in memory, as ``array.copy("K")`` does.
+    """Copy an array with its order in memory, as ``array.copy("K")`` does.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def copy_by_device(array: np.ndarray) -> np.ndarray | None:
     if context.misalignment(flat) is None:
         return None
     copied = context.copy(context.from_host_zero_copy(flat))
-    result = context.views.take(copied)
+    result = context.mappings.take(copied)
     if result is None:
         return None
     return result.view(array.dtype).reshape(dense.shape).transpose(np.argsort(order))

@@ -2,7 +2,7 @@
 
 Python handles a signal in the main thread, between two instructions of Python. A driver's compiler lets it wait for
 seconds. And if the first Python code after the signal is a function that C has called, the exception ends there:
-`ctypes` prints it, and goes on. LLVM calls such functions of NUMBA when it has compiled a module.
+`ctypes` prints it, and continues. LLVM calls such functions of NUMBA when it has compiled a module.
 """
 
 import signal
@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["in_another_thread", "reraising_interrupts"]
+__all__ = ["LONG_WAIT_SECONDS", "in_another_thread", "reraising_interrupts"]
 
+LONG_WAIT_SECONDS = 0.25
+"""Seconds of a wait for a device after which the next wait is expected to be long as well."""
 PAUSE = 0.4
 """Seconds after which a signal is sent again whose exception has not arrived."""
 
@@ -88,7 +90,7 @@ def reraising_interrupts() -> Iterator[None]:
 def in_another_thread[Result](work: Callable[[], Result]) -> Result:
     """Run C code that takes long, so that this thread can handle signals meanwhile.
 
-    After an interrupt the work goes on; the process ends when it has ended.
+    After an interrupt the work continues; the process ends when it has ended.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Layout(NamedTuple):
-    """Where the elements of an array lie in its buffer.
+    """The positions of the elements of an array in its buffer.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
-"""Names of platforms that stay when another driver is installed, and a word when one means something else than before.
+"""Names of platforms that do not change when another driver is installed; a changed device of a name is reported.
 
-The driver loader numbers platforms, in an order that differs even between runs. A name is a family (``pocl``,
+The driver loader numbers platforms, in an order that differs even between runs. A name is that of a driver (``pocl``,
 ``intel``, ...). PoCL can be installed several times: the name ``pocl`` is that of the wheel on which this package
-depends, any other PoCL is named with its version (``pocl-3.1``). Platforms that would have the same name number their
+depends, any other PoCL is named with its version (``pocl-3.1``). Platforms with the same name number their
 devices on, the newest version first.
 """
 
@@ -25,19 +25,19 @@ from pytensor_cl.codegen.rendered import user_folder
 from pytensor_cl.runtime import opencl as cl
 
 __all__ = [
-    "FAMILIES",
+    "PLATFORM_NAMES",
     "PlatformName",
     "bundled_folder",
-    "family_of",
-    "indices",
+    "first_device_numbers",
     "library_of",
-    "name_of",
-    "order",
+    "platform_name",
     "report_change_of_device",
+    "sort_key",
+    "unversioned_name",
 ]
 
-# Families: what to look for in the platform's name and vendor, in lower case.
-FAMILIES: dict[str, tuple[str, ...]] = {
+# Names, and the parts of a platform's own name or vendor by which they are recognised, in lower case.
+PLATFORM_NAMES: dict[str, tuple[str, ...]] = {
     "pocl": ("portable computing language",),
     "intel": ("intel",),
     "nvidia": ("nvidia",),
@@ -51,25 +51,25 @@ _VERSIONED = re.compile(r"(pocl)-([\d.]+)")
 
 @dataclass(frozen=True)
 class PlatformName:
-    """What names a platform, and what decides between platforms of one name.
+    """The name of a platform, and the properties by which platforms of one name are ordered.
 
     Attributes
     ----------
     name
         As ``opencl:<name>`` has it.
-    title, version, library
+    reported_name, version, library
         The platform's name and version, and the file of its driver; empty if unknown.
     """
 
     name: str
-    title: str = ""
+    reported_name: str = ""
     version: str = ""
     library: str = ""
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Sorts platforms of one name: the newest version first."""
-        return (self.title, [-n for n in _version_numbers(self.version)], self.version, self.library)
+        """Key to sort platforms of one name: the newest version first."""
+        return (self.reported_name, [-n for n in _version_numbers(self.version)], self.version, self.library)
 
 
 def _version_numbers(text: str) -> list[int]:
@@ -78,7 +78,7 @@ def _version_numbers(text: str) -> list[int]:
     return [int(n) for n in _NUMBERS.findall(own[0] if own else text)]
 
 
-# --- which file a platform's driver is ---
+# --- the shared library of a platform's driver ---
 
 
 class _Symbol(ctypes.Structure):
@@ -130,7 +130,7 @@ def bundled_folder() -> Path | None:
     return Path(package.origin).parent / ".libs" if package and package.origin else None
 
 
-def _is_from_the_wheel(platform_version: str, library: str) -> bool:
+def _is_from_wheel(platform_version: str, library: str) -> bool:
     """Whether a PoCL is that of the wheel: by its file, or by its version where the file is not known."""
     folder = bundled_folder()
     if library:
@@ -147,31 +147,31 @@ def _pocl_version(platform_version: str) -> str:
     return found[1] if found else "unknown"
 
 
-def name_of(platform: "cl.Platform") -> PlatformName:
+def platform_name(platform: "cl.Platform") -> PlatformName:
     """Return the name of a platform."""
-    title, vendor, text = platform.name.strip(), platform.vendor, platform.version.strip()
-    words = ((name, word) for name, many in FAMILIES.items() for word in many)
-    plain = re.sub(r"\W+", "-", title.lower()).strip("-")
-    family = next((name for name, word in words if word in f"{title} {vendor}".lower()), plain)
+    reported_name, vendor, text = platform.name.strip(), platform.vendor, platform.version.strip()
+    words = ((name, word) for name, many in PLATFORM_NAMES.items() for word in many)
+    fallback = re.sub(r"\W+", "-", reported_name.lower()).strip("-")
+    name = next((name for name, word in words if word in f"{reported_name} {vendor}".lower()), fallback)
     library = library_of(platform)
-    if family == "pocl" and not _is_from_the_wheel(text, library):
-        family = f"pocl-{_pocl_version(text)}"
-    return PlatformName(family, title, text, library)
+    if name == "pocl" and not _is_from_wheel(text, library):
+        name = f"pocl-{_pocl_version(text)}"
+    return PlatformName(name, reported_name, text, library)
 
 
-def family_of(name: str) -> str:
-    """Return the family of a platform's name: ``pocl`` of ``pocl-3.1``."""
+def unversioned_name(name: str) -> str:
+    """Return a platform's name without its version: ``pocl`` of ``pocl-3.1``."""
     found = _VERSIONED.fullmatch(name)
     return found[1] if found else name
 
 
-def order(name: str) -> tuple[str, bool, list[int]]:
-    """Sorts names: by family; in it the one without a version first, then the newest."""
+def sort_key(name: str) -> tuple[str, bool, list[int]]:
+    """Return a key to sort names: alphabetically; of one driver the name without a version first, then the newest."""
     found = _VERSIONED.fullmatch(name)
-    return family_of(name), found is not None, [-int(n) for n in _NUMBERS.findall(found[2])] if found else []
+    return unversioned_name(name), found is not None, [-int(n) for n in _NUMBERS.findall(found[2])] if found else []
 
 
-# --- what names meant before ---
+# --- the device of each name in the user's last run ---
 
 
 def _devices_file() -> Path:
@@ -186,37 +186,37 @@ def _read(file: Path) -> dict[str, str]:
     return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}
 
 
-def _write(file: Path, meanings: dict[str, str]) -> None:
-    with suppress(OSError):  # where nothing can be kept, nothing is compared
+def _write(file: Path, devices: dict[str, str]) -> None:
+    with suppress(OSError):  # without a file no change is reported
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(prefix=file.name, dir=file.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
-            json.dump(meanings, out, indent=1, sort_keys=True)
+            json.dump(devices, out, indent=1, sort_keys=True)
         Path(draft).replace(file)
 
 
 @cache
-def report_change_of_device(spec: str, meaning: str) -> None:
-    """Say on stderr if a name means another device or driver than when this user last used it; remember it.
+def report_change_of_device(spec: str, device: str) -> None:
+    """Write a line to stderr if a name refers to another device or driver than in the user's last run.
 
     Parameters
     ----------
     spec
-        ``opencl`` or ``opencl:<name>...``; numbers are the loader's, and mean what they do.
-    meaning
-        The device that it means now, and its driver.
+        ``opencl`` or ``opencl:<name>...``; numbers are the loader's.
+    device
+        The device to which it refers now, and its driver.
     """
     file = _devices_file()
     known = _read(file)
     before = known.get(spec)
-    if before == meaning:
+    if before == device:
         return
-    _write(file, {**known, spec: meaning})
+    _write(file, {**known, spec: device})
     if before is not None:
-        sys.stderr.write(f"pytensor-cl: {spec} is now {meaning}; when you last used the name it was {before}\n")
+        sys.stderr.write(f"pytensor-cl: {spec} is now {device}; when you last used the name it was {before}\n")
 
 
-def indices(names: Sequence[PlatformName], counts: Sequence[int]) -> list[int]:
+def first_device_numbers(names: Sequence[PlatformName], counts: Sequence[int]) -> list[int]:
     """Return the number of each platform's first device among those of the same name.
 
     Parameters

@@ -72,33 +72,33 @@ class _Pause:
 
     Parameters
     ----------
-    what
+    description
         What compiles, and for what.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, description: str) -> None:
+        self._description = description
         self._begin = _Settings.clock()
         self._owner = os.getpid()
         self._lock = Lock()
-        self._is_over = self._is_told = False
+        self._is_over = self._is_printed = False
         self._is_shown = _is_shown()
         self._timer: Timer | None = None
         if self._is_shown or _log.isEnabledFor(logging.INFO):
-            self._timer = _Settings.timer(MIN_PAUSE_SECONDS, self._tell)
+            self._timer = _Settings.timer(MIN_PAUSE_SECONDS, self._print_line)
             self._timer.daemon = True
             try:
                 self._timer.start()
             except RuntimeError:  # no new threads while the interpreter shuts down
                 self._timer = None
 
-    def _tell(self) -> None:
+    def _print_line(self) -> None:
         with self._lock:
             if self._is_over or os.getpid() != self._owner:
                 return
-            self._is_told = True
-            _log.info("compiling %s", self._what)
-            self._write(f"pytensor-cl: compiling {self._what}...")
+            self._is_printed = True
+            _log.info("compiling %s", self._description)
+            self._write(f"pytensor-cl: compiling {self._description}...")
 
     def end(self) -> None:
         """Write how long it took, if a line was written."""
@@ -107,9 +107,9 @@ class _Pause:
         self._timer.cancel()
         with self._lock:
             self._is_over = True
-            if self._is_told:
+            if self._is_printed:
                 seconds = _Settings.clock() - self._begin
-                _log.info("compiled %s in %.1f s", self._what, seconds)
+                _log.info("compiled %s in %.1f s", self._description, seconds)
                 self._write(f" {seconds:.1f} s\n")
 
     def _write(self, text: str) -> None:
@@ -121,18 +121,18 @@ class _Pause:
                 self._is_shown = False
 
 
-def _described(what: str, driver: str) -> str:
+def _described(description: str, driver: str) -> str:
     label = _thread_state.label
-    return f"{what}{f' for {label}' if label else ''} ({driver})"
+    return f"{description}{f' for {label}' if label else ''} ({driver})"
 
 
 @contextmanager
-def compiling(what: str, driver: str, label: str | None = None) -> Iterator[None]:
+def compiling(description: str, driver: str, label: str | None = None) -> Iterator[None]:
     """Report a pause while the block runs; compilations inside it are part of it.
 
     Parameters
     ----------
-    what
+    description
         What compiles, such as ``"12 kernels"``.
     driver
         Name of the compiler: a driver or a backend.
@@ -144,7 +144,7 @@ def compiling(what: str, driver: str, label: str | None = None) -> Iterator[None
         return
     before = _thread_state.label
     _thread_state.label = label or before
-    _thread_state.pause = _Pause(_described(what, driver))
+    _thread_state.pause = _Pause(_described(description, driver))
     try:
         yield
     finally:

@@ -30,7 +30,7 @@ __all__ = [
     "parse_contexts",
     "sync",
     "undefined_context",
-    "why_unusable",
+    "unusable_reason",
 ]
 
 _DEFAULT = "dev0"
@@ -211,7 +211,7 @@ def is_unusable(name: str) -> bool:
     return name in _registry.unusable
 
 
-def why_unusable(name: str | None = None) -> str:
+def unusable_reason(name: str | None = None) -> str:
     """Open the context of a name; return why its device cannot be used, "" if it can or if something else is wrong."""
     try:
         get_context(name)

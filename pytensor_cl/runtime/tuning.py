@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pytensor_cl import __version__
 from pytensor_cl.codegen.rendered import user_folder
 from pytensor_cl.runtime.device import DeviceEntry
-from pytensor_cl.runtime.names import family_of
+from pytensor_cl.runtime.names import unversioned_name
 
 __all__ = [
     "DEFAULTS",
@@ -59,7 +59,7 @@ class Parameter(NamedTuple):
 
 # Names begin with the stage of `pytensor-cl tune` that they belong to.
 PARAMETERS: dict[str, Parameter] = {
-    "elemwise.tile": Parameter(8192, (2048, 4096, 16384, 32768), "cpu", "elements that repay a work-item"),
+    "elemwise.tile": Parameter(8192, (2048, 4096, 16384, 32768), "cpu", "elements that justify a work-item"),
     "elemwise.crossing_columns": Parameter(
         16,
         (8, 32, 64),
@@ -76,7 +76,7 @@ PARAMETERS: dict[str, Parameter] = {
         1 << 15, (1 << 13, 1 << 14, 1 << 16), "cpu", "elements that one work-item reduces sooner than several start"
     ),
     "reduction.min_task": Parameter(
-        1 << 14, (1 << 12, 1 << 13, 1 << 15, 1 << 16), "cpu", "elements of a chunk that repay splitting"
+        1 << 14, (1 << 12, 1 << 13, 1 << 15, 1 << 16), "cpu", "elements of a chunk that justify splitting"
     ),
     "reduction.items_per_unit": Parameter(4, (1, 2, 8), "cpu", "work-items per compute unit at most"),
     "reduction.group": Parameter(256, (64, 128, 512), "simt", "work-items of a work-group"),
@@ -167,7 +167,7 @@ def _shipped() -> dict[str, dict[str, int]]:
 
 def driver_of(entry: DeviceEntry) -> str:
     """Return the driver and the kind of a device as ``tuning.json`` names them, such as ``pocl:cpu``."""
-    return f"{family_of(entry.stable_spec.split(':')[1])}:{entry.info.kind}"
+    return f"{unversioned_name(entry.stable_spec.split(':')[1])}:{entry.info.kind}"
 
 
 def shipped(entry: DeviceEntry) -> Tuning:

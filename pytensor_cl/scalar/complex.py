@@ -94,15 +94,15 @@ def _mul_without_zeros(emitter: Emitter, x: Complex, y: Complex) -> Complex:
 def _divide(emitter: Emitter, x: Complex, y: Complex) -> Complex:
     """Smith's method, as NumPy has it: a division by zero is that of both parts."""
     c, d = emitter.bind(y.real), emitter.bind(y.imag)
-    steep = d.call("fabs") > c.call("fabs")
-    large, small = emitter.bind(emitter.select(steep, d, c)), emitter.bind(emitter.select(steep, c, d))
+    is_swapped = d.call("fabs") > c.call("fabs")
+    large, small = emitter.bind(emitter.select(is_swapped, d, c)), emitter.bind(emitter.select(is_swapped, c, d))
     ratio = emitter.bind(small / large)
     scale = emitter.bind(1 / emitter.bind(large + emitter.bind(small * ratio)))
     a, b = emitter.bind(x.real), emitter.bind(x.imag)
-    first, second = emitter.bind(emitter.select(steep, b, a)), emitter.bind(emitter.select(steep, a, b))
+    first, second = emitter.bind(emitter.select(is_swapped, b, a)), emitter.bind(emitter.select(is_swapped, a, b))
     real = emitter.bind((first + emitter.bind(second * ratio)) * scale)
     difference = emitter.bind(second - emitter.bind(first * ratio))
-    imag = emitter.bind(emitter.select(steep, -difference, difference) * scale)
+    imag = emitter.bind(emitter.select(is_swapped, -difference, difference) * scale)
     by_zero = emitter.bind(y.real.call("fabs"))
     return emitter.select(~y.is_true(), Complex(a / by_zero, b / by_zero), Complex(real, imag))
 
@@ -110,12 +110,12 @@ def _divide(emitter: Emitter, x: Complex, y: Complex) -> Complex:
 def _reciprocal(emitter: Emitter, z: Complex) -> Complex:
     """As NumPy has it: not a number for zero."""
     x, y = emitter.bind(z.real), emitter.bind(z.imag)
-    steep = y.call("fabs") > x.call("fabs")
-    large, small = emitter.bind(emitter.select(steep, y, x)), emitter.bind(emitter.select(steep, x, y))
+    is_swapped = y.call("fabs") > x.call("fabs")
+    large, small = emitter.bind(emitter.select(is_swapped, y, x)), emitter.bind(emitter.select(is_swapped, x, y))
     ratio = emitter.bind(small / large)
     rest = emitter.bind(large + emitter.bind(small * ratio))
     first, second = emitter.bind(1 / rest), emitter.bind(ratio / rest)
-    return Complex(emitter.select(steep, second, first), -emitter.bind(emitter.select(steep, first, second)))
+    return Complex(emitter.select(is_swapped, second, first), -emitter.bind(emitter.select(is_swapped, first, second)))
 
 
 def _sign(emitter: Emitter, z: Complex) -> Complex:

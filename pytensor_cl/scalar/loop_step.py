@@ -12,7 +12,7 @@ from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl import _compat
+from pytensor_cl._compat import inner_graphs
 from pytensor_cl.codegen.dtypes import needs_fp64
 from pytensor_cl.codegen.emitter import Emitter
 from pytensor_cl.routines.scan_loop.program import (
@@ -131,9 +131,9 @@ class LoopStep:
 def _inner_graph(op: Scan) -> FunctionGraph:
     """Return the inner graph as PyTensor specialises it, without fusion."""
     graph = op.fgraph.unfreeze()
-    _compat.inline_op_from_graphs(graph)
+    inner_graphs.inline_op_from_graphs(graph)
     rewrite_graph(graph, include=("merge", "canonicalize", "stabilize", "specialize"), exclude=("inplace", "fusion"))
-    _compat.inline_op_from_graphs(graph)
+    inner_graphs.inline_op_from_graphs(graph)
     return graph
 
 

@@ -1,4 +1,4 @@
-"""``tune``: only right results count, what was found is used, and a run goes on where the last one ended."""
+"""``tune``: only right results count, what was found is used, and a run continues where the last one ended."""
 
 import json
 from itertools import count
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.cli import main, tune
-from pytensor_cl.cli.tuning_search import TURNS, Bench, candidates, improve
+from pytensor_cl.cli.tuning_search import ROUNDS, Bench, candidates, improve
 from pytensor_cl.cli.tuning_workloads import STAGES, Workload, _add, _conv, _forward, _total
 from pytensor_cl.routines.conv.routine import ConvForward
 from pytensor_cl.routines.gemm.routine import Gemm
@@ -87,7 +87,7 @@ class Fixed:
         time = self.times.get(values["elemwise.tile"], 1.0)
         return None if time is None else [time]
 
-    def ratio(self, calls, others, turns=3):
+    def ratio(self, calls, others, rounds=3):
         return calls[0] / others[0]
 
 
@@ -106,7 +106,7 @@ def test_ratio_gives_up_on_the_slow(context, monkeypatch):
     asked = []
     monkeypatch.setattr(bench, "_best", lambda call, seconds: asked.append(call) or call)
     assert bench.ratio([2.0] * 5, [1.0] * 5) == pytest.approx(2)
-    assert len(asked) == 2 * TURNS
+    assert len(asked) == 2 * ROUNDS
     assert bench.ratio([1.0, 0.25], [1.0, 1.0]) == pytest.approx(0.5)
 
 

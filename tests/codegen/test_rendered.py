@@ -26,32 +26,32 @@ def kernels(tmp_path, monkeypatch):
     rendered._stamp.cache_clear()
 
 
-def recall(folder, text, **args):
+def load_or_render(folder, text, **args):
     rendered._stamp.cache_clear()
-    return rendered.recall(folder, "t", args, lambda: text)
+    return rendered.load_or_render(folder, "t", args, lambda: text)
 
 
 def test_a_text_is_rendered_once(kernels):
-    assert [recall(kernels, "first", x=1), recall(kernels, "second", x=1)] == ["first", "first"]
-    assert recall(kernels, "third", x=(1, "a", None, np.dtype("int8"), {"k": [True]})) == "third"
+    assert [load_or_render(kernels, "first", x=1), load_or_render(kernels, "second", x=1)] == ["first", "first"]
+    assert load_or_render(kernels, "third", x=(1, "a", None, np.dtype("int8"), {"k": [True]})) == "third"
     assert len(list(rendered.rendered_folder().iterdir())) == 2
 
 
 def test_any_change_of_a_template_makes_it_anew(kernels):
-    assert recall(kernels, "first", x=1) == "first"
+    assert load_or_render(kernels, "first", x=1) == "first"
     (kernels / "included.mako").write_text("new")
-    assert recall(kernels, "second", x=1) == "second"
+    assert load_or_render(kernels, "second", x=1) == "second"
 
 
 def test_values_without_a_complete_repr_are_not_kept(kernels):
-    assert [recall(kernels, text, x=object()) for text in "ab"] == ["a", "b"]
-    assert [recall(kernels, text, x=np.zeros(3)) for text in "ab"] == ["a", "b"]
+    assert [load_or_render(kernels, text, x=object()) for text in "ab"] == ["a", "b"]
+    assert [load_or_render(kernels, text, x=np.zeros(3)) for text in "ab"] == ["a", "b"]
     assert not rendered.rendered_folder().exists()
 
 
 def test_without_a_folder_to_write_to(kernels, tmp_path):
     (tmp_path / "cache").write_text("a file")
-    assert [recall(kernels, text, x=1) for text in "ab"] == ["a", "b"]
+    assert [load_or_render(kernels, text, x=1) for text in "ab"] == ["a", "b"]
 
 
 def cut(data):
@@ -75,32 +75,32 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_is_made_again_with_one_line_in_the_log(kernels, damage, caplog, capfd):
-    recall(kernels, "first", x=1)
+    load_or_render(kernels, "first", x=1)
     (file,) = rendered.rendered_folder().iterdir()
     file.write_bytes(DAMAGE[damage](file.read_bytes()))
     assert not rendered.is_intact(file)
     with caplog.at_level("DEBUG", logger="pytensor_cl"):
-        assert recall(kernels, "second", x=1) == "second"
+        assert load_or_render(kernels, "second", x=1) == "second"
     assert [record.levelname for record in caplog.records] == ["DEBUG"] and str(file) in caplog.text
-    assert recall(kernels, "third", x=1) == "second" and rendered.is_intact(file)
+    assert load_or_render(kernels, "third", x=1) == "second" and rendered.is_intact(file)
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_file_of_another_key_is_not_taken(kernels):
-    recall(kernels, "first", x=1)
+    load_or_render(kernels, "first", x=1)
     (first,) = rendered.rendered_folder().iterdir()
-    recall(kernels, "second", x=2)
+    load_or_render(kernels, "second", x=2)
     (second,) = set(rendered.rendered_folder().iterdir()) - {first}
     second.write_bytes(first.read_bytes())
-    assert recall(kernels, "third", x=2) == "third"
+    assert load_or_render(kernels, "third", x=2) == "third"
 
 
 def test_a_folder_in_place_of_a_file(kernels):
-    recall(kernels, "first", x=1)
+    load_or_render(kernels, "first", x=1)
     (file,) = rendered.rendered_folder().iterdir()
     file.unlink()
     file.mkdir()
-    assert recall(kernels, "second", x=1) == "second"
+    assert load_or_render(kernels, "second", x=1) == "second"
     assert list(rendered.rendered_folder().iterdir()) == [file]
 
 
@@ -177,9 +177,9 @@ def test_a_change_of_an_imported_module_makes_a_text_anew(kernels, monkeypatch, 
     numbers.write_text("from pytensor_cl import (\n    deeper,\n)")
     deeper.write_text("one = 1")
     monkeypatch.setattr(rendered, "__file__", str(package / "codegen" / "rendered.py"))
-    assert recall(kernels, "first", x=1) == recall(kernels, "second", x=1) == "first"
+    assert load_or_render(kernels, "first", x=1) == load_or_render(kernels, "second", x=1) == "first"
     deeper.write_text("one = 2")
-    assert recall(kernels, "third", x=1) == "third"
+    assert load_or_render(kernels, "third", x=1) == "third"
 
 
 def test_wrong_arguments_are_errors_every_time(kernels):

@@ -30,7 +30,7 @@ LISTENS = (EVENTS.PY_START, EVENTS.PY_RETURN, EVENTS.C_RETURN)
 
 
 def _is_in_a_finalizer():
-    """Whether something ends that a call has replaced: Python prints what is raised there, and goes on."""
+    """Whether something ends that a call has replaced: Python prints what is raised there, and continues."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(HOME):
         if frame.f_code.co_name == "__del__":

@@ -145,7 +145,7 @@ def test_errors_of_kernels(lacking):
 
 def test_what_is_switched_off_is_not_used(lacking, request):
     features = lacking.info.features
-    assert lacking.views.are_supported() is (features.maps and lacking.info.kind == "cpu")
+    assert lacking.mappings.are_supported() is (features.maps and lacking.info.kind == "cpu")
     assert lacking.info.schedule == ("cpu" if features.has_cpu_schedule else "simt")
     if not features.struct_arguments:
         assert lacking.batch_launcher is None

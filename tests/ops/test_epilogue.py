@@ -55,7 +55,7 @@ def test_a_layer_is_one_kernel(context, rng, name):
 
 
 def test_double_precision_and_every_kind_of_further_array(context, rng):
-    """Rows, columns, whole matrices that lie anyhow, scalars on the device, constants, several results."""
+    """Rows, columns, whole matrices with any strides, scalars on the device, constants, several results."""
     x, w, r, q = matrices("xwrq", "float64")
     b, c, s = pt.vector("b", dtype="float64"), pt.vector("c", dtype="float64"), pt.vector("s", dtype="float64")
     y = pt.tanh(x @ w + b + c[:, None]) * r.T + 2.5 * q + s.sum()

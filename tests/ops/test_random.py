@@ -9,7 +9,7 @@ import pytest
 from pytensor.tensor.random.op import RandomVariable
 
 from pytensor_cl import explain
-from pytensor_cl.ops.random import FEWEST, GpuRandomVariable
+from pytensor_cl.ops.random import MIN_ELEMENTS, GpuRandomVariable
 from pytensor_cl.routines.random.draw import Draw
 from tests.helpers import assert_on_device, device_ops, host_ops, opencl
 
@@ -178,7 +178,7 @@ def test_few_draws_are_numpys_where_it_is_free_to_choose(context):
         following, z = pt.random.normal(size=(N,), rng=generator, return_next_rng=True)
         f = opencl([N], z, updates={generator: following})
     (node,) = [n for n in f.maker.fgraph.toposort() if isinstance(n.op, GpuRandomVariable)]
-    assert node.op.fewest == FEWEST
+    assert node.op.min_elements == MIN_ELEMENTS
     want = np.random.default_rng(5)
     for n in (100, 10_000, 100):
         np.testing.assert_array_equal(f(n), want.normal(size=n))

@@ -289,3 +289,15 @@ def test_a_loop_with_several_results_beside_a_sum(context, rng):
         x_now, y_now = x_now * 0.5 + y_now, y_now * 0.25
     for got, wanted in zip(f(data), (x_now.sum(1), y_now, y_now.sum(1)), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_columns_of_two_lengths_that_share_a_scalar(context, rng):
+    """The means of arrays with the same number of rows are divided by one scalar; each array has a kernel of its own."""
+    inputs, outputs = [], []
+    for columns in (2, 3):
+        new, old, slope = (pt.tensor(f"{name}{columns}", dtype="float32", shape=(16, columns)) for name in "nos")
+        chosen = pt.switch(old > 0, new, old)
+        inputs += [new, old, slope]
+        outputs += [chosen.mean(axis=0), chosen.var(axis=0), slope.var(axis=0)]
+    f = check(inputs, outputs, [rng.normal(size=(16, k)).astype("float32") for k in (2, 2, 2, 3, 3, 3)])
+    assert_on_device(f, GpuRowwise)

@@ -7,6 +7,7 @@ pytest.importorskip("pymc")
 
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
+from pytensor_cl.pymc.meads import fold_parameters, largest_eigenvalue
 from pytensor_cl.pymc.samplers import window_ends
 from pytensor_cl.pymc.tempering import next_temperature, systematic
 
@@ -88,3 +89,24 @@ def test_temperature_keeps_half_of_the_particles(rng):
 def test_systematic_resampling_is_in_proportion():
     kept = systematic(np.array([0.5, 0.0, 0.25, 0.25]), 0.5)
     np.testing.assert_array_equal(np.bincount(kept, minlength=4), [2, 0, 1, 1])
+
+
+def test_largest_eigenvalue(rng):
+    """The estimate is the mean of the eigenvalues weighted by themselves: the largest where one dominates."""
+    deviations = np.array([10.0, 1.0, 1.0, 1.0])
+    found = largest_eigenvalue(deviations * rng.normal(size=(4000, 4)))
+    expected = (deviations**4).sum() / (deviations**2).sum()
+    assert found == pytest.approx(expected, rel=0.1)
+    assert largest_eigenvalue(np.zeros((8, 3))) == 0
+
+
+def test_fold_parameters_of_normal_chains(rng):
+    """Independent parameters of different scales: half of a unit step, and a damping of one."""
+    scale = np.array([0.01, 1.0, 30.0])
+    q = scale * rng.normal(size=(2000, 3))
+    found = fold_parameters(q, -q / scale**2)
+    np.testing.assert_allclose(found.scale, scale, rtol=0.1)
+    assert found.step == pytest.approx(0.5, rel=0.1)
+    assert found.rate == pytest.approx(1.0, rel=0.1)
+    at_one_point = fold_parameters(np.ones((8, 3)), np.ones((8, 3)))
+    np.testing.assert_array_equal(at_one_point.scale, 1.0)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from pytensor.tensor.elemwise import DimShuffle
 
 pm = pytest.importorskip("pymc")
@@ -11,6 +12,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
 from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian  # noqa: E402
+from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
 from tests.helpers import assert_on_device, host_ops, on_one_driver  # noqa: E402
 
 OBSERVED = np.array([1.2, 0.4, 2.1, 1.7])
@@ -79,7 +81,7 @@ def eight_schools_by_quadrature():
 
 
 @on_one_driver
-@pytest.mark.parametrize("sampler", ["chees", "hmc"])
+@pytest.mark.parametrize("sampler", ["chees", "meads", "hmc"])
 def test_eight_schools(context, sampler):
     """Non-centred eight schools, against a numerical integral; early stop at an effective sample size."""
     with pm.Model() as model:
@@ -155,6 +157,49 @@ def test_tempering(context):
 
 
 @on_one_driver
+def test_meads_steps_are_on_device(context, on_device):
+    """The mean and deviation of a scaled normal posterior; the step is a function of the device."""
+    with pm.Model() as model:
+        pm.Normal("x", [1.0, -2.0, 0.0], [0.1, 1.0, 20.0])
+    found = sample(
+        model,
+        sampler="meads",
+        chains=128,
+        draws=40,
+        tune=100,
+        random_seed=6,
+        initvals={"x": np.zeros(3)},
+        progressbar=False,
+    ).posterior
+    assert found.attrs["ess_bulk_min"] > 500
+    assert found.attrs["divergences"] == 0
+    for i, (mean, deviation) in enumerate([(1.0, 0.1), (-2.0, 1.0), (0.0, 20.0)]):
+        assert_mean(found.x.values[:, :, i], mean, deviation, found.attrs["ess_bulk_min"])
+    chains = Langevin(ModelDensity(model, {"x": (3,)}), 16, 1, "OPENCL")
+    assert_on_device(chains.advance, GpuElemwise)
+
+
+@on_one_driver
+def test_log_likelihood_and_constants(context):
+    """Each observation's log density, with the model's coordinates; data that are not observed; angles stay in their period."""
+    x = np.array([0.5, -1.0, 2.0])
+    with pm.Model(coords={"row": ["a", "b", "c"]}) as model:
+        design = pm.Data("design", x, dims="row")
+        slope = pm.Normal("slope", 0, 1)
+        angle = pm.VonMises("angle", 0, 0.1)
+        pm.Normal("y", slope * design + pm.math.sin(angle), 0.5, observed=[0.4, -0.9, 1.5], dims="row")
+    found = sample(model, chains=32, draws=6, tune=40, log_likelihood=True, random_seed=1, progressbar=False)
+    np.testing.assert_array_equal(found.constant_data["design"].values, x)
+    density = found.log_likelihood["y"]
+    assert density.dims == ("chain", "draw", "row")
+    draws = found.posterior
+    mean = draws.slope.values[..., None] * x + np.sin(draws.angle.values)[..., None]
+    np.testing.assert_allclose(density.values, scipy.stats.norm.logpdf([0.4, -0.9, 1.5], mean, 0.5), rtol=1e-6)
+    assert np.abs(draws.angle.values).max() <= np.pi
+    assert draws.attrs["nested_rhat_max"] < 1.2
+
+
+@on_one_driver
 def test_step_is_on_device(context, on_device):
     """The whole leapfrog step runs on the device, and computes what PyMC's own functions give."""
     model = conjugate_model()
@@ -201,6 +246,8 @@ def test_bad_arguments():
         ({"draws": 0}, "draws must be at least 1"),
         ({"superchains": 7}, "cannot be divided"),
         ({"target_accept": 1.5}, "between 0 and 1"),
+        ({"sampler": "meads", "target_accept": 0.8}, "has no target_accept"),
+        ({"sampler": "meads", "chains": 4}, "chains must be at least 8"),
     ):
         with pytest.raises(ValueError, match=message):
             sample(model, **options)

@@ -10,12 +10,12 @@ from pytensor_cl.runtime import device, names
 from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
 from pytensor_cl.runtime.names import (
     PlatformName,
-    family_of,
-    indices,
+    first_device_numbers,
     library_of,
-    name_of,
-    order,
+    platform_name,
     report_change_of_device,
+    sort_key,
+    unversioned_name,
 )
 from pytensor_cl.runtime.tuning import driver_of
 
@@ -28,8 +28,8 @@ def platform(monkeypatch):
     libraries = {}
     monkeypatch.setattr(names, "library_of", lambda platform: libraries[id(platform)])
 
-    def make(title, version, library, vendor=""):
-        made = SimpleNamespace(name=title, version=version, vendor=vendor)
+    def make(reported_name, version, library, vendor=""):
+        made = SimpleNamespace(name=reported_name, version=version, vendor=vendor)
         libraries[id(made)] = library
         return made
 
@@ -41,28 +41,30 @@ def wheel():
 
 
 def test_the_wheels_pocl_is_identified_by_its_file(platform):
-    assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", wheel())).name == "pocl"
-    assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "/usr/lib/libpocl.so.2")).name == "pocl-3.0"
-    assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux", "/usr/lib/libpocl.so.2")).name == "pocl-3.1"
-    assert name_of(platform(POCL, "OpenCL 3.0", "/usr/lib/libpocl.so.2")).name == "pocl-unknown"
+    assert platform_name(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", wheel())).name == "pocl"
+    assert platform_name(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "/usr/lib/libpocl.so.2")).name == "pocl-3.0"
+    assert (
+        platform_name(platform(POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux", "/usr/lib/libpocl.so.2")).name == "pocl-3.1"
+    )
+    assert platform_name(platform(POCL, "OpenCL 3.0", "/usr/lib/libpocl.so.2")).name == "pocl-unknown"
 
 
 def test_without_the_file_the_version_identifies_the_driver(platform, monkeypatch):
     monkeypatch.setattr(names, "version", lambda package: "3.0")
-    assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "")).name == "pocl"
-    assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux", "")).name == "pocl-3.1"
+    assert platform_name(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "")).name == "pocl"
+    assert platform_name(platform(POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux", "")).name == "pocl-3.1"
 
     def missing(package):
         raise names.PackageNotFoundError
 
     monkeypatch.setattr(names, "version", missing)
-    assert name_of(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "")).name == "pocl-3.0"
+    assert platform_name(platform(POCL, "OpenCL 3.0 PoCL 3.0-rc2  Linux", "")).name == "pocl-3.0"
 
 
 def test_other_platforms(platform):
-    assert name_of(platform("Intel(R) OpenCL", "OpenCL 3.1 LINUX", "/x.so")).name == "intel"
-    assert name_of(platform("A b/C", "OpenCL 1.2", "")).name == "a-b-c"
-    assert family_of("pocl-3.1") == "pocl" and family_of("a-b-c") == "a-b-c" == order("a-b-c")[0]
+    assert platform_name(platform("Intel(R) OpenCL", "OpenCL 3.1 LINUX", "/x.so")).name == "intel"
+    assert platform_name(platform("A b/C", "OpenCL 1.2", "")).name == "a-b-c"
+    assert unversioned_name("pocl-3.1") == "pocl" and unversioned_name("a-b-c") == "a-b-c" == sort_key("a-b-c")[0]
 
 
 def test_the_drivers_file_is_found():
@@ -83,7 +85,7 @@ def test_what_is_no_platform_has_no_file(monkeypatch):
 def test_ties_are_broken_by_version_whatever_the_loaders_order():
     old = PlatformName("intel", "Intel(R) OpenCL", "OpenCL 3.0 2023.9.1", "/a.so")
     new = PlatformName("intel", "Intel(R) OpenCL", "OpenCL 3.0 2023.16.7", "/b.so")
-    assert indices([old, new], [2, 3]) == [3, 0] and indices([new, old], [3, 2]) == [0, 3]
+    assert first_device_numbers([old, new], [2, 3]) == [3, 0] and first_device_numbers([new, old], [3, 2]) == [0, 3]
 
 
 def entry(spec, stable, kind="cpu", handle=None):
@@ -108,9 +110,9 @@ WITHOUT = ("opencl:pocl-3.1:0", "opencl:intel:0", "opencl:pocl-10.0:0")
 @pytest.mark.parametrize("turn", range(4))
 def test_names_do_not_depend_on_the_loaders_order(machine, turn):
     machine(*WITH[turn:], *WITH[:turn])
-    meant = {"opencl": "pocl", "opencl:pocl": "pocl", "opencl:pocl-3.1": "pocl-3.1", "opencl:cpu": "intel"}
-    meant |= {"opencl:cpu:1": "pocl", "opencl:cpu:2": "pocl-10.0", "opencl:cpu:3": "pocl-3.1"}
-    assert {spec: resolve(spec).stable_spec.split(":")[1] for spec in meant} == meant
+    entry = {"opencl": "pocl", "opencl:pocl": "pocl", "opencl:pocl-3.1": "pocl-3.1", "opencl:cpu": "intel"}
+    entry |= {"opencl:cpu:1": "pocl", "opencl:cpu:2": "pocl-10.0", "opencl:cpu:3": "pocl-3.1"}
+    assert {spec: resolve(spec).stable_spec.split(":")[1] for spec in entry} == entry
     with pytest.raises(device.DeviceNotFound):
         resolve("opencl:pocl:1")
 
@@ -126,48 +128,50 @@ def test_every_pocl_has_the_parameters_shipped_for_pocl():
 
 
 @pytest.fixture
-def said(tmp_path, monkeypatch, capsys):
+def stderr_of(tmp_path, monkeypatch, capsys):
     """What a new process writes to stderr for the meaning of a name."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def note(spec, meant):
+    def note(spec, entry):
         report_change_of_device.cache_clear()
         for _ in range(2):
-            report_change_of_device(spec, meant.info.name)
+            report_change_of_device(spec, entry.info.name)
         return capsys.readouterr().err
 
     yield note
     report_change_of_device.cache_clear()
 
 
-def test_a_name_for_another_device_is_reported_once(said):
+def test_a_name_for_another_device_is_reported_once(stderr_of):
     one, other = entry("one", "opencl:pocl:0"), entry("other", "opencl:pocl-3.1:0")
-    assert said("opencl:pocl", one) == said("opencl:pocl", one) == ""
-    assert said("opencl:cpu", other) == ""
-    line = said("opencl:pocl", other)
+    assert stderr_of("opencl:pocl", one) == stderr_of("opencl:pocl", one) == ""
+    assert stderr_of("opencl:cpu", other) == ""
+    line = stderr_of("opencl:pocl", other)
     assert line.count("\n") == 1 and "opencl:pocl is now other" in line and "it was one" in line
-    assert said("opencl:pocl", other) == ""
+    assert stderr_of("opencl:pocl", other) == ""
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"opencl:pocl": 1}', "\xff"])
-def test_a_damaged_file_of_meanings_is_made_again(said, tmp_path, text):
+def test_a_damaged_file_of_meanings_is_made_again(stderr_of, tmp_path, text):
     file = tmp_path / "pytensor_cl" / "names.json"
     file.parent.mkdir()
     file.write_bytes(text.encode("latin-1"))
-    assert said("opencl:pocl", entry("one", "opencl:pocl:0")) == ""
+    assert stderr_of("opencl:pocl", entry("one", "opencl:pocl:0")) == ""
     assert list(json.loads(file.read_text())) == ["opencl:pocl"]
 
 
-def test_without_a_folder_no_change_is_reported(said, tmp_path):
+def test_without_a_folder_no_change_is_reported(stderr_of, tmp_path):
     (tmp_path / "pytensor_cl").write_text("a file")
     assert (
-        said("opencl:pocl", entry("one", "opencl:pocl:0")) == said("opencl:pocl", entry("two", "opencl:pocl:0")) == ""
+        stderr_of("opencl:pocl", entry("one", "opencl:pocl:0"))
+        == stderr_of("opencl:pocl", entry("two", "opencl:pocl:0"))
+        == ""
     )
 
 
 def test_numbers_are_the_loaders_and_are_not_remembered(monkeypatch):
     noted = []
-    monkeypatch.setattr(device, "report_change_of_device", lambda spec, meant: noted.append(spec))
+    monkeypatch.setattr(device, "report_change_of_device", lambda spec, entry: noted.append(spec))
     resolve(discover()[0].spec)
     assert noted == []
     resolve(discover()[0].stable_spec)

@@ -105,18 +105,18 @@ def test_kernels_outside_of_calls_are_no_pause(timers, terminal):
     assert timers == []
 
 
-@pytest.mark.parametrize(("mode", "is_terminal", "is_told"), [
+@pytest.mark.parametrize(("mode", "is_terminal", "is_printed"), [
     ("auto", True, True), ("auto", False, False), ("always", False, True), ("never", True, False),
 ])  # fmt: skip
-def test_where_messages_are_written(timers, terminal, monkeypatch, mode, is_terminal, is_told):
+def test_where_messages_are_written(timers, terminal, monkeypatch, mode, is_terminal, is_printed):
     terminal.is_one = is_terminal
     with pytensor.config.change_flags(opencl__progress=mode):
         progress.choose(lambda: pytensor.config.opencl__progress)
         with compiling("a graph", "C"):
-            assert len(timers) == is_told  # no thread where nothing is told
+            assert len(timers) == is_printed  # no thread where nothing is told
             for timer in timers:
                 timer.tell()
-    assert bool(terminal.getvalue()) == is_told
+    assert bool(terminal.getvalue()) == is_printed
 
 
 @pytest.mark.parametrize("stream", [None, "closed"])
@@ -155,7 +155,7 @@ def test_threads_have_pauses_of_their_own(timers, terminal):
         other = threading.Thread(target=lambda: compiling("b", "C").__enter__())
         other.start()
         other.join()
-    assert len(timers) == 2 and "for" not in timers[1].tell.__self__._what
+    assert len(timers) == 2 and "for" not in timers[1].tell.__self__._description
 
 
 def test_the_real_timer_is_a_thread_that_ends(terminal):
@@ -173,7 +173,7 @@ def test_building_kernels_is_a_pause(context, timers, terminal):
     timers.clear()
     fresh.build(sources)
     (timer,) = timers
-    assert timer.tell.__self__._what == f"2 kernels ({fresh.device.platform.name})"
+    assert timer.tell.__self__._description == f"2 kernels ({fresh.device.platform.name})"
     fresh.build(sources)
     assert len(timers) == 1
 
@@ -183,7 +183,7 @@ def test_messages_of_calls_have_the_functions_name(context, timers, terminal, on
     f = pytensor.function([x], pt.exp(x) * 1.25 - 7, mode="OPENCL", name="decay")
     v = rng.normal(size=100).astype("float32")
     np.testing.assert_allclose(f(v), np.exp(v) * 1.25 - 7, rtol=1e-5, atol=1e-5)
-    assert any("kernel" in t.tell.__self__._what and "for decay" in t.tell.__self__._what for t in timers)
+    assert any("kernel" in t.tell.__self__._description and "for decay" in t.tell.__self__._description for t in timers)
     for _ in range(3):  # to record calls builds a kernel too
         f(v)
     count = len(timers)

@@ -14,7 +14,7 @@ from scipy import special
 
 import benchmarks.elementary
 from benchmarks.special import DTYPES, FAMILIES, errors
-from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_BEND, ERFC_LAST, TABLES, slope
+from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_LAST, ERFC_QUADRATIC, TABLES, linear
 from pytensor_cl.codegen.coefficients.series import bessel_power, debye, stirling, temme
 from pytensor_cl.codegen.dtypes import ctype, vector_type
 from pytensor_cl.codegen.template import KernelSource
@@ -349,10 +349,10 @@ WITH_PARTS = {
 
 def ends_of_intervals():
     """Where registers choose other coefficients, in the functions of float32 that have them."""
-    at, bend, linear = np.arange(0.5, 32), ERFC_BEND, slope(ERFC_LAST, ERFC_BEND)
+    at, b, a = np.arange(0.5, 32), ERFC_QUADRATIC, linear(ERFC_LAST, ERFC_QUADRATIC)
     return {
-        "erf": at / slope(ERF_LAST),
-        "erfc": (np.sqrt(linear**2 + 4 * bend * at) - linear) / (2 * bend),
+        "erf": at / linear(ERF_LAST),
+        "erfc": (np.sqrt(a**2 + 4 * b * at) - a) / (2 * b),
         "log": np.append(np.arange(16, 24) / 16, np.arange(24, 32) / 32),
         "tanh": np.array([2.0**o * (1 + k / 4) - 1 for o in range(4) for k in range(4)]),
     }

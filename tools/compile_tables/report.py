@@ -21,7 +21,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _cell(target: str, kernel: Kernel | None, group: int) -> str:
-    """Registers, the share of the device's wavefronts, and what lies in memory that should not."""
+    """Registers, the share of the device's wavefronts, and spilled values."""
     if kernel is None:
         return "-"
     parts = [str(kernel.registers)]

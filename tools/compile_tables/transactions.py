@@ -207,8 +207,8 @@ _REASONS = {
     "random_stream": "the ziggurat method looks up tables at random places.",
     "rowwise_simt": "rows of six elements have one work-item each. Several for each row would need a reduction in "
     "local memory for each of the sums; the sectors serve the work-item's next elements.",
-    "sort_radix_simt_count": "16 counts for a chunk of many elements; the scan wants a digit's chunks side by side.",
-    "sort_radix_simt_scatter": "elements go to where their keys want them.",
+    "sort_radix_simt_count": "16 counts for a chunk of many elements; the scan reads a digit's chunks side by side.",
+    "sort_radix_simt_scatter": "elements go to the positions of their keys.",
     "sort_network_simt": "rows that are no multiple of 32 begin in any bank.",
 }
 """Why lines are above `WORST`; the longest name that a kernel's begins with counts."""

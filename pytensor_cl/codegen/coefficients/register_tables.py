@@ -5,10 +5,10 @@
 
 from pytensor_cl.codegen.dtypes import literal, vector_type
 
-__all__ = ["ERFC_BEND", "ERFC_LAST", "ERF_LAST", "SCALES", "chosen", "columns", "slope"]
+__all__ = ["ERFC_LAST", "ERFC_QUADRATIC", "ERF_LAST", "SCALES", "chosen", "columns", "linear"]
 
 ERF_LAST = 3.93  # erf is 1 from here on
-ERFC_LAST, ERFC_BEND = 3.9, 1.3
+ERFC_LAST, ERFC_QUADRATIC = 3.9, 1.3
 """The end of the last interval, and how much shorter they become: ``a x + b x**2`` grows by one."""
 
 
@@ -21,9 +21,9 @@ SCALES = {
 """The logarithms of e and of 2 to the base, each as a sum of two numbers, neither of which is negative."""
 
 
-def slope(last: float, bend: float = 0.0) -> float:
-    """Return a in ``a x + bend x**2``, the middle of whose 32 intervals are the integers, and `last` is in the last."""
-    return (31.4 - bend * last**2) / last
+def linear(last: float, quadratic: float = 0.0) -> float:
+    """Return a in ``a x + b x**2``, which maps the middles of 32 intervals to integers, `last` into the last one."""
+    return (31.4 - quadratic * last**2) / last
 
 
 def columns(name: str, dtype: str) -> int:

@@ -8,7 +8,9 @@ from pytensor.graph.basic import Variable
 
 from pytensor_cl.linker.capture.dependencies import accesses, predecessor_index
 from pytensor_cl.linker.capture.trace import CaptureTrace
-from pytensor_cl.linker.replay.bindings import ArenaBinding, ArgumentBinding, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.bindings import ArgumentBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.graph import ArenaDownload, CapturedGraph, GraphBindings, SequenceStep
 from pytensor_cl.linker.replay.memory import MemoryPlan, MemoryUse
 from pytensor_cl.linker.types import Cell, Thunk
@@ -84,7 +86,7 @@ class GraphAssembler:
         """
         memory, dtype, layout = self.trace.locations[variable]
         is_large = isinstance(memory, CapturedAllocation) and is_worthwhile(layout, dtype, memory.nbytes)
-        if is_large and self.context.views.are_supported():
+        if is_large and self.context.mappings.are_supported():
             self.allocate_per_call(variable)
             self._exported.add(memory.number)
 
@@ -221,18 +223,18 @@ class GraphAssembler:
     def add_download(self, at: int, variable: Variable, out: Cell) -> None:
         """Add the download of a variable, by node number `at`."""
         memory, dtype, layout = self.trace.locations[variable]
-        views, found = self.context.views, self._resolve(memory)
+        mappings, found = self.context.mappings, self._resolve(memory)
         make_array = self.array_maker(variable)
         if isinstance(memory, CapturedAllocation) and memory.number in self._exported:
             self.wait(at)
-            self.add_step(at, lambda: out.__setitem__(0, views.to_numpy(make_array())))
+            self.add_step(at, lambda: out.__setitem__(0, mappings.to_numpy(make_array())))
             return
-        is_visible = layout.is_contiguous and views.are_supported()
+        is_visible = layout.is_contiguous and mappings.are_supported()
         if is_visible and isinstance(found, ArenaBinding):
             self.wait(at)
             self.add_step(at, ArenaDownload(self.context, found, dtype, layout, out))
             return
-        view = views.view(make_array()) if is_visible and not isinstance(found, BufferBinding) else None
+        view = mappings.view(make_array()) if is_visible and not isinstance(found, BufferBinding) else None
         if view is not None:
             self.wait(at)
             self.add_step(at, lambda: out.__setitem__(0, view.copy()))

@@ -13,19 +13,17 @@ from pytensor_cl.linker.capture.slices import DynamicSlices
 from pytensor_cl.linker.capture.trace import CaptureTrace
 from pytensor_cl.linker.replay.bindings import (
     ArgumentBinding,
-    BufferBinding,
-    BufferDonation,
     DeviceInputBinding,
     SharedBinding,
     UploadSource,
-    alias_guard,
     constant_step,
-    freeze_value,
     scalar_binding,
     scalar_setter,
-    value_guard,
 )
+from pytensor_cl.linker.replay.buffer_bindings import BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.replay.guards import alias_guard, freeze_value, value_guard
 from pytensor_cl.linker.replay.parameters import slice_step
 from pytensor_cl.linker.steps.device import peeking
 from pytensor_cl.linker.types import Cell, StepProgram
@@ -245,14 +243,9 @@ class GraphBuilder:
         elif is_shared:
             self._assembler.add_step(at, SharedBinding(upload, donation))
         elif may_stage and node.inputs[0].owner is None:
-            self._assembler.add_argument(at, ArgumentBinding(upload, self._is_imported(node)))
+            self._assembler.add_argument(at, ArgumentBinding(upload, node.inputs[0] in self._trace.imported))
         else:
             self._assembler.add_step(at, ArgumentBinding(upload))
-
-    def _is_imported(self, node: Apply) -> bool:
-        """Whether the device reads an argument in the caller's memory."""
-        importer = self._program.importers.get(node.inputs[0])
-        return importer is not None and importer.misalignment(self._program.storage[node.inputs[0]][0]) is not None
 
     def _add_host_node(self, at: int, node: Apply) -> None:
         program, trace, assembler = self._program, self._trace, self._assembler

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
 
 __all__ = ["Access", "accesses", "predecessor_index"]
 

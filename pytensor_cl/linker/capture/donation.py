@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.linker.capture.trace import CaptureTrace
-from pytensor_cl.linker.replay.bindings import ArrayLocation, BufferBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.launch_capture import CapturedAllocation
@@ -78,7 +78,7 @@ def find_donations(
     updates
         Input of the graph to the device variable that replaces it.
     results
-        The device variables that outlive the call, once for each reference to them.
+        The device variables that are used after the call, once for each reference to them.
     last_fallible_node
         Index of the last node that may fail; -1 if none may.
     """

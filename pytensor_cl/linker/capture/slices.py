@@ -47,7 +47,7 @@ def find_dynamic_slices(
     constants
         Host values that are the same in all calls with the same indices.
     kept
-        Variables that outlive the call.
+        Variables that are used after the call.
     """
     found = DynamicSlices(list(indices))
     found.variables.update(found.indices)

@@ -1,7 +1,7 @@
 """Locks of functions: one call of a function at a time, and one update of a shared variable.
 
 PyTensor's `Function.__call__` keeps arguments and results of a call in the function, so a second call must not begin
-before the first one has ended. `_compat.SerialFunction` sets and clears `held` itself, since a call of a small function
+before the first one has ended. `SerialFunction` sets and clears `held` itself, since a call of a small function
 takes a microsecond. The code here runs when several threads call at once, or when a call calls the function again.
 """
 
@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from pytensor_cl._compat import SerialFunction
+from pytensor_cl._compat.serial_function import SerialFunction
 from pytensor_cl.linker.types import Cell
 
 __all__ = ["CallLock", "CallLocks", "assign_lock", "run_exclusively"]
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.05
 """Seconds after which a waiting thread checks again: a signal may have interrupted the thread that was to wake it."""
 HANDOVER_AFTER, HANDOVER_SECONDS = 5e-3, 5e-3
 """Seconds after which a waiting thread gets the lock next, and for how many seconds a releasing thread waits for that.
-A thread that calls in a loop would take the lock again before another one is awake."""
+A thread that calls in a loop would take the lock again before another one runs."""
 
 Run = Callable[..., Any]
 

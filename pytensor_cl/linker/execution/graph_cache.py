@@ -18,8 +18,8 @@ from pytensor_cl.linker.capture.slices import DynamicSlices, find_dynamic_slices
 from pytensor_cl.linker.capture.trace import CaptureFailure
 from pytensor_cl.linker.execution.errors import ShapeRecorder
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
-from pytensor_cl.linker.replay.bindings import ValueTooLarge, freeze_value
 from pytensor_cl.linker.replay.graph import CapturedGraph
+from pytensor_cl.linker.replay.guards import ValueTooLarge, freeze_value
 from pytensor_cl.linker.replay.parameters import ParameterResolver, ReplayParameters
 from pytensor_cl.linker.steps.device import peeking
 from pytensor_cl.linker.types import Cell, GuardFailure, HostImporter, StepProgram, StepRunner, Thunk
@@ -140,15 +140,15 @@ class GraphCache:
             return False
         if found is None and not self._is_warm():
             return False
-        mine, running = object(), context.replays
+        token, active = object(), context.active_replays
         try:
-            running.append(mine)
-            if running[0] is not mine or context.queue.capture is not None:
+            active.append(token)
+            if active[0] is not token or context.queue.capture is not None:
                 return False  # another thread replays a call, or a node of this call calls a function
             return self._capture(vm, signature) if found is None else self._replay(vm, *found)
         finally:  # unlike a lock this is right wherever a signal interrupts: the list itself is the state
-            if mine in running:
-                running.remove(mine)
+            if token in active:
+                active.remove(token)
 
     def _replay(self, vm: StepRunner, graph: CapturedGraph, parameters: ReplayParameters | None) -> bool:
         rng_states = save_rng_states(self._mutable_rngs) if self._mutable_rngs else ()
@@ -302,6 +302,8 @@ class GraphCache:
         if len(self._warmup_counts) >= MAX_SIGNATURES:
             self._warmup_counts.clear()
         self._warmup_counts[self._warmup_key] = count + 1
+        if not count and self._context is not None:
+            self._context.queue.expect_long_wait()  # how long the device takes for these shapes is not known
         return count >= WARMUP_CALLS
 
     def _note_guard_failure(self, graph: CapturedGraph) -> None:

@@ -1,225 +1,26 @@
-"""Bindings of a captured graph: what sets the kernel arguments that differ from call to call, and guards.
+"""Bindings of a captured graph: steps that set the kernel arguments which differ from call to call.
 
 A captured graph runs its bindings before and between its launches. Arguments of the function, shared variables and
-results have other buffers in each call. Guards check that the values are those for which the graph was captured.
+results have other buffers in each call.
 """
 
 from collections.abc import Callable
 from ctypes import addressof, c_char
 from dataclasses import dataclass
-from sys import getrefcount
-from typing import Any, NamedTuple
-from weakref import ref
+from typing import Any
 
 import numpy as np
 
-from pytensor_cl.linker.replay.memory import ArenaRange
+from pytensor_cl.linker.replay.buffer_bindings import ArrayLocation, BufferBinding, no_array
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.types import Cell, GuardFailure, Thunk
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.interfaces import BoundKernel
-from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.memory.arena import Arena
 from pytensor_cl.runtime.memory.host_mapping import address_of
 from pytensor_cl.sharedvar import DeviceCell, is_held_elsewhere
 
-__all__ = [
-    "ArenaBinding",
-    "ArgumentBinding",
-    "ArrayLocation",
-    "BufferBinding",
-    "BufferDonation",
-    "DeviceInputBinding",
-    "SharedBinding",
-    "ValueTooLarge",
-    "alias_guard",
-    "constant_step",
-    "freeze_value",
-    "scalar_binding",
-    "scalar_setter",
-    "value_guard",
-]
-
-MAX_GUARD_BYTES = 256
-"""Bytes of a host value that may be part of a signature, or of a guard."""
-
-
-def _no_array() -> None:
-    """Replace a weak reference to an array that does not exist any more."""
-
-
-class BufferBinding:
-    """A buffer that differs from call to call, and the kernel arguments that are set to it.
-
-    Attributes
-    ----------
-    buffer
-        The buffer of this call; None between two calls.
-    arguments
-        Kernels whose argument it is, and the index of the argument.
-    array_ref
-        Weak reference to the array that was bound last.
-    """
-
-    __slots__ = ("_setters", "arguments", "array_ref", "buffer")
-
-    def __init__(self) -> None:
-        self.buffer: Any = None
-        self.arguments: list[tuple[BoundKernel, int]] = []
-        self.array_ref: Callable[[], GpuArray | None] = _no_array
-        self._setters: list[tuple[Callable[[int, Any], None], int]] = []
-
-    def add_argument(self, kernel: BoundKernel, index: int) -> None:
-        """Set an argument of a kernel to the buffer of each call."""
-        self.arguments.append((kernel, index))
-        self._setters.append((kernel.set_buffer, index))
-
-    def bind(self, buffer: Any) -> None:
-        """Set the kernel arguments to a buffer."""
-        for set_buffer, index in self._setters:
-            set_buffer(index, buffer)
-        self.buffer = buffer
-        self.array_ref = _no_array
-
-    def bind_array(self, array: GpuArray) -> None:
-        """Set the kernel arguments to the buffer of an array, unless it is bound already. The array is not kept."""
-        if self.array_ref() is array:
-            self.buffer = array.buffer
-        else:
-            self.bind(array.buffer)
-            self.array_ref = ref(array)
-
-
-class ArenaBinding(BufferBinding):
-    """A range of the arena. Its buffer changes when the arena grows.
-
-    Parameters
-    ----------
-    range
-        Which bytes.
-
-    Attributes
-    ----------
-    whole
-        The buffer of the arena that has the range, kept while the graph may compute there.
-    """
-
-    __slots__ = ("range", "whole")
-
-    def __init__(self, range: ArenaRange) -> None:
-        super().__init__()
-        self.range = range
-        self.whole: Any = None
-
-    def bind_arena(self, arena: Arena) -> None:
-        """Bind the range of the arena's present buffers."""
-        self.whole = arena.buffers[self.range.number]
-        self.bind(arena.part(*self.range))
-
-    def unbind(self) -> None:
-        """Drop the references to the arena's buffers."""
-        self.whole = self.buffer = None
-
-
-class ArrayLocation(NamedTuple):
-    """Where a device variable was in the captured call.
-
-    Attributes
-    ----------
-    memory
-        A `BufferBinding`, a `CapturedAllocation`, or a buffer that stays the same.
-    dtype, layout
-        Of the array.
-    """
-
-    memory: Any
-    dtype: np.dtype
-    layout: Layout
-
-
-# Donation
-
-
-def _reference_counts(array: Any) -> tuple[int, int]:
-    """Count the references to an array, and to its buffer."""
-    return getrefcount(array), getrefcount(array.buffer)
-
-
-class BufferDonation:
-    """An update that is written to the memory of the old value, if nothing else refers to the old value.
-
-    Parameters
-    ----------
-    context, location
-        Of the new value.
-    nbytes
-        Its size.
-    out
-        Cell of the new value.
-    holders
-        How many cells refer to the old value when `acquire` is called.
-
-    Attributes
-    ----------
-    binding
-        Of the new value.
-    reuse_count
-        In how many calls the memory of the old value was used.
-    """
-
-    def __init__(self, context: Context, location: ArrayLocation, nbytes: int, out: Cell, holders: int) -> None:
-        self._context, self._location, self._nbytes = context, location, nbytes
-        self._out = out
-        self._expected_counts = _COUNTS_OF_ONE_HOLDER[0] + holders - 1, _COUNTS_OF_ONE_HOLDER[1]
-        self.binding = BufferBinding()
-        self.array: GpuArray | None = None
-        self.reuse_count = 0
-
-    def acquire(self, array: GpuArray) -> None:
-        """Bind the memory of the old value; new memory if something else refers to it.
-
-        Called by a binding that holds the array in one local variable: the reference counts depend on that.
-        """
-        self._out[0] = None
-        if _reference_counts(array) == self._expected_counts:
-            self.reuse_count += 1
-            self.array = array
-        else:
-            buffer = self._context.memory.allocate(self._nbytes)
-            self.array = GpuArray(self._context, buffer, self._location.dtype, self._location.layout)
-        self.binding.bind_array(self.array)
-
-    def take(self) -> GpuArray:
-        """Return the new value, and drop the reference to it."""
-        array, self.array = self.array, None
-        assert array is not None
-        return array
-
-
-class _CalibrationArray:
-    """Stands for an array to which one cell refers. Reference counts differ between versions of Python."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self) -> None:
-        self.buffer = object()
-
-    @staticmethod
-    def acquire(array: Any) -> tuple[int, int]:
-        """Count references at the depth of `BufferDonation.acquire`."""
-        return _reference_counts(array)
-
-
-def _count_as_bindings_do(cell: Cell) -> tuple[int, int]:
-    """Count references at the depth of `SharedBinding` and `DeviceInputBinding`."""
-    array = cell[0]
-    return _CalibrationArray.acquire(array)
-
-
-_COUNTS_OF_ONE_HOLDER = _count_as_bindings_do([_CalibrationArray()])
-
-
-# Bindings of inputs
+__all__ = ["ArgumentBinding", "DeviceInputBinding", "SharedBinding", "constant_step", "scalar_binding", "scalar_setter"]
 
 
 class DeviceInputBinding:
@@ -384,7 +185,7 @@ class ArgumentBinding:
             table[index] = address
         binding = self._binding
         binding.buffer = value  # kept until the call has ended: the caller may drop it before
-        binding.array_ref = _no_array
+        binding.array_ref = no_array
 
     def bind_buffer(self) -> None:
         """Make a buffer of the value, and bind it.
@@ -409,49 +210,6 @@ class ArgumentBinding:
             upload.thunk()
         else:
             upload.out[0] = staged
-
-
-# Guards, and values of the host
-
-
-class ValueTooLarge(TypeError):
-    """A host value cannot be part of a signature: it is too large, or cannot be compared."""
-
-
-def freeze_value(value: Any) -> tuple[tuple[int, ...], bytes]:
-    """Return the shape and the bytes of a value, as a part of a signature.
-
-    Raises
-    ------
-    ValueTooLarge
-        The value has more than `MAX_GUARD_BYTES` bytes, or cannot be compared.
-    """
-    array = np.asarray(value)
-    if array.nbytes > MAX_GUARD_BYTES or array.dtype == object:
-        raise ValueTooLarge(
-            f"launches depend on a value of the host of {array.nbytes:,} bytes, more than {MAX_GUARD_BYTES}"
-        )
-    return array.shape, array.tobytes()
-
-
-def value_guard(cell: Cell, expected: Any) -> Thunk:
-    """Return a step that checks that a host value is that of the captured call."""
-
-    def check() -> None:
-        if freeze_value(cell[0]) != expected:
-            raise GuardFailure
-
-    return check
-
-
-def alias_guard(cell: Cell, binding: BufferBinding) -> Thunk:
-    """Return a step that checks that two inputs share their memory, as in the captured call."""
-
-    def check() -> None:
-        if cell[0].buffer is not binding.buffer:
-            raise GuardFailure
-
-    return check
 
 
 def scalar_binding(cell: Cell, convert: Any, kernel: BoundKernel, index: int) -> Thunk:

@@ -2,8 +2,8 @@
 
 The first calls with inputs of some shapes run step by step. A later one is captured: its launches get kernel objects of
 their own, whose arguments stay as they are but for a few bindings of inputs and results. Intermediate results are in
-ranges of the context's arena, according to a `MemoryPlan`. Nothing in the arena outlives a call, so all captured graphs
-of a context share it.
+ranges of the context's arena, according to a `MemoryPlan`. Nothing in the arena is used after the call,
+so all captured graphs of a context share it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding, BufferDonation
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.donation import BufferDonation
 from pytensor_cl.linker.replay.memory import MemoryUse
 from pytensor_cl.linker.replay.parameters import ReplayParameters, ReplayParameterSpec
 from pytensor_cl.linker.types import Cell, Thunk
@@ -66,7 +67,7 @@ class SequenceStep:
 
     def __call__(self) -> None:
         """Run the kernels."""
-        if self.is_waited_for and not (self._writes_shared and active_count() > 1):
+        if self.is_waited_for and not self._queue.may_take_long and not (self._writes_shared and active_count() > 1):
             self.sequence.run_and_wait()
             return
         self.sequence.submit(self._keep, [binding.buffer for binding in self._bindings])
@@ -103,7 +104,7 @@ class ArenaDownload:
         """Copy the array; its kernels have run."""
         source = self._source
         if source.buffer is not self._buffer:
-            self._view = self._context.views.part(source.whole, source.range.offset, self._dtype, self._layout)
+            self._view = self._context.mappings.part(source.whole, source.range.offset, self._dtype, self._layout)
             self._buffer = source.buffer
         self._out[0] = self._view.copy()
 
@@ -222,11 +223,18 @@ class CapturedGraph:
             self._bind_arena()
         for binding, nbytes in self._outputs:
             binding.bind(memory.allocate(nbytes))
-        for at, step in self.steps:
+        # A batch that takes long runs in the driver's threads, so that this one can handle signals.
+        steps = self._interruptible_steps() if self.context.queue.may_take_long else self.steps
+        for at, step in steps:
             self.current_node = at
             step()
         for cell, make_array in self._results:
             cell[0] = make_array()
+
+    def _interruptible_steps(self) -> list[tuple[int, Thunk]]:
+        """Return the steps with `SequenceStep` objects, which look at the queue, in place of their shortest thunks."""
+        sequences = {step.thunk(): step for step in self.sequences}
+        return [(at, sequences.get(step, step)) for at, step in self.steps]
 
     def _bind_arena(self) -> None:
         """Bind the ranges of the arena, whose buffers have changed."""

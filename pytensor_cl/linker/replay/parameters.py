@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.linker.replay.bindings import freeze_value
+from pytensor_cl.linker.replay.guards import freeze_value
 from pytensor_cl.linker.replay.slices import SliceBinding
 from pytensor_cl.linker.steps.device import peeking
 from pytensor_cl.linker.types import Cell, Thunk

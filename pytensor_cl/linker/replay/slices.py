@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
-from pytensor_cl.linker.replay.bindings import BufferBinding
+from pytensor_cl.linker.replay.buffer_bindings import BufferBinding
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout

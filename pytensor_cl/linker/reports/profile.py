@@ -25,7 +25,7 @@ __all__ = ["NodeTime", "Profile", "TimeBreakdown", "profile"]
 UPLOADS = (GpuFromHost, GpuToGpu)  # and copies between devices
 TRANSFERS = (*UPLOADS, HostFromGpu)
 PENDING = 20_000
-"""Steps after which time stamps are read, so that the driver can forget them."""
+"""Steps after which time stamps are read, so that the driver can free them."""
 TRACED = 200_000
 """Steps that a trace holds at most."""
 

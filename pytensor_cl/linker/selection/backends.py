@@ -8,7 +8,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl._compat import compile_with_c, compile_with_numba, numba_unsupported_errors
+from pytensor_cl._compat.c_backend import compile_with_c
+from pytensor_cl._compat.numba_backend import compile_with_numba, numba_unsupported_errors
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays

@@ -37,7 +37,7 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["SlowPaths", "compile_call", "with_host_arrays"]
 
 _CALL = """
-def make(find_stats, run_slowly, run_after_failure, run_without_selection, ndarray, {cells}):
+def make(find_stats, run_slowly, run_after_failure, run_without_selection, ndarray, get_item, {cells}):
     stats = None
     {initial_shapes}
     def call():
@@ -127,8 +127,9 @@ def compile_call(
     for i, (cell, ndim) in enumerate(distinguishing):
         # The length of a vector takes half as long as its shape.
         if type(cell) is not list:
-            copy = f"a.layout.shape if (a := c{i}.devices.get({context_name!r})) is not None"
-            differs.append(f"({copy} else c{i}.anywhere().shape) != s{i}")
+            on_device = f"a.layout.shape if (a := c{i}.devices.get({context_name!r})) is not None"
+            on_host = f"v.shape if type(v := get_item(c{i}, 0)) is ndarray"
+            differs.append(f"({on_device} else {on_host} else c{i}.anywhere().shape) != s{i}")
             note.append(f"s{i} = c{i}.anywhere().shape")
         elif ndim == 1:
             differs.append(f"type(v := c{i}[0]) is not ndarray or len(v) != s{i}")
@@ -147,7 +148,7 @@ def compile_call(
         or_needs_host_arrays=f" or not stats.is_on_device and ({' or '.join(tests)})" if tests else "",
         empty_cells="".join(f"d{i}[0] = " for i in range(len(emptied))) + "None",
     )
-    return _compiled(text)(*paths, np.ndarray, *cells.values())
+    return _compiled(text)(*paths, np.ndarray, list.__getitem__, *cells.values())
 
 
 def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
@@ -168,7 +169,7 @@ def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Cal
         finally:
             for cell, value in zip(cells, held, strict=True):
                 if isinstance(cell, DeviceCell):
-                    cell.conceal(value)
+                    cell.restore(value)
 
     names = ", ".join(f"e{i}" for i in range(len(cells)))
     text = _WITH_HOST_ARRAYS.format(cells=names, needs_host_arrays=" or ".join(_needs_host_array(cells)))

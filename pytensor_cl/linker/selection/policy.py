@@ -49,7 +49,7 @@ class SelectionPolicy:
     recheck_growth
         The two fastest backends are compared again when the time spent in calls has grown by this factor.
     max_signatures
-        Signatures that a function remembers; the least recently used one is dropped.
+        Signatures of a function that are stored; the least recently used one is dropped.
     """
 
     timed_calls: int = 7

@@ -199,7 +199,7 @@ class SelectingVM(OpenCLVM):
         }
 
     def _estimate(self) -> CostEstimate:
-        """Estimate the time of a call. A defect of the cost model is logged and reported; the call goes on."""
+        """Estimate the time of a call. A defect of the cost model is logged and reported; the call continues."""
         if not self._computes_on_device:
             return CostEstimate(inf, inf, inf, len(self.nodes))
         try:

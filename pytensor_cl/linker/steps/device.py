@@ -213,7 +213,7 @@ def download_thunk(source: Cell, out: Cell, exclusive: bool) -> Thunk:
     def export() -> None:
         is_exclusive = _reference_count(source) <= _ONE_HOLDER  # before `array` is one more
         array = source[0]
-        host = array.context.views.take(array) if is_exclusive else None
+        host = array.context.mappings.take(array) if is_exclusive else None
         out[0] = download(array) if host is None else host
 
     return export if exclusive else copy

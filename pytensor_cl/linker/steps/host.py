@@ -20,7 +20,7 @@ from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl._compat import compile_node_with_numba, numba_unsupported_errors
+from pytensor_cl._compat.numba_backend import compile_node_with_numba, numba_unsupported_errors
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 from pytensor_cl.runtime.interrupts import reraising_interrupts

@@ -68,8 +68,8 @@ class GpuFusedGather(GpuOp):
         known = zip(*(operands[k].type.broadcastable for k in places), strict=True)
         first = [places[flags.index(False)] if False in flags else places[0] for flags in known]
         whole = tuple(shapes[k][axis] for axis, k in enumerate(first))
-        stand_in = TensorType(node.outputs[0].type.dtype, (None,) * len(whole))()
-        host_node = self.host.make_node(stand_in, *map(as_host_variable, index))
+        placeholder = TensorType(node.outputs[0].type.dtype, (None,) * len(whole))()
+        host_node = self.host.make_node(placeholder, *map(as_host_variable, index))
         return self.host.infer_shape(host_node, [whole, *shapes[len(operands) :]])
 
     def routine(self, node: Apply, context: Context) -> Routine:

@@ -16,7 +16,7 @@ from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.routines.elemwise.routine import Elemwise, contiguous
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
-from pytensor_cl.routines.indexing.plan import TRUSTED, Bounds, Entry
+from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS, Bounds, Entry
 from pytensor_cl.routines.nonzero import Expand, Flatnonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -72,12 +72,12 @@ def _array_type(variable: Variable) -> tuple[str, int] | None:
 def _bounds(variable: Variable) -> Bounds | None:
     """Return the bounds of a constant index array or of the positions of a mask; None if they are unknown."""
     if _is_mask(variable):
-        return TRUSTED
+        return UNCHECKED_BOUNDS
     constant = _constant_behind(variable)
     if constant is None:
         return None
     data = np.asarray(constant.data).astype("int64")
-    return (int(data.min()), int(data.max())) if data.size else TRUSTED
+    return (int(data.min()), int(data.max())) if data.size else UNCHECKED_BOUNDS
 
 
 def index_arguments(variables: Sequence[Variable]) -> tuple[list[tuple[str, int] | None], list[Bounds | None], bool]:

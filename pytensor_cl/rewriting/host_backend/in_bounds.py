@@ -10,7 +10,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.tensor.basic import as_tensor_variable
 
-from pytensor_cl._compat import register_numba_implementation
+from pytensor_cl._compat.numba_backend import register_numba_implementation
 
 __all__ = ["InBounds", "in_bounds"]
 

@@ -15,7 +15,7 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneTypeT
 
-from pytensor_cl.ops.random import FEWEST, GpuRandomVariable
+from pytensor_cl.ops.random import MIN_ELEMENTS, GpuRandomVariable
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES
 from pytensor_cl.runtime.device import DeviceInfo
@@ -58,8 +58,8 @@ def lift_random_variable(
     # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.
     has_size = not isinstance(size.type, NoneTypeT)
     by_value = tuple(has_size or not p.type.ndim for p in parameters)
-    fewest = 0 if counts or config.opencl__placement == "device" else FEWEST
-    return GpuRandomVariable(op, context_name, by_value, fewest, counts=counts)
+    min_elements = 0 if counts or config.opencl__placement == "device" else MIN_ELEMENTS
+    return GpuRandomVariable(op, context_name, by_value, min_elements, counts=counts)
 
 
 @node_rewriter([GpuRandomVariable], inplace=True)

@@ -70,8 +70,8 @@ class Batch:
 
     def checked(self, variable: Variable, axes: Iterable[int]) -> Variable:
         """Return a variable with a check that all inputs agree on the lengths of batch dimensions."""
-        told = (self._lengths(axis) for axis in axes)
-        equal = [pt.eq(first, other) for first, *others in told for other in others]
+        lengths = (self._lengths(axis) for axis in axes)
+        equal = [pt.eq(first, other) for first, *others in lengths for other in others]
         return _LENGTHS(variable, *equal) if equal else variable
 
     def shape(self) -> list[Variable]:

@@ -10,13 +10,13 @@ from pytensor.tensor.subtensor import inc_subtensor, set_subtensor
 
 from pytensor_cl.rewriting.lowering.batch import Batch, known_integer
 
-__all__ = ["BatchIndex", "Ragged", "count"]
+__all__ = ["BatchIndex", "RaggedBatch", "count"]
 
 Label = tuple[str, int]
 """Role of a dimension: a batch dimension, a dimension of the index arrays, or a sliced axis."""
 
 
-class Ragged(ValueError):
+class RaggedBatch(ValueError):
     """The shape of the result may differ from batch to batch."""
 
 
@@ -40,13 +40,13 @@ class BatchIndex:
 
     Raises
     ------
-    Ragged
+    RaggedBatch
         There is no such index.
     """
 
     def __init__(self, batch: Batch, inputs: Sequence[Variable], axes: Sequence[int]) -> None:
         if any(v.type.dtype == "bool" for v in inputs):
-            raise Ragged("each batch of a mask may select another number of elements")
+            raise RaggedBatch("each batch of a mask may select another number of elements")
         self._batch = batch
         self._axes = list(axes)
         self._ndim = batch.node.inputs[0].type.ndim - batch.ndim
@@ -56,14 +56,16 @@ class BatchIndex:
         own = [self._core_entry(axis, entry) for axis, entry in enumerate(self._entries)]
         self._index = (*map(self._batch_entry, self._axes), *own)
         self._free = [axis for axis in range(batch.ndim) if axis not in self._axes]
-        self._have = self._labels([True] * len(axes) + self._arrays(), [("batch", b) for b in range(batch.ndim)])
-        self._want = [("batch", b) for b in range(batch.ndim)] + self._core_labels()
+        self._labels_of_result = self._labels(
+            [True] * len(axes) + self._arrays(), [("batch", b) for b in range(batch.ndim)]
+        )
+        self._target_labels = [("batch", b) for b in range(batch.ndim)] + self._core_labels()
 
     def _count_dims(self) -> int:
         """Return the number of dimensions of the index arrays, without those of the batch."""
         own = max((e.type.ndim - self._batch.ndim for e in self._entries if not isinstance(e, slice)), default=0)
         if own and self._moving:
-            raise Ragged("slices of a batch beside arrays")
+            raise RaggedBatch("slices of a batch beside arrays")
         return own or len(self._moving)
 
     def _is_fixed(self, entry: slice) -> bool:
@@ -119,7 +121,7 @@ class BatchIndex:
         batch = self._batch
         step = 1 if entry.step is None else known_integer(entry.step)
         if not step:
-            raise Ragged("the step of a slice is not known")
+            raise RaggedBatch("the step of a slice is not known")
         length = batch.extent(batch.node.inputs[0], batch.ndim + axis)
         first, last = (pt.constant(0), length) if step > 0 else (length - 1, pt.constant(-1))
         low, high = (first, last) if step > 0 else (last, first)
@@ -138,13 +140,15 @@ class BatchIndex:
     def take(self, array: Variable) -> Variable:
         """Return the indexed elements of an array without the batch dimensions of length one."""
         found = self._batch.checked(array, self._free)[self._index]
-        return found.dimshuffle([self._have.index(d) if d in self._have else "x" for d in self._want])
+        return found.dimshuffle(
+            [self._labels_of_result.index(d) if d in self._labels_of_result else "x" for d in self._target_labels]
+        )
 
     def put(self, array: Variable, value: Variable, is_set: bool) -> Variable:
         """Set elements of an array of all batches, or add to them."""
-        missing = len(self._want) - value.type.ndim
+        missing = len(self._target_labels) - value.type.ndim
         aligned = pt.expand_dims(value, tuple(range(self._batch.ndim, self._batch.ndim + missing)))
-        ordered = aligned.dimshuffle([self._want.index(d) for d in self._have])
+        ordered = aligned.dimshuffle([self._target_labels.index(d) for d in self._labels_of_result])
         return (set_subtensor if is_set else inc_subtensor)(array[self._index], ordered)
 
 

@@ -19,7 +19,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import integer_dtypes
 
 from pytensor_cl.rewriting.lowering.batch import Batch, known_integer, repeated
-from pytensor_cl.rewriting.lowering.batch_index import BatchIndex, Ragged, count
+from pytensor_cl.rewriting.lowering.batch_index import BatchIndex, RaggedBatch, count
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -54,10 +54,10 @@ def _without_unknown(shapes: Variable, extents: list[Variable]) -> Variable:
     """Replace the -1 of each shape by its length; an ambiguous one stays, so that Reshape raises."""
     unknown = pt.eq(shapes, -1)
     known = pt.switch(unknown, 1, shapes).prod(axis=-1, keepdims=True)
-    has_meaning = pt.neq(known, 0) & pt.eq(unknown.sum(axis=-1, keepdims=True), 1)
+    is_determined = pt.neq(known, 0) & pt.eq(unknown.sum(axis=-1, keepdims=True), 1)
     size = pt.prod(pt.stack(extents)) if extents else pt.constant(1, dtype="int64")
     length = size // pt.switch(pt.eq(known, 0), 1, known)
-    return pt.switch(unknown & has_meaning, length, shapes).astype(shapes.type.dtype)
+    return pt.switch(unknown & is_determined, length, shapes).astype(shapes.type.dtype)
 
 
 def _count(start: Variable, stop: Variable, step: Variable) -> Variable:
@@ -83,7 +83,7 @@ def _flat_index(batch: Batch) -> list[Variable]:
     """RavelMultiIndex(i, j, dims) and UnravelIndex(i, dims): elementwise, but for dims."""
     *indices, dims = batch.node.inputs
     if not batch.is_same(dims):
-        raise Ragged("extents that differ from batch to batch")
+        raise RaggedBatch("extents that differ from batch to batch")
     ndim = max(v.type.ndim for v in indices)
     aligned = (pt.expand_dims(v, tuple(range(batch.ndim, batch.ndim + ndim - v.type.ndim))) for v in indices)
     first, *others = map(batch.broadcast, aligned)
@@ -129,7 +129,7 @@ def _form(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Variable]]
     batch = Batch(fgraph, node)
     try:
         new = _FORMS[type(batch.core)](batch) if batch.ndim else []
-    except Ragged:
+    except RaggedBatch:
         return []
     return [(old, old.type.filter_variable(value)) for old, value in zip(node.outputs, new, strict=bool(batch.ndim))]
 

@@ -13,7 +13,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 
-from pytensor_cl import _compat
+from pytensor_cl._compat import inner_graphs
 from pytensor_cl.rewriting.lowering.scan import has_whole_loop
 
 __all__ = ["hoist_products"]
@@ -103,6 +103,6 @@ def hoist_products(fgraph: FunctionGraph) -> None:
             new = op.make_node(*node.inputs).outputs
             fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_hoist_products")
     if _loops(fgraph):
-        _compat.push_sums_out_of_loops(fgraph)
+        inner_graphs.push_sums_out_of_loops(fgraph)
     for node in _loops(fgraph):
         _hoist_products_of_sequences(fgraph, node)

@@ -10,7 +10,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.tensor.shape import Shape, Shape_i
 
-from pytensor_cl import _compat
+from pytensor_cl._compat import numba_backend
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
 from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse, IfElseWithDeviceGraphs
 from pytensor_cl.ops.transfer import GpuFromHost
@@ -107,5 +107,5 @@ def prepare_host_branches(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if not isinstance(node.op, LazyIfElse):
             continue
-        branches = [_compat.prepare_for_numba(b, mode) for b in (node.op.true_branch, node.op.false_branch)]
+        branches = [numba_backend.prepare_for_numba(b, mode) for b in (node.op.true_branch, node.op.false_branch)]
         _replace(fgraph, node, LazyIfElse(*branches, node.op.output_types))

@@ -38,8 +38,8 @@ def place_inner_graph(
         return new
 
     inputs = [new_input(v, placement) for v, placement in zip(graph.inputs, input_placements, strict=True)]
-    hosted = [host_from_gpu(v) if context_of(v) else v for v in inputs]
-    typed = [old.type.filter_variable(new) for old, new in zip(graph.inputs, hosted, strict=True)]
+    host_inputs = [host_from_gpu(v) if context_of(v) else v for v in inputs]
+    typed = [old.type.filter_variable(new) for old, new in zip(graph.inputs, host_inputs, strict=True)]
     outputs = clone_replace(graph.outputs, replace=dict(zip(graph.inputs, typed, strict=True)))
     placed = [
         GpuFromHost(context_name)(v) if placement is DEVICE else v

@@ -24,8 +24,8 @@ MOST_CATEGORIES = 64
 
 _DEFINITE = CheckAndRaise(np.linalg.LinAlgError, "Matrix is not positive definite")
 _POSITIVE = CheckAndRaise(ValueError, "alpha < 0")
-_CHANCES = CheckAndRaise(ValueError, "pvals < 0, pvals > 1, pvals contains NaNs, or sum(pvals[:-1]) > 1")
-_COUNTS = CheckAndRaise(ValueError, "n < 0")
+_CHECK_PROBABILITIES = CheckAndRaise(ValueError, "pvals < 0, pvals > 1, pvals contains NaNs, or sum(pvals[:-1]) > 1")
+_CHECK_COUNTS = CheckAndRaise(ValueError, "n < 0")
 _SMALLER = CheckAndRaise(ValueError, "Cannot take a larger sample than population when replace is False")
 _ENOUGH = CheckAndRaise(ValueError, "Fewer non-zero entries in p than size")
 
@@ -94,14 +94,14 @@ def _multinomial(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
     if categories is None or categories > MOST_CATEGORIES:
         return None
     p = pt.cast(p, "float64")
-    is_chance = pt.ge(p, 0).all() & pt.le(p, 1).all() & pt.le(p[..., :-1].sum(axis=-1), 1 + 1e-12).all()
-    p, n = _CHANCES(p, is_chance), _COUNTS(n, pt.ge(n, 0).all())
+    are_probabilities = pt.ge(p, 0).all() & pt.le(p, 1).all() & pt.le(p[..., :-1].sum(axis=-1), 1 + 1e-12).all()
+    p, n = _CHECK_PROBABILITIES(p, are_probabilities), _CHECK_COUNTS(n, pt.ge(n, 0).all())
     batch = _lengths(size, [n, p[..., 0]])
     left, rest = pt.alloc(pt.cast(n, "int64"), *batch) if batch else pt.cast(n, "int64"), pt.ones_like(p[..., 0])
     counts = []
     for k in range(categories - 1):
-        chance = pt.switch(rest > 0, pt.clip(p[..., k] / rest, 0.0, 1.0), 0.0)
-        rng, count = _draw(draws.binomial, rng, batch, left, chance)
+        probability = pt.switch(rest > 0, pt.clip(p[..., k] / rest, 0.0, 1.0), 0.0)
+        rng, count = _draw(draws.binomial, rng, batch, left, probability)
         counts.append(count)
         left, rest = left - count, rest - p[..., k]
     return rng, pt.stack([*counts, left], axis=-1)
@@ -111,8 +111,8 @@ def _beta_binomial(op: Any, node: Apply) -> tuple[Variable, Variable]:
     """BetaBinomialRV(n, a, b) -> BinomialRV(n, BetaRV(a, b))."""
     rng, size, (n, a, b) = _parameters(node)
     batch = _lengths(size, [n, a, b])
-    rng, chance = _draw(draws.beta, rng, batch, *(pt.cast(v, "float64") for v in (a, b)))
-    return _draw(draws.binomial, rng, batch, n, chance)
+    rng, probability = _draw(draws.beta, rng, batch, *(pt.cast(v, "float64") for v in (a, b)))
+    return _draw(draws.binomial, rng, batch, n, probability)
 
 
 def _permutation(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
@@ -141,7 +141,7 @@ def _choice(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
     rng, waiting = _draw(draws.exponential, rng, (values.shape[0],), 1.0)
     for p in chances:
         p = _ENOUGH(p, pt.neq(p, 0).sum() >= count)
-        p = _CHANCES(p, pt.ge(p, 0).all())
+        p = _CHECK_PROBABILITIES(p, pt.ge(p, 0).all())
         waiting = waiting / pt.cast(p, "float64")
     count = _SMALLER(count, count <= values.shape[0])
     taken = values[pt.argsort(waiting)[:count]]

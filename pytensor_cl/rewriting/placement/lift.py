@@ -26,7 +26,7 @@ from pytensor_cl.runtime.registry import default_context_name
 
 __all__ = ["Policy", "lift_to_device"]
 
-_OURS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pytensor, pytensor_cl))
+_PACKAGE_FOLDERS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pytensor, pytensor_cl))
 """Folders that warnings skip, so that they show the user's line that compiles the function."""
 
 
@@ -132,7 +132,7 @@ def _report_unsupported(decision: Decision, policy: Policy) -> None:
         if policy.on_host == "raise":
             raise OnHostError(f"{text} (flag opencl__on_host=raise)")
         if policy.on_host == "warn":
-            warnings.warn(text, OnHostWarning, skip_file_prefixes=_OURS)
+            warnings.warn(text, OnHostWarning, skip_file_prefixes=_PACKAGE_FOLDERS)
 
 
 def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:

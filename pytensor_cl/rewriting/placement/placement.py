@@ -13,10 +13,10 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from pytensor_cl.ops.base import GpuOp, context_of
-from pytensor_cl.ops.random import FEWEST as FEWEST_DRAWS
+from pytensor_cl.ops.random import MIN_ELEMENTS as MIN_DRAWN_ELEMENTS
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.placement.registry import NoKernel, device_op
-from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, why_unusable
+from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, unusable_reason
 
 __all__ = ["Decision", "decide", "reason_of"]
 
@@ -123,7 +123,7 @@ def _makes_few_draws(node: Apply) -> bool:
     if not isinstance(node.op, RandomVariable) or config.opencl__random != "numpy":
         return False
     count = _elements(node.outputs[-1])
-    return count is not None and count < FEWEST_DRAWS
+    return count is not None and count < MIN_DRAWN_ELEMENTS
 
 
 def _keep_without_kernel(node: Apply, missing: NoKernel, decision: Decision) -> None:
@@ -219,7 +219,7 @@ def reason_of(node: Apply, context_name: str) -> str:
         return SCALAR
     if is_forked():
         return FORKED
-    if why_unusable(context_name):
+    if unusable_reason(context_name):
         return UNUSABLE
     found = device_op(node, context_name, get_context(context_name).info)
     if isinstance(found, NoKernel):

@@ -97,7 +97,7 @@ def _names_dimensions(op: Op) -> bool:
     return any(c.__name__ == "XTypeCastOp" and c.__module__ == "pytensor.xtensor.basic" for c in type(op).__mro__)
 
 
-def _unfit(kind: Type, info: DeviceInfo) -> NoKernel | None:
+def _unsupported_type(kind: Type, info: DeviceInfo) -> NoKernel | None:
     """Return why a device cannot hold values of a Type; None if it can."""
     if isinstance(kind, _HOST_ONLY):
         return None
@@ -131,9 +131,9 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     variables: list[Variable] = [*node.inputs, *node.outputs]
     if isinstance(node.op, RandomVariable | Scan):  # a generator stays on the host
         variables = [v for v in variables if not isinstance(v.type, RandomType)]
-    unfit = next(filter(None, (_unfit(v.type, info) for v in variables)), None)
-    if unfit is not None:
-        return unfit
+    refusal = next(filter(None, (_unsupported_type(v.type, info) for v in variables)), None)
+    if refusal is not None:
+        return refusal
     special = None if kind in _of_every_dtype else _special_dtype(node)
     if special is not None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} of {special} yet")

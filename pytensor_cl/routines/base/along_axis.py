@@ -84,7 +84,7 @@ class AlongAxis[Plan: _Plan](Routine):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, layout, out_strides)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         read = source.buffer, np.int64(layout.offset + plan.problem.in_shift)
         written = output.buffer, np.int64(out_offset + plan.problem.out_shift)
         self._enqueue(plan, source, Operands(read, written))

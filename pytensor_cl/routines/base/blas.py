@@ -1,4 +1,4 @@
-"""What the matrix routines have in common: dtypes, and scalars that come by value or lie on the device."""
+"""What the matrix routines have in common: dtypes, and scalars that come by value or are on the device."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -99,7 +99,7 @@ class BlasRoutine(Routine):
         return (None, *inputs, None) if self.has_alpha else (None, None, *inputs, None)
 
     def _bind(self, starts: Sequence[int], *scalars: Scalar | None) -> tuple[bytes, tuple[Buffer, ...]]:
-        """Return the struct of what may change from call to call, and the buffers of scalars that lie on the device.
+        """Return the struct of what may change from call to call, and the buffers of scalars that are on the device.
 
         Parameters
         ----------

@@ -133,7 +133,7 @@ class WorkGroupLimits:
         return work_group_size(self.info, most, bytes_per_item, fixed_bytes)
 
     def kernel(self, source: KernelSource, function: str | None, work_items: int) -> Kernel:
-        """Return a kernel that has `work_items` compiled in as its work-group size; call it inside `settle`.
+        """Return a kernel that has `work_items` compiled in as its work-group size; for use in `with_fitting_groups`.
 
         Raises
         ------
@@ -157,18 +157,18 @@ class WorkGroupLimits:
         self.info = replace(self.info, max_work_group_size=items, local_memory=memory)
         raise _WorkGroupTooLarge
 
-    def settle[Plan](self, make: Callable[[], Plan], forget: Callable[[], None]) -> Plan:
-        """Return what `make` returns; call `forget` and then `make` again for smaller work-groups, if need be.
+    def with_fitting_groups[Plan](self, make: Callable[[], Plan], drop_kernels: Callable[[], None]) -> Plan:
+        """Return the result of `make`; while work-groups are too large, call `drop_kernels` and `make` again.
 
         Parameters
         ----------
         make
             Chooses a work-group size from `info`, and gets kernels from `kernel`.
-        forget
+        drop_kernels
             Drops kernels and plans of the work-group size that is too large.
         """
         while True:
             try:
                 return make()
             except _WorkGroupTooLarge:
-                forget()
+                drop_kernels()

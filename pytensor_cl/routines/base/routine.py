@@ -73,7 +73,7 @@ class Plans[Plan]:
     def __len__(self) -> int:
         return len(self._plans)
 
-    def remember(self, key: Hashable, plan: Plan) -> Plan:
+    def store(self, key: Hashable, plan: Plan) -> Plan:
         """Store `plan` and return it."""
         if len(self._plans) >= self._limit:
             del self._plans[next(iter(self._plans))]
@@ -83,7 +83,7 @@ class Plans[Plan]:
     def lookup(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return the plan of `key`; make it if there is none."""
         plan = self.get(key)
-        return self.remember(key, make()) if plan is None else plan
+        return self.store(key, make()) if plan is None else plan
 
 
 class KernelVariants[Key: Hashable, Built](dict[Key, Built]):

@@ -41,7 +41,7 @@ class KernelLaunch(NamedTuple):
 
 
 class PartialResults(NamedTuple):
-    """Where the partial results of several reductions lie in one buffer.
+    """Offsets of the partial results of several reductions in one buffer.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Gradients of inputs as products of operands that both lie as they are needed, which are added up where they meet."""
+"""Gradients of inputs as products of operands that are read in place; contributions to one element are added."""
 
 from itertools import pairwise
 from math import prod
@@ -10,7 +10,7 @@ __all__ = ["MOST_TAPS", "Col2imBlocks", "is_applicable", "is_dense", "positions_
 
 MOST_TAPS = 8  # along a dimension
 _MANY = 512  # positions of several images for which a product with kernels of one tap had better pack its operands
-_STRIDED, _PLAIN = 32, 128  # terms of a sum that repay keeping it for each tap, with strides and without
+_STRIDED, _PLAIN = 32, 128  # terms of a sum that justify keeping it for each tap, with strides and without
 _STEP = 2  # stride that is stored in vectors
 _PRODUCT_BYTES = 1 << 20  # of the products of a block: they should stay in the second-level cache
 # The same where there is one image, which is in the cache anyway, and sums are short.

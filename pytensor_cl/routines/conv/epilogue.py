@@ -60,7 +60,7 @@ class ConvEpilogue:
 
     @property
     def preambles(self) -> tuple[str, ...]:
-        """What must stand before such a kernel."""
+        """What must precede such a kernel."""
         return self.function.preambles
 
     def layout(self, output: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:
@@ -74,7 +74,7 @@ class ConvEpilogue:
         return self.unfused.layout(output, *further)
 
     def prepared(self, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
-        """Return the further arrays as kernels read them: those of the output's shape lie as it does."""
+        """Return the further arrays as kernels read them: those of the output's shape have its layout."""
         pairs = zip(further, self.of_channels, strict=True)
         return tuple(x if each else contiguous(x) for x, each in pairs)
 

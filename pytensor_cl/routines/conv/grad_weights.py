@@ -42,8 +42,8 @@ def is_applicable(p: Problem, lanes: int) -> bool:
     """
     last = p.axes[-1]
     pays = p.columns >= _MANY and p.m <= _FEW and p.m * p.depth <= _LARGE and last.stride * last.x <= _STEP
-    lies = last.y == 1 and is_dense(p) and runs_of(p) == (p.depth, 1, 0)
-    return pays and lies and min(p.depth, p.m) >= lanes
+    is_contiguous = last.y == 1 and is_dense(p) and runs_of(p) == (p.depth, 1, 0)
+    return pays and is_contiguous and min(p.depth, p.m) >= lanes
 
 
 def split_blocks(p: Problem, lanes: int, items: int) -> GradWeightsBlocks:

@@ -1,4 +1,4 @@
-"""Convolutions as products of filters that are read where they lie."""
+"""Convolutions as products of filters that are read in place."""
 
 from math import lcm, prod
 from typing import NamedTuple
@@ -18,7 +18,10 @@ EDGE = 4  # columns that take less time one by one than as a vector
 _MATRIX_BYTES = 384 << 10  # of the matrix of a block: it should stay in the second-level cache
 _COLUMNS, _DEPTH = 384, 1024  # of such a block at most
 _NARROW, _SHORT = 96, 256  # what they should be at least
-_CACHE_WAY_BYTES, _MANY = 4096, 512  # of a cache, and columns for which it repays packing rows that share a set of it
+_CACHE_WAY_BYTES, _MANY = (
+    4096,
+    512,
+)  # of a cache; columns that justify packing rows that share a cache set
 _COPYING = 5  # cost of copying a vector to the matrix, in multiply-adds
 _PANEL = 0.15  # cost of a tile beside that of its vectors
 
@@ -53,7 +56,7 @@ class Im2colSchedule:
         self.mr, self.vectors = _TILES.get(register_bytes(context), _TILES[16])
 
     def is_applicable(self, p: Problem) -> bool:
-        """Whether what a sum of a simplified problem goes through lies together in w, and need not be packed.
+        """Whether the filter elements of one sum of a simplified problem are contiguous in w, and need not be packed.
 
         Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache, at half of it two sets.
         """
@@ -68,7 +71,7 @@ class Im2colSchedule:
         return {"micro": name, "mr": self.mr, "vectors": self.vectors}
 
     def preambles(self) -> tuple[str, ...]:
-        """Return what must stand before the kernel: the products of register tiles."""
+        """Return what must precede the kernel: the products of register tiles."""
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         name = self.tile()["micro"]
         return plan_preamble(), render(

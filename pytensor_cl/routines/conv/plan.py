@@ -39,7 +39,7 @@ _PLAN = Struct(
 )
 CALL = Struct(("long", "x w y"), name="conv_call")
 """First elements of the arrays, which may change from call to call."""
-_LONG_RUN = 8  # elements of w along k that repay a loop of their own
+_LONG_RUN = 8  # elements of w along k that justify a loop of their own
 
 
 def plan_preamble() -> str:
@@ -203,7 +203,7 @@ def grad_weight(geometry: Geometry, x: Layout, dy: Layout, dw: Layout) -> Proble
 def grad_input(geometry: Geometry, w: Layout, dy: Layout, dx: Layout) -> Iterator[Problem]:
     """Return the gradient dx with respect to x, as one problem per phase of the strides.
 
-    Elements of dx that lie a stride apart meet the same taps, so each such phase is a convolution of dy of stride one.
+    Elements of dx that are a stride apart meet the same taps, so each such phase is a convolution of dy of stride one.
     """
     groups, c, m = geometry.groups, w.shape[0] // geometry.groups, w.shape[1]
     axes, start = _spatial(geometry, dx, w, dy), 0
@@ -280,8 +280,8 @@ def _merge(outer: Axis, inner: Axis) -> Axis | None:
     return None
 
 
-def _upright(problem: Problem) -> Problem:
-    """Return the same problem with taps in the order in which they lie in w: the order of a sum is free."""
+def _with_taps_ascending(problem: Problem) -> Problem:
+    """Return the same problem with taps in the order in which they are in w: the order of a sum is free."""
     axes, start = list(problem.axes), problem.starts[1]
     for i, a in enumerate(axes):
         if a.w < 0:
@@ -295,7 +295,7 @@ def simplify(problem: Problem) -> Problem:
     """Return the same problem with three spatial dimensions, as few of them used as can be."""
     if problem.depth == 0:
         problem = problem._replace(c=0, axes=tuple(a._replace(taps=1, w=0) for a in problem.axes))
-    problem = _upright(problem)
+    problem = _with_taps_ascending(problem)
     axes: list[Axis] = []
     for axis in problem.axes:
         if (axis.out, axis.taps, axis.image, axis.pad) == (1, 1, 1, 0):
@@ -309,7 +309,7 @@ def simplify(problem: Problem) -> Problem:
 def runs_of(p: Problem) -> tuple[int, int, int]:
     """Return how w's channels and taps make one index k: ``inner, step, outer``.
 
-    Element k lies at ``k // inner * outer + k % inner * step``. Zeros where that is not so, or in short runs only.
+    Element k is at ``k // inner * outer + k % inner * step``. Zeros where that is not so, or in short runs only.
     """
     dims = [(a.taps, a.w) for a in p.axes if a.taps != 1]
     taps = prod(n for n, _ in dims)

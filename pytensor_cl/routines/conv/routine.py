@@ -211,7 +211,7 @@ class Convolve(Routine):
     """Convolve signals, as `numpy.convolve` does, over their last dimensions: called with ``(x, w, full)``.
 
     The dimensions in front broadcast. If `full`, the result has every position where x and w overlap, else those where
-    the smaller lies inside the larger.
+    the smaller is inside the larger.
 
     Parameters
     ----------

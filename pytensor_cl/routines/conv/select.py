@@ -38,7 +38,7 @@ _TILES = {64: ((12, 2), (8, 3)), 32: ((4, 3),), 16: ((4, 2),)}
 
 _LOADING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
 
-# Channels of the output in a group that do not repay packing; twice as many if a group of the input has few, too.
+# Channels of the output in a group that do not justify packing; twice as many if a group of the input has few, too.
 _SMALL_M, _FEW_CHANNELS = 8, 4
 # Rows (channels, if there is one channel then rows of the image) and vectors along a row that the direct kernels
 # compute at a time.
@@ -418,7 +418,7 @@ class Engine:
         )
 
     def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
-        """Kernels of one tap: products of matrices that lie in the arrays as they are."""
+        """Kernels of one tap: products of matrices that are read in place."""
         last, batch = p.axes[-1], (p.batch, p.groups)
         layouts = (
             Layout((*batch, p.c, last.out), (*p.x, last.x), p.starts[0]),
@@ -522,7 +522,7 @@ class Engine:
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, problems, whole, *layouts)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         if self.epilogue is None:
             for step in plan.steps:
                 step(x, w, y, ())

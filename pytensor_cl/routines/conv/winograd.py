@@ -39,7 +39,7 @@ _SIZE = TAPS + COUNT - 1
 _ALL_BYTES, _IMAGE_BYTES, _FILTER_BYTES = 16 << 20, 6 << 20, 4 << 20
 _PER_TILE, _PER_FILTER = 1000, 800  # multiply-adds in the time of a transform
 _LANES = 32  # features that are multiplied together, at most
-_FEW_TILES, _FUSED_BYTES = 64, 320 << 10  # which do not repay keeping transformed filters; those of a work-item
+_FEW_TILES, _FUSED_BYTES = 64, 320 << 10  # which do not justify keeping transformed filters; those of a work-item
 _MR = {64: 8}  # of a register tile, by bytes of the device's vector registers
 _UNIT = 8  # units of work that are worth a work-item
 _ITEMS = 4  # work-items per compute unit at most
@@ -149,7 +149,7 @@ class Winograd:
         self.epilogue = epilogue if epilogue is not None and epilogue.fits else None
         self.dtype = context.check_dtype(dtype)
         self.lanes = lanes_of(context, self.dtype)
-        self.panel = 2 * self.lanes  # features whose filters lie together
+        self.panel = 2 * self.lanes  # features whose filters are stored together
 
     # --- kernels ---
 

@@ -61,7 +61,7 @@ def _last(count: int) -> tuple[Fraction, ...]:
     return tuple(Fraction(n == count - 1) for n in range(count))
 
 
-def _opposed(a: Sequence[Fraction], b: Sequence[Fraction]) -> bool:
+def _differ_in_signs(a: Sequence[Fraction], b: Sequence[Fraction]) -> bool:
     """Whether two rows differ in the signs of some elements, and in nothing else."""
     return list(map(abs, a)) == list(map(abs, b)) and a != b
 
@@ -70,7 +70,7 @@ def _pairs(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
     """Return pairs of rows that are opposed; none is in two of them."""
     found: list[tuple[int, int]] = []
     for i, j in combinations(range(len(rows)), 2):
-        if _opposed(rows[i], rows[j]) and not {i, j} & {n for pair in found for n in pair}:
+        if _differ_in_signs(rows[i], rows[j]) and not {i, j} & {n for pair in found for n in pair}:
             found.append((i, j))
     return found
 

@@ -72,7 +72,7 @@ class Epilogue:
         }
 
     def preambles(self, lanes: int) -> tuple[str, ...]:
-        """Return what must stand before such a kernel."""
+        """Return what must precede such a kernel."""
         used = dict.fromkeys((*self.function.input_dtypes, *self.output_dtypes)) if lanes > 1 else ()
         return (*(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used), *self.function.preambles)
 

@@ -161,7 +161,7 @@ def _pad(values: Sequence[int], length: int, fill: int) -> list[int]:
 
 
 def _memory_order(shape: Shape, strides: Strides) -> tuple[Shape, Strides]:
-    """Put the dimensions in the order in which the last operand, an output, lies in memory."""
+    """Put the dimensions in the order of the last operand, an output, in memory."""
     steps = [abs(s) for s in strides[-1]]
     order = sorted(range(len(shape)), key=lambda d: -steps[d])
     if order == list(range(len(shape))):
@@ -218,7 +218,7 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
 
-def _calls_much(statements: str, preambles: Iterable[str]) -> bool:
+def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
     """Whether a function calls one of its preambles, or many functions of many operations.
 
     It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
@@ -319,7 +319,7 @@ class Elemwise(Routine):
             if columns != NONE:
                 transposed = tuple(self._places[a] for a in columns.arrays)
                 return kernel_source("elemwise/simt_tiled", preambles=preambles, transposed=transposed, **arguments)
-            is_long = _calls_much(str(arguments["statements"]), preambles)
+            is_long = _has_many_calls(str(arguments["statements"]), preambles)
             arguments["unroll"] = 1 if is_long else unroll_of(self.function.operations)
             return kernel_source("elemwise/simt", preambles=preambles, **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
@@ -387,7 +387,7 @@ class Elemwise(Routine):
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(layouts))
+            plan = self._plans.store(key, self._plan(layouts))
         if isinstance(plan, _PackedRows):
             for k in plan.fold.numbers("row"):
                 arrays[k] = self._repeated(arrays[k], plan.fold, k)
@@ -514,7 +514,7 @@ class _Tiling(NamedTuple):
 
 
 def _find_tiling(shape: Shape, strides: Strides, inputs: int) -> _Tiling | None:
-    """Return how some inputs pass through tiles, if their neighbours lie along another dimension than the outputs'."""
+    """Return how some inputs pass through tiles, if their neighbours are along another dimension than the outputs'."""
     last = len(shape) - 1
     if last < 1 or shape[last] < _WORTH_TILES or any(abs(s[last]) != 1 for s in strides[inputs:]):
         return None

@@ -1,6 +1,6 @@
 """Elementwise functions of short rows: several rows are taken for one, so that vectors are full. Arithmetic only.
 
-Where all arrays but a few lie densely, and those few repeat along the rows or across them, as in ``x - mean`` of data
+Where all arrays but a few are dense, and those few repeat along the rows or across them, as in ``x - mean`` of data
 with ten columns, a row would be a vector that is not full. Instead so many rows are taken together that their elements
 are whole vectors.
 """
@@ -17,7 +17,7 @@ __all__ = ["Fold", "find_fold"]
 FEW = 8  # vectors: rows that are shorter are folded in any case
 MOST = 1 << 13  # elements of rows that are taken together, if they are longer
 ENOUGH = 1 << 10  # the same, of short ones: a loop that is worth beginning
-WORTH = 1 << 14  # elements of an array that repay the work
+WORTH = 1 << 14  # elements of an array that justify the work
 
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]

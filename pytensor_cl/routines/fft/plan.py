@@ -28,7 +28,7 @@ Dim = tuple[int, int, int]  # extent, step in the input, step in the output
 
 
 class LineIO(NamedTuple):
-    """Where the elements of a line lie in the input or output; steps count real numbers."""
+    """Positions of the elements of a line in the input or output; steps count real numbers."""
 
     at: int
     step: int

@@ -33,13 +33,13 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["FFT", "IRFFT", "RFFT"]
 
-CACHED = 1 << 14  # elements of float32 vectors with which a core's cache copes
+CACHED_ELEMENTS = 1 << 14  # elements of float32 vectors that fit in a core's cache
 MANY_DIMS = 4  # dimensions that every kernel takes
 GROUP = 256  # work-items of a work-group on schedule simt
-SPARED = 512  # bytes of local memory besides the elements: where the lines of a work-group lie
-WIDEST = 16  # lines of a work-group
+OFFSETS_BYTES = 512  # bytes of local memory besides the elements: the positions of the lines of a work-group
+MAX_GROUP_LINES = 16  # lines of a work-group
 GROUPS_PER_UNIT = 4  # work-groups with workspace in global memory
-BUSY = 1024  # elements that keep a work-group busy
+MIN_GROUP_ELEMENTS = 1024  # elements that keep a work-group busy
 
 
 class _Launch(NamedTuple):
@@ -53,7 +53,7 @@ class _Launch(NamedTuple):
     constants: tuple[Any, ...]
 
 
-class _Ready(NamedTuple):
+class _Launches(NamedTuple):
     """The launches for one layout, with the temporary arrays' sizes."""
 
     launches: tuple[_Launch, ...]
@@ -124,13 +124,17 @@ class _Transform:
         self._kept_dims = max(MANY_DIMS, ndim)
         self.limits = WorkGroupLimits(context)
         self._kernels: dict[str, Kernel] = {}
-        self._plans: Plans[_Ready] = Plans()
+        self._plans: Plans[_Launches] = Plans()
         self._zero: Fill | None = None
 
     @property
     def _device(self) -> Device:
         is_simt, size = self.schedule == "simt", self.dtype.itemsize
-        capacity = (local_memory(self.limits.info) - SPARED) // (4 * size) - 1 if is_simt else CACHED * 4 // size
+        capacity = (
+            (local_memory(self.limits.info) - OFFSETS_BYTES) // (4 * size) - 1
+            if is_simt
+            else CACHED_ELEMENTS * 4 // size
+        )
         return Device(self._lanes, self.context.info.compute_units, capacity, is_simt)
 
     @property
@@ -150,7 +154,7 @@ class _Transform:
             "butterflies": {radix: butterfly(radix, dtype, vector) for radix in RADICES},
         }
         if is_simt:
-            return kernel_source("fft/simt", space=space, group=self._group, widest=WIDEST, **shared)
+            return kernel_source("fft/simt", space=space, group=self._group, widest=MAX_GROUP_LINES, **shared)
         access = render("fft/vector", dtype=dtype, lanes=self._lanes)
         return kernel_source("fft/cpu", preambles=(access,), **shared)
 
@@ -165,9 +169,9 @@ class _Transform:
 
     # Plans
 
-    def _ready(self, plan: Plan) -> _Ready:
+    def _make_launches(self, plan: Plan) -> _Launches:
         make = self._simt_launch if self.schedule == "simt" else self._cpu_launch
-        return _Ready(tuple(make(step) for step in plan.steps), plan.temporaries)
+        return _Launches(tuple(make(step) for step in plan.steps), plan.temporaries)
 
     def _constants(self, step: Step) -> tuple[Any, ...]:
         """Return the tables; one that is not needed is a null pointer."""
@@ -191,7 +195,11 @@ class _Transform:
         room, units = self._device.capacity // (step.size + 1), self.context.info.compute_units
         space = "local" if room else "global"
         width = 1
-        while 2 * width <= min(room or WIDEST, WIDEST) and width < step.inner and width * step.size < BUSY:
+        while (
+            2 * width <= min(room or MAX_GROUP_LINES, MAX_GROUP_LINES)
+            and width < step.inner
+            and width * step.size < MIN_GROUP_ELEMENTS
+        ):
             width *= 2
         blocks = prod(n for n, *_ in step.dims) // step.inner * -(-step.inner // width)
         groups = blocks if room else min(blocks, GROUPS_PER_UNIT * units)
@@ -209,8 +217,8 @@ class _Transform:
         """Enqueue the launches that make `output`; their offsets and buffers are the arrays'."""
         ready = self._plans.get(key)
         if ready is None:
-            ready = self.limits.settle(lambda: self._ready(plan()), self._kernels.clear)
-            self._plans.remember(key, ready)
+            ready = self.limits.with_fitting_groups(lambda: self._make_launches(plan()), self._kernels.clear)
+            self._plans.store(key, ready)
         empty, queue = self.context.empty, self.context.queue
         slots = [(source.buffer, np.int64(_real_offset(source))), (output.buffer, np.int64(_real_offset(output)))]
         slots += [(empty((size,), self.dtype).buffer, np.int64(0)) for size in ready.temporaries]

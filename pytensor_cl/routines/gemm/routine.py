@@ -263,7 +263,7 @@ class Gemm(BlasRoutine):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, la, lb, lc, lo, [x.layout for x in further])
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         if plan.passes is None:
             self._launch_otherwise(plan, outputs, inputs)
             return

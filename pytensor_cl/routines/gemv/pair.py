@@ -315,7 +315,7 @@ class GemvPair(Routine):
         return _Plan(encoded, passes, items * workspace_size, totals.nbytes)
 
     def _order(self, a: Layout) -> str:
-        """Return along what vectors lie that take one pass; nothing where three steps are faster, or have kernels."""
+        """Return along which dimension the vectors of the single pass run; None where three launches are faster."""
         (n, k), (row, col) = a.shape, a.strides
         if self.schedule != "cpu" or not n >= k > 0:
             return ""
@@ -329,7 +329,7 @@ class GemvPair(Routine):
         return [v.layout.strides[0] if d.kind == "full" else 0 for v, d in zip(arrays, self._arrays, strict=True)]
 
     def _partial_totals(self, items: int) -> PartialResults:
-        """Return where the partial results of the function's reductions lie."""
+        """Return the offsets of the partial results of the function's reductions."""
         totals = (total for loop in self._program.passes(self._lanes, 1) for total in loop.totals)
         return PartialResults.of(items, [(total.acc_dtype, bool(total.compensation)) for total in totals])
 

@@ -218,7 +218,7 @@ class Gemv(BlasRoutine):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, la, lx, ly, lo)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         call, scalars = self._bind((la.offset, lx.offset, y_at, lo.offset), alpha, beta)
         queue, workspace, partials = (
             self.context.queue,
@@ -344,7 +344,7 @@ class Ger(BlasRoutine):
         self._kernel = self._kernel or self.context.kernel(self._source)
         la, lx, ly, lo = a.layout, x.layout, y.layout, out.layout
         key = (la[:2], lx[1], ly[1], lo[1])
-        plan = self._plans.get(key) or self._plans.remember(key, self._plan(self._kernel, la, lx, ly, lo))
+        plan = self._plans.get(key) or self._plans.store(key, self._plan(self._kernel, la, lx, ly, lo))
         call, scalars = self._bind((la.offset, lx.offset, ly.offset, lo.offset), alpha)
         buffers = (a.buffer, x.buffer, y.buffer, out.buffer, *scalars)
         self._kernel.launch(self.context.queue, plan.global_size, plan.local_size, plan.encoded, call, *buffers)

@@ -26,10 +26,10 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["NOTHING", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pad", "value_of"]
+__all__ = ["NO_LAUNCH", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pad", "value_of"]
 
 TILE = 8192
-"""Elements that repay a work-item of schedule cpu."""
+"""Elements that justify a work-item of schedule cpu."""
 
 GROUP = 256
 """Work-items of a work-group on schedule simt."""
@@ -51,7 +51,7 @@ class Launch(NamedTuple):
     geometry: Any = b""  # the struct, or a buffer that holds it
 
 
-NOTHING = Launch(None)
+NO_LAUNCH = Launch(None)
 
 
 def pad(values: Sequence[int], length: int, fill: int) -> list[int]:
@@ -260,7 +260,7 @@ class Indexing(Checked):
         dims = slice(selection.advanced.start, selection.advanced.stop)
         shape = selection.shape[dims]
         if 0 in shape:
-            return NOTHING
+            return NO_LAUNCH
         strides = Layout.contiguous(shape).strides, (0,) * len(shape), *(a.strides[dims] for a in selection.arrays)
         return self.plan_gather(None, index, shape, strides, selection.arrays)
 

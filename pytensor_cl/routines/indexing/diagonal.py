@@ -1,4 +1,4 @@
-"""Diagonals: where they lie, and copies of arrays with another one."""
+"""Diagonals: their layout, and copies of arrays with another one."""
 
 from collections.abc import Sequence
 from typing import Any

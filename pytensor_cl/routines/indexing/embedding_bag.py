@@ -24,7 +24,7 @@ __all__ = ["EmbeddingBag"]
 PLAN = Struct(("long", "table i o bags count columns row length bag_step step is_far"), name="plan")
 
 TASK = 8192
-"""Elements that repay another work-item."""
+"""Elements that justify another work-item."""
 
 EXACT = 1 << 13
 """Rows of a bag whose sum in float32 stays accurate."""
@@ -158,7 +158,9 @@ class EmbeddingBag(Checked):
         if self.schedule == "simt" or not (output.size and index.size and table.size and output.is_contiguous):
             return UNFUSED
         dims = list(enumerate(zip(index.shape, index.strides, strict=True)))
-        bags, count = (_line([dim for axis, dim in dims if (axis in self._axes) == gone]) for gone in (False, True))
+        bags, count = (
+            _line([dim for axis, dim in dims if (axis in self._axes) == reduced]) for reduced in (False, True)
+        )
         columns = _line(list(zip(table.shape[1:], table.strides[1:], strict=True)))
         if bags is None or count is None or columns is None or (columns[0] > 1 and columns[1] != 1):
             return UNFUSED

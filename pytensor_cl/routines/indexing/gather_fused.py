@@ -12,7 +12,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans, layout_of, struct_argument
 from pytensor_cl.routines.elemwise.routine import ElementFunction, Elemwise
-from pytensor_cl.routines.indexing.base import NOTHING, Indexing, Launch, index_type_of
+from pytensor_cl.routines.indexing.base import NO_LAUNCH, Indexing, Launch, index_type_of
 from pytensor_cl.routines.indexing.gather_scatter import Gather
 from pytensor_cl.routines.indexing.plan import Bounds, Selection, select
 from pytensor_cl.runtime.array import GpuArray
@@ -23,7 +23,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["GatherFused"]
 
 WORTH_SHARING = 512
-"""Elements that repay a second work-item, on schedule cpu: each is some cache misses, and computed without vectors."""
+"""Elements that justify a second work-item, on schedule cpu: each has cache misses and no vectors."""
 
 GROUP = 256
 """Work-items of a work-group on schedule simt."""
@@ -154,7 +154,7 @@ class GatherFused(Indexing):
         operands, values = self._split(inputs)
         key = *[operands[k].layout[:2] for k in self._places], *self.key(operands[self._places[0]], values)
         plan = self._plans.get(key)
-        return self._plans.remember(key, self._plan(operands, values)) if plan is None else plan
+        return self._plans.store(key, self._plan(operands, values)) if plan is None else plan
 
     def _plan(self, operands: Sequence[Any], values: Sequence[Any]) -> _Plan:
         (whole,) = self._function.layout(*map(layout_of, operands))
@@ -163,7 +163,7 @@ class GatherFused(Indexing):
         result = Layout.contiguous(selections[0].shape)
         shifts = tuple(s.offset for s in selections)
         if result.size == 0:
-            return _Plan(NOTHING, result.shape, shifts)
+            return _Plan(NO_LAUNCH, result.shape, shifts)
         fits = all(index_type_of(a, s, result) == "int" for a, s in zip(spread, selections, strict=True))
         index = index_type(result.size, self._most_items) if fits else "long"
         packed = self._fused_struct(index).pack_values(*self._geometry(result, selections))

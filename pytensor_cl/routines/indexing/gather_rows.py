@@ -20,10 +20,10 @@ PLAN = Struct(("long", "o x i rows run o_row x_row i_step length exceeds_l2"), n
 ITEMS = 4
 """Work-items for each compute unit."""
 
-NEAR = 1 << 19
+CACHED_BYTES = 1 << 19
 """Bytes of a table that stays in the cache of a core; rows of larger ones are prefetched."""
 
-LONG = 512
+PREFETCHED_ROW_BYTES = 512
 """Bytes of a row whose cache lines the hardware prefetches."""
 
 
@@ -37,7 +37,7 @@ class RowsPlan(NamedTuple):
 
 def is_far(table: int, row: int) -> bool:
     """Whether kernels should prefetch rows of so many bytes, of a table of so many."""
-    return table > NEAR and row <= LONG
+    return table > CACHED_BYTES and row <= PREFETCHED_ROW_BYTES
 
 
 def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:

@@ -15,7 +15,7 @@ from pytensor_cl.routines.base.routine import DeviceTables, Plans
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.indexing.base import (
     GROUP,
-    NOTHING,
+    NO_LAUNCH,
     Indexing,
     Launch,
     Shape,
@@ -48,10 +48,10 @@ SIMT_MEMBERS = "tile elements count y_count span"
 SORTED_MEMBERS = "elements count y_count"
 
 WORTH_SHARING = 8192
-"""Elements that repay a second work-item, on schedule cpu."""
+"""Elements that justify a second work-item, on schedule cpu."""
 
-OWNED_RUN = 16
-"""Elements per position that repay it, on schedule cpu, to share out the positions."""
+MIN_OWNED_RUN = 16
+"""Elements per position that justify it, on schedule cpu, to share out the positions."""
 
 MIN_VALUES_PER_ELEMENT = 2
 """Values for each element of the array from which work-items add to private copies, on schedule cpu."""
@@ -120,7 +120,7 @@ class Gather(Indexing):
         key = (output.layout[1], *self.key(array, values))
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self._plan(output.layout, array.layout, values))
+            plan = self._plans.store(key, self._plan(output.layout, array.layout, values))
         used = self.used(values)
         if plan.rows is not None:
             launch_rows(self, plan.rows, output, array, used[0], plan.shift)
@@ -132,14 +132,14 @@ class Gather(Indexing):
         selection = self.select(array, values)
         index = index_type_of(array, selection)
         if 0 in selection.shape:
-            check = self.positions(selection, index) if self.is_checked else NOTHING
-            return _GatherPlan(NOTHING, 0, check, selection.positions.size, _dtype_of(index))
+            check = self.positions(selection, index) if self.is_checked else NO_LAUNCH
+            return _GatherPlan(NO_LAUNCH, 0, check, selection.positions.size, _dtype_of(index))
         rows = plan_rows(self, self._rows, output, selection) if self._rows is not None else None
         if rows is not None:
-            return _GatherPlan(NOTHING, selection.offset, NOTHING, 0, _dtype_of(index), rows)
+            return _GatherPlan(NO_LAUNCH, selection.offset, NO_LAUNCH, 0, _dtype_of(index), rows)
         strides = output.strides, selection.strides, *(a.strides for a in selection.arrays)
         launch = self.plan_gather(self._ctype, index, selection.shape, strides, selection.arrays)
-        return _GatherPlan(launch, selection.offset, NOTHING, 0, _dtype_of(index))
+        return _GatherPlan(launch, selection.offset, NO_LAUNCH, 0, _dtype_of(index))
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Compute a new array."""
@@ -168,7 +168,7 @@ class PrivateCopies(NamedTuple):
 
     parts: int = 1
     stride: int = 0
-    finish: Launch = NOTHING
+    finish: Launch = NO_LAUNCH
 
 
 NO_COPIES = PrivateCopies()
@@ -305,7 +305,7 @@ class Scatter(Indexing):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, output.layout, value.layout, values)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         if plan.order is not None:
             self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
             return
@@ -408,15 +408,15 @@ class Scatter(Indexing):
         if self.schedule == "simt" and index == "int":
             index = index_type(prod(selection.shape), GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
         if not selection.positions.size:
-            return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, False)
+            return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, NO_LAUNCH, False)
         direct = self._direct_steps(selection, value) if self._is_direct else ()
         if direct:
             copies = self._private_copies(output, self._parts(output.size, selection.positions.size))
             launch = Launch(self.kernel(self._direct_source()), (copies.parts,), (1,))
-            return _ScatterPlan(selection, _dtype_of(index), NOTHING, launch, False, direct, copies)
+            return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, launch, False, direct, copies)
         find = self.positions(selection, index)
         if 0 in selection.shape:
-            return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NOTHING, NOTHING, False)
+            return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NO_LAUNCH, NO_LAUNCH, False)
         runs = self._value_runs(selection, value)
         spread = len(runs) > (1 if self.schedule == "simt" else 2)
         if spread:
@@ -424,10 +424,10 @@ class Scatter(Indexing):
             runs = self._value_runs(selection, value)
         order = self._plan_order(output, selection, value, runs)
         if order is not None:
-            return _ScatterPlan(selection, _dtype_of(index), NOTHING, NOTHING, spread, order=order)
+            return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, NO_LAUNCH, spread, order=order)
         if self.schedule == "simt" and selection.positions.size >= WORTH_SORTING:
             in_order = self._plan_sorted(index, selection, value.strides, runs)
-            return _ScatterPlan(selection, _dtype_of(index), find, NOTHING, spread, sorted=in_order)
+            return _ScatterPlan(selection, _dtype_of(index), find, NO_LAUNCH, spread, sorted=in_order)
         write, copies = self._plan_write(output, index, selection, value.strides, runs)
         return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), copies)
 
@@ -471,7 +471,7 @@ class Scatter(Indexing):
 
     @staticmethod
     def _value_runs(selection: Selection, value: Layout) -> Runs:
-        """Return how the values of the positions lie: length and step of each dimension, from the outermost inwards."""
+        """Return length and step of each dimension of the values of the positions, from the outermost inwards."""
         dims = slice(selection.advanced.start, selection.advanced.stop)
         lengths, (steps,) = collapse(selection.shape[dims], (value.strides[dims],))
         return tuple(zip(lengths, steps, strict=True))
@@ -528,7 +528,7 @@ class Scatter(Indexing):
         units = outer * segments
         parts = min(units, workers)
         # For less than that, looking through positions that others own costs more than it saves.
-        owners = min(span, -(-workers // parts)) if run >= OWNED_RUN else 1
+        owners = min(span, -(-workers // parts)) if run >= MIN_OWNED_RUN else 1
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
         far = int(is_far(self._bytes(output.size), self._bytes(run)))
         rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, copies.stride, far

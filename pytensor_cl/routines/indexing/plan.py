@@ -7,7 +7,7 @@ import numpy as np
 
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["TRUSTED", "Bounds", "Entry", "IndexArray", "Selection", "check_bounds", "out_of_bounds", "select"]
+__all__ = ["UNCHECKED_BOUNDS", "Bounds", "Entry", "IndexArray", "Selection", "check_bounds", "out_of_bounds", "select"]
 
 Entry = int | slice
 """What indexes an axis: the number of an index input, or a slice of such numbers and None."""
@@ -15,7 +15,7 @@ Entry = int | slice
 Bounds = tuple[int, int]
 """The least and the greatest value of an index array."""
 
-TRUSTED: Bounds = (0, -1)
+UNCHECKED_BOUNDS: Bounds = (0, -1)
 """Bounds of an index array that cannot be out of range."""
 
 

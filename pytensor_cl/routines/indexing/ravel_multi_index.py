@@ -21,7 +21,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["RavelMultiIndex", "UnravelIndex"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 12  # elements that repay a work-item, on schedule cpu
+SHARE = 1 << 12  # elements that justify a work-item, on schedule cpu
 INT_LIMIT = 2**31
 MAX_SIZE = 2**63 - 1
 

@@ -22,7 +22,7 @@ PLAN = Struct(
 )
 
 WORTH_ORDERING = 1 << 18
-"""Elements of all values that repay the five kernels."""
+"""Elements of all values that justify the five kernels."""
 
 SHORT = 64
 """Bytes of a row below which finding it costs more than adding it."""
@@ -83,7 +83,7 @@ def plan_order(
     output, selection, value
         Of the launch; the values have the shape of the selection.
     runs
-        Length and step of the dimensions of the values along which the index lies; at most two.
+        Length and step of the dimensions of the values along which the index is; at most two.
     """
     (array,), itemsize = selection.arrays, np.dtype(routine.output_dtypes[0]).itemsize
     count, size, units = selection.positions.size, output.size, routine.context.info.compute_units

@@ -15,7 +15,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["WORTH_SORTING", "SortedPlan", "launch_sorted", "plan_sorted", "sort_positions", "sorted_source"]
 
 WORTH_SORTING = 1024
-"""Positions that repay the sort. Of fewer, each work-group looks through all."""
+"""Positions that justify the sort. Of fewer, each work-group looks through all."""
 
 CHUNK = 32
 """Values that a work-item adds up one after the other."""

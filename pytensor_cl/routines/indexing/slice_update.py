@@ -20,11 +20,11 @@ __all__ = ["Items", "SliceUpdate"]
 SEGMENT = 4096
 """Bytes of a row that stay in the first-level cache, with what is read, while all is written."""
 
-MUCH, MORE = 0.5, 0.75
+MIN_WRITTEN_SHARE, MIN_WRITTEN_SHARE_NON_TEMPORAL = 0.5, 0.75
 """Share of an array from which slices are written while it is copied; of one that is copied past the cache."""
 
 WORTH_SHARING = 8192
-"""Elements that repay a second work-item."""
+"""Elements that justify a second work-item."""
 
 FIXED_BYTES, POINTER_BYTES = 64, 16
 """Of the arguments, besides those for each slice and dimension; of each array that is written."""
@@ -138,7 +138,11 @@ class SliceUpdate:
     @staticmethod
     def pays(array: GpuArray, written: int) -> bool:
         """Whether one kernel is faster than a copy and a kernel for each slice, if so many elements are written."""
-        return written >= (MORE if array.nbytes >= PAST_CACHE else MUCH) * array.size > 0
+        return (
+            written
+            >= (MIN_WRITTEN_SHARE_NON_TEMPORAL if array.nbytes >= PAST_CACHE else MIN_WRITTEN_SHARE) * array.size
+            > 0
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel."""

@@ -20,7 +20,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["Choose", "TakeAlongAxis"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 12  # elements that repay a work-item, on schedule cpu
+SHARE = 1 << 12  # elements that justify a work-item, on schedule cpu
 INT_LIMIT = 2**30  # indices are 32-bit below this, on schedule simt
 
 
@@ -109,7 +109,7 @@ class TakeAlongAxis(Checked):
         output, source, index
             What is written and read.
         length, step
-            How many elements an index may pick from, and how far apart they lie.
+            How many elements an index may pick from, and how far apart they are.
         """
         layouts = output.layout, source.layout, index.layout
         reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)

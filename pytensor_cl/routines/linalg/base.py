@@ -24,9 +24,9 @@ __all__ = ["BlockedRoutine", "rows_of", "stacked", "transposed"]
 SIZES = Struct(("long", "count rows columns whole"), name="linalg_sizes")
 """Number of matrices, rows and columns of each; `whole`: whether a kernel also writes what it does not compute."""
 STRIDES = Struct(("long", "offset batch row column"), name="linalg_strides")
-"""Element (i, j) of matrix b of a batch lies at ``offset + b * batch + i * row + j * column``."""
+"""Element (i, j) of matrix b of a batch is at ``offset + b * batch + i * row + j * column``."""
 PIVOTS = Struct(("long", "offset batch base"), name="linalg_pivots")
-"""Pivot k of matrix b lies at ``offset + b * batch + k``; `base` is the row of the whole matrix that is row 0."""
+"""Pivot k of matrix b is at ``offset + b * batch + k``; `base` is the row of the whole matrix that is row 0."""
 
 BLOCKS = {"cpu": 64, "simt": 32}
 """Rows of the largest matrix that one kernel factors or solves; larger ones are divided."""
@@ -101,7 +101,8 @@ class BlockedRoutine(Routine):
 
     def _source(self) -> KernelSource:
         types = {"ctype": ctype(self.dtype), "lanes": self.lanes}
-        common = render("linalg/common", typedefs=tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS)), **types)
+        typedefs = tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS))
+        common = render("linalg/common", typedefs=typedefs, schedule=self.schedule, **types)
         group = self.limits.size(GROUP)
         blocks = {"block": self.block, "group": group, "schedule": self.schedule}
         preambles = (common, *self._preambles())

@@ -80,12 +80,12 @@ class Cholesky(BlockedRoutine):
             a = self._matrices(a, batch)
             if not self.lower:
                 a, factor = transposed(a), transposed(factor)
-            self.limits.settle(lambda: self._factor_block(a, factor, whole=True), self._kernels.clear)
+            self.limits.with_fitting_groups(lambda: self._factor_block(a, factor, whole=True), self._kernels.clear)
             return
         self._copy(a, output)
         if not self.lower:
             factor = transposed(factor)
-        self.limits.settle(lambda: self._factor(factor), self._kernels.clear)
+        self.limits.with_fitting_groups(lambda: self._factor(factor), self._kernels.clear)
         self._clear_upper(factor)
 
     def _factor(self, factor: GpuArray) -> None:
@@ -103,7 +103,7 @@ class Cholesky(BlockedRoutine):
         self._factor(rows_of(factor, half, n, half, n))
 
     def _update(self, target: GpuArray, panel: GpuArray) -> None:
-        """Enqueue ``target -= panel @ panel.T`` for the lower triangle; what lies above it becomes arbitrary."""
+        """Enqueue ``target -= panel @ panel.T`` for the lower triangle; elements above it become arbitrary."""
         n = target.shape[-1]
         if n <= UPDATE_BLOCKS * self.block:
             self._subtract_product(target, panel, transposed(panel))
@@ -125,7 +125,7 @@ class Cholesky(BlockedRoutine):
         elif count >= self.lanes:
             kernel = self._kernel("lanes")
             size = self._grid(kernel, -(-count // self.lanes))
-            vectors = size[0][0] * (n * (n + 1) // 2)
+            vectors = size[0][0] * n * n
             arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:
             kernel = self._kernel("block")

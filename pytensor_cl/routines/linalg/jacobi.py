@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,17 @@ class _Jacobi(BlockedRoutine):
 
     def _rotate(self, w: GpuArray, v: GpuArray, shape: tuple[int, int, int], has_v: bool) -> GpuArray:
         """Enqueue the rotations of `columns` vectors of `rows` elements; return their norms (count, columns)."""
-        count, _, columns = shape
+        count, rows, columns = shape
         norms = self.context.empty((count, columns), self.dtype)
-        arguments = SIZES.pack_values(*shape, has_v), w.buffer, v.buffer, norms.buffer
+        arguments: tuple[Any, ...] = (SIZES.pack_values(*shape, has_v), w.buffer, v.buffer, norms.buffer)
         if self.schedule == "simt":
             kernel = self._kernel("rotate", self.limits.size(GROUP))
             size = self._group_grid(count)
+        elif count >= self.lanes and rows <= self.block:
+            kernel = self._kernel("lanes")
+            size = self._grid(kernel, -(-count // self.lanes))
+            vectors = size[0][0] * columns * (rows + columns)
+            arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:
             kernel = self._kernel("rotate")
             size = self._grid(kernel, count)
@@ -105,7 +111,9 @@ class SymmetricEigen(_Jacobi):
         """Enqueue the kernels; the outputs are C-contiguous."""
         (a,) = (v for v in inputs if isinstance(v, GpuArray))
         if a.size:
-            self.limits.settle(lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear)
+            self.limits.with_fitting_groups(
+                lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear
+            )
 
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         count, n, _ = shape = a.shape
@@ -178,7 +186,7 @@ class SVD(_Jacobi):
                 if q.size:
                     self._householder.form(stacked(q), ())
             return
-        self.limits.settle(lambda: self._run(outputs, self._matrices(a, batch)), self._kernels.clear)
+        self.limits.with_fitting_groups(lambda: self._run(outputs, self._matrices(a, batch)), self._kernels.clear)
 
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         is_wide = a.shape[1] < a.shape[2]

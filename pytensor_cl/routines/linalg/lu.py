@@ -168,7 +168,7 @@ class LUFactor(_LURoutine):
             if self.marks_singular:
                 self._mark_singular(lu, lu)
 
-        self.limits.settle(run, self._kernels.clear)
+        self.limits.with_fitting_groups(run, self._kernels.clear)
 
 
 class Solve(_LURoutine):
@@ -216,7 +216,7 @@ class Solve(_LURoutine):
             self._substitute(lu, pivots, x)
             self._mark_singular(lu, x)
 
-        self.limits.settle(run, self._kernels.clear)
+        self.limits.with_fitting_groups(run, self._kernels.clear)
 
 
 class Determinant(_LURoutine):
@@ -274,7 +274,7 @@ class Determinant(_LURoutine):
                 *(np.int64(v.layout.offset) for v in (places[0], places[-1])),
             )
 
-        self.limits.settle(run, self._kernels.clear)
+        self.limits.with_fitting_groups(run, self._kernels.clear)
 
 
 class Inverse(_LURoutine, Checked):
@@ -320,7 +320,7 @@ class Inverse(_LURoutine, Checked):
             self._substitute(lu, pivots, x)
             self._mark_singular(lu, x, self.error_flag.buffer, int(self.number))
 
-        self.limits.settle(run, self._kernels.clear)
+        self.limits.with_fitting_groups(run, self._kernels.clear)
 
 
 class Permutation(_LURoutine, Checked):

@@ -70,7 +70,7 @@ class Squares(Routine):
 
     @cached_property
     def _select_source(self) -> KernelSource:
-        return kernel_source("linalg/select", ctype=ctype(self._dtype))
+        return kernel_source("linalg/select", ctype=ctype(self._dtype), schedule=self.schedule)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Read the numbers, and enqueue the products; the output is C-contiguous."""

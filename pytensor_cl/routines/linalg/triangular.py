@@ -96,11 +96,11 @@ class TriangularSolve(BlockedRoutine):
         x = stacked(output)
         if n <= self.block:
             a, b, x = self._as_columns(a, self._matrices(b, batch), x)
-            self.limits.settle(lambda: self._solve_block(a, b, x, whole=True), self._kernels.clear)
+            self.limits.with_fitting_groups(lambda: self._solve_block(a, b, x, whole=True), self._kernels.clear)
             return
         self._copy(b, output)
         a, _, x = self._as_columns(a, x, x)
-        self.limits.settle(lambda: self.solve(a, x), self._kernels.clear)
+        self.limits.with_fitting_groups(lambda: self.solve(a, x), self._kernels.clear)
         if not self.unit_diagonal:
             self._mark_singular(a, x)
 

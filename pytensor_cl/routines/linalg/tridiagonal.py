@@ -40,7 +40,7 @@ class _Tridiagonal(Routine):
 
     @cached_property
     def _source(self) -> KernelSource:
-        return kernel_source("linalg/tridiagonal", ctype=ctype(self.dtype))
+        return kernel_source("linalg/tridiagonal", ctype=ctype(self.dtype), schedule=self.schedule)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels."""

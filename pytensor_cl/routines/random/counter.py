@@ -21,7 +21,7 @@ SHARE = 512  # draws that are worth a work-item on schedule cpu
 class CounterDraw(Draw):
     """Draw from a distribution with Philox4x32-10: other numbers than NumPy's, the same on every device.
 
-    The key is taken from the Generator, which goes on by two numbers of its bit generator for each call. All
+    The key is taken from the Generator, which continues by two numbers of its bit generator for each call. All
     parameters may be arrays. What has no kernel, such as parameters that NumPy refuses, is left to NumPy.
 
     Parameters

@@ -104,7 +104,7 @@ class Variate(NamedTuple):
         Whether the parameters are such as the kernel takes; others are for NumPy.
     is_exact
         Whether all but few draws are the same to the last bit, whatever the device's functions.
-    mend
+    recompute
         From the number that the kernel lists, and the constants, to such a draw; None: NumPy draws it.
     fast
         Code of the template `random/stream` for draws that take one number and no function, many at once.
@@ -122,7 +122,7 @@ class Variate(NamedTuple):
     words: int = 64
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: Callable[..., bool] = lambda *_: True
-    mend: Callable[..., float] | None = None
+    recompute: Callable[..., float] | None = None
     fast: str = ""
 
 
@@ -168,7 +168,7 @@ _STANDARD_GAMMA = Variate(
     warm=1024,
     is_proper=lambda a: 0 < a < inf,
     is_exact=lambda a: a >= 1,
-    mend=_odd_gamma,
+    recompute=_odd_gamma,
 )
 
 VARIATES: dict[str, Variate] = {
@@ -177,7 +177,7 @@ VARIATES: dict[str, Variate] = {
         lambda rng, n: rng.standard_normal(n),
         takes=lambda: 1.0223,
         needed=("normal",),
-        mend=_tail_of_normal,
+        recompute=_tail_of_normal,
         fast="normal",
     ),
     "exponential": Variate(
@@ -185,7 +185,7 @@ VARIATES: dict[str, Variate] = {
         lambda rng, n: rng.standard_exponential(n),
         takes=lambda: 1.0225,
         needed=("exponential",),
-        mend=_tail_of_exponential,
+        recompute=_tail_of_exponential,
         fast="exponential",
     ),
     "integers32": Variate(

@@ -36,13 +36,13 @@ class HostDraw(NamedTuple):
         Generator.
     copy
         From a Generator to one with the same state; None: the Generator itself is changed.
-    fewest
+    min_elements
         Fewer draws than that are made on the host.
     """
 
     draw: Callable[..., Any]
     copy: Callable[[np.random.Generator], np.random.Generator] | None
-    fewest: int = 0
+    min_elements: int = 0
 
 
 class _Request(NamedTuple):
@@ -148,7 +148,7 @@ class Draw:
         drawn = None
         if Sequence128.is_known(generator):
             shape = self._shape(size, parameters)
-            if shape is not None and prod(shape) >= max(self.host.fewest, 1):
+            if shape is not None and prod(shape) >= max(self.host.min_elements, 1):
                 drawn = self._drawn(_Request(generator, size, shape, parameters))
         if drawn is None:
             drawn = self._by_host(generator, size, parameters)

@@ -150,7 +150,7 @@ class Stream:
         while done < size:
             chunks = self._chunks(origin, (size - done) * variate.takes(*values))
             report, odd = self._followed(task, chunks)
-            self._mend(task, chunks, odd)
+            self._recompute_odd(task, chunks, odd)
             counts, firsts, ends = report
             starts = np.cumsum(counts) - counts
             total = int(counts.sum())
@@ -232,15 +232,15 @@ class Stream:
             odd = _Odd(*(np.concatenate([a[kept], b]) for a, b in zip(odd, more, strict=True)))
         raise NotNumpy("chains of draws do not meet")
 
-    def _mend(self, task: _Task, chunks: _Chunks, odd: _Odd) -> None:
+    def _recompute_odd(self, task: _Task, chunks: _Chunks, odd: _Odd) -> None:
         """Replace draws whose last digit may differ by those that the host computes."""
         count, variate, context = len(odd.numbers), self.variate, self.context
         if not count:
             return
         drawn = []
-        if variate.mend is not None:
+        if variate.recompute is not None:
             constants = [float(c) for c in task.constants]
-            drawn = [variate.mend(number, *constants) for number in odd.numbers.tolist()]
+            drawn = [variate.recompute(number, *constants) for number in odd.numbers.tolist()]
         else:
             for position in odd.places[:, 2].tolist():
                 task.sequence.go(position)

@@ -137,7 +137,7 @@ class Argmax(Routine):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, layout, out_strides)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         queue, found = self.context.queue, plan.allocate(self.context)
         target, target_at = (output.buffer, out_offset) if plan.final is None else (found, 0)
         for launch in plan.first:

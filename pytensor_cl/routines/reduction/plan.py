@@ -229,7 +229,7 @@ def select_variant(problem: Problem, lanes: int = 0) -> Variant:
         return Variant("rows", unit=True)
     if column_step == 1 and columns > 1:
         return Variant("columns", unit=True)
-    # No dimension is contiguous: gather along the one whose elements lie closer.
+    # No dimension is contiguous: gather along the one whose elements are closer.
     if columns < MIN_ROW or (length >= MIN_ROW and step <= column_step):
         return Variant("rows", unit=False)
     return Variant("columns", unit=False)

@@ -280,7 +280,9 @@ class Reduction(Routine):
         key = shape, strides, out_strides
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans.remember(key, self.limits.settle(partial(self._plan, *key), self._forget_kernels))
+            plan = self._plans.store(
+                key, self.limits.with_fitting_groups(partial(self._plan, *key), self._forget_kernels)
+            )
 
         queue, partials = self.context.queue, plan.allocate(self.context)
         target, target_at = (output.buffer, out_offset) if plan.final is None else (partials, 0)

@@ -29,7 +29,7 @@ class Array(NamedTuple):
 class Plan(NamedTuple):
     """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
 
-    That is whether stores go past the cache, then the shift of each array. And what is laid out anew before.
+    That is whether stores go past the cache, then the shift of each array. And what is copied to another layout first.
     """
 
     steps: tuple[KernelLaunch, ...]
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Which kernels run: how vectors lie, how they are loaded, and whether a later loop finds them in the cache."""
+    """Direction of the vectors, how they are loaded, and whether a later loop finds them in the cache."""
 
     pattern: str
     tile_vectors: int

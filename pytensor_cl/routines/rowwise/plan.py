@@ -35,7 +35,7 @@ SMALL = 1 << 14  # elements that one work-item does sooner than several start
 CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
 MAX_SEQUENTIAL_TERMS = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
 WIDE = 16  # vectors across which a tile is read in longer runs
-SHORT = 2  # vectors: rows that are no longer lie across the lanes
+SHORT = 2  # vectors: the limit of rows of which each lane has one
 MIN_REUSE_TO_TRANSPOSE = 4  # reads of each element of an array that is transposed before
 MIN_READS_TO_TRANSPOSE = 1 << 16  # the same of all its elements
 SHARE, MANY_ROWS = 3, 1 << 12  # of a vector that columns must fill if they are fewer, and elements of each
@@ -81,7 +81,7 @@ class Rows(NamedTuple):
 
 
 def _walk(dims: list[tuple[int, ...]], lead: int, arrays: int) -> tuple[Dims, list[int]]:
-    """Order and merge dimensions as they lie in the memory of one array."""
+    """Order dimensions by the strides of one array, and merge those that are contiguous."""
     order = [lead, *(k for k in range(arrays) if k != lead)]
     found, shifts = planning.canonicalize_dims([(d[0], *(d[1 + k] for k in order)) for d in dims], arrays)
     place = [order.index(k) for k in range(arrays)]
@@ -98,7 +98,7 @@ def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset
     layouts
         Of the arrays, spread to as many dimensions; those of row values have length 1 along `axes`.
     axes
-        Along which rows lie.
+        Along which rows run.
     lead
         Number of the array to follow.
     """
@@ -115,7 +115,7 @@ def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset
 
 
 def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
-    """Whether vectors along rows are short of few elements, and most full arrays lie in memory as they do."""
+    """Whether vectors along rows are short of few elements, and most full arrays are contiguous along them."""
     along, across = (
         sum(dim[1 + a] == 1 for a in full)
         for dim in (rows.reduced[0], rows.outer[0] if rows.outer else rows.reduced[0])
@@ -124,7 +124,7 @@ def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
 
 
 def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
-    """Return ``"rows"`` where vectors, or work-items, should lie along the rows, ``"columns"`` where across them.
+    """Return ``"rows"`` where vectors, or work-items, should run along the rows, ``"columns"`` where across them.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def with_wide_columns(rows: Rows, lanes: int) -> Rows:
 
 
 def access_of(rows: Rows, pattern: str) -> tuple[str, ...]:
-    """Say for each array how its lanes lie: ``unit``, ``splat`` (all the same) or ``gather``."""
+    """Return for each array how its lanes are addressed: ``unit``, ``splat`` (all the same) or ``gather``."""
     dim = rows.reduced[0] if pattern == "rows" else (rows.outer[0] if rows.outer else (1,) * (len(rows.shifts) + 1))
     return tuple({0: "splat", 1: "unit"}.get(step, "gather") for step in dim[1:])
 
@@ -228,7 +228,7 @@ def tiled(
 
 
 class PreTransposed(NamedTuple):
-    """An array that is copied first, so that its lanes lie side by side.
+    """An array that is copied first, so that its lanes are side by side.
 
     Attributes
     ----------
@@ -279,7 +279,7 @@ class Split(NamedTuple):
     work_items
         That run tasks on schedule cpu; work-groups per chunk on schedule simt.
     blocks, tiles, width
-        Tasks of a chunk, of which so many lie side by side; rows of each.
+        Tasks of a chunk, of which so many are side by side; rows of each.
     is_cached
         Whether what a task reads is still in the cache in its next loop.
     threads_per_row, lane_stride, row_stride

@@ -256,7 +256,7 @@ class RowPass(NamedTuple):
 
 
 @dataclass
-class _Draft:
+class _LoopNeeds:
     """What a loop needs, before it is written."""
 
     reads: dict[int, None] = field(default_factory=dict)
@@ -297,12 +297,12 @@ class Program:
         self._has_fp64 = has_fp64
         self._cost_limit = cost_limit
         self._spill_operands = spill_operands
-        self._drafts = [_Draft() for _ in range(1 + max(function.stages[v] for v in self._live()))]
+        self._loops = [_LoopNeeds() for _ in range(1 + max(function.stages[v] for v in self._live()))]
         self._computed_in: dict[int, int] = {}
-        for number, draft in enumerate(self._drafts):
+        for number, loop in enumerate(self._loops):
             for root in self._roots(number):
-                self._need(root, number, draft)
-        self.spills = tuple(v for draft in self._drafts for v in draft.spills)
+                self._require(root, number, loop)
+        self.spills = tuple(v for loop in self._loops for v in loop.spills)
 
     def _live(self) -> set[int]:
         """Return the values that outputs depend on."""
@@ -346,24 +346,24 @@ class Program:
             costs.append(step.cost + sum(inputs.values()) if isinstance(step, Map) and is_full else 0)
         return costs
 
-    def _need(self, value: int, number: int, draft: _Draft) -> None:
+    def _require(self, value: int, number: int, loop: _LoopNeeds) -> None:
         """Note what loop `number` must do to have a full value."""
         function, step = self.function, self.function.step(value)
-        if function.kinds[value] != "full" or value in draft.computes or value in draft.reloads:
+        if function.kinds[value] != "full" or value in loop.computes or value in loop.reloads:
             return
         before = self._computed_in.setdefault(value, number)
-        is_dear = self._spill_operands if step is None else self._costs[value] >= self._cost_limit
-        if before < number and is_dear:
-            self._drafts[before].spills[value] = None
-            draft.reloads[value] = None
+        is_expensive = self._spill_operands if step is None else self._costs[value] >= self._cost_limit
+        if before < number and is_expensive:
+            self._loops[before].spills[value] = None
+            loop.reloads[value] = None
             return
         if step is None:
-            draft.reads[value] = None
+            loop.reads[value] = None
             return
-        draft.computes.add(value)
+        loop.computes.add(value)
         assert isinstance(step, Map)
         for i in step.inputs:
-            self._need(i, number, draft)
+            self._require(i, number, loop)
 
     # Writing
 
@@ -413,19 +413,19 @@ class Program:
         """
         writer = _Writer(self.function, lanes, row_lanes, row_index)
         passes: list[RowPass] = []
-        for number, draft in enumerate(self._drafts):
+        for number, loop in enumerate(self._loops):
             rows = [v for v in sorted(self._live()) if self._is_row_map(v, number)]
             passes.append(
                 RowPass(
                     passes[-1].totals if passes else (),
                     "\n".join(writer.row(v) for v in rows),
-                    tuple(draft.reads),
-                    "\n".join(writer.full(v) for v in sorted(draft.computes)),
+                    tuple(loop.reads),
+                    "\n".join(writer.full(v) for v in sorted(loop.computes)),
                     tuple(map(self.total, self._reductions(number))),
                     tuple((k, f"v{self.function.outputs[k]}") for k in self._full_outputs(number)),
-                    tuple(draft.reloads),
-                    tuple(draft.spills),
-                    unroll=unroll_of(sum(map(self._operations, draft.computes))),
+                    tuple(loop.reloads),
+                    tuple(loop.spills),
+                    unroll=unroll_of(sum(map(self._operations, loop.computes))),
                 )
             )
         return passes

@@ -57,7 +57,7 @@ class Rowwise(Checked):
     ndim
         Dimensions of a full array.
     axes
-        Along which rows lie; not negative.
+        Along which rows run; not negative.
     is_dropped
         Per operand and then per output, whether it is a row value without the dimensions `axes`. Others have
         all dimensions; those of row values have length 1 along `axes`.
@@ -179,7 +179,7 @@ class Rowwise(Checked):
         return how == "gather" or (how == "splat" and array.is_output)
 
     def _column_tile(self, rows: Rows, pattern: str) -> int:
-        """Return the most vectors of a tile; one, where neighbouring rows lie one after the other."""
+        """Return the most vectors of a tile; one, where neighbouring rows are one after the other."""
         lead = 1 + rows.lead
         if (
             pattern == "rows"
@@ -286,7 +286,7 @@ class Rowwise(Checked):
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, layouts)
-            plan = self._plans.remember(key, self.limits.settle(make, self._kernels.clear))
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         tables: Any = inputs[len(self.function.operands) :]
         if tables:
             self._takes.check(inputs, tables, is_idle=plan.is_idle)
@@ -389,7 +389,7 @@ class Rowwise(Checked):
         return [at, *places]
 
     def _partials(self, split: Split) -> PartialResults:
-        """Return where the partial results of each reduction lie; there are none where a launch reduces whole rows."""
+        """Return the offsets of the partial results of each reduction; none if one launch reduces whole rows."""
         count = split.chunks * split.blocks * split.width if split.chunks > 1 else 0
         return PartialResults.of(count, [(total.acc_dtype, bool(total.compensation)) for total in self._totals])
 

@@ -56,11 +56,11 @@ class LoopArray(NamedTuple):
     reads
         Numbers k of the step's inputs ``x<k>_<element>`` that it provides.
     taps
-        For each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it lies.
+        For each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it is.
     writes
         Numbers k of the step's outputs ``y<k>_<element>`` that it takes.
     write_taps
-        Of a SUM: how many rows after row t each of them lies.
+        Of a SUM: how many rows after row t each of them is.
     has_rows
         Of a STATE: whether the input has the initial values only, and another input states the number of rows.
     kept

@@ -60,7 +60,7 @@ class ScanLoop(Routine):
 
     The inputs are the number of steps, and for each array of the program the array, or for an OUTPUT the number of its
     rows; then the numbers of rows of those arrays that have initial values only. Numbers are integers of the host. A
-    STATE or an OUTPUT may have fewer rows than there are steps: it then has the last ones. What lies behind the last
+    STATE or an OUTPUT may have fewer rows than there are steps: it then has the last ones. What is behind the last
     row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM.
 
     Parameters
@@ -233,7 +233,7 @@ class ScanLoop(Routine):
         arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
         lengths = self._axis_lengths(values)
         shape = [lengths.get(axis, 1) for axis in range(max(1, self.program.axes))]
-        # Lanes and neighbouring work-items lie along the longest axis, or the last of several.
+        # Lanes and neighbouring work-items run along the longest axis, or the last of several.
         order = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, shape[axis] >= self._lanes, axis))
         shape = [max(1, shape[axis]) for axis in order]
         lanes = self._lanes if shape[-1] > self._lanes // 4 else 1

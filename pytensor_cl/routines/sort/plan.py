@@ -33,7 +33,7 @@ SHORT_ROW_OF_MANY = 8192
 """The same where the rows fill the vectors of all compute units, on schedule cpu."""
 
 CHUNK = 1 << 15
-"""Elements of a row that repay a work-item of schedule cpu."""
+"""Elements of a row that justify a work-item of schedule cpu."""
 
 TILE = 1024
 """Elements that a work-group of schedule simt moves at once."""
@@ -115,7 +115,7 @@ class Split(NamedTuple):
 
 
 def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Problem:
-    """Take the axis out, and put the other dimensions in the order in which the output lies in memory."""
+    """Take the axis out, and put the other dimensions in the output's order in memory."""
     others = [d for d in range(layout.ndim) if d != axis]
     dims = [(layout.shape[d], out_strides[d], layout.strides[d]) for d in others]
     outer, (out_shift, in_shift) = canonicalize_dims(dims, 2)
@@ -138,7 +138,7 @@ def uses_network(problem: Problem, many: int, tile: int) -> bool:
 
 
 def share_out(problem: Problem, units: int, schedule: str) -> Split:
-    """Cut rows into chunks: enough to keep the device busy, none too small to repay its counts of digits."""
+    """Cut rows into chunks: enough to keep the device busy, none too small to justify its counts of digits."""
     is_simt = schedule == "simt"
     least, wanted = (TILE, 8 * units) if is_simt else (CHUNK, 2 * units)
     wanted = max(1, min(-(-wanted // problem.rows), problem.length // least))
@@ -157,9 +157,9 @@ def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
 
 @cache
 def geometry_struct(dims: int) -> Struct:
-    """Return the struct with the layouts of the rows, which lie along the axis.
+    """Return the struct with the layouts of the rows, which are along the axis.
 
-    `dims` is the number of the other dimensions, which lie from the innermost outwards; lengths and steps in elements.
+    `dims` is the number of the other dimensions, ordered from the innermost outwards; lengths and steps in elements.
     """
     return Struct(
         ("long", "rows length chunk chunks in_step out_step"),

@@ -20,7 +20,7 @@ __all__ = ["ArgSort", "Sort"]
 GROUP = 256  # work-items of a work-group on schedule simt
 MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
 LOCAL_BYTES = 1 << 14  # local memory for a row that a network sorts
-LONG_ROW = 1 << 23  # elements that repay counting more digits per pass: shorter rows share the caches with fewer counts
+LONG_ROW = 1 << 23  # elements that justify more digits per pass: counts of shorter rows fit in the caches with the rows
 
 
 class _Digits(NamedTuple):
@@ -42,7 +42,7 @@ class _Plan(NamedTuple):
     digits: _Digits | None = None
 
 
-_NOTHING = Split(0, 0, 0)
+_NO_TASKS = Split(0, 0, 0)
 
 
 class Sort(AlongAxis[_Plan]):
@@ -179,7 +179,7 @@ class Sort(AlongAxis[_Plan]):
     def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
         problem = planning.normal_form(layout, out_strides, self.axis)
         if not layout.size:
-            return _Plan((), problem, _NOTHING)
+            return _Plan((), problem, _NO_TASKS)
         units = self.context.info.compute_units
         many = self._lanes * units if self.schedule == "cpu" else problem.rows + 1
         if planning.uses_network(problem, many, self._tile):

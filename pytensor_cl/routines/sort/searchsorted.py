@@ -22,7 +22,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["SearchSorted"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 512  # searches that repay a work-item of schedule cpu
+SHARE = 512  # searches that justify a work-item of schedule cpu
 LANES = 8  # searches that run side by side on schedule cpu
 MANY_DIMS = 4  # dimensions that every kernel takes
 
@@ -150,12 +150,12 @@ class SearchSorted(Checked):
         rows, values, *sorter = arrays
         offsets = [a.layout.offset for a in (output, values, rows, *sorter)] + [0] * (1 - len(sorter))
         numbers = (*plan.head, *offsets, *plan.tail)
-        watched = [v for s in sorter for v in (s.buffer, self.error_flag.buffer, self.number)]
+        sorter_buffers = [v for s in sorter for v in (s.buffer, self.error_flag.buffer, self.number)]
         dims = len(plan.tail) // 5
         kernel = self._kernels[dims]
         geometry = struct_argument(self.context, _geometry_struct(dims).pack_values(*numbers), self._is_large(dims))
         queue, sizes = self.context.queue, self._sizes(kernel, plan.size)
-        kernel.launch(queue, *sizes, rows.buffer, values.buffer, *watched, output.buffer, geometry)
+        kernel.launch(queue, *sizes, rows.buffer, values.buffer, *sorter_buffers, output.buffer, geometry)
 
     def _plan(self, output: Layout, rows: Layout, values: Layout, *sorter: Layout) -> _Plan:
         batch = output.shape[: output.ndim - self.core_ndim]

@@ -21,7 +21,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["Unique"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 13  # elements that repay a work-item of schedule cpu
+SHARE = 1 << 13  # elements that justify a work-item of schedule cpu
 INT_LIMIT = 1 << 31  # elements that 32-bit integers can number
 
 

@@ -45,9 +45,9 @@ def nvidia_variants(text: str) -> Iterator[BuildVariant]:
     Two work-groups of 256 work-items fit on a multiprocessor if each work-item uses at most 128 registers. Without a
     limit the compiler uses more. OpenCL C cannot express the limit, a build option can.
     """
-    asked = _REGISTERS.findall(text)
-    if asked:
-        yield BuildVariant(text, (f"-cl-nv-maxrregcount={min(map(int, asked))}",))
+    limits = _REGISTERS.findall(text)
+    if limits:
+        yield BuildVariant(text, (f"-cl-nv-maxrregcount={min(map(int, limits))}",))
     yield BuildVariant(text)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.build.kernel_objects import new_kernel
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
 __all__ = ["MARK", "PROBES", "ProbeResult", "identity_of", "main", "run_probes"]
@@ -69,7 +70,7 @@ class Device:
 
     def kernel(self, text: str, name: str) -> "cl.Kernel":
         """Return a kernel of a probe's text, which is in the shared program if there is one."""
-        return cl.Kernel(self._program or self.build(text), name)
+        return new_kernel(self._program or self.build(text), name)
 
     def buffer(self, array: np.ndarray) -> "cl.Buffer":
         """Return a buffer with a copy of an array."""

@@ -1,6 +1,6 @@
 """The arena of a context: memory for intermediate results of captured graphs.
 
-Nothing in it outlives a call, so all captured graphs share it.
+Nothing in it is used after the call, so all captured graphs share it.
 """
 
 from collections.abc import Callable, Sequence

@@ -18,6 +18,7 @@ from pytensor_cl.codegen.template import kernel_source
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.interfaces import DeviceContext
+from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl.entry_points import EntryPoint, EntryPoints, value_sizes
 from pytensor_cl.runtime.pocl.participation import HOST_ONLY, NEW_WORKERS, PARKED_WORKERS, ParticipationTuner
@@ -101,7 +102,7 @@ class BatchLauncher:
         self._own_entry: EntryPoint | None = None
         self._host_entry: Any = None
         spin_cycles = SPIN_CYCLES if parks_workers else 0
-        self.workers = WorkerPool(context.cl_context, context.views, self.max_participants - 1, spin_cycles)
+        self.workers = WorkerPool(context.cl_context, context.mappings, self.max_participants - 1, spin_cycles)
         context.queue.hooks = self.workers
 
     def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> "BatchBuilder | None":
@@ -248,7 +249,7 @@ class KernelBatch:
         self._tables = self._counter_buffer = None
         self._counters = np.empty((0, 1), np.uint32)
         self._entries = [kernel.entry for kernel in kernels]
-        self._views = self._context.views
+        self._mappings = self._context.mappings
         self._count = len(kernels)
         self._last_address: tuple[Any, int] = None, 0
         layout = _TableLayout([value_sizes(kernel.launch.arguments) for kernel in kernels])
@@ -275,9 +276,9 @@ class KernelBatch:
         self._tables = cl.Buffer(self._context.cl_context, flags, _RING_SLOTS * nbytes)
         zeros = np.zeros(_RING_SLOTS * pitch, np.uint8)
         self._counter_buffer = cl.Buffer(self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=zeros)
-        memory = self._views.memory_of(self._tables).view(np.uint64).reshape(_RING_SLOTS, -1)
+        memory = self._mappings.memory_of(self._tables).view(np.uint64).reshape(_RING_SLOTS, -1)
         self._slots = [memory[s] for s in range(_RING_SLOTS)]
-        self._counters = self._views.memory_of(self._counter_buffer).view(np.uint32).reshape(_RING_SLOTS, -1)
+        self._counters = self._mappings.memory_of(self._counter_buffer).view(np.uint32).reshape(_RING_SLOTS, -1)
         self._begins = [(np.uint64(s * nbytes), np.uint64(s * pitch // 4)) for s in range(_RING_SLOTS)]
         self._events: list[Any] = [None] * _RING_SLOTS
         self._slot_modes = [HOST_ONLY] * _RING_SLOTS  # for which mode the host's arguments are set
@@ -324,17 +325,17 @@ class KernelBatch:
         last = self._last_address
         if last[0] is buffer:
             return last[1]
-        address = self._views.address(buffer)
+        address = self._mappings.address(buffer)
         self._last_address = buffer, address
         return address
 
     def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
         """Enqueue the kernels with the arguments that are set now (`LaunchSequence.submit`)."""
         slot, queue = self._fill_slot(), self._context.queue
-        used = self, keep, [self._views.retain(buffer) for buffer in buffers]
+        used = self, keep, [self._mappings.retain(buffer) for buffer in buffers]
         try:
             queue.keep_until_event(self._enqueue(slot, self._participants, self._participants), used)
-        except BaseException:  # a signal: what was enqueued must not outlive what it uses
+        except BaseException:  # a signal: what was enqueued must end before its buffers are freed
             queue.finish_raw()
             raise
 
@@ -369,7 +370,10 @@ class KernelBatch:
             if caller in callers:
                 callers.remove(caller)
             workers.end_call()
-        tuner.record(mode, perf_counter() - began)
+        seconds = perf_counter() - began
+        tuner.record(mode, seconds)
+        if seconds > LONG_WAIT_SECONDS:
+            queue.expect_long_wait()
         queue.end_wait()
 
     def _set_participants(self, slot: int, mode: str) -> None:

@@ -104,10 +104,10 @@ def _start(device: "cl.Device", count: int) -> list[subprocess.Popen[bytes]]:
     command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.pocl.compile_worker", *place]
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "POCL_MAX_PTHREAD_COUNT": "1"}
-    pipe, silence = subprocess.PIPE, subprocess.DEVNULL
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
     started: list[subprocess.Popen[bytes]] = []
     with suppress(OSError):
         started.extend(
-            subprocess.Popen(command, env=environment, stdin=pipe, stdout=silence, stderr=silence) for _ in range(count)
+            subprocess.Popen(command, env=environment, stdin=pipe, stdout=null, stderr=null) for _ in range(count)
         )
     return started

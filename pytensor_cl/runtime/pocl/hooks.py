@@ -7,7 +7,7 @@ from pathlib import Path
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks, register
 from pytensor_cl.runtime.interfaces import ContextHooks, ContextOptions, DeviceContext, KernelLauncher
-from pytensor_cl.runtime.names import family_of
+from pytensor_cl.runtime.names import unversioned_name
 from pytensor_cl.runtime.pocl.affinity import pin_threads, rebalance, without_python_threads
 from pytensor_cl.runtime.pocl.batch import BatchLauncher
 from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
@@ -82,7 +82,7 @@ class PoclHooks:
 
     def loaded(self, platforms: Sequence[str], new_threads: frozenset[int]) -> None:
         """Pin PoCL's threads, which it starts when it is loaded. Python's own new threads are left out."""
-        if any(family_of(name) == "pocl" for name in platforms):
+        if any(unversioned_name(name) == "pocl" for name in platforms):
             pin_threads(without_python_threads(new_threads))
 
     def matches(self, device: "cl.Device") -> bool:

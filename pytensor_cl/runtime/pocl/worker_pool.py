@@ -25,7 +25,7 @@ SPIN_CYCLES = 800_000
 """Cycles of the time stamp counter for which workers are parked: 270 us at 3 GHz."""
 BURST_GAP = 2.5e-4
 """Seconds between the end of a call and the next call up to which the two belong to a burst."""
-_GAP_SHARE, _MAX_STRETCH = 0.25, 4.0
+_GAP_SHARE, _MAX_GAP_FACTOR = 0.25, 4.0
 # After long calls the interpreter's data has left the caches, so the gap is longer: a share of the call, at most so
 # many times BURST_GAP. Workers are parked for longer by the same factor.
 START_SECONDS = 2e-4
@@ -45,7 +45,7 @@ class WorkerPool:
 
     Parameters
     ----------
-    context, views
+    context, mappings
         Their context, and the host addresses of its buffers.
     max_workers
         How many there are at most.
@@ -64,10 +64,10 @@ class WorkerPool:
         One object for each thread in a call. The thread adds it and removes it.
     """
 
-    def __init__(self, context: "cl.Context", views: HostAddresses, max_workers: int, spin_cycles: int) -> None:
+    def __init__(self, context: "cl.Context", mappings: HostAddresses, max_workers: int, spin_cycles: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.mailboxes = cl.Buffer(context, flags, hostbuf=np.zeros(_MAILBOX_BYTES * (1 + max_workers), np.uint8))
-        memory = views.memory_of(self.mailboxes)
+        memory = mappings.memory_of(self.mailboxes)
         _write_cores(memory, pinned_cores())
         self.address = int(memory.__array_interface__["data"][0])
         states = memoryview(memory.view(np.uint32))[:: _MAILBOX_BYTES // 4]
@@ -79,7 +79,7 @@ class WorkerPool:
         self._call_began = self._launched_at = 0.0
         self._exclusive_waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self.active_callers: list[object] = []
-        self._call_ended, self._calls_in_burst, self._stretch = -inf, 0, 1.0
+        self._call_ended, self._calls_in_burst, self._gap_factor = -inf, 0, 1.0
         self._next_rebalance = 0.0
         self._deferred: deque[tuple[np.ndarray, Any]] = deque()
 
@@ -135,7 +135,7 @@ class WorkerPool:
     def begin_call(self, now: float) -> bool:
         """Note the begin of a call; return whether it is in a burst of one thread."""
         self._call_began = now
-        is_next = now - self._call_ended < BURST_GAP * self._stretch and len(self.active_callers) == 1
+        is_next = now - self._call_ended < BURST_GAP * self._gap_factor and len(self.active_callers) == 1
         self._calls_in_burst = self._calls_in_burst + 1 if is_next else 0
         return self._calls_in_burst >= _BURST_CALLS
 
@@ -143,7 +143,7 @@ class WorkerPool:
         """Note the end of a call."""
         self._call_ended = perf_counter()
         gap = _GAP_SHARE * (self._call_ended - self._call_began)
-        self._stretch = min(max(1.0, gap / BURST_GAP), _MAX_STRETCH)
+        self._gap_factor = min(max(1.0, gap / BURST_GAP), _MAX_GAP_FACTOR)
 
     def is_contended(self) -> bool:
         """Whether several threads are in calls."""
@@ -151,7 +151,7 @@ class WorkerPool:
 
     def spin_for(self) -> int:
         """Return for how many cycles to park the workers of a launch now."""
-        return int(self.spin_cycles * self._stretch)
+        return int(self.spin_cycles * self._gap_factor)
 
     def defer_free(self, counters: np.ndarray, memory: Any) -> None:
         """Keep memory until counters are zero: a worker that comes late reads them."""

@@ -9,7 +9,7 @@ import pytest
 
 from pytensor_cl.linker.capture.dependencies import Access, accesses, predecessor_index
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.replay.bindings import ArenaBinding, BufferBinding
+from pytensor_cl.linker.replay.buffer_bindings import ArenaBinding, BufferBinding
 from pytensor_cl.linker.replay.memory import ArenaRange
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.ops.rowwise import GpuRowwise

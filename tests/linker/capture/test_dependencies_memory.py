@@ -110,7 +110,9 @@ def test_a_minibatch_is_found_without_a_wait(context, rng, monkeypatch):
         f(call % 16)
     assert_joined(f)
     maps, find = [], HostMappings._address
-    monkeypatch.setattr(HostMappings, "_address", lambda views, buffer: maps.append(buffer) or find(views, buffer))
+    monkeypatch.setattr(
+        HostMappings, "_address", lambda mappings, buffer: maps.append(buffer) or find(mappings, buffer)
+    )
     for call in range(16):
         f(call)
     assert not maps

@@ -1,4 +1,4 @@
-"""Where in the arena intermediate results lie."""
+"""Offsets of intermediate results in the arena."""
 
 import numpy as np
 import pytest

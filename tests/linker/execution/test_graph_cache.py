@@ -14,7 +14,7 @@ from pytensor.printing import Print
 from pytensor_cl import explain
 from pytensor_cl.linker.execution import graph_cache
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.replay import bindings
+from pytensor_cl.linker.replay import guards
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22, GpuGemm
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
@@ -593,7 +593,7 @@ def test_wrong_data_are_no_error_of_the_comparison(context, rng, caplog):
 
 
 def test_too_large_parts_of_a_signature_are_reported(context, rng, monkeypatch):
-    monkeypatch.setattr(bindings, "MAX_GUARD_BYTES", 4)
+    monkeypatch.setattr(guards, "MAX_GUARD_BYTES", 4)
     x, i = pt.fvector("x"), pt.lscalar("i")
     f = opencl([x, i], pt.exp(x.reshape((i, 3))))
     value = rng.normal(size=6).astype("float32")

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pytensor_cl
-from pytensor_cl import _compat
+from pytensor_cl._compat import serial_function
 from pytensor_cl.linker.execution import call_lock
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.selection import vm as selecting_vm
@@ -217,7 +217,7 @@ def test_a_function_is_copied_and_pickled_while_it_is_called(placement, rng):
     def work(number):
         for _ in range(5):
             g = (lambda: f, f.copy, lambda: pickle.loads(pickle.dumps(f)), lambda: copy.deepcopy(f))[number]()
-            assert isinstance(g, _compat.SerialFunction)
+            assert isinstance(g, serial_function.SerialFunction)
             for _ in range(WARMUP_CALLS):
                 np.testing.assert_allclose(g(*value)[0], wanted(*value)[0], rtol=1e-5)
 
@@ -406,9 +406,9 @@ def test_the_call_without_pytensors_source(monkeypatch):
         raise OSError("no source")
 
     some = Some()
-    assert _compat._with_lock(method)(some, 1, k=2) == (some, (1,), {"k": 2})
-    monkeypatch.setattr(_compat.inspect, "getsourcelines", no_source)
-    assert _compat._with_lock(method)(some, 1, k=2) == (some, (1,), {"k": 2})
+    assert serial_function._with_lock(method)(some, 1, k=2) == (some, (1,), {"k": 2})
+    monkeypatch.setattr(serial_function.inspect, "getsourcelines", no_source)
+    assert serial_function._with_lock(method)(some, 1, k=2) == (some, (1,), {"k": 2})
     assert not StepRunner.call_lock.held
 
 

@@ -10,7 +10,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
-from pytensor_cl._compat import compile_with_numba
+from pytensor_cl._compat.numba_backend import compile_with_numba
 from pytensor_cl.rewriting.host_backend.axis_lengths import axis_lengths, length_conditions
 from pytensor_cl.rewriting.host_backend.guards import add_guards, may_need_guard
 from pytensor_cl.rewriting.host_backend.in_bounds import InBounds, in_bounds

@@ -51,7 +51,7 @@ def repeated(context, dtype, *shape):
 
 def settled(routine, plan):
     """Plan for the work-groups that the compiled kernels run with."""
-    return routine.limits.settle(plan, routine._kernels.clear)
+    return routine.limits.with_fitting_groups(plan, routine._kernels.clear)
 
 
 def test_index_type():
@@ -86,7 +86,7 @@ def test_kernels_that_run_with_no_work_group_at_all(context, monkeypatch):
     limits, source = WorkGroupLimits(context), any_source(context)
     monkeypatch.setattr(Kernel, "max_work_group_size", lambda *_: 0)
     with pytest.raises(CompilationError, match="more registers or local memory than the device has"):
-        limits.settle(lambda: limits.kernel(source, None, 64), lambda: None)
+        limits.with_fitting_groups(lambda: limits.kernel(source, None, 64), lambda: None)
 
 
 @pytest.mark.parametrize("size, index", [(2**31 - STEP - 1, "int"), (2**31 - STEP, "long"), (2**31 - 2**16, "long")])

@@ -1,4 +1,4 @@
-"""Where partial results lie between the passes of a reduction, and that both passes run."""
+"""Offsets of partial results between the passes of a reduction, and that both passes run."""
 
 import numpy as np
 import pytest

@@ -219,7 +219,7 @@ def test_large_tiles_of_any_strides(context, make, rng, few_units):
 
 
 def test_large_tiles_do_not_read_beyond_the_sums(context, make, rng, few_units):
-    """What lies beside the operands is not a number."""
+    """What is beside the operands is not a number."""
     around = np.full((4, 30, 12, 14), np.nan, "float32")
     filters = np.full((22, 30, 4, 4), np.nan, "float32")
     x, w = draw(rng, "float32", 2, 19, 9, 11), draw(rng, "float32", 20, 19, 3, 3)

@@ -88,7 +88,7 @@ def test_sizes_and_a_row_and_a_column_beside(context, make, rng, dtype):
 
 
 def test_alpha_and_an_addend_come_first(context, make, rng):
-    """Whole arrays of another dtype lie anyhow; scalars on the host or the device."""
+    """Whole arrays of another dtype have any strides; scalars on the host or the device."""
     routine = make(Gemm, "float32", ("float64", "int8"), ("float32",), (FREE, FREE), has_c=True)
     for m, k, n in ((21, 30, 40), (16, 20, 32), (9, 2500, 33), (4, 9000, 5), (1, 8, 9), (300, 20, 260)):
         c, a, b, d = (draw(rng, "float32", *s) for s in ((m, n), (m, k), (k, n), (m, n)))

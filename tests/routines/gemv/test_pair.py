@@ -95,7 +95,7 @@ def test_against_numpy(context, rng, schedule, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_matrix_where_its_memory_ends(context, rng, dtype):
-    """Vectors that reach behind a row must not reach behind the last one; what lies there must not count."""
+    """Vectors that reach behind a row must not reach behind the last one; what is there must not count."""
     routine = routine_of(context, dtype, "cpu")
     for n, k in ((1, 1), (5, 3), (20, 1), (16, 16), (36, 17), (152, 19)):
         host = operands(rng, n, k, dtype)

@@ -8,7 +8,7 @@ import pytest
 from pytensor_cl.codegen.dtypes import SUPPORTED
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
-from pytensor_cl.routines.indexing.plan import TRUSTED
+from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from tests.conftest import DRIVERS
 
 ALL = slice(None)
@@ -183,10 +183,10 @@ def test_one_index_of_all(context, rng, accumulate):
     assert plan.sorted is not None
 
 
-@pytest.mark.parametrize("near", [0, 1 << 40])
-def test_rows(context, rng, monkeypatch, near):
+@pytest.mark.parametrize("cached", [0, 1 << 40])
+def test_rows(context, rng, monkeypatch, cached):
     """Of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.NEAR", near)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.CACHED_BYTES", cached)
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.TILE", 64)
     cases = []
     for columns in ((), (1,), (2,), (15,), (17,), (33,), (5, 21)):
@@ -433,7 +433,7 @@ def test_known_bounds_are_checked_without_the_device(context, schedule, rng):
     case.x = x[:5]
     with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 5"):
         case.gather()
-    assert not Case(context, schedule, x, (i,), bounds=[TRUSTED]).routines[0].is_checked
+    assert not Case(context, schedule, x, (i,), bounds=[UNCHECKED_BOUNDS]).routines[0].is_checked
 
 
 def test_positions_of_constant_indices_are_kept(context, schedule, rng):

@@ -180,7 +180,7 @@ def test_wrong_parameters_raise_what_numpy_raises(context, name, values):
 
 def test_what_has_no_kernel_is_drawn_by_numpy(context):
     host = Watched("NormalRV")
-    routine = Draw(context, "NormalRV", "float64", HostDraw(host, None, fewest=10))
+    routine = Draw(context, "NormalRV", "float64", HostDraw(host, None, min_elements=10))
     for bits, size in (("SFC64", (50,)), ("MT19937", (50,)), ("PCG64", (9,)), ("PCG64", (0,))):
         mine, other = generators(bits)
         np.testing.assert_array_equal(routine(mine, size, 1.0, 2.0)[1].to_host(), other.normal(1.0, 2.0, size))

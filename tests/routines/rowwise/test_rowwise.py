@@ -187,7 +187,7 @@ DOT = RowFunction(
 
 @pytest.mark.parametrize("columns", [17, 24, 31, 32])
 def test_products_of_short_rows(context, rng, columns):
-    """Where little is computed for each row, vectors lie along those that fill one and a half."""
+    """Where little is computed for each row, vectors run along rows that fill one and a half vectors."""
     x, y = (rng.normal(size=(37, columns)).astype(F32) for _ in range(2))
     a, b = map(context.from_host, (x, y))
     whole = "rows" if columns >= 24 else "columns"
@@ -297,7 +297,7 @@ def test_several_axes(context, rng, schedule):
 
 @pytest.mark.parametrize("shape", [(41, 5, 3), (3, 5, 41), (41, 5, 1), (2, 5, 3), (41, 0, 3)])
 def test_short_rows_in_two_dimensions(context, rng, schedule, shape):
-    """Vectors lie across the longer of the other dimensions."""
+    """Vectors run across the longer of the other dimensions."""
     host = rng.normal(size=shape).astype(F32)
     array = context.from_host(host)
     routine = rows_of(context, MOMENTS, (1,), schedule, ndim=3, dropped=2)

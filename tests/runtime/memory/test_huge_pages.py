@@ -26,7 +26,7 @@ def test_large_buffers_have_huge_pages(context, monkeypatch):
         if context.info.kind != "cpu":
             assert not asked
             return
-        where = fresh.views.address(array.buffer)
+        where = fresh.mappings.address(array.buffer)
         del array
     (((address, nbytes), large),) = asked
     assert address == where and nbytes >= SIZE

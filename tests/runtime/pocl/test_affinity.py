@@ -32,7 +32,7 @@ def sleepers(monkeypatch):
 
 @pytest.fixture
 def times(monkeypatch):
-    """Nanoseconds that all threads have run and waited; the clock goes on by an hour with each look."""
+    """Nanoseconds that all threads have run and waited; the clock continues by an hour with each look."""
     told, clock = [0, 0], iter(range(0, 10**9, 3600))
     monkeypatch.setattr(module, "_thread_times", lambda files: tuple(told))
     monkeypatch.setattr(module, "monotonic", lambda: float(next(clock)))

@@ -185,7 +185,7 @@ def test_the_host_runs_work_items_of_calls_with_a_wait(opened, monkeypatch, work
     for k in range(20):
         first.set_bytes(1, np.float32(k))
         sequence.run_and_wait()
-        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
+        np.testing.assert_array_equal(opened.mappings.view(x), np.full(n, 2**count * (k + 0.75), "f4"))
         assert not opened.queue.has_pending
 
 
@@ -201,7 +201,7 @@ def test_the_host_waits_for_earlier_commands(opened):
         first.submit((), (x.buffer,))
         assert opened.queue.has_pending
         second.run_and_wait()
-        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 8 * 1.75, "f4"))
+        np.testing.assert_array_equal(opened.mappings.view(x), np.full(n, 8 * 1.75, "f4"))
 
 
 @pytest.mark.parametrize("has_workers", [False, True])

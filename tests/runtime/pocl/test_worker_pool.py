@@ -104,7 +104,7 @@ def test_calls_in_a_row_need_one_launch(opened):
     opened.queue.finish()
     modes = always(batch)
     for _ in range(200):
-        view = opened.views.view(x)
+        view = opened.mappings.view(x)
         view[...] = 1
         batch.run_and_wait()
         np.testing.assert_array_equal(view, np.full(n, 2.0**count, "f4"))
@@ -121,7 +121,7 @@ def test_parked_workers_run_work_items(opened):
     while threads < 2 or modes[-1] != PARKED_WORKERS:
         assert len(modes) < 20_000
         batch.run_and_wait()
-        threads = len(np.unique(opened.views.view(out)[:400] >> np.uint64(20)))
+        threads = len(np.unique(opened.mappings.view(out)[:400] >> np.uint64(20)))
 
 
 @pytest.mark.usefixtures("parked_forever")
@@ -147,10 +147,10 @@ def test_other_commands_release_workers(opened, command):
             opened.queue.read(found, x.buffer)
             np.testing.assert_array_equal(found, expected)
         opened.queue.finish()
-        np.testing.assert_array_equal(opened.views.view(x), expected)
+        np.testing.assert_array_equal(opened.mappings.view(x), expected)
         assert set(states(opened)) == {ENDED}
         expected = expected / expected[0]
-        opened.views.view(x)[...] = expected
+        opened.mappings.view(x)[...] = expected
 
 
 @pytest.mark.usefixtures("parked_forever")
@@ -161,7 +161,7 @@ def test_waits_for_nothing_release_no_workers(opened, wait):
     always(batch)
     for _ in range(20):
         opened.queue.finish()
-        opened.views.view(x)[...] = 1
+        opened.mappings.view(x)[...] = 1
         batch.run_and_wait()
         number = opened.batch_launcher.workers._launch_number
         found = wait(x) if wait is not sync else wait()
@@ -307,7 +307,7 @@ def test_missing_workers_are_not_waited_for(opened):
     batch = batch_of(opened, [launched(opened, DOUBLE, (61,), x.buffer, np.int64(5000))] * 2, [-1, 0])
     opened.queue.finish()
     modes, workers = always(batch), opened.batch_launcher.workers
-    before = opened.views.view(x).copy()
+    before = opened.mappings.view(x).copy()
     workers._may_be_parked, workers._size = True, len(states(opened))
     for k in range(count := len(states(opened))):
         workers._states[k] = PARKED
@@ -321,7 +321,7 @@ def test_missing_workers_are_not_waited_for(opened):
             workers._states[k] = ENDED
         workers._may_be_parked = False
     assert modes == [PARKED_WORKERS] * 9
-    np.testing.assert_array_equal(opened.views.view(x), before * 4**9)
+    np.testing.assert_array_equal(opened.mappings.view(x), before * 4**9)
 
 
 @pytest.mark.usefixtures("parked_forever")
@@ -333,11 +333,11 @@ def test_batches_are_created_and_released(opened):
     for _ in range(100):
         batch = batch_of(opened, [double] * 3, [-1, 0, 1])
         always(batch)
-        opened.views.view(x)[...] = 1
+        opened.mappings.view(x)[...] = 1
         batch.run_and_wait()
         batch.run_and_wait()
         del batch
-        np.testing.assert_array_equal(opened.views.view(x), np.full(n, 64, "f4"))
+        np.testing.assert_array_equal(opened.mappings.view(x), np.full(n, 64, "f4"))
 
 
 @pytest.mark.usefixtures("parked_forever")
@@ -353,7 +353,7 @@ def test_two_threads_run_batches(opened):
     opened.queue.finish()
 
     def work(batch, x):
-        view = opened.views.view(x)
+        view = opened.mappings.view(x)
         for _ in range(300):
             view[...] = 1
             batch.run_and_wait()

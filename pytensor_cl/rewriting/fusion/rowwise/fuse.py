@@ -171,8 +171,8 @@ class _RowFusion:
             return False
         larger = {**group, node: None}
         room = get_context(domain.context_name).info.max_parameter_size - FIXED_BYTES
-        has_room = len(self._group_io(larger)) <= min(MAX_ARRAYS, room // array_bytes(domain.ndim))
-        return has_room and self._graph.is_convex(larger) and self._is_one_pass(larger, domain)
+        fits = len(self._group_io(larger)) <= min(MAX_ARRAYS, room // array_bytes(domain.ndim))
+        return fits and self._graph.is_convex(larger) and self._is_one_pass(larger, domain)
 
     def _is_one_pass(self, group: dict[Apply, None], domain: FusionDomain) -> bool:
         """Whether no full value depends on a reduction of the group, in a group that becomes part of a gemv pair."""
@@ -197,11 +197,14 @@ class _RowFusion:
         return self._only_elsewhere[node, domain]
 
     def _has_equal_shape(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
-        """Whether the full arrays of a node have the shape of the group's for all data: they share one."""
-        if not domain.is_full(node):
-            return True
-        full = {v for n in group for v in (*n.inputs, *n.outputs) if domain.output_form(v) == FULL}
-        return any(v in full for v in (*node.inputs, *node.outputs))
+        """Whether the arrays of a node have the shape of the group's for all data: they share one.
+
+        A scalar that both read says nothing about their shapes.
+        """
+        is_full = domain.is_full(node)
+        forms = {v: domain.output_form(v) for n in group for v in (*n.inputs, *n.outputs)}
+        shared = (forms.get(v) for v in (*node.inputs, *node.outputs))
+        return any(form == FULL if is_full else form is not None for form in shared)
 
     def _group_io(self, group: dict[Apply, None]) -> set[Variable]:
         """Return the arrays that a kernel of the group reads and writes."""

@@ -1,0 +1,1 @@
+"""Everything that uses undocumented parts of PyTensor."""

@@ -1,0 +1,129 @@
+"""Rewrites of inner graphs: Scan, OpFromGraph and Blockwise."""
+
+from collections.abc import Sequence
+from copy import copy
+
+import pytensor.tensor as pt
+from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.compile.mode import get_mode
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.scan.op import Scan
+from pytensor.scan.rewriting.push_out import scan_push_out_add
+from pytensor.tensor.basic import AllocDiag
+from pytensor.tensor.blockwise import Blockwise
+
+__all__ = ["drop_scan_modes", "inline_op_from_graphs", "push_sums_out_of_loops"]
+
+
+def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
+    """Remove mode OPENCL from Scan nodes (`scan`'s argument ``mode``).
+
+    The nodes inside a loop run on the host. PyTensor would apply the mode's rewrites to them, including the lift to
+    devices.
+
+    Parameters
+    ----------
+    fgraph
+        A graph before any rewrite; changed in place.
+    linker_type
+        The linker of the mode.
+    """
+    for node in fgraph.toposort():
+        op = _without_mode(node.op, linker_type) if isinstance(node.op, Scan) else node.op
+        if op is not node.op:
+            new = op.make_node(*node.inputs).outputs
+            fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_check_host_backends")
+
+
+def push_sums_out_of_loops(fgraph: FunctionGraph) -> None:
+    """Replace sums of products over all steps of a loop by one product outside of it, as PyTensor's rewrite does.
+
+    Parameters
+    ----------
+    fgraph
+        A graph of host Ops; changed in place.
+    """
+    dfs_rewriter(scan_push_out_add, ignore_newtrees=False).rewrite(fgraph)
+
+
+def _without_mode(op: Scan, linker_type: type) -> Scan:
+    """Return a Scan without the mode, also in its inner graph; the same Op if it has none."""
+    inner = op.fgraph
+    if any(isinstance(node.op, Scan) for node in inner.apply_nodes):
+        thawed = inner.unfreeze()
+        drop_scan_modes(thawed, linker_type)
+        op = op.clone_with_inner_graph(thawed)
+    if op.mode is not None and isinstance(get_mode(op.mode).linker, linker_type):
+        op = copy(op)
+        op.mode, op._fn = None, None
+    return op
+
+
+def _unbatched(node: Apply) -> Apply:
+    """Return a node of the core Op in place of a Blockwise, where that Op can compute all batches; else the node."""
+    core = getattr(node.op, "core_op", None)
+    batch = node.op.batch_ndim(node) if isinstance(node.op, Blockwise) else 0
+    if isinstance(core, AllocDiag):  # supports batch dimensions
+        shifted = type(core)(axis1=core.axis1 + batch, axis2=core.axis2 + batch, offset=core.offset)
+        return shifted(*node.inputs).owner
+    if core is None or not _is_inlined(core):
+        return node
+    return _vectorized(core, node, batch) if batch else core.make_node(*node.inputs)
+
+
+def _vectorized(core: OpFromGraph, node: Apply, batch: int) -> Apply:
+    """Return a node of an OpFromGraph of the batched inner graph."""
+    inner = core.fgraph.unfreeze()
+    inputs = [v.type() for v in node.inputs]
+    outputs = vectorize_graph(inner.outputs, dict(zip(inner.inputs, inputs, strict=True)))
+    whole = [_of_batch(new, old, inputs, batch) for new, old in zip(outputs, node.outputs, strict=True)]
+    return OpFromGraph(inputs, whole).make_node(*node.inputs)
+
+
+def _of_batch(value: Variable, wanted: Variable, inputs: Sequence[Variable], batch: int) -> Variable:
+    """Broadcast an output that does not depend on all inputs along the batch dimensions."""
+    if value.type.broadcastable == wanted.type.broadcastable:
+        return value
+    core = wanted.type.ndim - batch
+    free = [next((v for v in inputs if not v.type.broadcastable[i]), inputs[0]) for i in range(batch)]
+    lengths = [v.shape[i] for i, v in enumerate(free)]
+    return pt.alloc(value, *lengths, *(value.shape[value.type.ndim - core + i] for i in range(core)))
+
+
+def _is_inlined(op: Op) -> bool:
+    return isinstance(op, OpFromGraph) and not isinstance(op, FinalizedOpFromGraph)
+
+
+def _stabilized(node: Apply, known: dict[Op, Op]) -> Apply:
+    """Return a node whose inner graph is rewritten as the outer graph has been.
+
+    PyTensor's own symbolic Ops and their gradients do not need that.
+    """
+    op = node.op
+    if type(op) is not OpFromGraph:
+        return node
+    if op not in known:
+        inner = op.fgraph.unfreeze()
+        rewrite_graph(inner, include=("canonicalize", "stabilize", "specialize"), clone=False)
+        known[op] = op.clone_with_inner_graph(inner)
+    return known[op].make_node(*node.inputs)
+
+
+def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
+    """Replace OpFromGraph nodes by their inner graphs, so that these are fused and placed on devices."""
+    known: dict[Op, Op] = {}
+    while True:
+        simple = ((node, _stabilized(_unbatched(node), known)) for node in fgraph.toposort())
+        found = [(node, inner) for node, inner in simple if _is_inlined(inner.op)]
+        if not found:
+            return
+        for node, inner in found:
+            pairs = list(zip(node.outputs, inline_ofg_node(inner), strict=True))
+            typed = [(old, old.type.filter_variable(new)) for old, new in pairs]
+            fgraph.replace_all(typed, reason="opencl_inline", import_missing=True)

@@ -1,0 +1,50 @@
+"""Registration of the mode and its linker, and of checks before JIT linkers."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from pytensor.compile.mode import fast_run_linkers_to_mode, predefined_linkers, predefined_modes
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.basic import JITLinker
+from pytensor.tensor.basic import transfer
+
+__all__ = ["check_before_jit", "has_other_transfers", "register"]
+
+
+def has_other_transfers() -> bool:
+    """Whether other packages have registered targets of ``x.transfer``."""
+    return len(transfer._others) > 1
+
+
+def check_before_jit(check: Callable[[Any, FunctionGraph], None]) -> None:
+    """Call a function before a JIT linker, such as NUMBA's or JAX's, compiles a graph.
+
+    Parameters
+    ----------
+    check
+        Takes the linker and the graph; raises an error if the linker cannot compile it.
+    """
+    original = JITLinker.make_all
+
+    @wraps(original)
+    def make_all(self: JITLinker, *args: Any, **kwargs: Any) -> Any:
+        check(self, self.fgraph)
+        return original(self, *args, **kwargs)
+
+    JITLinker.make_all = make_all
+
+
+def register(name: str, mode: Any) -> None:
+    """Register a mode and its linker by name.
+
+    Parameters
+    ----------
+    name
+        In upper case for the mode; the linker's is in lower case.
+    mode
+        A `pytensor.compile.mode.Mode`.
+    """
+    predefined_modes[name] = mode
+    predefined_linkers[name.lower()] = mode.linker
+    fast_run_linkers_to_mode[name.lower()] = mode

@@ -1,0 +1,142 @@
+"""Generalised Hamiltonian Monte Carlo of all chains: one leapfrog step, and a partial refreshment of the momenta."""
+
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor_cl.pymc.density import ModelDensity
+from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, Trajectory, per_chain, rows
+
+__all__ = ["Langevin"]
+
+
+class Langevin(Chains):
+    """Positions, momenta and slice variables of all chains, and the function that moves them by one step.
+
+    An iteration mixes the momenta with new ones, takes a leapfrog step, and accepts or rejects it. After a rejection
+    the momenta are reversed (Horowitz 1991). The number that decides is not drawn each time: it moves slowly through
+    its interval, so that rejections come in groups (Neal 2020).
+
+    Parameters
+    ----------
+    density
+        See `ModelDensity`.
+    chains
+        Number of chains. They are at zero until `set_positions` is called.
+    seed
+        Seed of the momenta and of the slice variables.
+    mode
+        PyTensor mode that compiles the functions.
+    """
+
+    def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
+        super().__init__(density, chains, seed, mode)
+        rng = np.random.default_rng(seed).spawn(1)[0]
+        self._momentum, self._scale = self._state("momentum"), self._state("scale")
+        for shared in self._momentum:
+            value = shared.get_value(borrow=True)
+            shared.set_value(rng.standard_normal(value.shape).astype(value.dtype))
+        self._slice, self._step = self._per_chain_state("slice"), self._per_chain_state("step")
+        self._damping, self._is_active = self._per_chain_state("damping"), self._per_chain_state("is_active")
+        self._slice.set_value(rng.uniform(-1, 1, chains).astype(pytensor.config.floatX))
+        self._energy_error = self._per_chain_state("energy_error")
+        self._energy = self._per_chain_state("energy")
+        self._accepted = self._per_chain_state("accepted")
+        self.advance = self._compile_advance()
+
+    def set_parameters(
+        self, scale: np.ndarray, step: np.ndarray, damping: np.ndarray, is_active: np.ndarray | None = None
+    ) -> None:
+        """Set what each chain's next steps use.
+
+        Parameters
+        ----------
+        scale
+            Scales of the parameters: shape (chains, parameters).
+        step, damping
+            Step sizes, and the share of the squared momenta that is replaced before each step: shape (chains,).
+        is_active
+            Which chains move; default all.
+        """
+        offset = 0
+        for shared, shape, dtype in zip(self._scale, self.density.shapes, self.density.dtypes, strict=True):
+            size = int(np.prod(shape))
+            part = scale[:, offset : offset + size].reshape(self.chains, *shape)
+            shared.set_value(np.ascontiguousarray(part, dtype))
+            offset += size
+        active = np.ones(self.chains) if is_active is None else is_active
+        for shared, value in ((self._step, step), (self._damping, damping), (self._is_active, active)):
+            shared.set_value(np.ascontiguousarray(value, pytensor.config.floatX))
+
+    def gradients(self) -> list[np.ndarray]:
+        """Return copies of the gradients."""
+        return [np.asarray(shared.get_value()) for shared in self._gradient]
+
+    def trajectory(self, n_steps: int) -> Trajectory:
+        """Take `n_steps` steps; what is returned is that of the last one.
+
+        Parameters
+        ----------
+        n_steps
+            Number of gradients.
+        """
+        for _ in range(n_steps):
+            self.advance()
+        error = np.asarray(self._energy_error.get_value())
+        nothing = np.zeros(0)
+        return Trajectory(
+            np.exp(np.minimum(-error, 0)),
+            np.asarray(self._accepted.get_value()) > 0,
+            error > MAX_ENERGY_ERROR,
+            np.asarray(self._log_density.get_value()),
+            np.asarray(self._energy.get_value()),
+            error,
+            nothing,
+            nothing,
+        )
+
+    def _compile_advance(self) -> Any:
+        rng, _, noise = self._draw_normal()
+        kept, replaced = pt.sqrt(1 - self._damping), pt.sqrt(self._damping)
+        momenta = [
+            per_chain(kept, p) * p + per_chain(replaced, p) * xi for p, xi in zip(self._momentum, noise, strict=True)
+        ]
+        half = [0.5 * per_chain(self._step, s) * s for s in self._scale]
+        middle = [p + h * g for p, h, g in zip(momenta, half, self._gradient, strict=True)]
+        moved = [q + 2 * h * p for q, h, p in zip(self._position, half, middle, strict=True)]
+        log_density, gradient = self.density(moved)
+        ends = [p + h * g for p, h, g in zip(middle, half, gradient, strict=True)]
+        before = 0.5 * rows([pt.sqr(p) for p in momenta]) - self._log_density
+        error = 0.5 * rows([pt.sqr(p) for p in ends]) - log_density - before
+        error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
+        # The slice variable is reflected at 1: it moves by half of the damping.
+        level = self._slice + 1 + 0.5 * self._damping
+        level = pt.switch(level > 2, level - 2, level) - 1
+        accepted = pt.log(pt.abs(level)) < -error
+        active = self._is_active > 0
+        takes = active & accepted
+        # The ratio of densities that was compared is part of the slice variable of the new state.
+        changed = pt.switch(accepted, level * pt.exp(pt.switch(accepted, error, 0)), level)
+
+        def chosen(new: Any, old: Any) -> Any:
+            return pt.switch(per_chain(takes, old), new, old)
+
+        position = [self._wrap(i, chosen(q, old)) for i, (q, old) in enumerate(zip(moved, self._position, strict=True))]
+        momentum = [
+            pt.switch(per_chain(active, old), pt.switch(per_chain(accepted, old), new, -p), old)
+            for new, p, old in zip(ends, momenta, self._momentum, strict=True)
+        ]
+        updates = {
+            self._rng: rng,
+            self._log_density: chosen(log_density, self._log_density),
+            self._slice: pt.switch(active, changed, self._slice),
+            self._energy_error: error,
+            self._energy: before + pt.switch(takes, error, 0),
+            self._accepted: takes.astype(pytensor.config.floatX),
+            **dict(zip(self._position, position, strict=True)),
+            **dict(zip(self._momentum, momentum, strict=True)),
+            **{old: chosen(g, old) for g, old in zip(gradient, self._gradient, strict=True)},
+        }
+        return self._function([], [], updates, "advance")
