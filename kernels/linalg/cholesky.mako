@@ -24,7 +24,8 @@ void ${name}_block(const linalg_sizes size, const linalg_strides a_at, const lin
     const int n = size.rows;
     ${V} u[${block} * ${steps}];
     ${T} *element = (${T} *)u;
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global const ${T} *source = a + a_at.offset + b * a_at.batch;
         __global ${T} *target = l + l_at.offset + b * l_at.batch;
         for (int j = 0; j < n; ++j)
@@ -61,7 +62,8 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     const long part = get_global_id(0), parts = get_global_size(0), groups = (size.count + ${lanes - 1}) / ${lanes};
     const int n = size.rows;
     __global ${V} *factor = workspace + part * (n * n);
-    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const long b = g * ${lanes};
         const int valid = min((long)${lanes}, size.count - b);
         linalg_load_matrices_${V}(a + a_at.offset + b * a_at.batch, a_at, valid, n, n, factor);
@@ -160,7 +162,8 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global
     const int by_column = abs(l_at.column) > abs(l_at.row);
 % if schedule == "cpu":
     const long outer_step = by_column ? l_at.column : l_at.row, inner_step = by_column ? l_at.row : l_at.column;
-    for (long line = size.count * n * part / parts; line < size.count * n * (part + 1) / parts; ++line) {
+    const long line_end = partition_begin(size.count * n, 1, part + 1, parts);
+    for (long line = partition_begin(size.count * n, 1, part, parts); line < line_end; ++line) {
         const long b = line / n, outer = line - b * n;
         __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
         const int failed = isnan(matrix[last]);

@@ -1,5 +1,6 @@
 ## Types, structs and loops of the kernels of this folder; a preamble.
 <%page args="typedefs, ctype, lanes, schedule"/>\
+<%include file="/common/partition.mako"/>\
 <% V = ctype if lanes == 1 else f"{ctype}{lanes}" %>\
 #ifndef LINALG_STRUCTS
 #define LINALG_STRUCTS
@@ -12,8 +13,8 @@ ${typedef}
 #ifndef LINALG_ELEMENTS_${schedule}
 % if schedule == "cpu":
 #define LINALG_ELEMENTS_cpu(size, b, i, j)                                                                            \
-    for (long line = (size).count * (size).rows * part / parts,                                                       \
-              line_end = (size).count * (size).rows * (part + 1) / parts;                                             \
+    for (long line = partition_begin((size).count * (size).rows, 1, part, parts),                                     \
+              line_end = partition_begin((size).count * (size).rows, 1, part + 1, parts);                             \
          line < line_end; ++line)                                                                                     \
         for (long b = line / (size).rows, i = line - b * (size).rows, j = 0; j < (size).columns; ++j)
 % else:

@@ -1,7 +1,7 @@
 ## Orthogonalise the vectors of a batch of matrices by rotations of pairs (one-sided Jacobi).
 ##
 ## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are scaled so that their
-##            largest element is one. Rotations are accumulated in v. `_sort`: what comes of it, sorted by norm.
+##            largest element is one. Rotations are accumulated in v. `_sort`: the result, sorted by norm.
 ##            `_shift`: a symmetric matrix, of which one triangle is read, plus a multiple of the identity so that it
 ##            is positive semidefinite (Gershgorin).
 ##            `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector; lanes that are
@@ -18,6 +18,7 @@
 ## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
 ##            and related results, 1958.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
@@ -72,7 +73,8 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
     const long part = get_global_id(0), parts = get_global_size(0);
     const int m = size.rows, n = size.columns;
     const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
         ${T} scale = 0;
         for (int e = 0; e < n * m; ++e)
@@ -130,7 +132,8 @@ void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, 
     const int m = size.rows, n = size.columns;
     const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
     __global ${V} *vectors = workspace + part * (n * m + n * n), *turns = vectors + n * m;
-    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const long b = g * ${lanes};
         const int valid = min((long)${lanes}, size.count - b);
         linalg_load_${V}(w + b * n * m, n * m, valid, 1, n * m, vectors, 1);
@@ -210,12 +213,9 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         for (int e = item; e < n * m; e += ${group})
             scale = fmax(scale, fabs(vectors[e]));
         partial[item] = scale;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int distance = ${group} / 2; distance > 0; distance /= 2) {
-            if (item < distance)
+        <%workgroup:tree_reduce group="${group // 2}">
                 partial[item] = fmax(partial[item], partial[item + distance]);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        </%workgroup:tree_reduce>
         scale = partial[0] > 0 && partial[0] < INFINITY ? partial[0] : 1;
         for (int e = item; e < n * m; e += ${group})
             vectors[e] /= scale;

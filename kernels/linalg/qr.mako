@@ -14,6 +14,7 @@
 ## Reference  Golub and Van Loan, Matrix Computations, 5.2; R. Schreiber and C. Van Loan, A storage-efficient WY
 ##            representation for products of Householder transformations, 1989.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% T = ctype %>
 % if schedule == "cpu":
@@ -23,7 +24,8 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
     const long part = get_global_id(0), parts = get_global_size(0);
     const int m = size.rows, n = size.columns;
     ${T} sums[${block}];
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global ${T} *matrix = a + a_at.offset + b * a_at.batch, *taus = all_taus + b * ${block};
         for (int k = 0; k < min(m, n); ++k) {
             __global ${T} *column = matrix + k * a_at.column;
@@ -74,7 +76,8 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     const int m = size.rows, n = size.columns, columns = size.whole, steps = min(m, n);
     __global ${V} *factor = workspace + part * (m * n + m * columns), *product = factor + m * n;
     ${V} taus[${block}];
-    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const long b = g * ${lanes};
         const int valid = min((long)${lanes}, size.count - b);
         linalg_load_matrices_${V}(a + a_at.offset + b * a_at.batch, a_at, valid, m, n, factor);
@@ -152,12 +155,9 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
             for (int i = k + 1 + item; i < m; i += ${group})
                 largest = fmax(largest, fabs(column[i * a_at.row]));
             partial[item] = largest;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int distance = ${group} / 2; distance > 0; distance /= 2) {
-                if (item < distance)
+            <%workgroup:tree_reduce group="${group // 2}">
                     partial[item] = fmax(partial[item], partial[item + distance]);
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
+            </%workgroup:tree_reduce>
             largest = partial[0];
             barrier(CLK_LOCAL_MEM_FENCE);
             for (int i = k + 1 + item; largest > 0 && i < m; i += ${group}) {
@@ -165,12 +165,9 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
                 rest += value * value;
             }
             partial[item] = rest;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int distance = ${group} / 2; distance > 0; distance /= 2) {
-                if (item < distance)
+            <%workgroup:tree_reduce group="${group // 2}">
                     partial[item] += partial[item + distance];
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
+            </%workgroup:tree_reduce>
             const ${T} pivot = column[k * a_at.row], norm = largest * sqrt(partial[0]);
             const int is_done = norm == 0 && !isnan(pivot);
             const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);

@@ -104,7 +104,8 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
     ${V} tile[${block * wide}];
     ${T} *element = (${T} *)tile, factors[${block * (block + ROWS) // 2}];
     long packed_item = -1;
-    for (long unit = units * part / parts; unit < units * (part + 1) / parts; ++unit) {
+    const long unit_end = partition_begin(units, 1, part + 1, parts);
+    for (long unit = partition_begin(units, 1, part, parts); unit < unit_end; ++unit) {
         const long item = unit / tiles, column = (unit - item * tiles) * width;
         const int valid = min((long)width, size.columns - column);
         __global const ${T} *matrix = a + a_at.offset + item * a_at.batch;
@@ -142,7 +143,8 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     const int n = size.rows, packed = n * (n + 1) / 2;
     __global ${V} *factors = workspace + part * (packed + n); /* row i begins at i * (i + 1) / 2 */
     __global ${V} *solution = factors + packed;
-    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const int valid = min((long)${lanes}, size.count - g * ${lanes});
         for (int lane = 0; lane < ${lanes}; ++lane) {
             __global const ${T} *matrix = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;

@@ -31,7 +31,7 @@ def kernels(f):
     return sum(r.kernels for r in f.vm.executor.graphs.values())
 
 
-def test_what_stands_before_and_after_is_repeated(context, x, rng):
+def test_nodes_before_and_after_are_replayed(context, x, rng):
     y = pt.tanh(x @ x.T)
     picked = (y * 2)[y[:, 0] > 0]
     f = opencl([x], [pt.exp(picked @ y).sum(0), y.sum()])
