@@ -67,6 +67,9 @@ class DeviceQueue(Protocol):
     def keep_until_event(self, event: "cl.Event", what: Any) -> None:
         """Keep an object until the command of an event has run."""
 
+    def expect_long_wait(self) -> None:
+        """Note that the next wait may take long."""
+
     def finish(self) -> None:
         """Wait until every command has run."""
 

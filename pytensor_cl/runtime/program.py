@@ -14,6 +14,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.build.binaries import Binaries
+from pytensor_cl.runtime.build.kernel_objects import new_kernel
 from pytensor_cl.runtime.build.struct_arguments import StructBuffers, by_reference, setter
 from pytensor_cl.runtime.build.variants import BuildVariant, BuildVariants, plain
 from pytensor_cl.runtime.interrupts import in_another_thread
@@ -49,7 +50,7 @@ def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kerne
         It is not in the program: what was compiled is damaged.
     """
     try:
-        return cl.Kernel(program, name)
+        return new_kernel(program, name)
     except cl.Error as error:
         raise CompilationError(f"the program that was built has no kernel {name!r}: {error}", source.source) from error
 
@@ -100,7 +101,7 @@ class Kernel:
             queue.capture.note_launch(self.handle, global_size, local_size, args)
         if not self._has_null_arguments:
             self.null_trailing_arguments(len(args))
-            queue.expect_compilation()
+            queue.expect_long_wait()
         set_bytes, set_buffer = self.set_bytes, self.set_buffer
         for i, arg in enumerate(args):
             if isinstance(arg, _BY_VALUE):
@@ -119,7 +120,7 @@ class Kernel:
     def clone(handle: "cl.Kernel") -> "Kernel":
         """Return a kernel of the same function that shares no arguments with `handle`."""
         program = handle.get_info(cl.kernel_info.PROGRAM)
-        return Kernel(cl.Kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
+        return Kernel(new_kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
 
     def max_work_group_size(self, device: "cl.Device") -> int:
         """Return the largest work-group that the compiled kernel can run with on `device`."""
@@ -249,7 +250,7 @@ class ProgramCache:
     def clone(self, handle: "cl.Kernel") -> Kernel:
         """Return a kernel of the same function that shares no arguments with `handle`, which a `kernel` has."""
         program = handle.get_info(cl.kernel_info.PROGRAM)
-        return self._kernel_of(program, cl.Kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
+        return self._kernel_of(program, new_kernel(program, handle.get_info(cl.kernel_info.FUNCTION_NAME)))
 
     def _kernel_of(self, program: "cl.Program", handle: "cl.Kernel") -> Kernel:
         places = self._struct_places.get(handle.get_info(cl.kernel_info.FUNCTION_NAME)) if self._struct_places else None

@@ -1,6 +1,7 @@
 """The in-order queue of a context, and what must stay alive until its commands have run."""
 
 from itertools import count
+from time import perf_counter
 from typing import Any
 from weakref import ref
 
@@ -9,7 +10,7 @@ import numpy as np
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks
 from pytensor_cl.runtime.interfaces import QueueHooks
-from pytensor_cl.runtime.interrupts import in_another_thread
+from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS, in_another_thread
 from pytensor_cl.runtime.launch_capture import LaunchCapture
 
 __all__ = ["Queue"]
@@ -37,6 +38,9 @@ class Queue:
         The pyopencl queue.
     capture
         The capture of launches that is under way; None if there is none.
+    may_take_long
+        Whether the next wait may take long: a driver compiles, or the last wait was long. This thread then handles
+        signals while another one waits.
     hooks
         What the driver does where the queue is used.
     """
@@ -53,7 +57,7 @@ class Queue:
         self._submitted: object = None
         self._completed: object = None
         self._is_exposed = False
-        self._may_compile = False
+        self.may_take_long = False
         self._enqueue = cl.enqueue_nd_range_kernel
         # By number, so that several threads can add and remove entries, and a signal may arrive in between.
         self._numbers = count()
@@ -81,9 +85,9 @@ class Queue:
         self._is_exposed = True
         return self.handle
 
-    def expect_compilation(self) -> None:
-        """Note that a kernel is launched for the first time: a driver may compile it before the next wait ends."""
-        self._may_compile = True
+    def expect_long_wait(self) -> None:
+        """Note that the next wait may take long: a kernel may be compiled, or the last wait was long."""
+        self.may_take_long = True
 
     def launch(self, kernel: "cl.Kernel", global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
         """Enqueue a kernel whose arguments are set."""
@@ -124,9 +128,12 @@ class Queue:
         self._note_unsupported("a download")
         used = self._used_by_now()
         with self.hooks.exclusive_wait():
-            if self._may_compile:
-                self._finish_new_kernels()
+            if self.may_take_long:
+                self._finish_in_another_thread()
+            began = perf_counter()
             cl.enqueue_copy(self.handle, array, buffer, src_offset=offset, is_blocking=True)
+        if perf_counter() - began > LONG_WAIT_SECONDS:
+            self.may_take_long = True
         self._release(used)  # the queue is in order: everything before the read has run
         self.hooks.after_wait()
 
@@ -206,18 +213,22 @@ class Queue:
     def finish_raw(self) -> None:
         """Wait until every command has run; release nothing, and note nothing."""
         with self.hooks.exclusive_wait():
-            if self._may_compile:
-                self._finish_new_kernels()
-            else:
-                self._finish()
+            if self.may_take_long:
+                self._finish_in_another_thread()
+                return
+            began = perf_counter()
+            self._finish()
+            if perf_counter() - began > LONG_WAIT_SECONDS:
+                self.may_take_long = True
 
     def _finish(self) -> None:
         self.handle.finish()
 
-    def _finish_new_kernels(self) -> None:
-        """Wait in another thread: this one handles signals while the driver compiles."""
+    def _finish_in_another_thread(self) -> None:
+        """Wait in another thread: this one handles signals meanwhile."""
+        began = perf_counter()
         in_another_thread(self._finish)
-        self._may_compile = False
+        self.may_take_long = perf_counter() - began > LONG_WAIT_SECONDS
 
     def end_wait(self) -> None:
         """The caller has waited by other means: release what commands have used."""

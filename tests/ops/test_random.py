@@ -86,7 +86,7 @@ def test_replayed_calls_new_sizes_and_new_generators(context, by_the_device):
 
 
 def test_draws_feed_kernels_that_are_repeated(context, by_the_device):
-    """The draws run between recordings of what uses them."""
+    """The draws run between captured graphs of the nodes that use them."""
 
     def make(generator):
         following, z = pt.random.normal(size=(N, 4), rng=generator, return_next_rng=True)
@@ -229,6 +229,29 @@ def test_selection_may_move_a_draw(context):
     want = np.random.default_rng(5)
     for n in (6000, 20, 6000, 6000, 20, 20, 6000):
         np.testing.assert_array_equal(f(n), want.normal(size=n))
+
+
+def test_the_last_bit_does_not_depend_on_the_backend(context):
+    """NUMBA does not contract the product and the sum of a draw."""
+
+    def make(generator):
+        options = {"size": (N,), "return_next_rng": True}
+        generator, a = pt.random.normal(1.3, 2.7, rng=generator, **options)
+        generator, b = pt.random.uniform(-1.1, 2.3, rng=generator, **options)
+        generator, c = pt.random.halfnormal(0.3, 1.7, rng=generator, **options)
+        generator, d = pt.random.t(5.0, 0.3, 1.7, rng=generator, **options)
+        return [a, b, c, d], generator
+
+    generators = [pytensor.shared(np.random.Generator(np.random.SFC64(5))) for _ in range(2)]
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=True):
+        outputs, after = make(generators[0])
+        f = opencl([N], outputs, updates={generators[0]: after})
+    outputs, after = make(generators[1])
+    g = pytensor.function([N], outputs, updates={generators[1]: after}, mode="FAST_COMPILE")
+    for _ in range(2):
+        for got, want in zip(f(1000), g(1000), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert "NUMBA" in str(explain(f))
 
 
 def test_numbers_of_a_generator_that_counts(context, by_the_device):

@@ -302,6 +302,8 @@ class GraphCache:
         if len(self._warmup_counts) >= MAX_SIGNATURES:
             self._warmup_counts.clear()
         self._warmup_counts[self._warmup_key] = count + 1
+        if not count and self._context is not None:
+            self._context.queue.expect_long_wait()  # how long the device takes for these shapes is not known
         return count >= WARMUP_CALLS
 
     def _note_guard_failure(self, graph: CapturedGraph) -> None:

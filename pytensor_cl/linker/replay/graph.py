@@ -67,7 +67,7 @@ class SequenceStep:
 
     def __call__(self) -> None:
         """Run the kernels."""
-        if self.is_waited_for and not (self._writes_shared and active_count() > 1):
+        if self.is_waited_for and not self._queue.may_take_long and not (self._writes_shared and active_count() > 1):
             self.sequence.run_and_wait()
             return
         self.sequence.submit(self._keep, [binding.buffer for binding in self._bindings])
@@ -223,11 +223,18 @@ class CapturedGraph:
             self._bind_arena()
         for binding, nbytes in self._outputs:
             binding.bind(memory.allocate(nbytes))
-        for at, step in self.steps:
+        # A batch that takes long runs in the driver's threads, so that this one can handle signals.
+        steps = self._interruptible_steps() if self.context.queue.may_take_long else self.steps
+        for at, step in steps:
             self.current_node = at
             step()
         for cell, make_array in self._results:
             cell[0] = make_array()
+
+    def _interruptible_steps(self) -> list[tuple[int, Thunk]]:
+        """Return the steps with `SequenceStep` objects, which look at the queue, in place of their shortest thunks."""
+        sequences = {step.thunk(): step for step in self.sequences}
+        return [(at, sequences.get(step, step)) for at, step in self.steps]
 
     def _bind_arena(self) -> None:
         """Bind the ranges of the arena, whose buffers have changed."""

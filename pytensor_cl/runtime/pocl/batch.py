@@ -18,6 +18,7 @@ from pytensor_cl.codegen.template import kernel_source
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.interfaces import DeviceContext
+from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl.entry_points import EntryPoint, EntryPoints, value_sizes
 from pytensor_cl.runtime.pocl.participation import HOST_ONLY, NEW_WORKERS, PARKED_WORKERS, ParticipationTuner
@@ -369,7 +370,10 @@ class KernelBatch:
             if caller in callers:
                 callers.remove(caller)
             workers.end_call()
-        tuner.record(mode, perf_counter() - began)
+        seconds = perf_counter() - began
+        tuner.record(mode, seconds)
+        if seconds > LONG_WAIT_SECONDS:
+            queue.expect_long_wait()
         queue.end_wait()
 
     def _set_participants(self, slot: int, mode: str) -> None:

@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.build.kernel_objects import new_kernel
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
 
 __all__ = ["compile_all", "main"]
@@ -54,7 +55,7 @@ def compile_all(
     for name in kernels:
         if parent not in (None, os.getppid()):
             return
-        kernel = cl.Kernel(program, name)
+        kernel = new_kernel(program, name)
         for index in range(kernel.num_args):
             _fill(kernel, index)
         cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))

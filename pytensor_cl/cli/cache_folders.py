@@ -12,6 +12,7 @@ import pytensor
 
 from pytensor_cl.codegen.rendered import is_intact, rendered_folder, user_folder
 from pytensor_cl.runtime.build.binaries import programs_folder
+from pytensor_cl.runtime.build.kernel_objects import INVOKER_FILES, invoker_folder
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
 
@@ -93,6 +94,7 @@ def cache_folders() -> list[CacheFolder]:
         _checked("pytensor-cl, texts", rendered_folder()),
         _checked("pytensor-cl, programs", programs_folder(None)),
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
+        CacheFolder("pyopencl, invokers", invoker_folder(), (INVOKER_FILES,)),
         CacheFolder("pytensor-cl, features", features_folder(ours or None), (_FEATURES,)),
     ]
     for hooks in all_hooks():
