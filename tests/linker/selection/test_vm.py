@@ -398,6 +398,14 @@ def _columns(m, t):
     return result
 
 
+def _masked(v, m):
+    result = m.copy()
+    result[np.eye(3, dtype=bool)] = v
+    result[:, [True, False, True]] += v[:2]
+    return result
+
+
+MASK = np.array([True, False, True])
 CHECKED = {
     "index": (lambda: x[i] * 2, lambda v, j, m, t: v[j] * 2),
     "column": (lambda: m[:, i] + x.sum(), lambda v, j, m, t: m[:, j] + v.sum()),
@@ -411,6 +419,11 @@ CHECKED = {
     "columns": (lambda: pt.inc_subtensor(m[:, i[:1]], t[0, :, :1]), lambda v, j, m, t: _columns(m, t)),
     "mask": (lambda: x[x > -9] * i.shape[0], lambda v, j, m, t: v[v > -9] * 3),
     "mask of two dimensions": (lambda: m[m > -9] + i.sum(), lambda v, j, m, t: m[m > -9] + j.sum()),
+    "constant mask": (lambda: m[MASK] * i.sum(), lambda v, j, m, t: m[MASK] * j.sum()),
+    "writes by constant masks": (
+        lambda: pt.inc_subtensor(pt.set_subtensor(m[np.eye(3, dtype=bool)], x)[:, MASK], x[: i.shape[0] - 1]),
+        lambda v, j, m, t: _masked(v, m),
+    ),
     "maximum": (lambda: x[i[1] + 2 :].max() + m.sum(), lambda v, j, m, t: v.max() + m.sum()),
     "maxima": (lambda: m.max(axis=0) * i.sum(), lambda v, j, m, t: m.max(axis=0) * j.sum()),
     "division": (lambda: i // (i + 3) + i % 4 + x, lambda v, j, m, t: j // (j + 3) + j % 4 + v),
@@ -454,6 +467,8 @@ def test_what_numba_does_not_check_is_checked_for_it(context, rng, name, numba_f
         (lambda: pt.set_subtensor(m[pt.clip(i, 0, 2)], m[:2]), ValueError, ""),
         (lambda: pt.set_subtensor(x[pt.clip(i, 0, 2)], t[:1, 0, 0]), ValueError, "broadcasting"),
         (lambda: x[i[:2] > -1], IndexError, "boolean index|mask"),
+        (lambda: pt.inc_subtensor(t[:, 0, 0][MASK], 1), IndexError, "boolean index|mask|index 2"),
+        (lambda: pt.set_subtensor(x[MASK | True], t[:, 0, 0]), ValueError, ""),
         *(
             [
                 (lambda: pt.inc_subtensor(x[pt.clip(i, 0, 2)], m[0][:2]), ValueError, ""),
