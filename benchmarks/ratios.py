@@ -85,16 +85,18 @@ def measure(point: Point, workers: list[Worker], warm: float) -> Found:
     """
     name, found = point.workload.name, {}
     for worker in workers:
-        found[worker.label] = worker.request(do="prepare", name=name, scale=point.scale, afresh=_chooses(worker.label))
+        found[worker.label] = worker.request(
+            do="prepare", name=name, scale=point.scale, recompile=_chooses(worker.label)
+        )
     ready = [w for w in workers if "failed" not in found[w.label]]
     for worker in ready:
-        found[worker.label] |= worker.request(do="settle", seconds=warm, calls=CALLS)
+        found[worker.label] |= worker.request(do="warm_up", seconds=warm, calls=CALLS)
     times = _rounds(ready)
     for worker in ready:
         found[worker.label] |= worker.request(do="check")
         found[worker.label]["median"] = min(times[worker.label])
     for worker in workers:
-        worker.request(do="forget")
+        worker.request(do="release")
     return found
 
 
@@ -145,17 +147,17 @@ def excesses(results: dict[str, dict[str, Found]], label: str) -> str:
                 times = ", ".join(f"{k} {1e6 * f['median']:.4g}" for k, f in found.items() if "median" in f)
                 ours = found[label]
                 when = f"{ours['calls']} calls, {ours['seconds']:.2g} s"
-                rows.append((value, f"| {name} | {float(n):g} | {value:.2f} | {ours['side']} | {when} | {times} |"))
+                rows.append((value, f"| {name} | {float(n):g} | {value:.2f} | {ours['backend']} | {when} | {times} |"))
     if not rows:
         return f"{label}: no point above {LIMIT}\n"
-    head = ["| workload | elements | ratio | side | chosen after | medians in us |", "|---|---|---|---|---|---|"]
+    head = ["| workload | elements | ratio | backend | chosen after | medians in us |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *(text for _, text in sorted(rows, reverse=True))]) + "\n"
 
 
 def late(results: dict[str, dict[str, Found]], label: str) -> str:
     """Return how much longer the first calls took than those of the best backend; compiling is part of it."""
     lines = [
-        "| workload | elements | side | chosen after | first | 10 | 100 | 1000 |",
+        "| workload | elements | backend | chosen after | first | 10 | 100 | 1000 |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, sizes in results.items():
@@ -167,7 +169,7 @@ def late(results: dict[str, dict[str, Found]], label: str) -> str:
             first = {int(k): v / (int(k) * best) for k, v in ours["first"].items()}
             cells = [f"{first[k]:.2g}" if k in first else "" for k in (1, 10, 100, 1000)]
             when = f"{ours['calls']} calls, {ours['seconds']:.2g} s"
-            lines.append(f"| {name} | {float(n):g} | {ours['side']} | {when} | " + " | ".join(cells) + " |")
+            lines.append(f"| {name} | {float(n):g} | {ours['backend']} | {when} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

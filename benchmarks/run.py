@@ -97,7 +97,7 @@ def measure(name: str, workers: list[Worker], scale: float) -> dict[str, Any]:
     found = {w.label: w.request(do="prepare", name=name, scale=scale) for w in workers}
     ready = [w for w in workers if "failed" not in found[w.label]]
     for w in ready:
-        found[w.label]["settled"] = w.request(do="settle", seconds=WARM, calls=1)
+        found[w.label]["warm_up"] = w.request(do="warm_up", seconds=WARM, calls=1)
     times: dict[str, list[float]] = {w.label: [] for w in ready}
     for turn in range(ROUNDS):
         first = turn % max(1, len(ready))  # after others each time: a machine that was just busy may be slower
@@ -105,7 +105,7 @@ def measure(name: str, workers: list[Worker], scale: float) -> dict[str, Any]:
             times[w.label] += w.request(do="time", seconds=SECONDS).get("times", [])
             w.rest()
     for w in workers:
-        w.request(do="forget")
+        w.request(do="release")
     for label, samples in times.items():
         found[label] |= {"median": median(samples), "best": min(samples), "calls": len(samples)}
     return found

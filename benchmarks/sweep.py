@@ -83,7 +83,7 @@ def measure(sweep: Sweep, elements: float, workers: list[Worker]) -> dict[str, f
             best[worker.label] = min([best[worker.label], *times])
             worker.rest()
     for worker in workers:
-        worker.request(do="forget")
+        worker.request(do="release")
     return best
 
 

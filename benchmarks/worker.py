@@ -39,10 +39,10 @@ class Backend:
         """Return what is timed."""
         raise NotImplementedError
 
-    def forget(self) -> None:
-        """Give back memory that is held for reuse."""
+    def release(self) -> None:
+        """Free idle memory."""
 
-    def side(self, call: Callable[..., Any]) -> str:
+    def selected(self, call: Callable[..., Any]) -> str:
         """Where the calls of a function run, if the backend chooses."""
         return ""
 
@@ -134,7 +134,7 @@ class OpenCL(PyTensor):
 
         return call
 
-    def forget(self) -> None:
+    def release(self) -> None:
         from pytensor_cl.runtime.registry import get_context
 
         get_context(self.context).memory.trim()
@@ -156,7 +156,7 @@ class Auto(PyTensor):
 
         pytensor_cl.use(device or "opencl")
 
-    def side(self, call: Callable[..., Any]) -> str:
+    def selected(self, call: Callable[..., Any]) -> str:
         signatures = getattr(call.vm, "signatures", None)  # type: ignore[attr-defined]
         return signatures[-1].backend if signatures else "device"
 
@@ -229,8 +229,8 @@ def error_of(got: np.ndarray, wanted: np.ndarray) -> float:
 class Session:
     """Serves requests.
 
-    ``prepare`` compiles and checks, ``settle`` calls until some time has passed, ``time`` measures, ``check`` checks
-    again, ``forget`` drops what was prepared.
+    ``prepare`` compiles and checks, ``warm_up`` calls until some time has passed, ``time`` measures, ``check`` checks
+    again, ``release`` drops what was prepared.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -248,9 +248,9 @@ class Session:
             self.compiled[key] = self.backend.compile(workload, arrays)
         return self.compiled[key]
 
-    def prepare(self, name: str, scale: float, afresh: bool = False) -> dict[str, Any]:
+    def prepare(self, name: str, scale: float, recompile: bool = False) -> dict[str, Any]:
         workload = next(w for w in WORKLOADS if w.name == name)
-        if afresh:
+        if recompile:
             self.compiled.clear()
         sets = inputs_of(workload, scale)
         start = time.perf_counter()
@@ -273,10 +273,10 @@ class Session:
     def check(self) -> dict[str, Any]:
         return {"error": self._error(self.backend.host(self.call(*self.sets[0])))}  # type: ignore[misc]
 
-    def settle(self, seconds: float, calls: int) -> dict[str, Any]:
+    def warm_up(self, seconds: float, calls: int) -> dict[str, Any]:
         """Call for a minimum of time and calls; return the last change of backends, and the first calls' times."""
         assert self.call is not None
-        side, since, first, spent, count = self.backend.side(self.call), (0, 0.0), {}, 0.0, 0
+        name, since, first, spent, count = self.backend.selected(self.call), (0, 0.0), {}, 0.0, 0
         while count < calls or spent < seconds:
             values = self.sets[count % len(self.sets)]
             start = time.perf_counter()
@@ -285,10 +285,10 @@ class Session:
             count += 1
             if count in FIRST:
                 first[count] = spent
-            now = self.backend.side(self.call)
-            if now != side:
-                side, since = now, (count, spent)
-        return {"side": side, "calls": since[0], "seconds": since[1], "first": first}
+            now = self.backend.selected(self.call)
+            if now != name:
+                name, since = now, (count, spent)
+        return {"backend": name, "calls": since[0], "seconds": since[1], "first": first}
 
     def time(self, seconds: float, least: int = ROTATION) -> dict[str, Any]:
         times: list[float] = []
@@ -300,9 +300,9 @@ class Session:
             times.append(time.perf_counter() - start)
         return {"times": times[-2000:]}
 
-    def forget(self) -> dict[str, Any]:
+    def release(self) -> dict[str, Any]:
         self.call, self.sets, self.wanted = None, [], np.empty(0)
-        self.backend.forget()
+        self.backend.release()
         return {}
 
 

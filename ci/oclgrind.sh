@@ -10,7 +10,7 @@ export PYOPENCL_NO_CACHE=1   # binaries of a simulator of another version
 # Which tests: small arrays, both schedules, every variant of the kernels.
 declare -A chosen=(
     [indexing/gather_scatter]="sorted_positions and 2 and float32 or gather_and_scatter or minus_zero and float32 or values_are_repeated or strides or bad_indices"
-    [reduction/argmax]="axes_and_layouts or broadcast"
+    [argmax]="axes_and_layouts or broadcast"
     [indexing/embedding_bag]="axes or strides"
     [indexing/take_along_axis]="modes_and_broadcasting or strides or out_of_range"
     # conv/im2col_gemm has private memory written to by way of a global pointer: CPUs have one memory, the simulator has not.
@@ -41,7 +41,7 @@ families=("$@")
 [ $# -gt 0 ] || mapfile -t families < <(printf '%s\n' "${!chosen[@]}" | sort)
 
 mkdir -p "$work"
-# The self-check tries what the simulator reports as an error: its answers are kept before reports count.
+# The self-check tries what the simulator reports as an error: its results are stored before reports count.
 oclgrind --log /dev/null "${PYTHON:-python}" -m pytensor_cl devices > /dev/null
 failed=()
 for family in "${families[@]}"; do

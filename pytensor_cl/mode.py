@@ -23,13 +23,13 @@ from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
-from pytensor_cl.rewriting.fusion.slice_updates import merge_slice_updates
+from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
 from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
-from pytensor_cl.rewriting.lowering.convolution import split_convolutions
+from pytensor_cl.rewriting.lowering.conv import split_convolutions
 from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.linalg import lower_linalg

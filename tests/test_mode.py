@@ -24,7 +24,7 @@ def test_the_mode_is_known_by_name(context):
     assert isinstance(get_mode("opencl").linker, OpenCLLinker)
 
 
-def test_all_behaviour_hangs_on_the_linker(context):
+def test_all_rewrites_depend_on_the_linker(context):
     rebuilt = type(mode.OPENCL)(OpenCLLinker(), mode.OPENCL.provided_optimizer)
     copies = (rebuilt, copy.copy(mode.OPENCL), pickle.loads(pickle.dumps(mode.OPENCL)), mode.OPENCL.including("fusion"))
     x = pt.vector("x", dtype="float32")

@@ -477,7 +477,7 @@ def test_host_ops_read_without_driving_the_value_off_the_device(context, weights
         assert resident(weights) == (context.name,)
 
 
-def test_c_code_fails_loudly_and_not_wrongly(context, weights):
+def test_c_code_raises_an_error(context, weights):
     cell = weights.container.storage
     opencl([], None, updates={weights: weights + 1})()
     assert "OpenCL device" in repr(list.__getitem__(cell, 0))

@@ -1,9 +1,10 @@
 """Write docs/distributions.md: which densities of PyMC's distributions run on a device, and whether they are right.
 
-usage: python tools/distribution_grid.py [--only NAME,NAME] [--kinds KIND,KIND] [--store FILE] [--jobs N]
+usage: python tools/distribution_grid.py [--only NAME,NAME] [--kinds KIND,KIND] [--store FILE [--missing]] [--jobs N]
 
 Takes half an hour on two quiet cores. ``--only`` and ``--kinds`` choose a part; with ``--store`` results are kept in a
-file between runs, and the page shows all of them. What has not been run is marked so.
+file between runs, and the page shows all of them; ``--missing`` runs what the file lacks. What has not been run is
+marked so.
 The exit status is 1 if a result differs from the CPU's, or a rewrite fails.
 """
 
@@ -145,12 +146,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="distributions, separated by commas")
     parser.add_argument("--kinds", default=",".join(KINDS), help="quantities, separated by commas (default: all)")
     parser.add_argument("--store", type=Path, help="JSON file of earlier results; changed")
+    parser.add_argument("--missing", action="store_true", help="run only what the store lacks")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--device", default="opencl:pocl")
     options = parser.parse_args(arguments)
     only, kinds = set(filter(None, options.only.split(","))), options.kinds.split(",")
     kept = json.loads(options.store.read_text()) if options.store and options.store.exists() else {}
+    done = {(name, kind) for name, cells in kept.items() for kind in cells} if options.missing else set()
     jobs = [(c.name, kind) for kind in kinds for c in CASES if not only or c.distribution in only]
+    jobs = [job for job in jobs if job not in done]
     for outcome in _outcomes(jobs, options.device, options.jobs):
         kept.setdefault(outcome.name, {})[outcome.kind] = _cells(outcome)
         sys.stderr.write(f"{outcome.name}, {outcome.kind}: {' | '.join(kept[outcome.name][outcome.kind])}\n")

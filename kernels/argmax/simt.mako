@@ -26,7 +26,7 @@ void ${name}(__global const ${T} *restrict input, const long input_at, __global 
     ${T} best = input[${name}_at(&g, max(where, first))];
     ${index} i = first + lane + g.threads_per_output;
     % for count in (4, 1):
-    // loads that are under way together
+    // loads in flight at once
     for (; last - i > ${count - 1} * g.threads_per_output; i += ${count} * g.threads_per_output) {
         % for q in range(count):
         const ${T} value${q} = input[${name}_at(&g, i + ${q} * g.threads_per_output)];

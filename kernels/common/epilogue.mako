@@ -1,8 +1,8 @@
 ## Epilogue of a kernel: a function of each element that the kernel computed, applied before it is stored.
 ##
-## Algorithm: in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays (the
-##     epilogue's operands), o0.. are the results.
-## Operands: matrices with any strides between rows and between columns; a `repeated` one has one column for all.
+## Algorithm   in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays (the
+##             epilogue's operands), o0.. are the results.
+## Operands    Matrices with any strides between rows and between columns; a `repeated` one has one column for all.
 ## The defs use the arguments of the template that calls them: name, starts (struct: offsets of the arrays of the
 ##     operands and of the results), inputs (dtypes of the operands), repeated (a bool for each), outputs (dtypes of the
 ##     results), statements.

@@ -1,7 +1,7 @@
 ## Partition of rows with ends: merge_path_row(ends, rows, work) is the first of `rows` rows before which so much work
 ##     is, where each row counts as one, and each of its entries, too. Row number r ends before entry ends[r].
-## Reference: merge-based partition by row (D. Merrill, M. Garland, Merge-based parallel sparse matrix-vector
-##     multiplication, SC 2016).
+## Reference   merge-based partition by row (D. Merrill, M. Garland, Merge-based parallel sparse matrix-vector
+##             multiplication, SC 2016).
 <%page args=""/>\
 #ifndef MERGE_PATH_ROW
 #define MERGE_PATH_ROW

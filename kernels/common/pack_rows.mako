@@ -1,9 +1,9 @@
 ## Packing of four rows of a matrix for the panels of a matrix product, schedule cpu.
 ##
-## Algorithm: `rows` copies `depth` elements of each of the four rows from x + i * across; element k of row number i
-##     goes to packed[k * width + i], so that what one step along k needs are neighbours. Where the rows are contiguous,
-##     blocks of 4 x 4 are transposed in registers.
-## Operands: x with strides `across` (from row to row) and `along` (along a row).
+## Algorithm   `rows` copies `depth` elements of each of the four rows from x + i * across; element k of row number i
+##             goes to packed[k * width + i], so that what one step along k needs are neighbours. Where the rows are
+##             contiguous, blocks of 4 x 4 are transposed in registers.
+## Operands    x with strides `across` (from row to row) and `along` (along a row).
 ## The variables x, across, along, depth, packed and i are those of the caller; `width` is a constant or a variable.
 <%def name="rows(ctype, vec4, width)">
         __global const ${ctype} *from = x + i * across;

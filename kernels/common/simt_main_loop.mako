@@ -1,6 +1,6 @@
 ## The multiply-adds of the tile kernels of schedule simt (matrix products and convolutions), and the accumulators.
 ##
-## Operands: tile_a[k][row], tile_b[k][column] in local memory, `step` elements along k.
+## Operands    tile_a[k][row], tile_b[k][column] in local memory, `step` elements along k.
 ## Tiling, scalar form: a work-group of group x group computes a tile of 4 * group x 4 * group; a work-item has 4 x 4
 ##     sums that are a group's width apart: c<i>_<j> is row ty + i * group, column tx + j * group.
 ## Tiling, vector form: a work-group of 16 x rows / 8 computes a tile of rows x 128; a work-item has four squares of 4

@@ -5,12 +5,12 @@
 ##         ih = q * stride + t * dilation - pad
 ##     With ih = i * stride + phase, a tap meets phase[t] = (t * dilation - pad) mod stride only, in output pixel
 ##     q = i + shift[t], shift[t] = (phase[t] - t * dilation + pad) / stride.
-## Operands: of conv_plan, x is the gradient and y is dy; of conv_call the other way round. w and dy have contiguous
-##     rows.
-## Tiling: blocks of mc channels, kc terms of the sums; rows of D are nc apart.
-## NDRange -> work: a partition of the images, groups and blocks of channels.
-## Workspace: for each work-item D (mc * taps, nc), with a vector before it.
-## Invariants: the last block of channels overlaps the one before.
+## Operands    Of conv_plan, x is the gradient and y is dy; of conv_call the other way round. w and dy have contiguous
+##             rows.
+## Tiling      Blocks of mc channels, kc terms of the sums; rows of D are nc apart.
+## NDRange     a partition of the images, groups and blocks of channels.
+## Workspace   For each work-item D (mc * taps, nc), with a vector before it.
+## Invariants  The last block of channels overlaps the one before.
 <%page args="name, ctype, itemsize, lanes, micro, mr, vectors, most, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="transposed" file="/conv/transposed.mako"/>

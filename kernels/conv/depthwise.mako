@@ -1,9 +1,9 @@
 ## Convolution to one channel a group, schedule cpu.
 ##
-## Algorithm: direct convolution as in direct.mako. What is outside of x is skipped, not multiplied by zero.
-## Operands: x, w and y with any strides; plan.mako.
-## Tiling: `rows` rows of output pixels, `vectors` vectors along a row.
-## NDRange -> work: a partition of the tiles of all images and groups.
+## Algorithm   Direct convolution as in direct.mako. What is outside of x is skipped, not multiplied by zero.
+## Operands    x, w and y with any strides; plan.mako.
+## Tiling      `rows` rows of output pixels, `vectors` vectors along a row.
+## NDRange     a partition of the tiles of all images and groups.
 <%page args="name, ctype, lanes, rows, vectors"/>
 <%namespace name="common" file="/conv/direct_common.mako"/>
 <%

@@ -1,10 +1,10 @@
 ## Convolution without packing, schedule cpu, for few channels, where a matrix product would have nothing to reuse.
 ##
-## Algorithm: direct convolution. What is outside of x is skipped, not multiplied by zero. Taps that meet x in every
-##     lane go first, along contiguous x; the others with masks.
-## Operands: x, w and y with any strides; plan.mako.
-## Tiling: `rows` channels of `vectors` vectors along a row of output pixels.
-## NDRange -> work: a partition of the tiles of all images, groups and blocks of channels.
+## Algorithm   Direct convolution. What is outside of x is skipped, not multiplied by zero. Taps that meet x in every
+##             lane go first, along contiguous x; the others with masks.
+## Operands    x, w and y with any strides; plan.mako.
+## Tiling      `rows` channels of `vectors` vectors along a row of output pixels.
+## NDRange     a partition of the tiles of all images, groups and blocks of channels.
 <%page args="name, ctype, lanes, rows, vectors"/>
 <%namespace name="common" file="/conv/direct_common.mako"/>
 <%

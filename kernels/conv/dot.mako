@@ -1,10 +1,10 @@
 ## Convolution with few output pixels and long rows of filter taps, schedule cpu: gradients of the weights of depthwise
 ## convolutions.
 ##
-## Algorithm: dot products; lanes run along the taps.
-## Operands: x, w and y with any strides; plan.mako.
-## Tiling: `count` neighbouring output pixels of a row.
-## NDRange -> work: a partition of the tiles of all images, groups and channels.
+## Algorithm   Dot products; lanes run along the taps.
+## Operands    x, w and y with any strides; plan.mako.
+## Tiling      `count` neighbouring output pixels of a row.
+## NDRange     a partition of the tiles of all images, groups and channels.
 <%page args="name, ctype, lanes, count"/>
 <%
     vec, J = f"conv_{ctype}{lanes}", range(count)

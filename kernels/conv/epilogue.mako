@@ -1,8 +1,8 @@
 ## Epilogue of a convolution: a function of each element that the kernel computed, applied before it is stored.
 ##
-## Algorithm: in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays, o0 is the
-##     result.
-## Operands: a further array has one element for each channel (then `further` is True), or the layout of the output.
+## Algorithm   in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays, o0 is the
+##             result.
+## Operands    a further array has one element for each channel (then `further` is True), or the layout of the output.
 ## The defs use the arguments of the template that calls them: name, ctype, further, offsets
 ## (the struct), statements. `f` is how the struct of
 ## offsets is accessed: "f." or "f->".

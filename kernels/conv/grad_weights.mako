@@ -1,13 +1,13 @@
 ## Gradient of a convolution's weights as a matrix product, schedule cpu.
 ##
-## Algorithm: dw = (im2col(x) @ dy.T).T: a block of x is copied to a matrix (im2col.mako), or read in place where
-##     filters have one tap; a block of dy is transposed.
-## Operands: of conv_plan, w is the gradient and y is dy; of conv_call, w is dy and y is the gradient.
-## Tiling: blocks of mc rows of the matrix (channels and taps), nc output pixels; kc is the row length of the
-##     transposed dy; with k_step x is read in place.
-## NDRange -> work: dimension 0 is a partition of the rows of the matrix, dimension 1 of the channels of dy, dimension
-##     2 of the groups and parts of the output pixels.
-## Workspace: for each work-item the transposed dy (nc, kc), then the matrix (mc + lanes, nc + lanes).
+## Algorithm   Dw = (im2col(x) @ dy.T).T: a block of x is copied to a matrix (im2col.mako), or read in place where
+##             filters have one tap; a block of dy is transposed.
+## Operands    Of conv_plan, w is the gradient and y is dy; of conv_call, w is dy and y is the gradient.
+## Tiling      Blocks of mc rows of the matrix (channels and taps), nc output pixels; kc is the row length of the
+##             transposed dy; with k_step x is read in place.
+## NDRange     dimension 0 is a partition of the rows of the matrix, dimension 1 of the channels of dy, dimension 2 of
+##             the groups and parts of the output pixels.
+## Workspace   For each work-item the transposed dy (nc, kc), then the matrix (mc + lanes, nc + lanes).
 <%page args="name, ctype, itemsize, lanes, micro, mr, vectors"/>
 <%namespace name="transposed" file="/conv/transposed.mako"/>
 <%namespace name="registers" file="/common/register_transpose.mako"/>

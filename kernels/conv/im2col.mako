@@ -1,8 +1,8 @@
 ## im2col: x as a matrix (k, n), for im2col_gemm.mako and grad_weights.mako.
 ##
-## Algorithm: row k, a channel and a filter tap, has what it meets at each output pixel. Rows of output pixels are
-##     copied in vectors; a vector that reaches beyond its row is overwritten by the next one.
-## Operands: x with any strides; matrix: rows matrix_row apart, with room for a vector more.
+## Algorithm   Row k, a channel and a filter tap, has what it meets at each output pixel. Rows of output pixels are
+##             copied in vectors; a vector that reaches beyond its row is overwritten by the next one.
+## Operands    x with any strides; matrix: rows matrix_row apart, with room for a vector more.
 <%page args="name, ctype, lanes, vec"/>
 <% vector = f"{ctype}{lanes}" %>
 // One vector of columns, for `count` channels of one tap; lanes that are not `ok` are zero.

@@ -1,13 +1,13 @@
 ## Convolution as a matrix product with im2col, schedule cpu: w is read in place, a block of x is copied to a
 ##     matrix. For few output pixels, where packing w would take long, and where neither operand is used often.
 ##
-## Algorithm: A is w (m, k), B is the matrix (k, n), y is (m, n), for each group; see implicit_gemm.mako.
-## Operands: x and y with any strides; w with contiguous k; plan.mako.
-## Tiling: blocks of nc columns and kc elements along k; register tiles of mr x (lanes * vectors) sums.
-## NDRange -> work: dimension 0 is a partition of the columns, dimension 1 of the rows, dimension 2 of the groups and
-##     parts of k.
-## Workspace: for each work-item the matrix (kc, nc + lanes), then its last columns (`edge`, kc), transposed.
-## Invariants: m is at least mr: the last tile begins sooner, and its first rows are computed for nothing.
+## Algorithm   A is w (m, k), B is the matrix (k, n), y is (m, n), for each group; see implicit_gemm.mako.
+## Operands    x and y with any strides; w with contiguous k; plan.mako.
+## Tiling      Blocks of nc columns and kc elements along k; register tiles of mr x (lanes * vectors) sums.
+## NDRange     dimension 0 is a partition of the columns, dimension 1 of the rows, dimension 2 of the groups and parts
+##             of k.
+## Workspace   For each work-item the matrix (kc, nc + lanes), then its last columns (`edge`, kc), transposed.
+## Invariants  M is at least mr: the last tile begins earlier, and its first rows are computed twice.
 <%page args="name, ctype, itemsize, lanes, micro, mr, vectors, edge, further=(), offsets=None, statements=''"/>
 <%namespace name="product" file="/conv/gemm_common.mako"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>

@@ -1,15 +1,15 @@
 ## Convolution as an implicit matrix product, schedule cpu: the five loops of kernels/gemm/cpu.mako, with panels of B
 ##     that are gathered from x while they are packed.
 ##
-## Algorithm: A is w (m, k), B is x (k, n), y is (m, n), for each group; k is a channel and a filter tap, n an image
-##     and an output pixel. `gather` is the iterator over B: iterate_rows.mako or iterate_columns.mako.
-## Operands: x, w and y with any strides; plan.mako.
-## Tiling: blocks of mc rows, nc columns and kc elements along k; register tiles of mr x (lanes * vectors) sums.
-## NDRange -> work: dimension 0 is a partition of the columns, dimension 1 of the rows, dimension 2 of the groups and
-##     parts of k.
-## Workspace: for each work-item the packed A (mc, kc), then the packed B (kc, nc).
-## Invariants: B is packed once for a block of columns; the sum over no k is zero.
-## Reference: BLIS (Van Zee and van de Geijn 2015), with im2col on the way (cuDNN, Chetlur et al. 2014).
+## Algorithm   A is w (m, k), B is x (k, n), y is (m, n), for each group; k is a channel and a filter tap, n an image
+##             and an output pixel. `gather` is the iterator over B: iterate_rows.mako or iterate_columns.mako.
+## Operands    x, w and y with any strides; plan.mako.
+## Tiling      Blocks of mc rows, nc columns and kc elements along k; register tiles of mr x (lanes * vectors) sums.
+## NDRange     dimension 0 is a partition of the columns, dimension 1 of the rows, dimension 2 of the groups and parts
+##             of k.
+## Workspace   For each work-item the packed A (mc, kc), then the packed B (kc, nc).
+## Invariants  B is packed once for a block of columns; the sum over no k is zero.
+## Reference   BLIS (Van Zee and van de Geijn 2015), with im2col on the way (cuDNN, Chetlur et al. 2014).
 <%page args="name, ctype, itemsize, lanes, mr, vectors, gather, further=(), offsets=None, statements=''"/>
 <%namespace name="product" file="/conv/gemm_common.mako"/>
 <%namespace name="packing" file="/conv/packing.mako"/>

@@ -1,8 +1,8 @@
 ## Iterator over panels of B for implicit_gemm.mako, for x whose rows of filter taps are contiguous: gradients of
 ## weights, whose taps are the output pixels of dy.
 ##
-## Algorithm: four columns at a time; runs along k of one row of taps are copied in blocks of 4 x 4, transposed in
-##     registers.
+## Algorithm   Four columns at a time; runs along k of one row of taps are copied in blocks of 4 x 4, transposed in
+##             registers.
 <%page args="name, ctype, lanes, nr, vec"/>
 <% F = range(4) %>
 // Pack four columns for k in [0, run): column f begins at at[f], its elements are `step` apart, and are inside of x in

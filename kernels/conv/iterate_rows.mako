@@ -1,7 +1,7 @@
 ## Iterator over panels of B for implicit_gemm.mako, for x whose rows of output pixels are contiguous.
 ##
-## Algorithm: a vector of columns is loaded for all channels of a filter tap; which lanes are inside of x depends on
-##     the tap only. A vector of columns that covers several rows of x is made of one run for each row.
+## Algorithm   a vector of columns is loaded for all channels of a filter tap; which lanes are inside of x depends on
+##             the tap only. A vector of columns that covers several rows of x is made of one run for each row.
 <%page args="name, ctype, lanes, nr, vec"/>
 // Lanes `from` <= l < `to` of one vector of columns, which are in one row of x that starts at (d0, h0, w0). Lanes
 // before

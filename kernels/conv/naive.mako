@@ -1,8 +1,8 @@
 ## Convolution, either schedule, any dtype, where no other kernel applies.
 ##
-## Algorithm: direct convolution, one element of y at a time: a sum over channels and taps that meet x.
-## Operands: x, w and y with any strides; plan.mako.
-## NDRange -> work: work-items loop over the elements of y, with the NDRange as step.
+## Algorithm   Direct convolution, one element of y at a time: a sum over channels and taps that meet x.
+## Operands    x, w and y with any strides; plan.mako.
+## NDRange     work-items loop over the elements of y, with the NDRange as step.
 <%page args="name, ctype, wide"/>
 __kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W,
                       __global ${ctype} *Y, __global ${ctype} *workspace)

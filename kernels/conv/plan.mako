@@ -1,7 +1,7 @@
 ## What the kernels of the conv family take, and indices of positions and taps.
 ##
-## Algorithm: y[n, g, m, q] = sum over c, t of w[g, m, c, t] * x[n, g, c, q * stride + t * dilation - pad], with x zero
-##     outside of its image. Output pixels q and filter taps t have three dimensions (d, h, w).
+## Algorithm   y[n, g, m, q] = sum over c, t of w[g, m, c, t] * x[n, g, c, q * stride + t * dilation - pad], with x zero
+##             outside of its image. Output pixels q and filter taps t have three dimensions (d, h, w).
 ## Operands: all is counted in elements.
 ##     batch, groups, m, c        images, groups, channels of y and of x in a group
 ##     out, taps, image           extents of q, of t and of x
@@ -17,7 +17,7 @@
 ## Workspace:
 ##     workspace_size             elements of a work-item's workspace
 ##     split_k, partial_stride    parts of the sums, and the distance of the partial sums
-## Reference: pytensor_cl/routines/conv/plan.py.
+## Reference   pytensor_cl/routines/conv/plan.py.
 <%page args="plan, call"/>\
 ${plan.c_typedef()}
 ${call.c_typedef(comment="first elements: what may change from call to call")}

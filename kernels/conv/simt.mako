@@ -1,14 +1,14 @@
 ## Convolution as an implicit matrix product, schedule simt, for float32 and float64.
 ##
-## Algorithm: rows are channels of y, columns output pixels of all images, k a channel and a filter tap. Tiles of w and
-##     of x pass through local memory. Where a column, and where a k, is in x, w and y is computed once, in local
-##     memory.
-## Operands: x, w and y with any strides; plan.mako.
-## Tiling: common/simt_main_loop.mako, scalar form.
-## NDRange -> work: group 0 is a tile of y, group 1 loops over groups and parts of k.
-## Workspace: y is the array of partial sums (split_k, ...), if k is split.
-## Invariants: work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
-##     memory.
+## Algorithm   Rows are channels of y, columns output pixels of all images, k a channel and a filter tap. Tiles of w and
+##             of x pass through local memory. Where a column, and where a k, is in x, w and y is computed once, in
+##             local memory.
+## Operands    x, w and y with any strides; plan.mako.
+## Tiling      common/simt_main_loop.mako, scalar form.
+## NDRange     Group 0 is a tile of y, group 1 loops over groups and parts of k.
+## Workspace   y is the array of partial sums (split_k, ...), if k is split.
+## Invariants  work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
+##             memory.
 <%page args="name, ctype, wide, group, step, padding, further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="main_loop" file="/common/simt_main_loop.mako"/>

@@ -1,15 +1,15 @@
 ## Convolution of float32 as an implicit matrix product, schedule simt, for problems with enough large tiles for all
 ## compute units.
 ##
-## Algorithm: as simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
-##     the one before is computed (kernels/gemm/simt_double_buffered.mako). Where each k is in x and in w is computed
-##     64 at a time.
-## Operands: x, w and y with any strides, offsets within 32 bits. `k_contiguous`: neighbours in x are neighbours along
-##     k; `volumes`: three spatial dimensions are used, not two.
-## Tiling: rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
-##     form.
-## NDRange -> work: group 0 is a tile of y, group 1 loops over groups and parts of k.
-## Workspace: y is the array of partial sums (split_k, ...), if k is split.
+## Algorithm   As simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
+##             the one before is computed (kernels/gemm/simt_double_buffered.mako). Where each k is in x and in w is
+##             computed 64 at a time.
+## Operands    x, w and y with any strides, offsets within 32 bits. `k_contiguous`: neighbours in x are neighbours along
+##             k; `volumes`: three spatial dimensions are used, not two.
+## Tiling      Rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
+##             form.
+## NDRange     Group 0 is a tile of y, group 1 loops over groups and parts of k.
+## Workspace   y is the array of partial sums (split_k, ...), if k is split.
 ## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a
 ##     tile into different banks:
 ##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]

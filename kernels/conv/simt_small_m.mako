@@ -1,10 +1,10 @@
 ## Convolution with few channels of y in a group, schedule simt, with indices of 32 bits.
 ##
-## Algorithm: direct convolution. A work-item computes all `rows` channels at one output pixel; loads of several taps
-##     are under way at once.
-## Operands: x, w and y with any strides, offsets within 32 bits; plan.mako.
-## NDRange -> work: work-items loop over images, groups and output pixels. Neighbouring work-items take neighbouring
-##     pixels; all of a work-group read the same elements of w, mostly.
+## Algorithm   Direct convolution. A work-item computes all `rows` channels at one output pixel; loads of several taps
+##             are in flight at once.
+## Operands    x, w and y with any strides, offsets within 32 bits; plan.mako.
+## NDRange     work-items loop over images, groups and output pixels. Neighbouring work-items take neighbouring pixels;
+##             all of a work-group read the same elements of w, mostly.
 <%page args="name, ctype, wide, rows"/>
 <%
     UNROLL = 4  # taps whose loads are under way at once

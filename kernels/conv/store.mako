@@ -1,7 +1,7 @@
 ## Stores of tiles whose rows are channels of y and whose columns are output pixels, schedule cpu.
 ##
-## Operands: tile: rows of lanes * vectors elements. column_offsets: where the columns are in y; is_contiguous: for each
-##     vector of columns, whether they are in order.
+## Operands    tile: rows of lanes * vectors elements. column_offsets: where the columns are in y; is_contiguous: for
+##             each vector of columns, whether they are in order.
 ## The defs use the arguments of the template that calls them: name, ctype, further, statements.
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%def name="store(lanes, vectors, statements)">

@@ -1,10 +1,10 @@
 ## Transposed products of the gradients of convolutions: D.T = A @ B.
 ##
-## Operands: A (rows, depth) with any strides; B (depth, columns) with contiguous rows and whole vectors of columns; D
-##     (columns, rows), rows d_row apart.
-## Tiling: tiles of mr x (lanes * vectors) sums in private memory, transposed in registers.
-## Invariants: rows is at least the smaller micro-kernel: the last tile begins sooner, and its first rows are computed
-##     for nothing.
+## Operands    A (rows, depth) with any strides; B (depth, columns) with contiguous rows and whole vectors of columns; D
+##             (columns, rows), rows d_row apart.
+## Tiling      Tiles of mr x (lanes * vectors) sums in private memory, transposed in registers.
+## Invariants  Rows is at least the smaller micro-kernel: the last tile begins earlier, and its first rows are computed
+##             twice.
 ## The defs use the arguments of the template that calls them: name, ctype, lanes, micro, mr, vectors.
 <%namespace name="registers" file="/common/register_transpose.mako"/>
 <%def name="products(vec, heights, nr, full_width)">

@@ -1,6 +1,6 @@
 ## Vectors of the convolutions of schedule cpu, whose lanes are neighbouring positions of x: type, mask, load and store.
 ##
-## Invariants: no address outside of x is read, and none beyond the lanes that count is written.
+## Invariants  No address outside of x is read, and none beyond the lanes that count is written.
 <%page args="ctype, itemsize, lanes"/>
 <%
     vec, index = f"conv_{ctype}{lanes}", "long" if itemsize == 8 else "int"

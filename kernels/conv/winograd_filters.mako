@@ -13,11 +13,11 @@
 ##         rows, cols         tiles of an image, down and across
 ##         width              output pixels of a row of tiles, in whole vectors
 ##         depth              channels whose filters <name>_fused transforms at a time
-## Tiling: vectors are of channels or features, so that a transform is arithmetic of whole vectors; rows of an image are
-##     transposed into such vectors, and back, in registers. U has panels of `panel` features.
-## NDRange -> work: <name>_filters: a partition of groups, panels and channels.
-## Workspace: for each work-item workspace_size elements: rows of one transform.
-## Reference: Lavin and Gray 2016; routines/conv/winograd_transforms.py.
+## Tiling      Vectors are of channels or features, so that a transform is arithmetic of whole vectors; rows of an image
+##             are transposed into such vectors, and back, in registers. U has panels of `panel` features.
+## NDRange     <name>_filters: a partition of groups, panels and channels.
+## Workspace   For each work-item workspace_size elements: rows of one transform.
+## Reference   Lavin and Gray 2016; routines/conv/winograd_transforms.py.
 <%page args="name, ctype, itemsize, lanes, panel, micro, mr, taps, count, filter_matrix, input_matrix, output_matrix,
              tiles, further=(), offsets=None, statements=''"/>
 <%namespace name="winograd" file="/conv/winograd_transforms.mako"/>

@@ -1,11 +1,11 @@
 ## Winograd's convolution where there are few tiles, for winograd_filters.mako.
 ##
-## Algorithm: the filters of a block of channels are transformed (U) and multiplied at once, M += V @ U; after the last
-##     block the sums are transformed back. U and M stay in the cache of the core that computes them.
-## Operands: W and Y with any strides; V[point, tile, channel] from <name>_inputs; structs: winograd_filters.mako.
-## Tiling: blocks of t.depth channels; panels of `panel` features; micro-kernels of mr tiles x `panel` features.
-## NDRange -> work: dimension 0 is a partition of groups and panels of features, dimension 1 of the rows of tiles.
-## Workspace: for each work-item U of a block of channels, then M, then the rows of one output transform.
+## Algorithm   The filters of a block of channels are transformed (U) and multiplied at once, M += V @ U; after the last
+##             block the sums are transformed back. U and M stay in the cache of the core that computes them.
+## Operands    W and Y with any strides; V[point, tile, channel] from <name>_inputs; structs: winograd_filters.mako.
+## Tiling      Blocks of t.depth channels; panels of `panel` features; micro-kernels of mr tiles x `panel` features.
+## NDRange     dimension 0 is a partition of groups and panels of features, dimension 1 of the rows of tiles.
+## Workspace   For each work-item U of a block of channels, then M, then the rows of one output transform.
 <%page args="name, ctype, itemsize, lanes, panel, micro, mr, size, kernel, further, offsets, statements"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%

@@ -1,11 +1,13 @@
 ## The input and output transforms of winograd_filters.mako: V = B.T x B and y = A.T M A, tile by tile.
 ##
-## Algorithm: <name>_inputs: the rows of x that a row of tiles covers are transposed to vectors of channels, transformed
-##     down each column, then along each tile. <name>_outputs: the other way round, and back to rows of y.
-## Operands: x and y with any strides; V[point, tile, channel], M[point, tile, feature]; structs: winograd_filters.mako.
-## Tiling: a vector is `lanes` channels, or features, of one pixel.
-## NDRange -> work: a partition of rows of tiles and blocks of `lanes` channels or features.
-## Workspace: for each work-item the rows that a row of tiles covers, as vectors of channels.
+## Algorithm   <name>_inputs: the rows of x that a row of tiles covers are transposed to vectors of channels,
+##             transformed down each column, then along each tile. <name>_outputs: the other way round, and back to rows
+##             of y.
+## Operands    x and y with any strides; V[point, tile, channel], M[point, tile, feature]; structs:
+##             winograd_filters.mako.
+## Tiling      a vector is `lanes` channels, or features, of one pixel.
+## NDRange     a partition of rows of tiles and blocks of `lanes` channels or features.
+## Workspace   For each work-item the rows that a row of tiles covers, as vectors of channels.
 <%page args="name, ctype, lanes, count, vec, size, kernel, input_matrix, output_matrix, further, offsets, statements"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="winograd" file="/conv/winograd_transforms.mako"/>

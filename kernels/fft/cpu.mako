@@ -1,12 +1,12 @@
 ## Fourier transforms, schedule cpu. Stages: load, pre, passes, mid, passes, post, twiddle, store (cpu_main.mako).
 ##
-## Algorithm: Stockham's, in passes of radix 2 to 13: each pass reads one array and writes another. The long ways (real
-##     transforms, four-step method, Bluestein) are described in routines/fft/plan.py.
-## Operands: a block is `lanes` lines (transforms), one for each lane of the vectors. Vectors 2j and 2j + 1 hold the
-##     real and the imaginary parts of element j.
-## NDRange -> work: a partition of the blocks.
-## Workspace: for each work-item two arrays of size + 1 elements.
-## Reference: Stockham 1966; Van Loan 1992.
+## Algorithm   Stockham's, in passes of radix 2 to 13: each pass reads one array and writes another. The long ways (real
+##             transforms, four-step method, Bluestein) are described in routines/fft/plan.py.
+## Operands    a block is `lanes` lines (transforms), one for each lane of the vectors. Vectors 2j and 2j + 1 hold the
+##             real and the imaginary parts of element j.
+## NDRange     a partition of the blocks.
+## Workspace   For each work-item two arrays of size + 1 elements.
+## Reference   Stockham 1966; Van Loan 1992.
 <%page args="name, dtype, lanes, kept_dims, butterflies, io, geometry"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type

@@ -13,7 +13,7 @@
 ##     pre, pre_step, pre_lane, mid, mid_step, mid_lane, post
 ##                           whether to multiply by a table, and the steps in it
 ##     kept, kept_in, kept_out          batch dimensions: extents and steps, innermost first
-## Reference: pytensor_cl/routines/fft/plan.py.
+## Reference   pytensor_cl/routines/fft/plan.py.
 <%page args="name, io, geometry"/>\
 ${io.c_typedef(f"{name}_io")}
 ${geometry.renamed(f"{name}_geometry").c_typedef().replace(io.name, f"{name}_io")}

@@ -1,11 +1,11 @@
 ## Fourier transforms, schedule simt. Stages: load, pre, passes, mid, passes, post, twiddle, store (simt_main.mako).
 ##
-## Algorithm: Stockham's, as in cpu.mako.
-## Operands: a block is `width` lines (transforms) in local memory, or in global memory where they do not fit. Element
-##     j of line k is at j * width + k; imaginary parts follow `plane` numbers later.
-## NDRange -> work: a work-group takes blocks; its work-items loop over the elements of all lines.
-## Workspace: two arrays of size + 1 elements for each line.
-## Invariants: work-items of a group take the same path to each barrier.
+## Algorithm   Stockham's, as in cpu.mako.
+## Operands    a block is `width` lines (transforms) in local memory, or in global memory where they do not fit. Element
+##             j of line k is at j * width + k; imaginary parts follow `plane` numbers later.
+## NDRange     a work-group takes blocks; its work-items loop over the elements of all lines.
+## Workspace   Two arrays of size + 1 elements for each line.
+## Invariants  work-items of a group take the same path to each barrier.
 <%page args="name, dtype, lanes, kept_dims, butterflies, space, group, widest, io, geometry"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype

@@ -4,8 +4,8 @@
 ##     chirp) -> passes -> mid (Bluestein: spectrum of the filter) -> passes -> post (Bluestein: chirp) -> real_post
 ##     (post-processing of a real transform) -> twiddle (four-step method) -> store. The fields of the geometry
 ##     (plan.mako) say which of them there are.
-## Operands: `at` has, for each line, where it begins in the input and in its mirror image, then the same for the
-##     output. The passes swap the arrays a and b.
+## Operands    `at` has, for each line, where it begins in the input and in its mirror image, then the same for the
+##             output. The passes swap the arrays a and b.
 <%page args="name, dtype, kept_dims, space, group, widest"/>\
 <%!
     from pytensor_cl.codegen.dtypes import ctype

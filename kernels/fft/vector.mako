@@ -1,9 +1,9 @@
 ## Loads and stores of the FFT kernels of schedule cpu: elements of `lanes` lines between arrays and vectors, one lane
 ##     each.
 ##
-## Operands: at[k] is where line k begins. Vectors 2j and 2j + 1 hold the real and the imaginary parts of element j.
-## Algorithm: lanes that are contiguous, planar or interleaved, are moved as vectors; interleaved rows are transposed
-##     in registers; all else is moved number by number.
+## Operands    at[k] is where line k begins. Vectors 2j and 2j + 1 hold the real and the imaginary parts of element j.
+## Algorithm   Lanes that are contiguous, planar or interleaved, are moved as vectors; interleaved rows are transposed
+##             in registers; all else is moved number by number.
 <%page args="dtype, lanes"/>\
 <%include file="/common/function_attributes.mako"/>\
 <%!

@@ -1,17 +1,17 @@
 ## Matrix product, schedule cpu: O = alpha * A @ B + beta * C, or an epilogue of that.
 ##
-## Algorithm: the five loops of BLIS around a micro-kernel. The operands are read in place; only what the
-##     micro-kernel cannot read (B without contiguous columns, the edges) is packed into panels first: by each
-##     work-item, or by another kernel (shared_packing.mako), once for all of them.
-## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
-## Tiling: blocks of mc rows and kc elements along k; panels of nr = lanes * vectors columns; register tiles of mr x nr
-##     sums.
-## NDRange -> work: dimension 0 is a partition of the columns, or of the panels that all work-items share; dimension 1
-##     of the rows; dimension 2 counts the parts of k of each part of the batches.
-## Workspace: the shared packed B; for each work-item its packed B and packed A; then the partial sums of split-K.
-## Invariants: a tile whose sums are stored in place has all rows and columns. The last panel of a row of tiles begins
-##     sooner (`overlap`), and computes again what another one has stored; if there is none, B is packed.
-## Reference: BLIS (Van Zee and van de Geijn 2015); routines/gemm/schedule_cpu.py chooses blocking and partition.
+## Algorithm   The five loops of BLIS around a micro-kernel. The operands are read in place; only what the micro-kernel
+##             cannot read (B without contiguous columns, the edges) is packed into panels first: by each work-item, or
+##             by another kernel (shared_packing.mako), once for all of them.
+## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
+## Tiling      Blocks of mc rows and kc elements along k; panels of nr = lanes * vectors columns; register tiles of mr x
+##             nr sums.
+## NDRange     dimension 0 is a partition of the columns, or of the panels that all work-items share; dimension 1 of the
+##             rows; dimension 2 counts the parts of k of each part of the batches.
+## Workspace   The shared packed B; for each work-item its packed B and packed A; then the partial sums of split-K.
+## Invariants  a tile whose sums are stored in place has all rows and columns. The last panel of a row of tiles begins
+##             earlier (`overlap`), and recomputes sums of another one; if there is none, B is packed.
+## Reference   BLIS (Van Zee and van de Geijn 2015); routines/gemm/schedule_cpu.py chooses blocking and partition.
 <%page args="name, micro, store, ctype, wide, itemsize, lanes, mr, vectors, shapes, packed_rows, has_alpha, has_c,
              starts, inputs, repeated, outputs, statements"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>

@@ -1,7 +1,7 @@
 ## Epilogue of a matrix product: see common/epilogue.mako.
 ##
-## Operands: further matrices (m, n) with any strides and the batch dimensions of the product; results have the
-##     strides of O.
+## Operands    Further matrices (m, n) with any strides and the batch dimensions of the product; results have the
+##             strides of O.
 ## The defs use the arguments of the template that calls them.
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
 

@@ -1,14 +1,14 @@
 ## Micro-kernels of matrix products, schedule cpu. All kernels of a program share them.
 ##
-## Algorithm: a register tile of mr x nr sums; each step along k multiplies a column of mr elements of A by a row of nr
-##     of B.
-## Operands: A with strides `row` and `col`; rows beyond `last_row` are not read. B: rows of nr elements, `b_row`
-##     apart. sums: rows of nr elements, `sums_row` apart.
-## Tiling: one function for each of `shapes`: (mr, half vectors of nr); nr = lanes * half_vectors / 2.
-## Invariants: `accumulate` adds to what is in sums.
-## Reference: BLIS (Van Zee and van de Geijn 2015). What reaches the speed of a BLAS: accumulators in named variables
-##     (an array of them is spilled), operands read by dereferencing vectors, a*b+c (fma() and vloadn may be calls),
-##     and registers of full width.
+## Algorithm   a register tile of mr x nr sums; each step along k multiplies a column of mr elements of A by a row of nr
+##             of B.
+## Operands    A with strides `row` and `col`; rows beyond `last_row` are not read. B: rows of nr elements, `b_row`
+##             apart. sums: rows of nr elements, `sums_row` apart.
+## Tiling      One function for each of `shapes`: (mr, half vectors of nr); nr = lanes * half_vectors / 2.
+## Invariants  `accumulate` adds to what is in sums.
+## Reference   BLIS (Van Zee and van de Geijn 2015). What reaches the speed of a BLAS: accumulators in named variables
+##             (an array of them is spilled), operands read by dereferencing vectors, a*b+c (fma() and vloadn may be
+##             calls), and registers of full width.
 <%page args="micro, ctype, itemsize, lanes, shapes, prefetching=()"/>
 <%
     line = 64 // itemsize  # elements of a cache line

@@ -1,9 +1,9 @@
 ## Packing of a panel of A or B, schedule cpu.
 ##
-## Algorithm: copies `count` rows of A (columns of B) with `depth` elements along k each. In the packed panel the
-##     elements of one k are neighbours: element i of step k is packed[k * width + i].
-## Operands: x with strides `across` (from row to row of A, from column to column of B) and `along` (along k).
-## Invariants: width is a multiple of 4 and at least count; elements from count to width are zero.
+## Algorithm   Copies `count` rows of A (columns of B) with `depth` elements along k each. In the packed panel the
+##             elements of one k are neighbours: element i of step k is packed[k * width + i].
+## Operands    x with strides `across` (from row to row of A, from column to column of B) and `along` (along k).
+## Invariants  Width is a multiple of 4 and at least count; elements from count to width are zero.
 <%page args="name, ctype, lanes, vectors, full_width"/>
 <%namespace name="pack" file="/common/pack_rows.mako"/>
 static ${full_width} void ${name}_pack(__global const ${ctype} *x, long across, long along, long count, long depth,

@@ -1,8 +1,8 @@
 ## What all kernels of the gemm family take: sizes, blocking and operands of O = alpha * A @ B + beta * C.
 ##
-## Operands: matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All
-##     is counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row, col and
-##     batch are strides.
+## Operands    Matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All
+##             is counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row,
+##             col and batch are strides.
 ## Blocking, schedule cpu:
 ##     mc, kc             rows of a block of A; elements along k of blocks of A and B
 ##     pack_a, pack_b     whether all panels are packed, or only those of B at the edges
@@ -14,7 +14,7 @@
 ##     split_k            parts of k; each part has work-items of its own
 ##     split_k_start      where the partial sums (split_k, m, n) are in the workspace, if split_k > 1
 ##     batch_count        number of products; its factors are batch_shape
-## Reference: pytensor_cl/routines/gemm/problem.py and schedule_cpu.py.
+## Reference   pytensor_cl/routines/gemm/problem.py and schedule_cpu.py.
 <%page args="operand, plan"/>\
 ${operand.c_typedef()}
 ${plan.c_typedef()}

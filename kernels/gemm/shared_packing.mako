@@ -1,10 +1,10 @@
 ## Packing of B of a matrix product once for all work-items, schedule cpu: a launch before that of the product.
 ##
-## Algorithm: B is cut into blocks of p.kc rows, these into panels. Rows are read from end to end, a few at a time:
-##     panel by panel takes a third longer where B comes from memory.
-## Operands: B: any strides, no batch dimensions. workspace: the panel of columns n0.. and block of rows k0.. begins at
-##     k0 * p.packed_b_size + n0 * kc; its rows are padded_width long.
-## NDRange -> work: dimension 0 is a partition of the panels, dimension 1 of the rows.
+## Algorithm   B is cut into blocks of p.kc rows, these into panels. Rows are read from end to end, a few at a time:
+##             panel by panel takes a third longer where B comes from memory.
+## Operands    B: any strides, no batch dimensions. workspace: the panel of columns n0.. and block of rows k0.. begins
+##             at k0 * p.packed_b_size + n0 * kc; its rows are padded_width long.
+## NDRange     dimension 0 is a partition of the panels, dimension 1 of the rows.
 <%page args="name, micro, store, ctype, lanes, nr, half, rows"/>
 
 ## Cuts `count` columns into panels of at most `nr` columns; what is left over of the last vector has a panel of half a

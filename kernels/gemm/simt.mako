@@ -1,13 +1,13 @@
 ## Matrix product, schedule simt, for any dtype: O = alpha * A @ B + beta * C, or an epilogue of that.
 ##
-## Algorithm: tiles of A and B pass through local memory, `step` elements along k at a time.
-## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
-## Tiling: see common/simt_main_loop.mako, scalar form. Sums are a group's width apart, so that neighbours write
-##     neighbours.
-## NDRange -> work: group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
-## Workspace: the partial sums (split_k, m, n), if k is split.
-## Invariants: work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
-##     memory.
+## Algorithm   Tiles of A and B pass through local memory, `step` elements along k at a time.
+## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
+## Tiling      See common/simt_main_loop.mako, scalar form. Sums are a group's width apart, so that neighbours write
+##             neighbours.
+## NDRange     Group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
+## Workspace   The partial sums (split_k, m, n), if k is split.
+## Invariants  work-items of a group take the same path to each barrier; elements beyond the edges are zero in local
+##             memory.
 <%page args="name, ctype, wide, index, group, step, padding, has_alpha, has_c, call, starts, inputs, repeated,
              outputs, statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>

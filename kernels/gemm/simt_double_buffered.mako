@@ -1,12 +1,12 @@
 ## Matrix product of float32, schedule simt, for products with enough large tiles for all compute units.
 ##
-## Algorithm: as simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
-##     the one before is computed, then stored into the other stage. One barrier for each step.
-## Operands: A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
-## Tiling: rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
-##     form.
-## NDRange -> work: group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
-## Workspace: the partial sums (split_k, m, n), if k is split.
+## Algorithm   As simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
+##             the one before is computed, then stored into the other stage. One barrier for each step.
+## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
+## Tiling      Rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
+##             form.
+## NDRange     Group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
+## Workspace   The partial sums (split_k, m, n), if k is split.
 ## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a
 ##     tile into different banks:
 ##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]

@@ -1,7 +1,7 @@
 ## Second launch of a split-K matrix product, schedule cpu: O = alpha * (sum of the partial sums, in order) + beta * C.
 ##
-## Operands: workspace: partial sums (split_k, m, n) from p.split_k_start on. C and O: any strides.
-## NDRange -> work: dimension 0 is an even partition of the rows.
+## Operands    workspace: partial sums (split_k, m, n) from p.split_k_start on. C and O: any strides.
+## NDRange     dimension 0 is an even partition of the rows.
 <%page args="name, store, ctype, nr, scalars, has_c"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))

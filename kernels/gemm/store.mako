@@ -1,9 +1,9 @@
 ## Stores of the tiles of matrix products, schedule cpu: alpha and beta. Kernels of a program share them.
 ##
-## Algorithm: <store>_tile writes O = alpha * tile + beta * C for the first block along k, O += alpha * tile for later
-##     ones. <store>_scale writes the same into the tile itself, for an epilogue.
-## Operands: tile: rows of `nr` elements. O and C: any strides, of the plan.
-## Tiling: vectors where columns of O and C are contiguous, else element by element.
+## Algorithm   <store>_tile writes O = alpha * tile + beta * C for the first block along k, O += alpha * tile for later
+##             ones. <store>_scale writes the same into the tile itself, for an epilogue.
+## Operands    tile: rows of `nr` elements. O and C: any strides, of the plan.
+## Tiling      Vectors where columns of O and C are contiguous, else element by element.
 <%page args="store, micro, ctype, wide, itemsize, lanes, mr, vectors, has_alpha, has_c, call"/>
 <%
     nr = lanes * vectors

@@ -1,12 +1,12 @@
 ## Matrix-vector product, schedule cpu: o = alpha * A @ x + beta * y.
 ##
-## Algorithm: <name>_row, the dot variant, for contiguous rows: dot products along k, four rows at a time. <name>_col,
-##     the axpy variant, for contiguous columns: adds up eight columns at a time.
-## Operands: A (m, k), x (k), y and o (m), any strides; plan.mako. What is not contiguous is computed element by
-##     element.
-## Tiling: row: 4 rows x 2 vectors of `lanes`; col: blocks of `block` rows, whose sums are in private memory.
-## NDRange -> work: dimension 0 is a partition of the rows, dimension 1 is the part of k.
-## Workspace: for each work-item a copy of x, if x is not contiguous (row); partial (split_k, m), if k is split.
+## Algorithm   <name>_row, the dot variant, for contiguous rows: dot products along k, four rows at a time. <name>_col,
+##             the axpy variant, for contiguous columns: adds up eight columns at a time.
+## Operands    A (m, k), x (k), y and o (m), any strides; plan.mako. What is not contiguous is computed element by
+##             element.
+## Tiling      row: 4 rows x 2 vectors of `lanes`; col: blocks of `block` rows, whose sums are in private memory.
+## NDRange     dimension 0 is a partition of the rows, dimension 1 is the part of k.
+## Workspace   For each work-item a copy of x, if x is not contiguous (row); partial (split_k, m), if k is split.
 <%page args="name, ctype, wide, itemsize, lanes, block, has_alpha, has_y, call"/>
 <%namespace name="common" file="/gemv/common.mako"/>
 <%include file="/gemv/store.mako"

@@ -1,8 +1,8 @@
 ## Rank-one update: o = A + alpha * outer(x, y).
 ##
-## Operands: A and o (m, n), x (m), y (n), any strides; alpha by value, or on the device if the pointer is not null.
-## NDRange -> work: dimension 1 is rows, dimension 0 is columns. Schedule cpu: a partition of the rows; vectors along
-##     contiguous columns. Schedule simt: work-items loop element by element, so that neighbours stay together.
+## Operands    A and o (m, n), x (m), y (n), any strides; alpha by value, or on the device if the pointer is not null.
+## NDRange     dimension 1 is rows, dimension 0 is columns. Schedule cpu: a partition of the rows; vectors along
+##             contiguous columns. Schedule simt: work-items loop element by element, so that neighbours stay together.
 <%page args="name, ctype, wide, itemsize, lanes, cpu, plan, call"/>
 <%include file="/common/partition.mako"/>\
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));

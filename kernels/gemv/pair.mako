@@ -1,15 +1,15 @@
 ## Fused pair of matrix-vector products, schedule cpu: z = alpha * A @ x + beta * y, r, ... = f(z, ...),
 ## o = alpha_t * A.T @ r + beta_t * y_t. A is read once from memory.
 ##
-## Algorithm: a work-item takes blocks of rows, each so small that it is in the cache for the second product: z of the
-##     block (pair_row.mako or pair_col.mako, by `order`, the contiguous dimension of A), f of vectors of z, then g +=
-##     A.T @ r.
-## Operands: A (n, k); x, y_t and o (k); y, z, r and full arrays (n); any strides but those of A, of which one is 1.
-## Tiling: blocks of p.block rows; f is computed for `lanes` rows at a time.
-## NDRange -> work: a partition of the blocks among p.items work-items. <name>_finish: work-items loop over the columns.
-## Workspace: for each work-item x, padded with zeros to p.padded_k, and z of a block, together p.workspace_size;
-##     partial (items, padded_k) holds the g of each work-item, partial_totals the reductions of f.
-## Invariants: a launch of one work-item does all; with more, <name>_finish adds up.
+## Algorithm   a work-item takes blocks of rows, each so small that it is in the cache for the second product: z of the
+##             block (pair_row.mako or pair_col.mako, by `order`, the contiguous dimension of A), f of vectors of z,
+##             then g += A.T @ r.
+## Operands    A (n, k); x, y_t and o (k); y, z, r and full arrays (n); any strides but those of A, of which one is 1.
+## Tiling      Blocks of p.block rows; f is computed for `lanes` rows at a time.
+## NDRange     a partition of the blocks among p.items work-items. <name>_finish: work-items loop over the columns.
+## Workspace   For each work-item x, padded with zeros to p.padded_k, and z of a block, together p.workspace_size;
+##             partial (items, padded_k) holds the g of each work-item, partial_totals the reductions of f.
+## Invariants  a launch of one work-item does all; with more, <name>_finish adds up.
 <%page args="name, ctype, dtype, lanes, wide, order, product, factor, has_addend, arrays, values, loops, row_values,
              totals, plan, call"/>
 <%namespace name="row_kernels" file="/rowwise/common.mako"/>

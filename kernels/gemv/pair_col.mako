@@ -1,7 +1,7 @@
 ## The two products of pair.mako with a block of rows, for a matrix with contiguous columns.
 ##
-## Algorithm: z = A @ x, the axpy variant, eight columns at a time; g += A.T @ z, a dot product for each column.
-## Operands: a: `rows` rows of k columns that are `col` apart. Arguments that pair_row.mako needs alone are unused.
+## Algorithm   Z = A @ x, the axpy variant, eight columns at a time; g += A.T @ z, a dot product for each column.
+## Operands    a: `rows` rows of k columns that are `col` apart. Arguments that pair_row.mako needs alone are unused.
 <%page args="name, ctype, wide"/>
 <%
     vector = f"{ctype}{wide}"

@@ -1,10 +1,10 @@
 ## The two products of pair.mako with a block of rows, for a matrix with contiguous rows.
 ##
-## Algorithm: z = A @ x, the dot variant, four rows at a time; g += A.T @ z, the axpy variant, four vectors of columns
-##     at a time.
-## Operands: a: `count` rows of k columns, `row` apart. Vectors of the first `whole_rows` rows may reach into rows
-##     behind them.
-## Invariants: rows that are equal have equal products, wherever they are: all sums have one order.
+## Algorithm   Z = A @ x, the dot variant, four rows at a time; g += A.T @ z, the axpy variant, four vectors of columns
+##             at a time.
+## Operands    a: `count` rows of k columns, `row` apart. Vectors of the first `whole_rows` rows may reach into rows
+##             behind them.
+## Invariants  Rows that are equal have equal products, wherever they are: all sums have one order.
 <%page args="name, ctype, wide"/>
 <%
     vector = f"{ctype}{wide}"

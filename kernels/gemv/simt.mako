@@ -1,12 +1,12 @@
 ## Matrix-vector product, schedule simt: o = alpha * A @ x + beta * y.
 ##
-## Algorithm: <name>_row, the dot variant, for contiguous rows: a work-group sums a row in local memory. <name>_col,
-##     the axpy variant, for contiguous columns or short rows: a work-item sums a row. Short rows pass through local
-##     memory, so that neighbours read neighbouring elements.
-## Operands: A (m, k), x (k), y and o (m), any strides; plan.mako.
-## NDRange -> work: dimension 0 loops over rows, group 1 is the part of k.
-## Workspace: partial (split_k, m), if k is split.
-## Invariants: work-items of a group take the same path to each barrier.
+## Algorithm   <name>_row, the dot variant, for contiguous rows: a work-group sums a row in local memory. <name>_col,
+##             the axpy variant, for contiguous columns or short rows: a work-item sums a row. Short rows pass through
+##             local memory, so that neighbours read neighbouring elements.
+## Operands    A (m, k), x (k), y and o (m), any strides; plan.mako.
+## NDRange     dimension 0 loops over rows, group 1 is the part of k.
+## Workspace   Partial (split_k, m), if k is split.
+## Invariants  work-items of a group take the same path to each barrier.
 <%page args="name, ctype, wide, group, itemsize, tile_bytes, has_alpha, has_y, call"/>
 <%namespace name="common" file="/gemv/common.mako"/>
 <%

@@ -1,8 +1,8 @@
 ## Second launch of a split-K matrix-vector product: o = alpha * (sum of the partial sums, in order) + beta * y.
 ##
-## Operands: partial (split_k, m), which the first launch wrote; y and o (m) with any strides; plan.mako.
-## NDRange -> work: work-items loop over the rows, with the NDRange as step.
-## Invariants: the sum is in order of the parts, the same in each call.
+## Operands    Partial (split_k, m), which the first launch wrote; y and o (m) with any strides; plan.mako.
+## NDRange     work-items loop over the rows, with the NDRange as step.
+## Invariants  The sum is in order of the parts, the same in each call.
 <%page args="name, ctype, wide, has_alpha, has_y, call, cpu"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
 <%namespace name="partials" file="/common/partials.mako"/>

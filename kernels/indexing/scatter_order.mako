@@ -1,7 +1,7 @@
-## Algorithm   o = x with rows of y added, or set, where an index says, for large arrays on CPUs: a counting sort of the
-##             values by position, then a reduction of each segment. Kernels in order: _count (histogram of each share
-##             of the index), _totals (sum of each share of the positions), _starts (exclusive prefix scan), _place
-##             (stable rank of each value), _sum (segment reduction).
+## Algorithm   o = x with rows of y added, or set, at the positions of an index, for large arrays on CPUs: a counting
+##             sort of the values by position, then a reduction of each segment. Kernels in order: _count (histogram of
+##             each share of the index), _totals (sum of each share of the positions), _starts (exclusive prefix scan),
+##             _place (stable rank of each value), _sum (segment reduction).
 ## Operands    x[length][run], rows x_row apart; i[count] with step i_step; y: values y_count apart, y_outer after
 ##             `inner`.
 ## NDRange     (work-items), the same for all kernels but _sum: each takes an even share of the index or of the

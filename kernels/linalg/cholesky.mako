@@ -8,7 +8,7 @@
 ##            positive definite.
 ## NDRange    `_block`, `_lanes`: work-items share the matrices evenly. `_group`: work-groups of `group` loop over
 ##            the matrices.
-## Workspace  `_lanes`: rows * (rows + 1) / 2 vectors for each work-item.
+## Workspace  `_lanes`: rows * rows vectors for each work-item.
 ## Invariant  A pivot that is not positive becomes NaN, which reaches the last element of the diagonal.
 ## Reference  Golub and Van Loan, Matrix Computations, 4.2.
 <%page args="name, ctype, lanes, block, group, schedule"/>
@@ -24,7 +24,8 @@ void ${name}_block(const linalg_sizes size, const linalg_strides a_at, const lin
     const int n = size.rows;
     ${V} u[${block} * ${steps}];
     ${T} *element = (${T} *)u;
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global const ${T} *source = a + a_at.offset + b * a_at.batch;
         __global ${T} *target = l + l_at.offset + b * l_at.batch;
         for (int j = 0; j < n; ++j)
@@ -60,18 +61,14 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
 {
     const long part = get_global_id(0), parts = get_global_size(0), groups = (size.count + ${lanes - 1}) / ${lanes};
     const int n = size.rows;
-    __global ${V} *row_of = workspace + part * (n * (n + 1) / 2); /* row i begins at i * (i + 1) / 2 */
-    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
-        const int valid = min((long)${lanes}, size.count - g * ${lanes});
-        for (int lane = 0; lane < ${lanes}; ++lane) {
-            __global const ${T} *source = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;
-            __global ${T} *packed = (__global ${T} *)row_of + lane;
-            for (int i = 0; i < n; ++i)
-                for (int j = 0; j <= i; ++j, packed += ${lanes})
-                    *packed = source[i * a_at.row + j * a_at.column];
-        }
+    __global ${V} *factor = workspace + part * (n * n);
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
+        const long b = g * ${lanes};
+        const int valid = min((long)${lanes}, size.count - b);
+        linalg_load_matrices_${V}(a + a_at.offset + b * a_at.batch, a_at, valid, n, n, factor);
         for (int j = 0; j < n; ++j) {
-            __global ${V} *pivots = row_of + j * (j + 1) / 2;
+            __global ${V} *pivots = factor + j * n;
             ${V} pivot = pivots[j];
             for (int k = 0; k < j; ++k)
                 pivot -= pivots[k] * pivots[k];
@@ -80,15 +77,14 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
             pivots[j] = root;
             int i = j + 1;
             for (; i + 4 <= n; i += 4) {
-                __global ${V} *row0 = row_of + i * (i + 1) / 2;
-                __global ${V} *row1 = row0 + i + 1, *row2 = row1 + i + 2, *row3 = row2 + i + 3;
+                __global ${V} *row0 = factor + i * n, *row1 = row0 + n, *row2 = row1 + n, *row3 = row2 + n;
                 ${V} sum0 = row0[j], sum1 = row1[j], sum2 = row2[j], sum3 = row3[j];
                 for (int k = 0; k < j; ++k) {
-                    const ${V} factor = pivots[k];
-                    sum0 -= row0[k] * factor;
-                    sum1 -= row1[k] * factor;
-                    sum2 -= row2[k] * factor;
-                    sum3 -= row3[k] * factor;
+                    const ${V} value = pivots[k];
+                    sum0 -= row0[k] * value;
+                    sum1 -= row1[k] * value;
+                    sum2 -= row2[k] * value;
+                    sum3 -= row3[k] * value;
                 }
                 row0[j] = sum0 * inverse;
                 row1[j] = sum1 * inverse;
@@ -96,25 +92,21 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
                 row3[j] = sum3 * inverse;
             }
             for (; i < n; ++i) {
-                __global ${V} *row = row_of + i * (i + 1) / 2;
+                __global ${V} *row = factor + i * n;
                 ${V} sum = row[j];
                 for (int k = 0; k < j; ++k)
                     sum -= row[k] * pivots[k];
                 row[j] = sum * inverse;
             }
         }
-        for (int lane = 0; lane < valid; ++lane) {
-            __global ${T} *target = l + l_at.offset + (g * ${lanes} + lane) * l_at.batch;
-            __global const ${T} *packed = (__global const ${T} *)row_of + lane;
-            const int failed = isnan(packed[(n * (n + 1) / 2 - 1) * ${lanes}]);
-            for (int i = 0; i < n; ++i) {
-                for (int j = 0; j <= i; ++j, packed += ${lanes})
-                    target[i * l_at.row + j * l_at.column] = size.whole && failed ? (${T})NAN : *packed;
-                if (size.whole)
-                    for (int j = i + 1; j < n; ++j)
-                        target[i * l_at.row + j * l_at.column] = failed ? (${T})NAN : 0;
-            }
+        const ${V} failed = select((${V})0, (${V})NAN, isnan(factor[n * n - 1])); /* NaN plus an element is NaN */
+        for (int i = 0; i < n; ++i) {
+            for (int j = 0; j <= i; ++j)
+                factor[i * n + j] += failed;
+            for (int j = i + 1; j < n; ++j)
+                factor[i * n + j] = failed;
         }
+        linalg_store_matrices_${V}(l + l_at.offset + b * l_at.batch, l_at, valid, n, n, factor);
     }
 }
 % else:
@@ -170,7 +162,8 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global
     const int by_column = abs(l_at.column) > abs(l_at.row);
 % if schedule == "cpu":
     const long outer_step = by_column ? l_at.column : l_at.row, inner_step = by_column ? l_at.row : l_at.column;
-    for (long line = size.count * n * part / parts; line < size.count * n * (part + 1) / parts; ++line) {
+    const long line_end = partition_begin(size.count * n, 1, part + 1, parts);
+    for (long line = partition_begin(size.count * n, 1, part, parts); line < line_end; ++line) {
         const long b = line / n, outer = line - b * n;
         __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
         const int failed = isnan(matrix[last]);

@@ -1,22 +1,28 @@
 ## Orthogonalise the vectors of a batch of matrices by rotations of pairs (one-sided Jacobi).
 ##
 ## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are scaled so that their
-##            largest element is one. Rotations are accumulated in v. `_sort`: what comes of it, sorted by norm.
+##            largest element is one. Rotations are accumulated in v. `_sort`: the result, sorted by norm.
 ##            `_shift`: a symmetric matrix, of which one triangle is read, plus a multiple of the identity so that it
 ##            is positive semidefinite (Gershgorin).
+##            `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector; lanes that are
+##            done turn by nothing.
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
 ##            norms: of the vectors, with the scale; contiguous.
 ## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
 ##            the matrices.
+##            `_lanes`: work-items share groups of matrices evenly.
 ##            `_sort`: work-items loop over the vectors. `_shift`: work-items loop over the matrices.
+## Workspace  `_lanes`: columns * (rows + columns) vectors for each work-item.
 ## Reference  Golub and Van Loan, Matrix Computations, 8.6.3; M. Hestenes, Inversion of matrices by biorthogonalization
 ##            and related results, 1958.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
+integers = f"{'int' if ctype == 'float' else 'long'}{lanes}"
 epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
 %>
 #define SWEEPS 60
@@ -67,7 +73,8 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
     const long part = get_global_id(0), parts = get_global_size(0);
     const int m = size.rows, n = size.columns;
     const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global ${T} *vectors = w + b * n * m, *turns = v + b * n * n;
         ${T} scale = 0;
         for (int e = 0; e < n * m; ++e)
@@ -115,6 +122,83 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         }
     }
 }
+% if lanes > 1:
+<% limit = "1e15f" if ctype == "float" else "1e150" %>
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, __global ${T} *norms,
+                   __global ${V} *workspace)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), groups = (size.count + ${lanes - 1}) / ${lanes};
+    const int m = size.rows, n = size.columns;
+    const ${T} tolerance = 2 * ${epsilon} * sqrt((${T})m);
+    __global ${V} *vectors = workspace + part * (n * m + n * n), *turns = vectors + n * m;
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
+        const long b = g * ${lanes};
+        const int valid = min((long)${lanes}, size.count - b);
+        linalg_load_${V}(w + b * n * m, n * m, valid, 1, n * m, vectors, 1);
+        ${V} scale = 0;
+        for (int e = 0; e < n * m; ++e)
+            scale = fmax(scale, fabs(vectors[e]));
+        scale = select((${V})1, scale, scale > 0 && scale < INFINITY);
+        const ${V} inverse = 1 / scale;
+        const int is_exact = all(isfinite(inverse));
+        for (int e = 0; e < n * m; ++e)
+            vectors[e] = is_exact ? vectors[e] * inverse : vectors[e] / scale;
+        for (int e = 0; size.whole && e < n * n; ++e)
+            turns[e] = e / n == e % n;
+        int is_turned = 1;
+        for (int sweep = 0; is_turned && sweep < SWEEPS; ++sweep) {
+            is_turned = 0;
+            for (int j = 0; j < n - 1; ++j) {
+                __global ${V} *p = vectors + j * m;
+                for (int k = j + 1; k < n; ++k) {
+                    __global ${V} *q = vectors + k * m;
+                    ${V} first = 0, second = 0, mixed = 0;
+                    for (int i = 0; i < m; ++i) {
+                        const ${V} x = p[i], y = q[i];
+                        first += x * x;
+                        second += y * y;
+                        mixed += x * y;
+                    }
+                    /* As `_angle`; lanes that need no rotation turn by nothing. */
+                    const ${integers} needs_turn = fabs(mixed) > tolerance * sqrt(first) * sqrt(second);
+                    if (!any(needs_turn))
+                        continue;
+                    is_turned = 1;
+                    const ${V} zeta = (second - first) / (2 * select((${V})1, mixed, needs_turn)), size_of = fabs(zeta);
+                    const ${V} root = select(sqrt(1 + zeta * zeta), size_of, size_of > ${limit});
+                    const ${V} tangent = copysign((${V})1, zeta) / (size_of + root);
+                    const ${V} cosine = 1 / sqrt(1 + tangent * tangent);
+                    const ${V} sine = select((${V})0, cosine * tangent, needs_turn);
+                    const ${V} ratio = select((${V})0, cosine * tangent / (1 + cosine), needs_turn);
+                    for (int i = 0; i < m; ++i) {
+                        const ${V} x = p[i], y = q[i];
+                        p[i] = x - sine * (y + ratio * x);
+                        q[i] = y + sine * (x - ratio * y);
+                    }
+                    for (int i = 0; size.whole && i < n; ++i) {
+                        const ${V} x = turns[j * n + i], y = turns[k * n + i];
+                        turns[j * n + i] = x - sine * (y + ratio * x);
+                        turns[k * n + i] = y + sine * (x - ratio * y);
+                    }
+                }
+            }
+        }
+        for (int j = 0; j < n; ++j) {
+            ${V} sum = 0;
+            for (int i = 0; i < m; ++i)
+                sum += vectors[j * m + i] * vectors[j * m + i];
+            const ${V} norm = sqrt(sum) * scale;
+            for (int lane = 0; lane < valid; ++lane)
+                norms[(b + lane) * n + j] = ((const ${T} *)&norm)[lane];
+        }
+        linalg_store_${V}(w + b * n * m, n * m, valid, 1, n * m, vectors, 1);
+        if (size.whole)
+            linalg_store_${V}(v + b * n * n, n * n, valid, 1, n * n, turns, 1);
+    }
+}
+% endif
 % else:
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v, __global ${T} *norms)
@@ -129,12 +213,9 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         for (int e = item; e < n * m; e += ${group})
             scale = fmax(scale, fabs(vectors[e]));
         partial[item] = scale;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int distance = ${group} / 2; distance > 0; distance /= 2) {
-            if (item < distance)
+        <%workgroup:tree_reduce group="${group // 2}">
                 partial[item] = fmax(partial[item], partial[item + distance]);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        </%workgroup:tree_reduce>
         scale = partial[0] > 0 && partial[0] < INFINITY ? partial[0] : 1;
         for (int e = item; e < n * m; e += ${group})
             vectors[e] /= scale;

@@ -10,6 +10,7 @@
 ## Invariant  A pivot that is zero divides nothing: its column below the diagonal is zero already.
 ## Reference  Golub and Van Loan, Matrix Computations, 3.4.
 <%page args="name, ctype, lanes, block, group, schedule"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
@@ -22,7 +23,8 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
     const int m = size.rows, n = size.columns;
     ${V} row[${steps}];
     ${T} *element = (${T} *)row;
-    for (long b = size.count * part / parts; b < size.count * (part + 1) / parts; ++b) {
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
         __global ${T} *matrix = a + a_at.offset + b * a_at.batch;
         __global int *pivot = pivots + p_at.offset + b * p_at.batch;
         for (int k = 0; k < min(m, n); ++k) {
@@ -85,18 +87,14 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
             }
             largest[item] = size_of;
             best[item] = row;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int distance = ${group} / 2; distance > 0; distance /= 2) {
-                if (item < distance) {
+            <%workgroup:tree_reduce group="${group // 2}">
                     const ${T} other = largest[item + distance];
                     /* Of equal ones the first row counts, as LAPACK's does. */
                     if (other > largest[item] || (other == largest[item] && best[item + distance] < best[item])) {
                         largest[item] = other;
                         best[item] = best[item + distance];
                     }
-                }
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
+            </%workgroup:tree_reduce>
             row = best[0];
             if (item == 0)
                 pivot[k] = p_at.base + row;
@@ -129,7 +127,8 @@ void ${name}_swap(const linalg_sizes size, const linalg_strides a_at, const lina
 {
 % if schedule == "cpu":
     const long part = get_global_id(0), parts = get_global_size(0);
-    const long begin = size.columns * part / parts, end = size.columns * (part + 1) / parts;
+    const long begin = partition_begin(size.columns, 1, part, parts);
+    const long end = partition_begin(size.columns, 1, part + 1, parts);
 % else:
     const long step = get_global_size(0);
 % endif

@@ -1,6 +1,7 @@
 ## Solutions of L X = B with lower triangular matrices of at most `block` rows. Upper ones have negative strides.
 ##
-## Algorithm  Forward substitution. `_columns`: lanes are columns of B that share a matrix.
+## Algorithm  Forward substitution. `_columns`: lanes are columns of B that share a matrix, which is packed: for each
+##            four rows the columns before them, then their triangle with inverse diagonal.
 ##            `_lanes`: `lanes` matrices at a time, one in each lane of a vector.
 ##            `_group`: a column for each work-item, eight rows of it at a time; the matrix in local memory. The rows
 ##            before are read from x, as registers have no room for all of them.
@@ -14,7 +15,10 @@
 ## Reference  Golub and Van Loan, Matrix Computations, 3.1.
 <%page args="name, ctype, lanes, block, group, unit, schedule"/>
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
-<% V, T = f"{ctype}{lanes}", ctype %>
+<%
+V, T = f"{ctype}{lanes}", ctype
+ROWS = 4  # that are solved at a time
+%>
 <%def name="singular(source)">
     % if unit:
     const int failed = 0;
@@ -38,22 +42,42 @@
                     for (int i = 0; i < n; ++i)
                         element[i * ${width} + c] = source[i * b_at.row + min(c, valid - 1) * b_at.column];
             }
-            for (int i = 0; i < n; ++i) {
+            for (int i = n; i < padded; ++i) {
     % for v in range(vectors):
-                ${V} sum${v} = tile[i * ${vectors} + ${v}];
+                tile[i * ${vectors} + ${v}] = 0;
     % endfor
-                for (int k = 0; k < i; ++k) {
-                    const ${T} factor = matrix[i * a_at.row + k * a_at.column];
+            }
+            const ${T} *factor = factors;
+            for (int begin = 0; begin < padded; begin += ${ROWS}) {
+    % for r in range(ROWS):
+        % for v in range(vectors):
+                ${V} x${r}_${v} = tile[(begin + ${r}) * ${vectors} + ${v}];
+        % endfor
+    % endfor
+                for (int k = 0; k < begin; ++k, factor += ${ROWS}) {
     % for v in range(vectors):
-                    sum${v} -= factor * tile[k * ${vectors} + ${v}];
+                    const ${V} solved${v} = tile[k * ${vectors} + ${v}];
+    % endfor
+    % for r in range(ROWS):
+        % for v in range(vectors):
+                    x${r}_${v} -= factor[${r}] * solved${v};
+        % endfor
     % endfor
                 }
-    % if not unit:
-                const ${T} pivot = failed ? (${T})NAN : matrix[i * (a_at.row + a_at.column)];
-    % endif
-    % for v in range(vectors):
-                tile[i * ${vectors} + ${v}] = sum${v}${"" if unit else " / pivot"};
+    % for k in range(ROWS):
+        % for v in range(vectors):
+            % if not unit:
+                x${k}_${v} *= factor[${k * ROWS + k}];
+            % endif
+                tile[(begin + ${k}) * ${vectors} + ${v}] = x${k}_${v};
+        % endfor
+        % for r in range(k + 1, ROWS):
+            % for v in range(vectors):
+                x${r}_${v} -= factor[${k * ROWS + r}] * x${k}_${v};
+            % endfor
+        % endfor
     % endfor
+                factor += ${ROWS * ROWS};
             }
             if (x_at.column == 1 && valid == ${width}) {
                 for (int i = 0; i < n; ++i) {
@@ -76,15 +100,32 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
     const long part = get_global_id(0), parts = get_global_size(0);
     const int n = size.rows, width = size.columns > ${lanes} ? ${wide * lanes} : ${lanes};
     const long tiles = (size.columns + width - 1) / width, units = size.count * tiles;
+    const int padded = (n + ${ROWS - 1}) / ${ROWS} * ${ROWS};
     ${V} tile[${block * wide}];
-    ${T} *element = (${T} *)tile;
-    for (long unit = units * part / parts; unit < units * (part + 1) / parts; ++unit) {
+    ${T} *element = (${T} *)tile, factors[${block * (block + ROWS) // 2}];
+    long packed_item = -1;
+    const long unit_end = partition_begin(units, 1, part + 1, parts);
+    for (long unit = partition_begin(units, 1, part, parts); unit < unit_end; ++unit) {
         const long item = unit / tiles, column = (unit - item * tiles) * width;
         const int valid = min((long)width, size.columns - column);
         __global const ${T} *matrix = a + a_at.offset + item * a_at.batch;
         __global const ${T} *source = b + b_at.offset + item * b_at.batch + column * b_at.column;
         __global ${T} *target = x + x_at.offset + item * x_at.batch + column * x_at.column;
-        ${singular("matrix[i * (a_at.row + a_at.column)]")}
+        if (item != packed_item) {
+            ${singular("matrix[i * (a_at.row + a_at.column)]")}
+            ${T} *factor = factors;
+            for (int begin = 0; begin < padded; begin += ${ROWS})
+                for (int k = 0; k < begin + ${ROWS}; ++k)
+                    for (int i = begin; i < begin + ${ROWS}; ++i, ++factor) {
+                        if (k < i)
+                            *factor = i < n ? matrix[i * a_at.row + k * a_at.column] : 0;
+    % if not unit:
+                        else if (k == i)
+                            *factor = i < n ? (failed ? (${T})NAN : 1 / matrix[i * (a_at.row + a_at.column)]) : 1;
+    % endif
+                    }
+            packed_item = item;
+        }
         if (width == ${lanes}) {
             ${tile(1)}
         } else {
@@ -102,7 +143,8 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     const int n = size.rows, packed = n * (n + 1) / 2;
     __global ${V} *factors = workspace + part * (packed + n); /* row i begins at i * (i + 1) / 2 */
     __global ${V} *solution = factors + packed;
-    for (long g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+    const long g_end = partition_begin(groups, 1, part + 1, parts);
+    for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const int valid = min((long)${lanes}, size.count - g * ${lanes});
         for (int lane = 0; lane < ${lanes}; ++lane) {
             __global const ${T} *matrix = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;

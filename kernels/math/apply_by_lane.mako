@@ -1,4 +1,4 @@
-## A function of scalars, applied to each lane.
+## Algorithm   A function of scalars, applied to each lane.
 <%page args="function, dtype, inputs"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype

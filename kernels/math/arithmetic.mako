@@ -1,4 +1,4 @@
-## fmod of vectors. PoCL 3.0's own stays in an endless loop where a lane is zero, infinite or NaN.
+## Algorithm   fmod of vectors. PoCL 3.0's own does not return if a lane is zero, infinite or NaN.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%!

@@ -1,7 +1,7 @@
-## atan of vectors, in a third to a half of the time of PoCL 3.0's own. In float32 it is that of x or of 1 / x; in
-## float64 atan(x) = base + atan(r) with base 0, pi/4 or pi/2 and r = x, (x - 1) / (x + 1) or -1 / x, up to tan(pi/8);
-## where there is AVX-512, with one of sixteen points c that registers hold, base atan(c) and r = (x - c) / (1 + c x),
-## up to 1/4.
+## Algorithm   atan of vectors, in a third to a half of the time of PoCL 3.0's own. In float32 it is that of x or of 1 /
+##             x; in float64 atan(x) = base + atan(r) with base 0, pi/4 or pi/2 and r = x, (x - 1) / (x + 1) or -1 / x,
+##             up to tan(pi/8); where there is AVX-512, with one of sixteen points c that registers hold, base atan(c)
+##             and r = (x - c) / (1 + c x), up to 1/4.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,6 @@
-## Bessel functions I0, I1, exp(-|x|) I0, exp(-|x|) I1, J0, J1 without branches: power series (DLMF 10.25.2) or a
-## Chebyshev series up to 8, beyond it the modulus and phase forms, whose amplitudes are smooth in 8 / x (DLMF 10.40.1,
-## 10.17.3).
+## Algorithm   Bessel functions I0, I1, exp(-|x|) I0, exp(-|x|) I1, J0, J1 without branches: power series (DLMF 10.25.2)
+##             or a Chebyshev series up to 8, beyond it the modulus and phase forms, whose amplitudes are smooth in 8 /
+##             x (DLMF 10.40.1, 10.17.3).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

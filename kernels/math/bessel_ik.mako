@@ -1,7 +1,8 @@
-## Modified Bessel functions of real order, exponentially scaled: exp(-|x|) I_v(x) and exp(x) K_v(x). Outside a circle
-## of the plane (v, x) Debye's uniform expansion (DLMF 10.41.3-4), written with r = sqrt(v**2 + x**2) so that it holds
-## down to v = 0; inside it power series (10.25.2), Temme's series and Steed's continued fraction (Temme 1975, J.
-## Comput. Phys. 19; Thompson & Barnett 1987, Comput. Phys. Commun. 47).
+## Algorithm   Modified Bessel functions of real order, exponentially scaled: exp(-|x|) I_v(x) and exp(x) K_v(x).
+##             Outside a circle of the plane (v, x) Debye's uniform expansion (DLMF 10.41.3-4), written with r =
+##             sqrt(v**2 + x**2) so that it holds down to v = 0; inside it power series (10.25.2), Temme's series and
+##             Steed's continued fraction (Temme 1975, J. Comput. Phys. 19; Thompson & Barnett 1987, Comput. Phys.
+##             Commun. 47).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

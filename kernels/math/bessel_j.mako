@@ -1,6 +1,6 @@
-## The Bessel function of the first kind J_v(x) of real order: Debye's expansions far from the turning point x = |v|,
-## the power series for small x, and between them Steed's method, from two continued fractions (Barnett 1974, J.
-## Comput. Phys. 14; DLMF 10.10).
+## Algorithm   The Bessel function of the first kind J_v(x) of real order: Debye's expansions far from the turning point
+##             x = |v|, the power series for small x, and between them Steed's method, from two continued fractions
+##             (Barnett 1974, J. Comput. Phys. 14; DLMF 10.10).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

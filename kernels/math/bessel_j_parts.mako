@@ -1,5 +1,6 @@
-## Parts of the Bessel function of the first kind of real order: Debye's expansions (DLMF 10.19.3 and 10.19.6),
-## written with r = sqrt(|v**2 - x**2|) so that they hold down to v = 0, and the power series (10.2.2).
+## Algorithm   Parts of the Bessel function of the first kind of real order: Debye's expansions (DLMF 10.19.3 and
+##             10.19.6), written with r = sqrt(|v**2 - x**2|) so that they hold down to v = 0, and the power series
+##             (10.2.2).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,5 +1,6 @@
-## The incomplete beta function I_x(a, b), regularised: a continued fraction on the side of the mean where it converges
-## fast (DLMF 8.17.4). It and its factor follow Didonato & Morris 1992 (ACM TOMS 18): no difference of large numbers.
+## Algorithm   The incomplete beta function I_x(a, b), regularised: a continued fraction on the side of the mean where
+##             it converges fast (DLMF 8.17.4). It and its factor follow Didonato & Morris 1992 (ACM TOMS 18): no
+##             difference of large numbers.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

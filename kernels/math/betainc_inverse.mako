@@ -1,5 +1,5 @@
-## Inverse of the incomplete beta function: Newton's method for the logarithm of I or of its complement, whichever is
-## smaller, against the logarithm of x or of 1 - x, whichever is smaller.
+## Algorithm   Inverse of the incomplete beta function: Newton's method for the logarithm of I or of its complement,
+##             whichever is smaller, against the logarithm of x or of 1 - x, whichever is smaller.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

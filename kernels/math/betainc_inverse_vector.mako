@@ -1,6 +1,6 @@
-## Inverse of the incomplete beta function of vectors: the equation of kernels/math/betainc_inverse.mako, with
-## Halley's method, until every lane has converged; it starts from the normal approximation DLMF 8.17(vi) refers to
-## (Abramowitz & Stegun 26.5.22) or from the limit for small x.
+## Algorithm   Inverse of the incomplete beta function of vectors: the equation of kernels/math/betainc_inverse.mako,
+##             with Halley's method, until every lane has converged; it starts from the normal approximation DLMF
+##             8.17(vi) refers to (Abramowitz & Stegun 26.5.22) or from the limit for small x.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

@@ -1,5 +1,6 @@
-## betainc of vectors: the parts of kernels/math/betainc.mako that most arguments need, each for all lanes if one
-## needs it. What is rare is done lane by lane: tiny parameters, no numbers, and what has not converged soon.
+## Algorithm   betainc of vectors: the parts of kernels/math/betainc.mako that most arguments need, each for all lanes
+##             if one needs it. Rare arguments are computed lane by lane: tiny parameters, NaN, and lanes that do not
+##             converge soon.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

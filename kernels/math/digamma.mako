@@ -1,5 +1,6 @@
-## First and second derivative of log(gamma(x)): the asymptotic series DLMF 5.11.2 and 5.15.8, reached by the
-## recurrences 5.5.2 and 5.15.5, whose sum is one quotient, and for negative x the reflections 5.5.4 and 5.15.6.
+## Algorithm   First and second derivative of log(gamma(x)): the asymptotic series DLMF 5.11.2 and 5.15.8, reached by
+##             the recurrences 5.5.2 and 5.15.5, whose sum is one quotient, and for negative x the reflections 5.5.4 and
+##             5.15.6.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

@@ -1,6 +1,6 @@
-## erfcx, erfinv and erfcinv, without branches.
-## erfcx: (x + 1/2) erfcx(x) is smooth in (x - k) / (x + k) (Shepherd & Laframboise 1981, Math. Comp. 36).
-## Inverses: erfinv(x) / x is smooth in w = -log(1 - x**2), far out in sqrt(w) (Giles 2012, GPU Computing Gems).
+## Algorithm   erfcx, erfinv and erfcinv, without branches. erfcx: (x + 1/2) erfcx(x) is smooth in (x - k) / (x + k)
+##             (Shepherd & Laframboise 1981, Math. Comp. 36). Inverses: erfinv(x) / x is smooth in w = -log(1 - x**2),
+##             far out in sqrt(w) (Giles 2012, GPU Computing Gems).
 <%page args="dtype"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!

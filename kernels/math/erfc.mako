@@ -1,7 +1,7 @@
-## erf and erfc of vectors. Near zero erf is a polynomial; from 1 on it is 1 - exp(log(erfc)), whose logarithm is a
-## polynomial too. erfc is exp(-x**2) times a polynomial in 1 / (x + k) (after Shepherd & Laframboise 1981, Math.
-## Comp. 36). In float32, where there is AVX-512, both have 32 intervals with a polynomial each; erfc, if no lane is
-## beyond them.
+## Algorithm   erf and erfc of vectors. Near zero erf is a polynomial; from 1 on it is 1 - exp(log(erfc)), whose
+##             logarithm is a polynomial too. erfc is exp(-x**2) times a polynomial in 1 / (x + k) (after Shepherd &
+##             Laframboise 1981, Math. Comp. 36). In float32, where there is AVX-512, both have 32 intervals with a
+##             polynomial each; erfc, if no lane is beyond them.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,5 +1,5 @@
-## erf and erfc of float32 by 32 intervals, each with coefficients of its own: two registers of AVX-512 hold those of
-## one power. Those of erfc become shorter where it falls faster.
+## Algorithm   erf and erfc of float32 by 32 intervals, each with coefficients of its own: two registers of AVX-512 hold
+##             those of one power. Those of erfc become shorter where it falls faster.
 <%page args=""/>\
 <%!
 from pytensor_cl.codegen.dtypes import literal

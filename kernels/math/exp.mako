@@ -1,4 +1,5 @@
-## exp of vectors, in half the operations of PoCL 3.0's own. The polynomials have the least largest error (Remez).
+## Algorithm   exp of vectors, in half the operations of PoCL 3.0's own. The polynomials have the least largest error
+##             (Remez).
 <%page args="dtype"/>\
 <%!
     from pytensor_cl.codegen.dtypes import literal, vector_type

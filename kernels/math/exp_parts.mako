@@ -1,5 +1,5 @@
-## exp in parts: exp(x + low) = 2**k (1 + p) with p from -0.3 to 0.42, and how to put a power of two back, subnormals
-## included.
+## Algorithm   exp in parts: exp(x + low) = 2**k (1 + p) with p from -0.3 to 0.42, and how to put a power of two back,
+##             subnormals included.
 <%page args="dtype, counts"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,4 +1,4 @@
-## expm1, sinh and cosh of vectors, two to four times as fast as PoCL 3.0's own, from exp(x) = 2**k (1 + p).
+## Algorithm   expm1, sinh and cosh of vectors, two to four times as fast as PoCL 3.0's own, from exp(x) = 2**k (1 + p).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,4 +1,4 @@
-## Parts of gamma and beta distributions that keep their digits where the whole is a difference of large numbers.
+## Algorithm   Parts of gamma and beta distributions that are accurate where the whole is a difference of large numbers.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,6 @@
-## The incomplete gamma functions P and Q (regularised), with regions like those of Didonato & Morris 1986 (ACM TOMS
-## 12): Temme's uniform expansion where a is large and x near it (DLMF 8.12), else power series (8.7) or continued
-## fraction (8.9).
+## Algorithm   The incomplete gamma functions P and Q (regularised), with regions like those of Didonato & Morris 1986
+##             (ACM TOMS 12): Temme's uniform expansion where a is large and x near it (DLMF 8.12), else power series
+##             (8.7) or continued fraction (8.9).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

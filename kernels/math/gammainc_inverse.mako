@@ -1,6 +1,6 @@
-## Inverses of the incomplete gamma functions P and Q: Newton's method for the logarithm of the smaller of the two
-## against log(x), where both are concave. It starts from the limit for small x (DLMF 8.11.4) or, if that is better,
-## from the normal approximation of the cube root (Wilson & Hilferty 1931, PNAS 17).
+## Algorithm   Inverses of the incomplete gamma functions P and Q: Newton's method for the logarithm of the smaller of
+##             the two against log(x), where both are concave. It starts from the limit for small x (DLMF 8.11.4) or, if
+##             that is better, from the normal approximation of the cube root (Wilson & Hilferty 1931, PNAS 17).
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,6 @@
-## Inverses of the incomplete gamma functions of vectors: the equation and the start of
-## kernels/math/gammainc_inverse.mako, with Halley's method, until every lane has converged. What is rare is done lane
-## by lane.
+## Algorithm   Inverses of the incomplete gamma functions of vectors: the equation and the start of
+##             kernels/math/gammainc_inverse.mako, with Halley's method, until every lane has converged. Rare arguments
+##             are computed lane by lane.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

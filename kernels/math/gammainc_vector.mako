@@ -1,5 +1,5 @@
-## gammainc and gammaincc of vectors: the parts of kernels/math/gammainc.mako, each for all lanes if one needs it.
-## Loops end when every active lane has converged.
+## Algorithm   gammainc and gammaincc of vectors: the parts of kernels/math/gammainc.mako, each for all lanes if one
+##             needs it. Loops end when every active lane has converged.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

@@ -1,5 +1,5 @@
-## log(|gamma(x)|), without loops. Near: gamma(2 + a) and a product, the recurrence DLMF 5.5.1; far: Stirling's
-## series, 5.11.1; below zero the reflection 5.5.3. The zeros at 1 and 2 are exact.
+## Algorithm   log(|gamma(x)|), without loops. Near: gamma(2 + a) and a product, the recurrence DLMF 5.5.1; far:
+##             Stirling's series, 5.11.1; below zero the reflection 5.5.3. The zeros at 1 and 2 are exact.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

@@ -1,5 +1,6 @@
-## The Gauss hypergeometric function F(a, b; c; z) of real arguments: linear transformations (DLMF 15.8) to 0 <= z <
-## 1, and there the series about 0 or about 1 that loses least; a recurrence (15.5.11) where all lose much.
+## Algorithm   The Gauss hypergeometric function F(a, b; c; z) of real arguments: linear transformations (DLMF 15.8) to
+##             0 <= z < 1, and there the series about 0 or about 1 with the least cancellation; a recurrence (15.5.11)
+##             where all cancel.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,5 +1,5 @@
-## The Gauss hypergeometric function F(a, b; c; z) by its series about 0 and about 1. Each gives, too, how much larger
-## its largest term is than the result: the caller takes the way that loses least.
+## Algorithm   The Gauss hypergeometric function F(a, b; c; z) by its series about 0 and about 1. Each also returns the
+##             ratio of its largest term to the result: the caller takes the series with the least cancellation.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,5 +1,6 @@
-## The Gauss hypergeometric function of vectors where the first way of kernels/math/hyp2f1.mako is good: the series
-## about 0 of z, or of z / (z - 1), up to 3/4, of numbers that end nowhere. All else is done lane by lane.
+## Algorithm   The Gauss hypergeometric function of vectors where the first way of kernels/math/hyp2f1.mako is good: the
+##             series about 0 of z, or of z / (z - 1), up to 3/4, where no series ends (no parameter, c - a or c - b is
+##             zero or a negative integer). Other arguments are computed lane by lane.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%!

@@ -1,6 +1,6 @@
-## // and % of vectors of integers as Python has them, zero where the divisor is zero. Processors divide integers one
-## by one, but floats by the vector. A quotient of floats is not rounded to an integer that it does not reach while
-## |x| + |y| has fewer bits than a fraction.
+## Algorithm   // and % of vectors of integers as Python has them, zero where the divisor is zero. Processors have
+##             vector division for floats, not for integers. A quotient of floats is not rounded to an integer that it
+##             does not reach while |x| + |y| has fewer bits than a fraction.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%!

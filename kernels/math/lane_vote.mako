@@ -1,5 +1,6 @@
-## every_lane(m), some_lane(m): whether a vector of comparisons is true in all lanes, or in one. PoCL 3.0's all() and
-## any() look at one lane after the other. A whole register of AVX-512 becomes a mask in one instruction.
+## Algorithm   every_lane(m), some_lane(m): whether a vector of comparisons is true in all lanes, or in one. PoCL 3.0's
+##             all() and any() test one lane after the other. A whole register of AVX-512 becomes a mask in one
+##             instruction.
 <%page args=""/>\
 #ifndef every_lane
 #ifdef POCL_DEVICE_ADDRESS_BITS

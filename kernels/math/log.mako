@@ -1,8 +1,8 @@
-## log, log2 and log10 of vectors where there is AVX-512: an instruction takes the significand m, from 3/4 to 3/2, and
-## a register chooses a number near 1 / m by its first bits, and its logarithm (Tang 1990). What is left is a series
-## in r = m / near - 1. No case is special: the instructions have the right exponent and significand for zero,
-## infinities, NaN and subnormal numbers. With AVX2, the series of kernels/math/log1p.mako: PoCL 3.0's own take twice
-## as long.
+## Algorithm   log, log2 and log10 of vectors where there is AVX-512: an instruction takes the significand m, from 3/4
+##             to 3/2, and a register chooses a number near 1 / m by its first bits, and its logarithm (Tang 1990). The
+##             rest is a series in r = m / near - 1. There are no special cases: the instructions have the right
+##             exponent and significand for zero, infinities, NaN and subnormal numbers. With AVX2, the series of
+##             kernels/math/log1p.mako: PoCL 3.0's own take twice as long.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal, vector_type

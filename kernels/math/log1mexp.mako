@@ -1,5 +1,5 @@
-## log(1 - exp(x)) of vectors, from exp(x) = 2**k (1 + p): one exponential and one logarithm, that of a sum of two
-## numbers, as in kernels/math/log1p.mako.
+## Algorithm   log(1 - exp(x)) of vectors, from exp(x) = 2**k (1 + p): one exponential and one logarithm, that of a sum
+##             of two numbers, as in kernels/math/log1p.mako.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,6 @@
-## log1p, asinh, acosh and atanh of vectors, two or three times as fast as PoCL 3.0's own. The logarithm of a number
-## from sqrt(1/2) to sqrt(2) is a series in r = t / (2 + t), DLMF 4.6.4, of which the part that is exact is taken out.
-## Where there is AVX-512, tables as in kernels/math/log.mako.
+## Algorithm   log1p, asinh, acosh and atanh of vectors, two or three times as fast as PoCL 3.0's own. The logarithm of
+##             a number from sqrt(1/2) to sqrt(2) is a series in r = t / (2 + t), DLMF 4.6.4, of which the part that is
+##             exact is taken out. Where there is AVX-512, tables as in kernels/math/log.mako.
 <%page args="dtype"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\
 <%!

@@ -1,5 +1,5 @@
-## sqrt(2) erfinv(2 exp(x) - 1). Far below, erfc(z) = 2 exp(x) is solved for z with the asymptotic series of erfc,
-## DLMF 7.12.1; a step of this iteration gains a factor 2 z**2.
+## Algorithm   sqrt(2) erfinv(2 exp(x) - 1). Far below, erfc(z) = 2 exp(x) is solved for z with the asymptotic series of
+##             erfc, DLMF 7.12.1; a step of this iteration gains a factor 2 z**2.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%include file="/math/log.mako" args="dtype=dtype"/>\

@@ -1,5 +1,5 @@
-## Owen's T function: Gauss-Legendre quadrature of its integral for |a| <= 1, cut where the integrand vanishes; else by
-## the reflection T(h, a) + T(a h, 1 / a) of Owen 1956 (Ann. Math. Stat. 27), formula 2.3.
+## Algorithm   Owen's T function: Gauss-Legendre quadrature of its integral for |a| <= 1, cut where the integrand
+##             vanishes; else by the reflection T(h, a) + T(a h, 1 / a) of Owen 1956 (Ann. Math. Stat. 27), formula 2.3.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,6 @@
-## Derivatives of the digamma function: n! times Hurwitz's zeta function (DLMF 5.15.1, 25.11.1), summed up to x = 12 +
-## n and from there by Euler's and Maclaurin's formula (25.11.5). All is relative to the first term, which may be huge
-## or tiny.
+## Algorithm   Derivatives of the digamma function: n! times Hurwitz's zeta function (DLMF 5.15.1, 25.11.1), summed up
+##             to x = 12 + n and from there by Euler's and Maclaurin's formula (25.11.5). All is relative to the first
+##             term, which may be huge or tiny.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,5 +1,5 @@
-## polygamma of vectors: the sum and the tail of kernels/math/polygamma.mako for arguments above zero, until no lane
-## needs another term. What is rare is done lane by lane.
+## Algorithm   polygamma of vectors: the sum and the tail of kernels/math/polygamma.mako for arguments above zero, until
+##             no lane needs another term. Rare arguments are computed lane by lane.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%!

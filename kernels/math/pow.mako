@@ -1,6 +1,6 @@
-## pow of vectors. PoCL 3.0's own takes five times as long, and is wrong beside a lane that is zero, infinite or NaN.
-## A power is 2 ** (y * log2(x)), the logarithm a sum of two numbers (Dekker 1971). Infinite and NaN arguments are
-## left to the scalar function.
+## Algorithm   pow of vectors. PoCL 3.0's own takes five times as long, and is wrong in lanes beside one that is zero,
+##             infinite or NaN. A power is 2 ** (y * log2(x)), the logarithm a sum of two numbers (Dekker 1971).
+##             Infinite and NaN arguments are left to the scalar function.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%!

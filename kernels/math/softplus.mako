@@ -1,5 +1,5 @@
-## log(1 + exp(x)) of vectors, without overflow: x if it is positive, and the logarithm of 1 + exp(-|x|), a series in
-## r = t / (2 + t), DLMF 4.6.4, for t up to 1.
+## Algorithm   log(1 + exp(x)) of vectors, without overflow: x if it is positive, and the logarithm of 1 + exp(-|x|), a
+##             series in r = t / (2 + t), DLMF 4.6.4, for t up to 1.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,6 @@
-## tanh of vectors from exp(2 |x|) = s (c + r) / (c - r), where s is a power of two and c = r coth(r / 2) a short
-## series: one quotient, accurate near zero too. In float32, where there is AVX-512, sixteen intervals with a
-## polynomial each, which registers hold.
+## Algorithm   tanh of vectors from exp(2 |x|) = s (c + r) / (c - r), where s is a power of two and c = r coth(r / 2) a
+##             short series: one quotient, accurate near zero too. In float32, where there is AVX-512, sixteen intervals
+##             with a polynomial each, which registers hold.
 <%page args="dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal

@@ -1,6 +1,7 @@
-## sin, cos and tan of vectors: PoCL 3.0's own take two to four times as long, and a huge argument in one lane changes
-## others. The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in float64 the first two
-## products are exact. Huge arguments, infinities and NaN are left to the scalar functions.
+## Algorithm   sin, cos and tan of vectors: PoCL 3.0's own take two to four times as long, and a huge argument in one
+##             lane changes others. The argument is reduced by multiples of pi/2 in three parts (Cody & Waite 1980); in
+##             float64 the first two products are exact. Huge arguments, infinities and NaN are left to the scalar
+##             functions.
 <%page args="dtype"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%!

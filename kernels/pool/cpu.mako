@@ -1,11 +1,11 @@
 ## Pooling, schedule cpu. Kinds: max, average; argmax: where the first largest element of each window is; max_gather:
 ## the element of v that is there.
 ##
-## Algorithm: each output is a reduction of its window of x; a window ends at the edge of x.
-## Operands: x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
-## Tiling: eight neighbouring windows that see no padding at a time; the others one by one.
-## NDRange -> work: a partition of the rows of the output.
-## Invariants: the last eight windows may overlap those before.
+## Algorithm   Each output is a reduction of its window of x; a window ends at the edge of x.
+## Operands    x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
+## Tiling      Eight neighbouring windows without padding at a time; the others one by one.
+## NDRange     a partition of the rows of the output.
+## Invariants  The last eight windows may overlap those before.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\

@@ -1,10 +1,10 @@
 ## Gradients of pooling, schedule cpu. Kinds: max_grad adds dy to the element at argmax (from cpu.mako);
 ## average_grad adds to each element of a window its share of dy.
 ##
-## Algorithm: each row of the gradient sums over the windows that cover it.
-## Operands: argmax and dy (planes, count[0], count[1], count[2]), dx (planes, n[0], n[1], n[2]), C-contiguous.
-## Tiling: eight steps of the windows at a time where all windows are whole; the other elements one by one.
-## NDRange -> work: a partition of the rows of the gradient.
+## Algorithm   Each row of the gradient sums over the windows that cover it.
+## Operands    Argmax and dy (planes, count[0], count[1], count[2]), dx (planes, n[0], n[1], n[2]), C-contiguous.
+## Tiling      Eight steps of the windows at a time where all windows are whole; the other elements one by one.
+## NDRange     a partition of the rows of the gradient.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/pool/common.mako"/>

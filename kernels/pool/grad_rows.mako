@@ -6,10 +6,10 @@
 ##         slot      0          1        ...   ring - 1
 ##         row    | r0 + k | r0 + k + 1 | ... | r0 + k - 1 |        ring = rows that cover one row of the gradient
 ##     A row is padded on either side with windows that give nothing, so that all elements are alike.
-## Operands: x and dx (planes, n[1], n[2]), dy (planes, count[1], count[2]), C-contiguous.
-## Tiling: eight windows at a time.
-## NDRange -> work: a partition of the rows of the gradient.
-## Workspace: for each work-item `ring` rows of `pitch` gradients, and as many argmax.
+## Operands    x and dx (planes, n[1], n[2]), dy (planes, count[1], count[2]), C-contiguous.
+## Tiling      Eight windows at a time.
+## NDRange     a partition of the rows of the gradient.
+## Workspace   For each work-item `ring` rows of `pitch` gradients, and as many argmax.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\

@@ -1,10 +1,10 @@
 ## Pooling and its gradients, schedule simt. Kinds: those of cpu.mako; max_grad and average_grad of grad.mako.
 ##
-## Algorithm: an output is a reduction of its window of x; an element of a gradient is a sum over the windows that it is
-##     in (covering_windows.mako), so that no atomics are needed.
-## Operands: x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
-## NDRange -> work: work-items loop over the elements of the output, with the NDRange as step; neighbours take
-##     neighbours along the last dimension.
+## Algorithm   An output is a reduction of its window of x; an element of a gradient is a sum over the windows that it
+##             is in (covering_windows.mako), so that no atomics are needed.
+## Operands    x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
+## NDRange     work-items loop over the elements of the output, with the NDRange as step; neighbours take neighbours
+##             along the last dimension.
 <%page args="name, kind, dtype, other, index, mask, lowest, place, inner, in_pairs, geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>

@@ -36,7 +36,7 @@ ${shared.horizontal_reduce(n)}
 % endif
 % endfor
 
-## The last elements of a run, as a vector of which those that were seen before count for nothing.
+## The last elements of a run, as a vector of which those before are masked.
 <%def name="last(vector)">
 <% mask = MASK[np.dtype(acc_dtype).itemsize] %>
             if (i < n && n >= ${lanes}) {

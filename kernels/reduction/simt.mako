@@ -38,7 +38,7 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     for (${index} i = first + lane; i < last;) {
         const ${index} stop = min(last, i + ${BLOCK} * g.threads_per_output);
         ${acc} part = ${name}_identity1();
-        // loads that are under way together
+        // loads in flight at once
         for (; stop - i > ${UNROLL - 1} * g.threads_per_output; i += ${UNROLL} * g.threads_per_output) {
             % for q in range(UNROLL):
             const ${acc} e${q} =

@@ -29,7 +29,7 @@ ${parts.declarations()}
         ${sum} = ${local}[item - lane * g.lane_stride];
 </%def>
 
-## Elements of a row; the loads of several are under way together, if there is not much else to do.
+## Elements of a row; the loads of several are in flight at once, if there is not much else to do.
 <%def name="elements(row_pass)">
         ${index} at = first + lane;
         % for count in dict.fromkeys((row_pass.unroll, 1)):

@@ -4,10 +4,11 @@
 ## Operands    b0.. according to `operands`; the geometry has their strides in elements. `arrays`: what a step reads
 ##             and writes (pytensor_cl/routines/scan_loop/program.py).
 ## NDRange     (work-items): each takes a contiguous range of the chunks of a row (schedule cpu), or every so many.
+##             With a condition, the last operand takes the number of steps that were run.
 ## Invariants  Lanes run along the last axis. Lanes past its end repeat the last element. An output without some axis
 ##             is written by the work-item at position 0 of it.
 <%page args="name, arrays, operands, statements, geometry, axes, has_axes,
-             lanes, vectors, schedule, in_buffer"/>\
+             lanes, vectors, schedule, in_buffer, condition, condition_dtype"/>\
 <%!
 from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 %>\
@@ -54,12 +55,21 @@ def store(k, element, row, value):
 
 
 def keep(a, element, row, value):
-    """Store a row of a trace, unless the output has the last rows only."""
+    """Store a row of a trace, unless the output has the last rows only. Of a loop that may end early, write the rows
+    around: which are the last ones is known when it has ended."""
+    if condition is not None:
+        place = f"({row} < rows{a} ? ({row}) : ({row}) % rows{a})"
+        return f"if (rows{a} > 0) {{ {store(output_of[a], element, place, value)} }}"
     return f"if ({row} >= lost{a}) {{ {store(output_of[a], element, f'{row} - lost{a}', value)} }}"
 
 
 def zero(dtype):
     return repeated(dtype, lanes, "0")
+
+
+def clear(a, element, first):
+    """Store zeros behind the last row that the loop reaches."""
+    return f"for (long row = {first}; row < rows{a}; ++row) {keep(a, element, 'row', zero(arrays[a].dtype))}"
 
 
 held = [(a, array) for a, array in enumerate(arrays) if array.role not in ("sequence", "output")]
@@ -77,6 +87,9 @@ void ${name}(
 % for k, operand in enumerate(operands):
     , __global ${"" if operand.is_output else "const "}${T(arrays[operand.number].dtype)} *b${k}
 % endfor
+% if condition is not None:
+    , __global long *steps_run
+% endif
     )
 {
 % if in_buffer:
@@ -143,8 +156,9 @@ void ${name}(
             h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{array.window - q}L")};
             ${keep(a, e, f"{array.window - q}L", f"h{a}_{q}_{e}{at}")}
             % endfor
-            for (long row = n + ${array.window}; row < rows${a}; ++row)
-                ${keep(a, e, "row", zero(array.dtype))}
+            % if condition is None:
+            ${clear(a, e, f"n + {array.window}")}
+            % endif
         % elif array.role == "sum":
             % for q in range(array.window - 1):
             if (${q} < rows${a})
@@ -156,14 +170,16 @@ void ${name}(
     % endfor
 % endfor
 % for a, array in enumerate(arrays):
-    % if array.role == "output":
+    % if array.role == "output" and condition is None:
         % for e in E(array):
-            for (long row = n; row < rows${a}; ++row)
-                ${keep(a, e, "row", zero(array.dtype))}
+            ${clear(a, e, "n")}
         % endfor
     % endif
 % endfor
         }
+% if condition is not None:
+        long run = n;
+% endif
         for (long t = 0; t < n; ++t) {
             ${each}
 % for a, array in enumerate(arrays):
@@ -183,6 +199,9 @@ void ${name}(
         % endfor
     % endfor
 % endfor
+% if condition is not None:
+            ${V(condition_dtype)} y${condition}_0;
+% endif
             {
                 ${statements}
             }
@@ -209,9 +228,30 @@ void ${name}(
         % endif
     % endfor
 % endfor
+% if condition is not None:
+            if (y${condition}_0${".s0" if lanes > 1 else ""} != 0)
+                run = t + 1;
+% endif
             }
+% if condition is not None:
+            if (run <= t + 1)
+                break;
+% endif
         }
+% if condition is not None:
+        if (chunk == 0)
+            *steps_run = run;
+% endif
         ${each}
+% if condition is not None:
+    % for a, array in enumerate(arrays):
+        % if array.role in ("output", "state"):
+            % for e in E(array):
+            ${clear(a, e, f"run + {array.window}" if array.role == "state" else "run")}
+            % endfor
+        % endif
+    % endfor
+% endif
 % for a, array in held:
     % for e in E(array):
         % if array.role == "last":

@@ -38,7 +38,11 @@ __global const int *indices, __global const int *indptr,
     ${left} __global const ${T} *right, __global ${T} *output, const ${name}_plan g,
     volatile __global int *error_flag, const int error_code)
 {
-    indices += g.indices, indptr += g.indptr, left += g.left, right += g.right, output += g.output;
+    indices += g.indices;
+    indptr += g.indptr;
+    left += g.left;
+    right += g.right;
+    output += g.output;
 </%def>
 
 <%def name="share()">
@@ -51,8 +55,8 @@ __global const int *indices, __global const int *indptr,
 
 <%def name="tile(vectors)">
             ${V} ${", ".join(f"sum{k} = 0" for k in range(vectors))};
-            for (int p = max(indptr[row], 0),
-                end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p) {
+            const int end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code);
+            for (int p = max(indptr[row], 0); p < end; ++p) {
                 const ${T} a = left[p];
                 __global const ${T} *b =
                     right + ${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns + column;
@@ -84,8 +88,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}_sampled(${arguments(f"__global const {T} *left,")}
     ${share()}
         __global const ${T} *x = left + row * g.columns;
-        for (int p = max(indptr[row], 0),
-            end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p) {
+        const int end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code);
+        for (int p = max(indptr[row], 0); p < end; ++p) {
             __global const ${T} *y = right + ${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns;
             ${V} sums = 0;
             long c = 0;
@@ -108,8 +112,8 @@ __kernel void ${name}_dot(${arguments(f"__global const {T} *left,")}
         const long row = unit / g.columns;
         const long column = unit - row * g.columns;
         ${T} sum = 0;
-        for (int p = max(indptr[row], 0),
-            end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code); p < end; ++p)
+        const int end = ${name}_end(indptr[row + 1], g.entries, error_flag, error_code);
+        for (int p = max(indptr[row], 0); p < end; ++p)
             sum += left[p] * right[${name}_column(indices[p], g.inner, error_flag, error_code) * g.columns + column];
         output[unit] = sum;
     }

@@ -2,7 +2,7 @@
 
 import argparse
 
-from pytensor_cl.cli.caches import CacheFolder, cache_folders
+from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
 from pytensor_cl.cli.text import print_json, size, table
 
 __all__ = ["add_arguments", "run"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.cli import hook
+from pytensor_cl.cli import start_up_hook
 from pytensor_cl.cli.run import with_device
 from pytensor_cl.cli.text import paint, print_json, table
 from pytensor_cl.runtime.device import DeviceEntry, resolve
@@ -154,7 +154,7 @@ def _print_text(report: dict[str, Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the check program; the exit code is 0 if the device was used and both results agree."""
-    entry, hooked = resolve(options.device), hook.is_installed()
+    entry, hooked = resolve(options.device), start_up_hook.is_installed()
     try:
         device, default = _take_turns(entry.stable_spec, options.iters, options.repeats, hooked=hooked)
     except CheckFailed as failure:

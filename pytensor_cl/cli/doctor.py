@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pytensor.configdefaults import config
 
-from pytensor_cl.cli import hook
-from pytensor_cl.cli.caches import CacheFolder, cache_folders
+from pytensor_cl.cli import start_up_hook
+from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
+from pytensor_cl.cli.device_checks import check_device
 from pytensor_cl.cli.drivers import registered_drivers, searched_places
-from pytensor_cl.cli.examination import examine
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
@@ -75,7 +75,7 @@ def _installed(package: str) -> Finding:
 
 
 def _hook() -> Finding:
-    if hook.is_installed():
+    if start_up_hook.is_installed():
         return Finding("ok", "start-up hook", "PYTENSOR_FLAGS=device=opencl... works in any script")
     text = "not installed: scripts need 'python -m pytensor_cl run', or to import pytensor_cl first"
     return Finding("warn", "start-up hook", text)
@@ -133,7 +133,7 @@ def _device(entry: DeviceEntry) -> Callable[[], Iterator[Finding]]:
         try:
             settings = Settings(cache_dir=config.opencl__cache_dir or None, tuned=config.opencl__tuned)
             yield from _features(features_of(entry, settings.cache_dir))
-            yield from examine(open_context(entry.stable_spec, "doctor", settings))
+            yield from check_device(open_context(entry.stable_spec, "doctor", settings))
         except Exception as error:  # drivers raise anything; the next device must still be examined
             yield Finding("FAIL", "broken off", f"{type(error).__name__}: {error}")
 

@@ -65,7 +65,7 @@ class _State:
     entry
         The device.
     restart
-        Begin anew.
+        Discard the results of earlier runs.
     """
 
     def __init__(self, path: Path, entry: DeviceEntry, restart: bool) -> None:

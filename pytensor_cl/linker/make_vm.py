@@ -63,11 +63,11 @@ def make_vm(
         vm = OpenCLVM(linked)
         vm.build()
         return vm
-    hosts = host_functions(canonical_copy, input_storage, output_storage)
-    for host in hosts:
+    host_backends = host_functions(canonical_copy, input_storage, output_storage)
+    for host in host_backends:
         host.function_name = getattr(fgraph, "name", None)
     source = _signature_source(canonical_copy.graph, input_storage, graph_linker)
-    return SelectingVM(linked, hosts=hosts, source=source, arguments=inputs, results=outputs)
+    return SelectingVM(linked, host_backends=host_backends, source=source, arguments=inputs, results=outputs)
 
 
 def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> SignatureSource:

@@ -284,7 +284,7 @@ x
 w
     Shape (O, C / groups, {dims}): kernels of O features.
 border_mode
-    ``"valid"``: only where a kernel lies inside the input. ``"half"``: half a kernel of zeros at each side, so that
+    ``"valid"``: only where a kernel is inside the input. ``"half"``: half a kernel of zeros at each side, so that
     kernels of odd lengths keep the input's shape. ``"full"``: wherever they overlap. Or zeros at each side, an
     integer. Or a sequence with one of these, or a pair (before, after), for each dimension.
 strides, dilation

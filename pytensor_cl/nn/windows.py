@@ -178,7 +178,7 @@ def known(*values: Any) -> bool:
 
 
 def _at_least_zero(count: Any, is_possible: Any) -> Any:
-    """Return a number of places; none where it makes no sense."""
+    """Return a number of places; zero where it is not possible."""
     if isinstance(count, Variable) or isinstance(is_possible, Variable):
         return pt.switch(is_possible & pt.ge(count, 0), count, 0)
     return max(count, 0) if is_possible else 0

@@ -5,7 +5,7 @@ from pytensor.graph.basic import Apply
 from pytensor_cl.codegen.dtypes import computed
 from pytensor_cl.ops.adapters import WithCasts, copy_or_none
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.reduction.argmax import Argmax
+from pytensor_cl.routines.argmax import Argmax
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuArgmax"]

@@ -23,7 +23,7 @@ VALUE = "value"
 """A 0-d host value."""
 TABLE = "table"
 """A vector whose elements are looked up; its length is independent of the rows."""
-GATHERED = "picked"
+GATHERED = "gathered"
 """A matrix whose rows are gathered by an index with an element for each row."""
 
 _WITHOUT_SHAPE = frozenset((VALUE, TABLE))  # forms whose shape is independent of the rows

@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.exceptions import ShapeError
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
@@ -74,6 +75,8 @@ class GpuScanLoop(GpuOp):
         constants = (DEVICE,) * info.n_non_seqs
         self.operand_placements = (HOST, *(DEVICE,) * arrays, *(HOST,) * info.n_nit_sot, *constants, HOST)
         self._name = core.name
+        self._is_while = info.as_while
+        self.is_capturable = not info.as_while
 
     def __str__(self) -> str:
         return f"GpuScanLoop{{{self._name}}}"
@@ -114,6 +117,8 @@ class GpuScanLoop(GpuOp):
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
         """Return what the host infers, with the rows that are kept."""
+        if self._is_while:
+            raise ShapeError("the shapes of a loop with a condition are known when it has run")
         count = len(self.input_types)
         inputs, given = [kind() for kind in self.input_types], list(shapes[:count])
         program = self.program(True, node.inputs)

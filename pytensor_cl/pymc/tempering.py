@@ -42,7 +42,7 @@ def next_temperature(log_likelihood: np.ndarray, current: float, share: float) -
 
 
 def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
-    """Return which particles survive, by systematic resampling.
+    """Return which particles are kept, by systematic resampling.
 
     Parameters
     ----------

@@ -124,7 +124,7 @@ class _Pooling(Routine):
     Raises
     ------
     ValueError
-        There are too many windows, or one makes no sense.
+        There are too many windows, or one is invalid.
     """
 
     kind = ""

@@ -34,7 +34,7 @@ def is_forked() -> bool:
 def forked_error() -> ForkedProcessError:
     """Return the error for a use of OpenCL in such a process."""
     return ForkedProcessError(
-        "this process was forked from one that had loaded the OpenCL drivers, and these do not survive a fork "
+        "this process was forked from one that had loaded the OpenCL drivers, and these do not work after a fork "
         "(PoCL hangs). Start workers with the 'spawn' or 'forkserver' method: "
         "multiprocessing.set_start_method('spawn'), or in PyMC pm.sample(..., mp_ctx='forkserver') or cores=1"
     )

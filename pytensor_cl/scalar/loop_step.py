@@ -293,8 +293,10 @@ def loop_program(op: Any, input_types: Sequence[TensorType], has_fp64: bool = Tr
         There is no such form; the message is the reason.
     """
     scan: Scan = op.core_op if isinstance(op, Blockwise) else op
-    if scan.info.as_while:
-        raise CannotUnroll("a loop with a condition")
+    if scan.info.as_while and isinstance(op, Blockwise):
+        raise CannotUnroll("members of a batch may have different numbers of steps")
+    if scan.info.as_while and scan.info.n_mit_mot:
+        raise CannotUnroll("a loop with a condition adds up gradients")
     for v in (*scan.fgraph.inputs, *scan.fgraph.outputs):
         check_dtype(v.type)
     batch_axes = _batch_axes(op, input_types)
@@ -306,6 +308,23 @@ def loop_program(op: Any, input_types: Sequence[TensorType], has_fp64: bool = Tr
         except (CannotUnroll, Unsupported) as error:
             reason = str(error) if not reason or is_axis is _CHOICES[1] else reason
     raise CannotUnroll(reason)
+
+
+def _condition(info: ScanInfo, step: LoopStep) -> tuple[int | None, str]:
+    """Return the number and the dtype of the output that ends a loop.
+
+    Raises
+    ------
+    CannotUnroll
+        It is not the same for all members of the loop.
+    """
+    if not info.as_while:
+        return None, "bool"
+    number = info.n_inner_outputs - 1
+    cells = step.written.outputs[number]
+    if cells.values.size != 1 or any(tag is not None for tag in cells.tags):
+        raise CannotUnroll("the condition is not a single number")
+    return number, step.graph.outputs[number].type.dtype
 
 
 def _program(
@@ -321,7 +340,7 @@ def _program(
     builder.arrays()  # joins axes, so that the second time all numbers are final
     builder = _Builder(info, step, batch_axes, input_types)
     arrays, outputs = builder.arrays()
-    program = LoopProgram(arrays, outputs, builder.axes, step)
+    program = LoopProgram(arrays, outputs, builder.axes, step, *_condition(info, step))
     if program.held > MOST_HELD:
         raise CannotUnroll(f"a step keeps {program.held} numbers, more than {MOST_HELD}")
     sized = {d.number for a in arrays for d in a.dims if d.kind == "axis"}

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pytensor_cl.cli import doctor, examination, main
+from pytensor_cl.cli import device_checks, doctor, main
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.codegen.rendered import kept, rendered_folder
 from pytensor_cl.runtime.driver_hooks import DefaultDriverHooks
@@ -14,7 +14,7 @@ from pytensor_cl.runtime.driver_hooks import DefaultDriverHooks
 @pytest.fixture
 def quick(monkeypatch):
     """Skip what takes long and is tested by itself."""
-    monkeypatch.setattr(doctor, "examine", lambda context: iter([Finding("ok", "speed", "fast", 1.0)]))
+    monkeypatch.setattr(doctor, "check_device", lambda context: iter([Finding("ok", "speed", "fast", 1.0)]))
 
 
 def sections(text):
@@ -42,7 +42,7 @@ def test_text_has_every_section_and_a_summary(capsys):
 
 
 @pytest.mark.usefixtures("quick")
-def test_settings_that_matter_are_shown_and_judged(monkeypatch, capsys):
+def test_settings_that_matter_are_shown_and_checked(monkeypatch, capsys):
     monkeypatch.setenv("POCL_DEBUG", "all")
     monkeypatch.setenv("PYOPENCL_CTX", "0")
     assert main(["doctor", "--json"]) == 0
@@ -71,7 +71,7 @@ class _Hooks(DefaultDriverHooks):
 def test_damaged_caches_are_counted_and_the_command_is_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     hooks = _Hooks(tmp_path / "driver")
-    monkeypatch.setattr("pytensor_cl.cli.caches.all_hooks", lambda: [hooks])
+    monkeypatch.setattr("pytensor_cl.cli.cache_folders.all_hooks", lambda: [hooks])
     monkeypatch.setattr("pytensor_cl.cli.doctor.all_hooks", lambda: [hooks])
     for text in ("first", "second"):
         kept(text.encode(), lambda: "text")
@@ -86,11 +86,11 @@ def test_damaged_caches_are_counted_and_the_command_is_named(monkeypatch, tmp_pa
 
 
 def test_a_device_that_breaks_off_fails_and_the_report_goes_on(monkeypatch, capsys):
-    def examine(context):
+    def check_device(context):
         yield Finding("ok", "first", "fine")
         raise RuntimeError("driver fell over")
 
-    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(doctor, "check_device", check_device)
     assert main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "RuntimeError: driver fell over" in text and "failed" in text.splitlines()[-1]
@@ -105,5 +105,5 @@ def test_without_a_device_the_error_names_packages_to_install(monkeypatch, capsy
 
 @pytest.mark.parametrize(("got", "status"), [(1.0, "ok"), (1.1, "FAIL"), (np.nan, "FAIL"), (np.inf, "FAIL")])
 def test_wrong_results_fail(got, status):
-    finding = examination._agreement("x", np.array([1.0, got]), np.ones(2), 1e-6)
+    finding = device_checks._agreement("x", np.array([1.0, got]), np.ones(2), 1e-6)
     assert finding.status == status

@@ -202,7 +202,7 @@ def test_memory_goes_back_to_the_pool(context, x, rng):
     assert after.active_bytes <= before.active_bytes and after.managed_bytes <= before.managed_bytes + value.nbytes
 
 
-def test_memory_of_large_results_stays_while_they_come_and_goes_back_after_them(context, on_device, x):
+def test_memory_of_large_results_is_pooled_while_calls_return_them(context, on_device, x):
     large, small = opencl([x], pt.exp(x)), opencl([x], x + 1)
     value, number = np.zeros((700, 700), "float32"), np.zeros((2, 2), "float32")
     for f in (small, large):

@@ -86,7 +86,7 @@ def test_replayed_calls_new_sizes_and_new_generators(context, by_the_device):
 
 
 def test_draws_feed_kernels_that_are_repeated(context, by_the_device):
-    """The draws run between recordings of what uses them."""
+    """The draws run between captured graphs of the nodes that use them."""
 
     def make(generator):
         following, z = pt.random.normal(size=(N, 4), rng=generator, return_next_rng=True)

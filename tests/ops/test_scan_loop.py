@@ -7,6 +7,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
@@ -267,30 +268,90 @@ def test_pickle(context):
     assert_close(again(np.ones(3), 0.0), [1, 1.5, 1.75])
 
 
+def test_while(context, rng):
+    """The kernel ends early; the outputs have as many rows as steps were run."""
+    x, s, limit = pt.dvector("x"), pt.dscalar("s"), pt.dscalar("limit")
+    total, doubled = scan(
+        lambda e, last, limit: ((last + e, e * 2), until(last + e > limit)),
+        sequences=[x],
+        outputs_info=[s, None],
+        non_sequences=[limit],
+    )
+    outputs = [total, doubled, total[-1], doubled[-1], total.shape[0]]
+    f = opencl([x, s, limit], outputs)
+    assert loops(f) >= 1
+    host = pytensor.function([x, s, limit], outputs, mode="FAST_COMPILE")
+    for steps, bound in ((1, 0.5), (9, 0.0), (9, 3.5), (9, 9.0), (9, 1e9), (9, 3.5), (9, 3.5), (9, 1.5)):
+        for got, wanted in zip(f(np.ones(steps), 0.0, bound), host(np.ones(steps), 0.0, bound), strict=True):
+            assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("part", [-1, slice(-3, None), slice(None)])
+def test_while_of_which_few_rows_are_read(context, rng, part):
+    a, s, limit = pt.dscalar("a"), pt.dvector("s"), pt.lscalar("limit")
+    states, _ = scan(
+        lambda before, last, k, a: ((a * last + before, k + 1), until(pt.ge(k, limit))),
+        outputs_info=[{"initial": pt.stack([s, s * 2]), "taps": [-2, -1]}, pt.zeros((), "int64")],
+        non_sequences=[a],
+        n_steps=12,
+    )
+    f = opencl([a, s, limit], states[part])
+    assert loops(f) == 1
+    host = pytensor.function([a, s, limit], states, mode="FAST_COMPILE")
+    for size in (1, 3, 21):
+        for stop in (4, 5, 6, 11, 20):
+            values = 0.3, rng.normal(size=size), stop
+            assert_close(f(*values), host(*values)[part])
+
+
+def test_gradient_of_a_while_loop(context, rng):
+    a, s = pt.dscalar("a"), pt.dscalar("s")
+    states = scan(lambda h, a: (pt.tanh(a * h) + 1, until(h > 1.2)), outputs_info=[s], non_sequences=[a], n_steps=20)
+    check([a, s], [states, *pt.grad(states[-1], [a, s])], (0.5, 0.1), None)
+
+
+def test_loops_without_arrays_are_on_the_device_when_forced(context):
+    s, r, k = pt.dscalar("s"), pt.dscalar("r"), pt.lscalar("k")
+    last = scan(lambda h, r: h * r + 1, outputs_info=[s], non_sequences=[r], n_steps=10)[-1]
+    counted = scan(lambda k: k * 3 + 1, outputs_info=[k], n_steps=5)[-1]
+    stopped = scan(lambda h, r: (h * r, until(h < 0.2)), outputs_info=[s], non_sequences=[r], n_steps=10)[-1]
+    with pytensor.config.change_flags(opencl__placement="device"):
+        check([s, r, k], [last, counted, stopped], (1.0, 0.5, 2), 3)
+
+
 def test_refused_nodes_have_a_reason(context):
-    """A loop with a condition, a step that is too large, a length that is not known."""
-    x, s = pt.dvector("x"), pt.dscalar("s")
+    """A batch of loops with a condition, a step that is too large, a length that is not known."""
+    s, many = pt.dscalar("s"), pt.dvector("many")
     v, m = pt.dvector("v"), pt.dmatrix("m")
-    doubled = scan(lambda total: (total * 2, until(total > 9)), outputs_info=[s], n_steps=x.shape[0])
+    doubled = scan(lambda total: (total * 2, until(total > 9)), outputs_info=[s], n_steps=8)[-1]
+    (doubled,) = vectorize_graph([doubled], {s: many})
     large = pt.tensor("large", dtype="float64", shape=(40, 40))
     start = pt.tensor("start", dtype="float64", shape=(40,))
     product = scan(lambda h, w: pt.tanh(w @ h), outputs_info=[start], non_sequences=[large], n_steps=4)
     unknown = scan(lambda h, w: pt.tanh(w @ h), outputs_info=[v], non_sequences=[m], n_steps=4)
-    for inputs, output in (([x, s], doubled), ([start, large], product), ([v, m], unknown)):
+    for inputs, output in (([many], doubled), ([start, large], product), ([v, m], unknown)):
         f = opencl(inputs, output)
         assert not any(isinstance(op, GpuScanLoop) for op in device_ops(f))
 
 
-def test_members_of_a_batch_have_one_number_of_steps(context):
+def test_members_of_a_batch_have_their_numbers_of_steps(context):
+    """They run one by one on the host, and fail where the CPU fails."""
     n, s = pt.lscalar("n"), pt.dvector("s")
-    total = scan(lambda total: total * 0.5, outputs_info=[s], n_steps=n)[-1]
+    total = scan(lambda total: total * 0.5 + 1, outputs_info=[s], n_steps=n)[-1]
     batch = pt.lvector("batch")
-    (many,) = vectorize_graph([total], {n: batch})
-    f = opencl([batch, s], many)
-    assert loops(f) == 1
-    assert_close(f([2, 2], [1, 4.0]), [[0.25, 1]] * 2)
-    with pytest.raises(ValueError):
-        f([2, 3], [1, 4.0])
+    (short,) = rewrite_graph([total], include=("canonicalize", "specialize", "scan_save_mem"), clone=True)
+    for output in (total, short):
+        (many,) = vectorize_graph([output], {n: batch})
+        f = opencl([batch, s], many)
+        host = pytensor.function([batch, s], many, mode="FAST_COMPILE")
+        for counts in ([2, 2], [2, 3]):
+            try:
+                wanted = host(counts, [1, 4.0])
+            except ValueError:
+                with pytest.raises(ValueError):
+                    f(counts, [1, 4.0])
+            else:
+                assert_close(f(counts, [1, 4.0]), wanted)
 
 
 def test_rows_that_are_not_read_are_not_stored(context, rng):

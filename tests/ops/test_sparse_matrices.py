@@ -205,7 +205,7 @@ def test_a_chain_makes_no_matrix_on_the_host(context, rng):
     assert not any(isinstance(node.op, CSM) for node in f.maker.fgraph.apply_nodes)
 
 
-def test_scipy_sorts_entries_unless_the_device_is_told_to(context, rng):
+def test_scipy_sorts_entries_unless_placement_is_device(context, rng):
     x, y = variables("csr")
     with pytensor.config.change_flags(opencl__placement="auto"):
         f = opencl([x, y], [math.add_s_s(x, y), math.mul_s_s(x, y), math.dot(x, y)])

@@ -168,7 +168,7 @@ def test_borrowed_inputs_and_outputs(context, x, value):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "uint64", "float32", "float64"])
-def test_every_dtype_stride_and_emptiness_survives(context, rng, dtype):
+def test_every_dtype_and_stride_is_kept(context, rng, dtype):
     kind = pt.TensorType(dtype, (None, None, None))
     x = kind()
     f = opencl([x], [x.transfer(context.name), x[::-1, :, ::2].transfer(context.name).transfer("cpu")])

@@ -177,7 +177,7 @@ MULTIVARIATE = (
     ),
     Case(
         "LKJCholeskyCov",
-        lambda eta: pm.LKJCholeskyCov.dist(n=3, eta=eta, sd_dist=pm.Exponential.dist(1.0, size=3)),
+        lambda eta: pm.LKJCholeskyCov.dist(n=3, eta=eta, sd_dist=pm.Exponential.dist(1.0, size=3), compute_corr=False),
         {"eta": 2.0},
         value=np.array([1.2, 0.3, 0.9, -0.2, 0.4, 1.1]),
     ),
@@ -198,11 +198,12 @@ MULTIVARIATE = (
     _shaped("ZeroSumNormal", sigma=1.3, settings={"shape": 4}),
 )
 TIME_SERIES = (
-    _shaped(
+    Case(
         "AR",
-        rho=np.array([0.2, 0.5, -0.3]),
-        sigma=0.9,
-        settings={"constant": True, "steps": 6, "init_dist": pm.Normal.dist(0, 1, size=2)},
+        lambda rho, sigma: pm.AR.dist(
+            rho, sigma, ar_order=2, constant=True, steps=6, init_dist=pm.Normal.dist(0, 1, size=2)
+        ),
+        {"rho": np.array([0.2, 0.5, -0.3]), "sigma": 0.9},
     ),
     Case(
         "EulerMaruyama",

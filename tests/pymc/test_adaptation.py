@@ -28,7 +28,7 @@ def test_dual_averaging_finds_the_wanted_acceptance():
     assert step.mean == pytest.approx(-np.log(0.7), rel=0.05)
 
 
-def test_adam_climbs_and_ignores_nan():
+def test_adam_ascends_and_ignores_nan():
     adam = Adam(0.0, 0.05)
     for _ in range(400):
         adam.update(2.0 - adam.value)

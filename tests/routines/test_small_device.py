@@ -5,6 +5,7 @@ import pytensor.scalar as ps
 import pytest
 from scipy import sparse
 
+from pytensor_cl.routines.argmax import Argmax
 from pytensor_cl.routines.conv.routine import ConvForward
 from pytensor_cl.routines.creation import ARange, Bartlett
 from pytensor_cl.routines.cumop import CumOp
@@ -19,7 +20,6 @@ from pytensor_cl.routines.indexing.ravel_multi_index import RavelMultiIndex
 from pytensor_cl.routines.indexing.take_along_axis import Choose
 from pytensor_cl.routines.nonzero import Nonzero, Select
 from pytensor_cl.routines.pool import AvgPool, MaxPool, Window
-from pytensor_cl.routines.reduction.argmax import Argmax
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.routines.repeat import Repeat
 from pytensor_cl.routines.rowwise.routine import Rowwise

@@ -44,7 +44,7 @@ def variants(value):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_values_survive_the_way_there_and_back(context, rng, dtype):
+def test_values_are_kept_by_a_round_trip(context, rng, dtype):
     value = (rng.normal(size=(4, 6)) * 50).astype(dtype)
     for host in variants(value):
         there = context.from_host(host)

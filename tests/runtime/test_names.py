@@ -117,7 +117,7 @@ def test_names_do_not_depend_on_the_loaders_order(machine, turn):
         resolve("opencl:pocl:1")
 
 
-def test_without_the_wheels_the_newest_pocl_is_meant(machine):
+def test_without_the_wheels_the_name_is_the_newest_pocl(machine):
     for listed in (WITHOUT, WITHOUT[::-1]):
         machine(*listed)
         assert resolve("opencl:pocl").stable_spec == resolve("opencl").stable_spec == "opencl:pocl-10.0:0"
@@ -152,7 +152,7 @@ def test_a_name_for_another_device_is_reported_once(stderr_of):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"opencl:pocl": 1}', "\xff"])
-def test_a_damaged_file_of_meanings_is_made_again(stderr_of, tmp_path, text):
+def test_a_damaged_file_of_names_is_made_again(stderr_of, tmp_path, text):
     file = tmp_path / "pytensor_cl" / "names.json"
     file.parent.mkdir()
     file.write_bytes(text.encode("latin-1"))
@@ -169,7 +169,7 @@ def test_without_a_folder_no_change_is_reported(stderr_of, tmp_path):
     )
 
 
-def test_numbers_are_the_loaders_and_are_not_remembered(monkeypatch):
+def test_numbers_of_the_loader_are_not_stored(monkeypatch):
     noted = []
     monkeypatch.setattr(device, "report_change_of_device", lambda spec, entry: noted.append(spec))
     resolve(discover()[0].spec)

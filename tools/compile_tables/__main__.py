@@ -54,7 +54,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="compile what the last run has recorded")
     parser.add_argument("--only", default="", help="compile kernels whose names match this expression")
     parser.add_argument("--benchmarks", action="store_true", help="record and compile only the benchmarks")
-    parser.add_argument("--work", type=Path, default=WORK, help="folder for recordings and outcomes")
+    parser.add_argument("--work", type=Path, default=WORK, help="folder for recorded texts and results")
     return parser.parse_args()
 
 

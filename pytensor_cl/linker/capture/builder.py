@@ -243,14 +243,9 @@ class GraphBuilder:
         elif is_shared:
             self._assembler.add_step(at, SharedBinding(upload, donation))
         elif may_stage and node.inputs[0].owner is None:
-            self._assembler.add_argument(at, ArgumentBinding(upload, self._is_imported(node)))
+            self._assembler.add_argument(at, ArgumentBinding(upload, node.inputs[0] in self._trace.imported))
         else:
             self._assembler.add_step(at, ArgumentBinding(upload))
-
-    def _is_imported(self, node: Apply) -> bool:
-        """Whether the device reads an argument in the caller's memory."""
-        importer = self._program.importers.get(node.inputs[0])
-        return importer is not None and importer.misalignment(self._program.storage[node.inputs[0]][0]) is not None
 
     def _add_host_node(self, at: int, node: Apply) -> None:
         program, trace, assembler = self._program, self._trace, self._assembler

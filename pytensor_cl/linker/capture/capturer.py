@@ -14,6 +14,7 @@ from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.launch_capture import LaunchCapture
+from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = ["Capturer"]
 
@@ -81,11 +82,20 @@ class Capturer:
                     trace.values[variable] = value
             elif is_upload:
                 trace.bind_external(variable, value)
+                if self._is_imported(node.inputs[0]):
+                    trace.imported.add(node.inputs[0])
             elif not self._bind_dynamic_slice(node, trace):
                 trace.locate(variable, value)
         launches = trace.launches[-1]
         if launches and self._takes_scalars(node) and not launches_with_scalars(self._program.routines[node], launches):
             trace.fail(f"no kernel of {node.op} takes its values", at)
+
+    def _is_imported(self, variable: Variable) -> bool:
+        """Whether the device reads a host value in its own memory."""
+        importer, cell = self._program.importers.get(variable), self._program.storage[variable]
+        if importer is None or isinstance(cell, DeviceCell):
+            return False
+        return importer.misalignment(cell[0]) is not None
 
     def _bind_dynamic_slice(self, node: Apply, trace: CaptureTrace) -> bool:
         """Bind the result of a node that is a slice at another offset in each call; return whether it is one.

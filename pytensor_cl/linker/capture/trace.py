@@ -58,6 +58,8 @@ class CaptureTrace:
         Variables whose memory is that of another input.
     failure
         Why the call cannot be captured.
+    imported
+        Host values that the device reads in their own memory. They may be gone when the graph is built.
     bindings
         Of inputs, shared variables and slices, whose buffers differ from call to call.
     """
@@ -69,6 +71,7 @@ class CaptureTrace:
         self.values: dict[Variable, Any] = {}
         self.parameters = ReplayParameterSpec()
         self.aliases: set[Variable] = set()
+        self.imported: set[Variable] = set()
         self.failure: CaptureFailure | None = None
         self.bindings: list[BufferBinding] = []
         self._by_handle: dict[int, BufferBinding] = {}

@@ -230,7 +230,7 @@ class SignatureStats:
         return (self._warmup(name) + self.policy.timed_calls) * seconds
 
     def note_compiled(self, name: str) -> None:
-        """Try a backend sooner: it has been compiled for another signature."""
+        """Try a backend earlier: it has been compiled for another signature."""
         candidate = self.candidates.get(name)
         if candidate is None or not candidate.compile_seconds:
             return

@@ -65,7 +65,7 @@ class SelectingVM(OpenCLVM):
     ----------
     linked
         The graph, as `OpenCLVM` takes it.
-    hosts
+    host_backends
         The backends besides the device.
     source
         What signatures are made from.
@@ -86,7 +86,7 @@ class SelectingVM(OpenCLVM):
         self,
         linked: LinkedGraph,
         *,
-        hosts: Sequence[HostFunction],
+        host_backends: Sequence[HostFunction],
         source: SignatureSource,
         arguments: Sequence[Container],
         results: Sequence[Container],
@@ -97,7 +97,7 @@ class SelectingVM(OpenCLVM):
         self._empties_cells = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
         self.allow_gc = self.allow_gc and not self._empties_cells
         self._device = Backend(super().__call__)
-        self._hosts = {host.name: host for host in hosts}
+        self._host_backends = {host.name: host for host in host_backends}
         self._source = source
         self._arguments, self._result_containers = arguments, results
         self._signatures: OrderedDict[Any, SelectedSignature] = OrderedDict()  # the most recently used one last
@@ -109,7 +109,7 @@ class SelectingVM(OpenCLVM):
     @property
     def backends(self) -> list[str]:
         """Backends of the host that may run a call."""
-        return list(self._hosts)
+        return list(self._host_backends)
 
     @property
     def signatures(self) -> list[SelectedSignature]:
@@ -134,7 +134,7 @@ class SelectingVM(OpenCLVM):
     def _generate_and_call(self) -> list[Any]:
         """Generate the call. The first call does that: by then PyTensor has set which cells it reads."""
         paths = SlowPaths(self._find_stats, self._run_slowly, self._run_after_failure, self._run_without_selection)
-        cells = {id(cell): cell for host in self._hosts.values() for cell in host.host_array_cells}
+        cells = {id(cell): cell for host in self._host_backends.values() for cell in host.host_array_cells}
         source, emptied = self._source, self._emptied_cells()
         call = compile_call(paths, source.distinguishing, emptied, list(cells.values()), source.context_name)
         self._set_call(call)
@@ -177,9 +177,9 @@ class SelectingVM(OpenCLVM):
     def _new_stats(self, shapes: Sequence[Any]) -> SelectedSignature:
         excluded = dict(self._excluded)
         if any(0 in shape for shape in shapes):
-            excluded |= dict.fromkeys(self._hosts, EMPTY)
+            excluded |= dict.fromkeys(self._host_backends, EMPTY)
         if not self._computes_on_device:
-            names = [*self._hosts, DEVICE]
+            names = [*self._host_backends, DEVICE]
             first = next((name for name in names if name not in excluded), DEVICE)
             excluded |= {name: NO_DEVICE_WORK for name in names if name != first and name not in excluded}
         stats = SelectedSignature(shapes, self._candidates(), excluded, self._run_on_device)
@@ -195,7 +195,7 @@ class SelectingVM(OpenCLVM):
         spin = BLAS_SPIN_SECONDS if cost.uses_blas else 0.0
         return {
             b.name: Candidate(seconds[b.name], b.compile_seconds(cost.compiled_nodes), b.warmup_calls, spin)
-            for b in (self._device, *self._hosts.values())
+            for b in (self._device, *self._host_backends.values())
         }
 
     def _estimate(self) -> CostEstimate:
@@ -213,7 +213,7 @@ class SelectingVM(OpenCLVM):
     def _apply(self, stats: SelectedSignature) -> None:
         """Let the generated call run the backend that the statistics have chosen."""
         stats.is_on_device = stats.backend == DEVICE
-        stats.run = self._device.run if stats.is_on_device else self._hosts[stats.backend].fast_run
+        stats.run = self._device.run if stats.is_on_device else self._host_backends[stats.backend].fast_run
 
     # Calls that the generated function does not run itself
 
@@ -232,7 +232,7 @@ class SelectingVM(OpenCLVM):
             return self._recover(stats, name, failure)
         stats.note(perf_counter() - start)
         self._apply(stats)
-        if name != DEVICE and self._hosts[name].is_compiled:
+        if name != DEVICE and self._host_backends[name].is_compiled:
             for other in self._signatures.values():
                 other.note_compiled(name)
         return results
@@ -246,7 +246,7 @@ class SelectingVM(OpenCLVM):
             results = super().__call__()
             self._finish()
             return results
-        host = self._hosts[name]
+        host = self._host_backends[name]
         try:
             return host.run()
         except Exception:
@@ -290,7 +290,7 @@ class SelectingVM(OpenCLVM):
             raise failure
         if isinstance(failure, ForkedProcessError):
             self._excluded[DEVICE] = FORKED
-        for host in sorted(self._hosts.values(), key=lambda h: stats.seconds.get(h.name, inf)):
+        for host in sorted(self._host_backends.values(), key=lambda h: stats.seconds.get(h.name, inf)):
             reason = stats.excluded.get(host.name)
             if reason not in (None, NO_DEVICE_WORK) and (host.name, reason) != (C, EMPTY):
                 continue
@@ -320,9 +320,13 @@ class SelectingVM(OpenCLVM):
         """
         if isinstance(failure, ForkedProcessError | OutOfDeviceMemory):
             return self._run_on_host(failure)
-        if failed == stats.backend == DEVICE or (failed != DEVICE and not self._hosts[failed].compile_failed):
+        if failed == stats.backend == DEVICE or (failed != DEVICE and not self._host_backends[failed].compile_failed):
             raise failure
-        order = (stats.backend, DEVICE, *self._hosts) if self._computes_on_device else (*self._hosts, DEVICE)
+        order = (
+            (stats.backend, DEVICE, *self._host_backends)
+            if self._computes_on_device
+            else (*self._host_backends, DEVICE)
+        )
         free = (None, NO_DEVICE_WORK)
         other = next((n for n in order if n != failed and stats.excluded.get(n) in free), None)
         if other is None:

@@ -50,9 +50,9 @@ def _last_rows(node: Apply, at: int) -> int | None:
     return -start if start is not None and start < 0 and is_forward and ends_last else None
 
 
-def _kept(output: Variable, array: LoopArray, fgraph: FunctionGraph) -> int | None:
+def _kept(output: Variable, array: LoopArray, is_while: bool, fgraph: FunctionGraph) -> int | None:
     """Return how many of the last rows of an output are read; None for all."""
-    if array.role not in (STATE, SUM):
+    if array.role not in (STATE, SUM) or is_while:
         return None
     clients = fgraph.clients[output]
     counts = [_last_rows(node, array.out_dims.index(TIME)) for node, _ in clients]
@@ -121,7 +121,8 @@ def shorten_loops(fgraph: FunctionGraph) -> None:
             continue
         program = node.op.program(True)
         outputs = zip(node.outputs, program.outputs, strict=True)
-        kept = tuple(_kept(v, program.arrays[number], fgraph) for v, number in outputs)
+        is_while = program.condition is not None
+        kept = tuple(_kept(v, program.arrays[number], is_while, fgraph) for v, number in outputs)
         values, rows = _starts(node, program)
         if not values and not any(kept):
             continue

@@ -52,6 +52,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat.inner_graphs import inline_op_from_graphs
+from pytensor_cl.rewriting.host_backend.constant_masks import has_constant_masks, replace_constant_masks
 from pytensor_cl.rewriting.host_backend.guards import add_guards, has_same_draws, is_mask_selection, may_need_guard
 from pytensor_cl.type import GpuArrayType
 
@@ -128,6 +129,7 @@ class CanonicalCopy:
         graph = _copied(self.graph)
         if any(map(may_need_guard, _nodes(graph))):
             inline_op_from_graphs(graph)  # the inner graphs need guards too
+            replace_constant_masks(graph)
             add_guards(graph)
         return graph
 
@@ -262,7 +264,9 @@ def _is_equal_in_numba(node: Apply) -> bool:
     if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
         return False
     if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
-        return all(v.type.dtype != "bool" for v in node.inputs[1:]) or is_mask_selection(node)
+        if is_mask_selection(node) or has_constant_masks(node):
+            return True
+        return all(v.type.dtype != "bool" for v in node.inputs[1:])
     if isinstance(node.op, CumOp):  # NUMBA accumulates other integers as int64, whatever the dtype of the result
         return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
     if isinstance(node.op, ARange):

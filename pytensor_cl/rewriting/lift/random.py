@@ -51,7 +51,7 @@ def lift_random_variable(
         return NoKernel(f"{info.name} has no double precision: {DOUBLE}")  # float32 draws too
     _, size, *parameters = node.inputs
     counts = config.opencl__random == "philox" and name != "CategoricalRV"
-    if not counts and distribution.variate and distribution.variate not in (*VARIATES, "integers"):
+    if not counts and distribution.variate and distribution.variate not in (*VARIATES, "integers", "ratio_gamma"):
         return NoKernel(ONE_BY_ONE)
     if not counts and name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
         return NoKernel(ARRAYS)

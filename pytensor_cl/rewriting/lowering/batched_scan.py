@@ -14,7 +14,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.rewriting.lowering.batch import Batch
+from pytensor_cl.rewriting.lowering.batch import Batch, repeated
 from pytensor_cl.rewriting.placement.registry import NoKernel, batched_lift
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
@@ -139,6 +139,15 @@ def _is_batched(node: Apply) -> bool:
     return is_tensor and not is_random and op.batch_ndim(node) > 0
 
 
+def _has_one_length(node: Apply) -> bool:
+    """Whether a graph shows that all batches have the same numbers of steps and of rows."""
+    op = node.op
+    scan, ndim = op.core_op, op.batch_ndim(node)
+    first = scan.nit_sot_arg_offset
+    lengths = (node.inputs[0], *node.inputs[first : first + scan.info.n_nit_sot])
+    return all(repeated(v, ndim) is not None for v in lengths)
+
+
 def _for_one_kernel(batch: Batch) -> list[Variable]:
     """Return the outputs of a loop for which a device has one kernel for all batches and steps; none if it has none."""
     op, scan = batch.node.op, batch.core
@@ -157,7 +166,8 @@ def _for_one_kernel(batch: Batch) -> list[Variable]:
 def batch_loops(fgraph: FunctionGraph) -> None:
     """Replace loops that run once for each batch by loops whose steps compute all batches.
 
-    While-loops stay: each batch has a number of steps of its own. Loops stay that become one kernel as they are.
+    While-loops stay, and so do loops whose batches may have different numbers of steps: PyTensor runs each batch on its
+    own. Loops stay that become one kernel as they are.
 
     Parameters
     ----------
@@ -165,7 +175,7 @@ def batch_loops(fgraph: FunctionGraph) -> None:
         A graph of host Ops; changed in place.
     """
     for node in fgraph.toposort():
-        if not _is_batched(node):
+        if not _is_batched(node) or not _has_one_length(node):
             continue
         batch = Batch(fgraph, node)
         new = _for_one_kernel(batch) or _BatchedLoop(batch).outputs()

@@ -352,7 +352,7 @@ def _elements_gradient(op: Any, inputs: Sequence[Any]) -> Matrix:
 
 
 def _slices(op: Any, inputs: Sequence[Any]) -> Matrix | None:
-    """GetItem2d(x, slices): rows are taken, and then the columns are numbered anew."""
+    """GetItem2d(x, slices): rows are taken, and then columns, which are renumbered."""
     x, *limits = inputs
     bounds = [None if isinstance(v.type, NoneTypeT) or not isinstance(v.type, TensorType) else v for v in limits]
     rows, columns = slice(*bounds[:3]), slice(*bounds[3:])

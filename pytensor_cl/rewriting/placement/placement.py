@@ -8,6 +8,7 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import ScalarType
+from pytensor.scan.op import Scan
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
@@ -247,13 +248,14 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
     for node in order:
         name = contexts[node]
         found = device_op(node, name, get_context(name).info)
+        is_forced_loop = policy == "device" and isinstance(node.op, Scan)
         if isinstance(node.op, _SHAPES):
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):
             _keep_without_kernel(node, found, decision)
         elif policy == "auto" and _makes_few_draws(node):
             decision.keep(node, FEW_DRAWS)
-        elif not found.is_source and _is_host_arithmetic(node, decision):
+        elif not found.is_source and not is_forced_loop and _is_host_arithmetic(node, decision):
             decision.keep(node, SCALAR)
         else:
             decision.ops[node] = found

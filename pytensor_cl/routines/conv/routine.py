@@ -47,7 +47,7 @@ class _Convolution(Routine):
     Raises
     ------
     ValueError
-        A parameter has a length other than `ndim`, or a value that makes no sense.
+        A parameter has a length other than `ndim`, or an invalid value.
     """
 
     def __init__(

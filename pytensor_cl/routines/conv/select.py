@@ -277,7 +277,7 @@ class Engine:
         return rows, next(v for v in _DIRECT[rows] if v < 2 * needed)
 
     def _tile(self, p: Problem) -> tuple[int, int]:
-        """Return rows and vectors of the register tile that computes least for nothing."""
+        """Return rows and vectors of the register tile with the least redundant work."""
         tiles = _TILES.get(register_bytes(self.context), _TILES[16])
         lanes = lanes_of(self.context, self.dtype)
 

@@ -78,7 +78,7 @@ GROUPS_PER_UNIT = 32
 class _GatherPlan(NamedTuple):
     launch: Launch
     shift: int
-    check: Launch  # for an empty result, whose indices must be right all the same
+    check: Launch  # for an empty result, whose indices must be valid too
     check_size: int
     position_dtype: str
     rows: RowsPlan | None = None

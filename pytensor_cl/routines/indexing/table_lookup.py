@@ -108,7 +108,7 @@ class TableLookups:
         operands, tables
             Of a launch.
         is_idle
-            Whether it computes nothing: an index must be right all the same.
+            Whether it computes nothing: an index must be valid too.
 
         Raises
         ------

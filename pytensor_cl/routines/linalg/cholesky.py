@@ -125,7 +125,7 @@ class Cholesky(BlockedRoutine):
         elif count >= self.lanes:
             kernel = self._kernel("lanes")
             size = self._grid(kernel, -(-count // self.lanes))
-            vectors = size[0][0] * (n * (n + 1) // 2)
+            vectors = size[0][0] * n * n
             arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:
             kernel = self._kernel("block")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,17 @@ class _Jacobi(BlockedRoutine):
 
     def _rotate(self, w: GpuArray, v: GpuArray, shape: tuple[int, int, int], has_v: bool) -> GpuArray:
         """Enqueue the rotations of `columns` vectors of `rows` elements; return their norms (count, columns)."""
-        count, _, columns = shape
+        count, rows, columns = shape
         norms = self.context.empty((count, columns), self.dtype)
-        arguments = SIZES.pack_values(*shape, has_v), w.buffer, v.buffer, norms.buffer
+        arguments: tuple[Any, ...] = (SIZES.pack_values(*shape, has_v), w.buffer, v.buffer, norms.buffer)
         if self.schedule == "simt":
             kernel = self._kernel("rotate", self.limits.size(GROUP))
             size = self._group_grid(count)
+        elif count >= self.lanes and rows <= self.block:
+            kernel = self._kernel("lanes")
+            size = self._grid(kernel, -(-count // self.lanes))
+            vectors = size[0][0] * columns * (rows + columns)
+            arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:
             kernel = self._kernel("rotate")
             size = self._grid(kernel, count)

@@ -112,6 +112,25 @@ class Householder(BlockedRoutine):
         (inner,) = self._product(transposed(factor) if is_transposed else factor, inner)
         self._subtract_product(target, vectors, inner)
 
+    def _fits_lanes(self, shape: tuple[int, ...], columns: int) -> bool:
+        """Return whether matrices (count, m, n), with so many columns of Q, lie in the lanes of vectors."""
+        return self.schedule == "cpu" and shape[0] >= self.lanes and max(*shape[1:], columns) <= self.block
+
+    def _factor_in_lanes(self, a: GpuArray, q: GpuArray | None, r: GpuArray | None, has_signs: bool = False) -> None:
+        """Enqueue the first columns of Q and the first rows of R of A (count, m, n).
+
+        With `has_signs` the columns of Q have the directions of those of A, which are orthogonal.
+        """
+        count, m, n = a.shape
+        columns = 0 if q is None else q.shape[2]
+        kernel = self._kernel("lanes")
+        size = self._grid(kernel, -(-count // self.lanes))
+        workspace = self.context.empty((size[0][0] * m * (n + columns) * self.lanes,), self.dtype)
+        places = (strides_argument(a if v is None else v) for v in (a, q, r))
+        numbers = np.int64(0 if r is None else r.shape[1]), np.int32(has_signs)
+        buffers = (None if v is None else v.buffer for v in (a, q, r, workspace))
+        kernel.launch(self.context.queue, *size, SIZES.pack_values(count, m, n, columns), *places, *numbers, *buffers)
+
     def form(self, q: GpuArray, reflections: Sequence[BlockReflection]) -> None:
         """Enqueue the first columns of Q: q is (count, m, columns)."""
         _, m, columns = q.shape
@@ -127,6 +146,9 @@ class Householder(BlockedRoutine):
         count, m, n = a.shape
 
         def run() -> None:
+            if self._fits_lanes(a.shape, q.shape[2]):
+                self._factor_in_lanes(a, q, None, has_signs=True)
+                return
             reflections = self.factor(a)
             self.form(q, reflections)
             first = rows_of(q, 0, m, 0, n)
@@ -171,6 +193,10 @@ class QR(Householder):
             self.limits.with_fitting_groups(lambda: self._run(first, r, a), self._kernels.clear)
 
     def _run(self, first: Sequence[GpuArray], r: GpuArray, a: GpuArray) -> None:
+        q = stacked(first[0]) if first else None
+        if a.size and self._fits_lanes((prod(a.shape[:-2]), *a.shape[-2:]), 0 if q is None else q.shape[2]):
+            self._factor_in_lanes(self._matrices(a, a.shape[:-2]), q, stacked(r))
+            return
         factored = self.context.empty(a.shape, self.dtype)
         if factored.size:
             self._copy(a, factored)

@@ -49,6 +49,7 @@ class CounterDraw(Draw):
             kind=self._counter_variate.kind,
             finish=f"(({finish}) != 0) & 1" if self.dtype == "bool" else finish,
             names=names,
+            first=self.distribution.first,
             varying=varying,
             proper=f"({self.distribution.proper}) && ({self._counter_variate.proper})",
             schedule=self.schedule,

@@ -211,13 +211,6 @@ VARIATES: dict[str, Variate] = {
         is_proper=_is_range,
     ),
     "gamma": _STANDARD_GAMMA,
-    "ratio_gamma": _STANDARD_GAMMA._replace(
-        numpy=lambda rng, n, a, p: rng.standard_gamma(a / p, n),
-        constants=lambda a, p: _gamma(a / p),
-        takes=lambda a, p: 2.1 if a >= p else 2.8,
-        is_proper=lambda a, p: 0 < a < inf and 0 < p < inf,
-        is_exact=lambda a, p: a >= p,
-    ),
     "beta": Variate(
         "{g}_beta(r, p0, p1, p2, p3, p4, p5)",
         lambda rng, n, a, b: rng.beta(a, b, n),
@@ -329,6 +322,10 @@ class Distribution(NamedTuple):
         The same in Python.
     is_exact
         Whether the expression is the same to the last bit on each device.
+    first
+        C expression that makes ``a`` of the first free parameter ``{x}``. The conditions are those of ``a``.
+    made
+        The same in NumPy, in the parameter's own precision, in which NumPy and SciPy compute it.
     """
 
     finish: str = "z"
@@ -338,10 +335,19 @@ class Distribution(NamedTuple):
     proper: str = "1"
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: bool = True
+    first: str = "{x}"
+    made: Callable[[np.ndarray], Any] | None = None
 
 
 def _is_scale(loc: float, scale: float) -> bool:
     return isfinite(loc) and 0 < scale < inf
+
+
+def _expm1_of_minus(x: np.ndarray) -> Any:
+    """Return exp(-x) - 1, rounded as SciPy's."""
+    from scipy.special import expm1  # loads SciPy, which programs without such a draw need not do
+
+    return expm1(-x)
 
 
 _SCALE = "isfinite(a) && b > 0.0 && isfinite(b)"
@@ -370,18 +376,22 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     ),
     "HalfCauchyRV": Distribution("tan(1.5707963267948966 * z) * b + a", "", (), (0, 1), _SCALE, _is_scale, False),
     "ParetoRV": Distribution(
-        "pow(1.0 - z, -1.0 / a) * b",
+        "pow(1.0 - z, a) * b",
         free=(0, 1),
-        proper="a > 0.0 && b > 0.0 && isfinite(a) && isfinite(b)",
-        is_proper=lambda a, b: 0 < a < inf and 0 < b < inf,
+        proper="a < 0.0 && b > 0.0 && isfinite(a) && isfinite(b)",
+        is_proper=lambda a, b: -inf < a < 0 and 0 < b < inf,
         is_exact=False,
+        first="-1.0 / {x}",
+        made=lambda x: -1 / x,
     ),
     "TruncExponentialRV": Distribution(
-        "-log1p(z * expm1(-a)) * c + b",
+        "-log1p(z * a) * c + b",
         free=(0, 1, 2),
-        proper="a > 0.0 && isfinite(a) && isfinite(b) && c > 0.0 && isfinite(c)",
-        is_proper=lambda a, b, c: 0 < a < inf and _is_scale(b, c),
+        proper="a < 0.0 && isfinite(a) && isfinite(b) && c > 0.0 && isfinite(c)",
+        is_proper=lambda a, b, c: -inf < a < 0 and _is_scale(b, c),
         is_exact=False,
+        first="expm1(-{x})",
+        made=_expm1_of_minus,
     ),
     "TriangularRV": Distribution(
         "z <= (b - a) / (c - a) ? a + sqrt(z * ((b - a) * (c - a))) : c - sqrt((1.0 - z) * ((c - b) * (c - a)))",
@@ -399,10 +409,25 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "IntegersRV": Distribution(variate="integers", fixed=(0, 1)),
     "GammaRV": Distribution("a * z", "gamma", (0,), (1,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf),
     "InvGammaRV": Distribution(
-        "1.0 / (1.0 / a * z)", "gamma", (0,), (1,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf
+        "1.0 / (a * z)",
+        "gamma",
+        (0,),
+        (1,),
+        "a > 0.0 && isfinite(a)",
+        lambda a: 0 < a < inf,
+        first="1.0 / {x}",
+        made=lambda x: 1 / x,
     ),
     "GenGammaRV": Distribution(
-        "pow(z, 1.0 / a) * b", "ratio_gamma", (0, 1), (1, 2), "a > 0.0 && b > 0.0", lambda a, b: a > 0 and b > 0, False
+        "pow(z, a) * b",
+        "ratio_gamma",
+        (0, 1),
+        (1, 2),
+        "a > 0.0 && isfinite(a) && b > 0.0",
+        lambda a, b: 0 < a < inf and b > 0,
+        False,
+        "1.0 / {x}",
+        lambda x: 1.0 / x,
     ),
     "BetaRV": Distribution(variate="beta", fixed=(0, 1)),
     "StudentTRV": Distribution("z * b + a", "student", (0,), (1, 2), _SCALE, _is_scale),

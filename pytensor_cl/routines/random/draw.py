@@ -103,6 +103,8 @@ class Draw:
 
     def _variate(self, values: Sequence[float]) -> str:
         name = self.distribution.variate
+        if name == "ratio_gamma":
+            return "gamma"
         if name == "integers":
             return "integers32" if not values or int(values[1]) - int(values[0]) <= 1 << 32 else "integers64"
         return name
@@ -178,10 +180,10 @@ class Draw:
         distribution = self.distribution
         if self._name == "CategoricalRV":
             return self._categories(request)
-        fixed = [_number(request.parameters[k]) for k in distribution.fixed]
-        free = [self._free(request.parameters[k], request.shape) for k in distribution.free]
+        fixed = self._fixed(request.parameters)
         if None in fixed:
             return None
+        free = [self._free(p, request.shape) for p in self._prepared(request.parameters)]
         varying = tuple(isinstance(p, GpuArray) for p in free)
         if not any(varying) and not distribution.is_proper(*free):
             return None
@@ -200,6 +202,24 @@ class Draw:
             sequence.restore()
             return None
         return out
+
+    def _fixed(self, parameters: Sequence[Any]) -> list[Any]:
+        """Return the parameters of the variate as numbers of Python, with None for those that differ between draws."""
+        fixed = [np.asarray(parameters[k]) for k in self.distribution.fixed]
+        if self.distribution.variate == "ratio_gamma":  # in the precision of the parameters, as PyTensor's Op does
+            fixed = [np.asarray(np.divide(*fixed))] if np.broadcast(*fixed).size else [np.empty(0)]
+        return [_number(p) for p in fixed]
+
+    def _prepared(self, parameters: Sequence[Any]) -> list[Any]:
+        """Return the free parameters; of the first one what the expression takes, in the parameter's own precision."""
+        free = [parameters[k] for k in self.distribution.free]
+        made = self.distribution.made
+        if made is None:
+            return free
+        first = self.context.download(free[0]) if isinstance(free[0], GpuArray) else np.asarray(free[0])
+        with np.errstate(all="ignore"):
+            value = np.asarray(made(first))
+        return [self.context.from_host(value) if isinstance(free[0], GpuArray) else value, *free[1:]]
 
     def _free(self, parameter: Any, shape: tuple[int, ...]) -> Any:
         """Return a parameter as a number, or as a contiguous array of float64 of the result's shape."""

@@ -243,7 +243,7 @@ class PreTransposed(NamedTuple):
 
 
 def pre_transposed(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[PreTransposed, ...]]:
-    """Lay out anew what is gathered again and again, as one side of all differences of two sets of points is.
+    """Copy arrays that are read many times with a stride to another layout: all differences of two sets of points.
 
     Parameters
     ----------

@@ -140,13 +140,27 @@ class LoopProgram:
         Number of axes.
     step
         What is computed.
+    condition
+        Number k of the step's output ``y<k>_0`` that ends the loop, behind this step, if it is not zero; None if all
+        steps run. It is the same for all work-items and lanes. There are no SUM arrays then.
+    condition_dtype
+        Of that output.
     """
 
-    def __init__(self, arrays: Sequence[LoopArray], outputs: Sequence[int], axes: int, step: StepFunction) -> None:
+    def __init__(
+        self,
+        arrays: Sequence[LoopArray],
+        outputs: Sequence[int],
+        axes: int,
+        step: StepFunction,
+        condition: int | None = None,
+        condition_dtype: str = "bool",
+    ) -> None:
         self.arrays = tuple(arrays)
         self.outputs = tuple(outputs)
         self.axes = axes
         self.step = step
+        self.condition, self.condition_dtype = condition, condition_dtype
 
     @property
     def sized(self) -> frozenset[int]:
@@ -155,7 +169,7 @@ class LoopProgram:
 
     def changed(self, arrays: Sequence[LoopArray]) -> "LoopProgram":
         """Return the same loop with other arrays."""
-        return LoopProgram(arrays, self.outputs, self.axes, self.step)
+        return LoopProgram(arrays, self.outputs, self.axes, self.step, self.condition, self.condition_dtype)
 
     @cached_property
     def held(self) -> int:

@@ -10,6 +10,7 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Routine, struct_argument
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.scan_loop.program import (
     OUTPUT,
     SEQUENCE,
@@ -61,7 +62,8 @@ class ScanLoop(Routine):
     The inputs are the number of steps, and for each array of the program the array, or for an OUTPUT the number of its
     rows; then the numbers of rows of those arrays that have initial values only. Numbers are integers of the host. A
     STATE or an OUTPUT may have fewer rows than there are steps: it then has the last ones. What is behind the last
-    row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM.
+    row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM. A loop with a condition may end early: a
+    call waits for it, and its outputs lack as many rows as steps have not been run.
 
     Parameters
     ----------
@@ -91,6 +93,14 @@ class ScanLoop(Routine):
             ("long", f"steps vectors shape[{axes}]"), (self._place, f"at[{len(self._operands)}]"), name="geometry"
         )
         self._lanes = 1 if self.schedule == "simt" or not program.axes else (8 if program.step.itemsize > 4 else 16)
+        self._is_while = program.condition is not None
+        self._rolled = {
+            (program.arrays[k].dtype, len(program.arrays[k].out_dims)): Copy(
+                context, program.arrays[k].dtype, len(program.arrays[k].out_dims)
+            )
+            for k in program.outputs
+            if self._is_while and TIME in program.arrays[k].out_dims
+        }
         self._kernels = KernelVariants(self._build)
         self._sources: dict[int, KernelSource] = {}
 
@@ -98,7 +108,8 @@ class ScanLoop(Routine):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for large batches; the one for small batches is built when it is needed."""
-        return (self._source(self._lanes),)
+        copies = (source for copy in self._rolled.values() for source in copy.sources())
+        return (self._source(self._lanes), *copies)
 
     def _vectors(self, lanes: int) -> int:
         """Return how many vectors a work-item advances in turn, at most."""
@@ -131,6 +142,8 @@ class ScanLoop(Routine):
                 vectors=self._vectors(lanes),
                 schedule=self.schedule,
                 in_buffer=self._in_buffer,
+                condition=program.condition,
+                condition_dtype=program.condition_dtype,
             )
         return self._sources[lanes]
 
@@ -159,7 +172,7 @@ class ScanLoop(Routine):
         return steps, values, rows
 
     def layout(self, *inputs: Any) -> tuple[Layout, ...]:
-        """Return the layouts of the outputs.
+        """Return the layouts of the outputs, of a loop with a condition those if all steps are run.
 
         Parameters
         ----------
@@ -222,13 +235,40 @@ class ScanLoop(Routine):
         """Allocate the outputs and enqueue the kernel; see `layout`."""
         layouts = self.layout(*(v.layout if isinstance(v, GpuArray) else v for v in inputs))
         outputs = [self.context.empty(o.shape, t) for o, t in zip(layouts, self.output_dtypes, strict=True)]
-        self.launch(outputs, inputs)
-        return tuple(outputs)
+        if not self._is_while:
+            self.launch(outputs, inputs)
+            return tuple(outputs)
+        run = self.context.empty((1,), "int64")
+        self._launch(outputs, inputs, run)
+        steps, _, rows = self._split(inputs)
+        done = int(run.to_host()[0])
+        return tuple(
+            self._ended(self.program.arrays[k], output, steps, done, rows[k])
+            for k, output in zip(self.program.outputs, outputs, strict=True)
+        )
+
+    def _ended(self, array: LoopArray, output: GpuArray, steps: int, done: int, rows: int) -> GpuArray:
+        """Return an output of a loop that has ended: its rows in order, without those that no step has written."""
+        if TIME not in array.out_dims or not rows:
+            return output
+        used = done + (array.window if array.role == STATE else 0)
+        if rows > used:
+            return output[: rows - (steps - done)] if done < steps else output
+        if used % rows == 0:
+            return output
+        ordered = self.context.empty(output.shape, output.dtype)
+        kept = rows - used % rows
+        copy = self._rolled[array.dtype, output.ndim]
+        copy.launch((ordered[:kept],), (output[used % rows :],))
+        copy.launch((ordered[kept:],), (output[: used % rows],))
+        return ordered
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
-        """Enqueue the kernel; inputs and outputs may have any strides."""
-        if not any(output.size for output in outputs):
-            return
+        """Enqueue the kernel of a loop without a condition; inputs and outputs may have any strides."""
+        if any(output.size for output in outputs):
+            self._launch(outputs, inputs)
+
+    def _launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any], *further: GpuArray) -> None:
         steps, values, rows = self._split(inputs)
         arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
         lengths = self._axis_lengths(values)
@@ -244,7 +284,8 @@ class ScanLoop(Routine):
         packed = self._geometry.pack(steps=steps, vectors=vectors, shape=shape, at=places)
         geometry = struct_argument(self.context, packed, self._in_buffer)
         sizes = self._sizes(kernel, -(-units // vectors) * prod(shape[:-1]))
-        kernel.launch(self.context.queue, *sizes, geometry, *(array.buffer for array in self._with_memory(arrays)))
+        buffers = [array.buffer for array in (*self._with_memory(arrays), *further)]
+        kernel.launch(self.context.queue, *sizes, geometry, *buffers)
 
     def _with_memory(self, arrays: Sequence[GpuArray]) -> Iterator[GpuArray]:
         """Replace arrays without elements: kernels may read one element, which nothing depends on."""

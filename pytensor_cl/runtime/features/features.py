@@ -1,4 +1,4 @@
-"""What a device's driver can do besides the least that kernels need, and where the answers are kept.
+"""What a device's driver can do besides the least that kernels need, and where the results are stored.
 
 `self_check` probes a device with small kernels. The results are kept in the user's cache folder, in one file for each
 device, driver and version of the probes, so that each device is probed once.
@@ -48,7 +48,7 @@ class Features:
     fp64, fp16
         Double and half are computed right.
     maps
-        A map of a buffer that does not block returns the address at which the host sees it, always the same one.
+        A map of a buffer that does not block returns the address at which the host reads it, always the same one.
         Else buffers are copied to the host.
     host_alignment
         Bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied.
@@ -131,19 +131,22 @@ class Features:
 
 
 def features_folder(cache_dir: str | Path | None) -> Path:
-    """Return where answers are kept: in the package's cache folder; None is the user's."""
+    """Return where results are stored: in the package's cache folder; None is the user's."""
     return (Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl") / "features"
 
 
 @cache
 def probes_digest() -> str:
     """Return a digest of the probes' code: if it changes, the device is probed again."""
-    code = (Path(__file__).with_name(name).read_bytes() for name in ("features.py", "probes.py"))
+    code = (
+        Path(__file__).with_name(name).read_bytes()
+        for name in ("features.py", "probe.py", "probe_process.py", "probes.py")
+    )
     return hashlib.blake2s(b"".join(code), digest_size=8).hexdigest()
 
 
 class FeatureFile:
-    """Where the answers of a device are kept.
+    """Where the features of a device are stored.
 
     Parameters
     ----------
@@ -159,7 +162,7 @@ class FeatureFile:
         self.path = features_folder(folder) / f"{digest}.json"
 
     def read(self) -> Features | None:
-        """Return the answers; None if there are none, or none that can be used."""
+        """Return the results; None if there are none, or none that can be used."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
             if found["identity"] != self._identity or found["probes"] != probes_digest():
@@ -171,7 +174,7 @@ class FeatureFile:
             return None  # there is no file, or it was cut or changed: it is made again
 
     def write(self, features: Features) -> bool:
-        """Write the answers, whole or not at all; return whether they could be."""
+        """Write the results, whole or not at all; return whether they could be."""
         values = features.as_dict()
         text = {"identity": self._identity, "probes": probes_digest(), "features": values, "digest": _digest(values)}
         try:

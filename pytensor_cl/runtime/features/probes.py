@@ -1,131 +1,17 @@
-"""Probes of a device: small kernels, and the values that they must compute.
+"""The probes: small kernels, and the values that they must compute."""
 
-``python -m pytensor_cl.runtime.features.probes`` reads the device and the names of the probes from its input. It
-writes each result at once, since a driver may end the process at the next probe. See `self_check`.
-"""
-
-import json
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from ctypes import c_char
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build.kernel_objects import new_kernel
-from pytensor_cl.runtime.cpu_name import repair_cpu_name
+from pytensor_cl.runtime.features.probe import ITEMS, Device, Probe, WrongResult, check_equal
 
-__all__ = ["MARK", "PROBES", "ProbeResult", "identity_of", "main", "run_probes"]
+__all__ = ["PROBES"]
 
-MARK = "pytensor_cl feature: "
-"""Prefix of the lines with results: drivers print lines of their own."""
-
-_ITEMS = 256
 _ALIGNMENTS = (1, 4, 16, 64, 128, 256, 512, 1024, 4096)
-
-
-class WrongResult(Exception):
-    """A probe computed wrong values; the message names them."""
-
-
-class ProbeResult(NamedTuple):
-    """The result of a probe on a device.
-
-    Attributes
-    ----------
-    value
-        Value of the feature; the probe's fallback if it failed.
-    why
-        Why it failed; empty if it did not.
-    """
-
-    value: Any
-    why: str = ""
-
-
-class Device:
-    """An open device for the probes.
-
-    Parameters
-    ----------
-    handle
-        The pyopencl device.
-    """
-
-    def __init__(self, handle: "cl.Device") -> None:
-        self.handle = handle
-        self.context = cl.Context([handle])
-        self.queue = cl.CommandQueue(self.context, handle)
-        self._program: Any = None
-
-    def build(self, text: str) -> "cl.Program":
-        """Build a text."""
-        return cl.Program(self.context, text).build(options=["-w"], cache_dir=False)
-
-    def share(self, text: str) -> None:
-        """Build one program for all probes."""
-        self._program = self.build(text)
-
-    def kernel(self, text: str, name: str) -> "cl.Kernel":
-        """Return a kernel of a probe's text, which is in the shared program if there is one."""
-        return new_kernel(self._program or self.build(text), name)
-
-    def buffer(self, array: np.ndarray) -> "cl.Buffer":
-        """Return a buffer with a copy of an array."""
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        return cl.Buffer(self.context, flags, hostbuf=array)
-
-    def read(self, buffer: "cl.Buffer", like: np.ndarray) -> np.ndarray:
-        """Copy a buffer to the host."""
-        result = np.empty_like(like)
-        cl.enqueue_copy(self.queue, result, buffer, is_blocking=True)
-        return result
-
-    def run(self, kernel: "cl.Kernel", items: int, group: int | None, *args: Any) -> None:
-        """Run a kernel with some arguments, and wait."""
-        for index, arg in enumerate(args):
-            kernel.set_arg(index, arg)
-        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), None if group is None else (group,))
-        self.queue.finish()
-
-
-def _equal(what: str, got: np.ndarray, wanted: Any) -> None:
-    wanted = np.asarray(wanted)
-    if not np.array_equal(got, wanted):
-        at = np.flatnonzero(got != wanted)[0] if got.shape == wanted.shape else 0
-        raise WrongResult(f"{what}: {got.flat[at]} instead of {wanted.flat[at]} at {at}")
-
-
-class Probe(NamedTuple):
-    """A probe of a feature.
-
-    Attributes
-    ----------
-    name
-        Name of the field of `Features`; ``plain`` is what all kernels need.
-    fallback
-        The value of the feature if the probe fails.
-    text
-        OpenCL C; the kernels are called ``probe_<name>...``.
-    check
-        Runs the kernels; returns the value.
-    is_risky
-        Some drivers end the process.
-    extension
-        An extension without which the feature is missing.
-    of_cpus
-        Other devices are not probed, as the feature is used on CPUs only.
-    """
-
-    name: str
-    fallback: Any
-    text: str
-    check: Callable[[Device, str], Any]
-    is_risky: bool = False
-    extension: str = ""
-    of_cpus: bool = False
 
 
 # Numbers, buffers, parts of buffers, null pointers.
@@ -143,24 +29,24 @@ __kernel void probe_plain(__global const float *x, __global const int *i, __glob
 
 def _plain(device: Device, text: str) -> bool:
     kernel = device.kernel(text, "probe_plain")
-    x, i = np.arange(_ITEMS, dtype="float32") / 8, np.arange(_ITEMS, dtype="int32")[::-1].copy()
-    o, k = np.zeros_like(x), np.zeros(_ITEMS, "int64")
+    x, i = np.arange(ITEMS, dtype="float32") / 8, np.arange(ITEMS, dtype="int32")[::-1].copy()
+    o, k = np.zeros_like(x), np.zeros(ITEMS, "int64")
     o_buffer, k_buffer = device.buffer(o), device.buffer(k)
     args = device.buffer(x), device.buffer(i), o_buffer, k_buffer, None
     far = np.int64(1) << 40
-    device.run(kernel, 16, None, *args, np.float32(2.5), np.int32(_ITEMS), far)
-    _equal("float32", device.read(o_buffer, o), np.float32(2.5) * x[i] + 1)
-    _equal("int64", device.read(k_buffer, k), far * i - np.arange(_ITEMS))
+    device.run(kernel, 16, None, *args, np.float32(2.5), np.int32(ITEMS), far)
+    check_equal("float32", device.read(o_buffer, o), np.float32(2.5) * x[i] + 1)
+    check_equal("int64", device.read(k_buffer, k), far * i - np.arange(ITEMS))
     # An upload, a copy and a read with offsets, and a part of a buffer as an argument.
     step = max(device.handle.mem_base_addr_align // 8, 128)
     whole = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 2 * step + x.nbytes)
     cl.enqueue_copy(device.queue, whole, x, dst_offset=2 * step)
     other = device.buffer(np.zeros_like(x))
     cl.enqueue_copy(device.queue, other, whole, src_offset=2 * step, byte_count=x.nbytes)
-    _equal("a copy", device.read(other, x), x)
+    check_equal("a copy", device.read(other, x), x)
     part = whole.get_sub_region(2 * step, x.nbytes)
-    device.run(kernel, 16, None, part, *args[1:], np.float32(1), np.int32(_ITEMS), far)
-    _equal("a part of a buffer", device.read(o_buffer, o), x[i] + 1)
+    device.run(kernel, 16, None, part, *args[1:], np.float32(1), np.int32(ITEMS), far)
+    check_equal("a part of a buffer", device.read(o_buffer, o), x[i] + 1)
     return True
 
 
@@ -184,10 +70,10 @@ def _local_memory(device: Device, text: str) -> bool:
     kernel = device.kernel(text, "probe_local_memory")
     limit = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device.handle)
     group = 1 << (min(limit, 64).bit_length() - 1)
-    x = np.arange(_ITEMS, dtype="int32") ** 2
+    x = np.arange(ITEMS, dtype="int32") ** 2
     o = device.buffer(x)
-    device.run(kernel, _ITEMS, group, device.buffer(x), o, np.int32(0))
-    _equal("sums of work-groups", device.read(o, x), x.reshape(-1, group).sum(1).repeat(group))
+    device.run(kernel, ITEMS, group, device.buffer(x), o, np.int32(0))
+    check_equal("sums of work-groups", device.read(o, x), x.reshape(-1, group).sum(1).repeat(group))
     return True
 
 
@@ -209,13 +95,13 @@ __kernel void probe_atomics(volatile __global int *o)
 
 
 def _atomics(device: Device, text: str) -> bool:
-    kernel, o = device.kernel(text, "probe_atomics"), np.zeros(4 + _ITEMS // 8, "int32")
+    kernel, o = device.kernel(text, "probe_atomics"), np.zeros(4 + ITEMS // 8, "int32")
     buffer = device.buffer(o)
-    device.run(kernel, _ITEMS, 8, buffer)
+    device.run(kernel, ITEMS, 8, buffer)
     got = device.read(buffer, o)
-    if not 1 <= got[0] <= _ITEMS:
+    if not 1 <= got[0] <= ITEMS:
         raise WrongResult(f"atomic_cmpxchg: {got[0]}")
-    _equal("atomic functions", got, [got[0], got[0], -1, _ITEMS, *[255] * (_ITEMS // 8)])
+    check_equal("atomic functions", got, [got[0], got[0], -1, ITEMS, *[255] * (ITEMS // 8)])
     return True
 
 
@@ -238,15 +124,15 @@ __kernel void probe_vectors(__global const float *x, __global const int *i, __gl
 
 
 def _vectors(device: Device, text: str) -> list[int]:
-    x = np.linspace(-3, 9, _ITEMS, dtype="float32")
-    i = np.arange(_ITEMS, dtype="int32") % 11
+    x = np.linspace(-3, 9, ITEMS, dtype="float32")
+    i = np.arange(ITEMS, dtype="int32") % 11
     wanted = np.where(i > 4, np.maximum(x, np.float32(1)) - np.float32(0.5), 2 * x)
     kernel = device.kernel(text, "probe_vectors")
     for n in (2, 4, 8, 16):
         o, k = device.buffer(np.zeros_like(x)), device.buffer(np.zeros_like(i))
-        device.run(kernel, _ITEMS // n, None, device.buffer(x), device.buffer(i), o, k, np.int32(n))
-        _equal(f"float{n}", device.read(o, x), wanted)
-        _equal(f"int{n}", device.read(k, i), (i << 2) ^ x.astype("int32"))
+        device.run(kernel, ITEMS // n, None, device.buffer(x), device.buffer(i), o, k, np.int32(n))
+        check_equal(f"float{n}", device.read(o, x), wanted)
+        check_equal(f"int{n}", device.read(k, i), (i << 2) ^ x.astype("int32"))
     return [2, 4, 8, 16]
 
 
@@ -286,7 +172,7 @@ def _private_as_global(device: Device, text: str) -> bool:
     device.run(kernel, count, None, device.buffer(x), buffer, np.int32(n), np.int32(turns))
     row = np.zeros(n, "float32")
     row[np.arange(n) * 5 % n] = turns * x
-    _equal("a private array", device.read(buffer, o), np.tile(row + np.arange(n), (count, 1)))
+    check_equal("a private array", device.read(buffer, o), np.tile(row + np.arange(n), (count, 1)))
     return True
 
 
@@ -319,7 +205,7 @@ def _struct_arguments(device: Device, text: str) -> bool:
     args = odd.tobytes(), buffer, mixed.tobytes(), np.float32(9), numbers.tobytes(), nested.tobytes()
     device.run(device.kernel(text, "probe_struct_arguments"), 1, None, *args)
     numbers[3] += 1
-    _equal("fields of structs", device.read(buffer, o), [*odd, 1 << 50, -7, 1, 2, 3, 9, *numbers, 1, 6, 77])
+    check_equal("fields of structs", device.read(buffer, o), [*odd, 1 << 50, -7, 1, 2, 3, 9, *numbers, 1, 6, 77])
     return True
 
 
@@ -338,6 +224,7 @@ __kernel void probe_prefetch(__global const int *x, __global int *o)
     o[get_global_id(0)] = x[get_global_id(0)] + 1;
 }
 """
+
 
 _NONTEMPORAL = """
 #ifdef __has_builtin
@@ -358,10 +245,10 @@ __kernel void probe_nontemporal_stores(__global const int *x, __global int *o)
 
 def _adds_one(name: str, lanes: int) -> Callable[[Device, str], bool]:
     def check(device: Device, text: str) -> bool:
-        x = np.arange(_ITEMS, dtype="int32")
+        x = np.arange(ITEMS, dtype="int32")
         o = device.buffer(np.zeros_like(x))
-        device.run(device.kernel(text, name), _ITEMS // lanes, None, device.buffer(x), o)
-        _equal("int32", device.read(o, x), x + 1)
+        device.run(device.kernel(text, name), ITEMS // lanes, None, device.buffer(x), o)
+        check_equal("int32", device.read(o, x), x + 1)
         return True
 
     return check
@@ -376,6 +263,8 @@ __kernel void probe_fp64(__global const double *x, __global double *o, const dou
     o[get_global_id(0)] = x[get_global_id(0)] / a + sqrt(x[get_global_id(0)]);
 }
 """
+
+
 _FP16 = """
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 __kernel void probe_fp16(__global const ushort *x, __global ushort *o, const float a)
@@ -386,9 +275,9 @@ __kernel void probe_fp16(__global const ushort *x, __global ushort *o, const flo
 
 
 def _fp64(device: Device, text: str) -> bool:
-    x, a = np.arange(1, _ITEMS + 1, dtype="float64"), np.float64(3)
+    x, a = np.arange(1, ITEMS + 1, dtype="float64"), np.float64(3)
     o = device.buffer(np.zeros_like(x))
-    device.run(device.kernel(text, "probe_fp64"), _ITEMS, None, device.buffer(x), o, a)
+    device.run(device.kernel(text, "probe_fp64"), ITEMS, None, device.buffer(x), o, a)
     got, wanted = device.read(o, x), x / a + np.sqrt(x)
     if not np.allclose(got, wanted, rtol=1e-15):
         raise WrongResult(f"float64: {np.abs(got / wanted - 1).max():.1e} off")
@@ -396,10 +285,10 @@ def _fp64(device: Device, text: str) -> bool:
 
 
 def _fp16(device: Device, text: str) -> bool:
-    x, a = np.arange(_ITEMS, dtype="float16"), np.float32(1.5)
+    x, a = np.arange(ITEMS, dtype="float16"), np.float32(1.5)
     o = device.buffer(np.zeros_like(x))
-    device.run(device.kernel(text, "probe_fp16"), _ITEMS, None, device.buffer(x), o, a)
-    _equal("float16", device.read(o, x), (x.astype("float32") * a).astype("float16"))
+    device.run(device.kernel(text, "probe_fp16"), ITEMS, None, device.buffer(x), o, a)
+    check_equal("float16", device.read(o, x), (x.astype("float32") * a).astype("float16"))
     return True
 
 
@@ -416,12 +305,12 @@ __kernel void probe_maps(__global uchar *o, const uchar value)
 
 
 def _maps(device: Device, text: str) -> bool:
-    kernel, nbytes = device.kernel(text, "probe_maps"), 4 * _ITEMS
+    kernel, nbytes = device.kernel(text, "probe_maps"), 4 * ITEMS
     buffer = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, nbytes)
     flags, queue = cl.map_flags.READ | cl.map_flags.WRITE, device.queue
 
     def mapped(offset: int) -> Any:
-        return cl.enqueue_map_buffer(queue, buffer, flags, offset, (_ITEMS,), np.uint8, is_blocking=False)[0]
+        return cl.enqueue_map_buffer(queue, buffer, flags, offset, (ITEMS,), np.uint8, is_blocking=False)[0]
 
     def addresses(offsets: Sequence[int]) -> list[int]:
         arrays = [mapped(offset) for offset in offsets]
@@ -432,15 +321,15 @@ def _maps(device: Device, text: str) -> bool:
         return found
 
     address = addresses([0])[0]
-    if addresses([0, _ITEMS // 2, 0, _ITEMS]) != [address, address + _ITEMS // 2, address, address + _ITEMS]:
+    if addresses([0, ITEMS // 2, 0, ITEMS]) != [address, address + ITEMS // 2, address, address + ITEMS]:
         raise WrongResult("maps of overlapping regions have other addresses")
     memory = _seen(address, nbytes)
     for value in (1, 2):
         device.run(kernel, nbytes, None, buffer, np.uint8(value))
-        _equal("what a kernel wrote, as the host sees it", memory, (np.arange(nbytes) + value).astype(np.uint8))
+        check_equal("what a kernel wrote, as the host reads it", memory, (np.arange(nbytes) + value).astype(np.uint8))
     cl.enqueue_fill_buffer(queue, buffer, np.uint8(7), 0, nbytes)
     queue.finish()
-    _equal("what a command wrote, as the host sees it", memory, np.full(nbytes, 7, np.uint8))
+    check_equal("what a command wrote, as the host reads it", memory, np.full(nbytes, 7, np.uint8))
     if addresses([0])[0] != address:
         raise WrongResult("a later map has another address")
     return True
@@ -461,12 +350,12 @@ def _is_in_place(device: Device, kernel: "cl.Kernel", memory: np.ndarray) -> boo
     A driver that copies the memory for each kernel shows the same values, and takes its time.
     """
     buffer = cl.Buffer(device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
-    few, address = np.zeros(_ITEMS, np.uint8), np.zeros(1, np.uint64)
+    few, address = np.zeros(ITEMS, np.uint8), np.zeros(1, np.uint64)
     copied = device.buffer(few)
     found = device.buffer(address)
     for value in (5, 9):
         memory[:] = value
-        device.run(kernel, _ITEMS, None, buffer, copied, found)
+        device.run(kernel, ITEMS, None, buffer, copied, found)
         if device.read(found, address)[0] != memory.__array_interface__["data"][0]:
             return False
         if (device.read(copied, few) != value).any():
@@ -501,7 +390,7 @@ def _long_loops(device: Device, text: str) -> bool:
     x, o, n = np.arange(1, 9, dtype="int32"), np.zeros(4, "int32"), 80000
     buffer = device.buffer(o)
     device.run(device.kernel(text, "probe_long_loops"), 4, None, device.buffer(x), buffer, np.int32(n))
-    _equal(f"a loop of {n} steps", device.read(buffer, o), [36 * n // 8] * 4)
+    check_equal(f"a loop of {n} steps", device.read(buffer, o), [36 * n // 8] * 4)
     return True
 
 
@@ -519,22 +408,22 @@ __kernel void probe_long_comparisons(__global const int *x, __global int *o)
 
 
 def _long_comparisons(device: Device, text: str) -> bool:
-    x = np.arange(-_ITEMS // 2, _ITEMS // 2, dtype="int32")
+    x = np.arange(-ITEMS // 2, ITEMS // 2, dtype="int32")
     x[:4] = -(1 << 31), (1 << 31) - 1, -100000, 100000
     o = device.buffer(np.zeros_like(x))
-    device.run(device.kernel(text, "probe_long_comparisons"), _ITEMS, None, device.buffer(x), o)
+    device.run(device.kernel(text, "probe_long_comparisons"), ITEMS, None, device.buffer(x), o)
     long = x.astype("int64")
     bits = long < 0, long > 5, long <= -5, long >= 0, long == -1, long < 3000000000, long <= 3
     more = np.where(long < 0, long + 7, long) >= 0, long.astype("uint64") > 5
-    _equal("a long compared with constants", device.read(o, x), sum(b << k for k, b in enumerate((*bits, *more))))
+    check_equal("a long compared with constants", device.read(o, x), sum(b << k for k, b in enumerate((*bits, *more))))
     return True
 
 
 def _profiling(device: Device, text: str) -> bool:
     properties = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(device.context, device.handle, properties=properties)
-    buffer = device.buffer(np.zeros(_ITEMS, np.uint8))
-    event = cl.enqueue_copy(queue, np.empty(_ITEMS, np.uint8), buffer)
+    buffer = device.buffer(np.zeros(ITEMS, np.uint8))
+    event = cl.enqueue_copy(queue, np.empty(ITEMS, np.uint8), buffer)
     event.wait()
     profile = event.profile
     if not 0 < profile.queued <= profile.submit <= profile.start <= profile.end:
@@ -560,101 +449,3 @@ PROBES: tuple[Probe, ...] = (
     Probe("nontemporal_stores", False, _NONTEMPORAL, _adds_one("probe_nontemporal_stores", 4), is_risky=True),
     Probe("prefetch", False, _PREFETCH, _adds_one("probe_prefetch", 1), is_risky=True),
 )
-
-
-def _applies(handle: "cl.Device", probe: Probe) -> bool:
-    if probe.of_cpus and not handle.type & cl.device_type.CPU:
-        return False
-    if probe.extension == "cl_khr_fp64" and _has_double(handle):
-        return True
-    return not probe.extension or probe.extension in handle.extensions.split()
-
-
-def _has_double(handle: "cl.Device") -> bool:
-    try:
-        return bool(handle.double_fp_config)
-    except cl.Error:  # unknown to old drivers
-        return False
-
-
-def _run(handle: "cl.Device", probe: Probe, device: Device | None = None) -> ProbeResult:
-    try:
-        return ProbeResult(probe.check(device or Device(handle), probe.text))
-    except Exception as error:  # drivers raise anything
-        text = " ".join(str(error).split())
-        return ProbeResult(probe.fallback, f"{type(error).__name__}: {text[:300]}")
-
-
-def run_probes(
-    handle: "cl.Device", names: Sequence[str], together: bool, report: Callable[[str, ProbeResult], None]
-) -> None:
-    """Run probes on a device.
-
-    Parameters
-    ----------
-    handle
-        The pyopencl device.
-    names
-        Names of probes.
-    together
-        Build one program for all of them, which is faster. If it does not build, there are no results.
-    report
-        Called with each result.
-    """
-    chosen = [p for p in PROBES if p.name in names]
-    for probe in chosen:
-        if not _applies(handle, probe):
-            report(probe.name, ProbeResult(probe.fallback))
-    chosen = [probe for probe in chosen if _applies(handle, probe)]
-    if not together:
-        for probe in chosen:  # each with a context of its own: a failed command may leave the queue useless
-            report(probe.name, _run(handle, probe))
-        return
-    with suppress(Exception):  # of the driver: the probes are run one by one then
-        device = Device(handle)
-        device.share("".join(p.text for p in chosen))
-        for probe in chosen:
-            report(probe.name, _run(handle, probe, device))
-
-
-def identity_of(handle: "cl.Device") -> tuple[str, ...]:
-    """Return the texts that identify a device, its driver and their versions."""
-    platform = handle.platform
-    texts = platform.name, platform.version, handle.name, handle.vendor, handle.version, handle.driver_version
-    return (*(text.strip() for text in texts), " ".join(sorted(handle.extensions.split())))
-
-
-def _find(identity: Sequence[str], number: int) -> "cl.Device":
-    """Return the device of an identity; several may have the same one."""
-    alike = []
-    for platform in cl.get_platforms():
-        with suppress(cl.Error):
-            alike += [d for d in platform.get_devices() if list(identity_of(d)) == list(identity)]
-    return alike[number]
-
-
-def _no_core_files() -> None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def main() -> None:
-    """Run the probes that the input names."""
-    _no_core_files()
-    job = json.loads(sys.stdin.read())
-
-    def report(name: str, result: ProbeResult) -> None:
-        sys.stdout.write(f"\n{MARK}{json.dumps([name, *result])}\n")
-        sys.stdout.flush()
-
-    handle = _find(job["identity"], job["number"])
-    repair_cpu_name(handle)
-    report("", ProbeResult(None))  # the drivers are loaded
-    run_probes(handle, job["names"], job["together"], report)
-
-
-if __name__ == "__main__":
-    main()

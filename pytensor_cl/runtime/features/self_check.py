@@ -22,7 +22,9 @@ from typing import Any
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover
 from pytensor_cl.runtime.features.features import FeatureFile, Features
-from pytensor_cl.runtime.features.probes import MARK, PROBES, ProbeResult, identity_of, run_probes
+from pytensor_cl.runtime.features.probe import ProbeResult
+from pytensor_cl.runtime.features.probe_process import MARK, identity_of, run_probes
+from pytensor_cl.runtime.features.probes import PROBES
 from pytensor_cl.runtime.progress import compiling
 
 __all__ = ["check_usable", "features_of", "with_features"]
@@ -30,7 +32,7 @@ __all__ = ["check_usable", "features_of", "with_features"]
 _FIRST, _NEXT = 90, 20
 """Seconds for loading the drivers, and for each probe."""
 
-_COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.features.probes")
+_COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.features.probe_process")
 
 _NOT_PROBED = "not probed: the probe may end the process, and no other process could be started"
 

@@ -98,7 +98,7 @@ def test_products_that_are_added(context, rng, shape, factor):
     np.testing.assert_allclose(v.get_value(), column, rtol=1e-3, atol=1e-3)
 
 
-def test_what_a_user_keeps_stays(context, rng):
+def test_an_array_that_the_user_keeps_is_not_overwritten(context, rng):
     """Device arrays with other references, and views of them, are not overwritten."""
     w = pytensor_cl.shared(normal(rng, 7, 5), "w")
     step = opencl([], [], updates={w: w * 2 + 1})

@@ -24,7 +24,7 @@ def assert_valid(plan, alignment):
                 assert here.end <= there.offset or there.end <= here.offset
 
 
-def test_what_is_alive_at_once():
+def test_what_is_live_at_once():
     assert lower_bound([]) == 0
     assert lower_bound([allocation(5, 0, 1), allocation(7, 1, 2), allocation(100, 3, 3)]) == 100
     assert lower_bound([allocation(5, 0, 1), allocation(7, 1, 2), allocation(9, 2, 3)]) == 16

@@ -5,6 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.ifelse import ifelse
+from pytensor.tensor.random.basic import IntegersRV
 
 from pytensor_cl import explain
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
@@ -30,7 +31,7 @@ def kernels(f):
     return sum(r.kernels for r in f.vm.executor.graphs.values())
 
 
-def test_what_stands_before_and_after_is_repeated(context, x, rng):
+def test_nodes_before_and_after_are_replayed(context, x, rng):
     y = pt.tanh(x @ x.T)
     picked = (y * 2)[y[:, 0] > 0]
     f = opencl([x], [pt.exp(picked @ y).sum(0), y.sum()])
@@ -55,6 +56,29 @@ def test_what_stands_before_and_after_is_repeated(context, x, rng):
         str(n.op) for n in report.device_nodes if isinstance(n.op, GpuAdvancedSubtensor)
     ] and len(report.captured_graphs) >= 2
     assert "graph break" in str(report)
+
+
+class HostIntegers(IntegersRV):
+    """Has no kernel, so that NumPy draws."""
+
+
+def test_a_value_of_the_host_between_parts_is_freed_after_its_last_use(context, rng):
+    """The device reads it in its own memory, and it is gone when the part after it is captured."""
+    table = rng.normal(size=(500, 3))
+
+    def function(mode):
+        first, second = (pytensor.shared(np.random.default_rng(seed)) for seed in (4, 5))
+        next_first, index = HostIntegers()(0, 500, size=(50,), rng=first, return_next_rng=True)
+        next_second, slopes = pt.random.normal(size=(3,), rng=second, return_next_rng=True)
+        result = pt.tanh(pytensor.shared(table)[index] @ slopes) + 1
+        return pytensor.function([], [slopes, result], updates={second: next_second, first: next_first}, mode=mode)
+
+    f, reference = function("OPENCL"), function("FAST_COMPILE")
+    assert_on_device(f, GpuAdvancedSubtensor)
+    for _ in range(CALLS):
+        for got, expected in zip(f(), reference(), strict=True):
+            assert_close(got, expected)
+    assert f.vm.executor.replay_count
 
 
 def test_no_part_is_large_enough(context, x):

@@ -74,7 +74,7 @@ def test_no_buffers_are_made_of_them(f, rng, monkeypatch):
     ids=["reversed", "strided", "elsewhere", "another"],
 )
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_they_may_lie_in_any_way(f, rng, size, change):
+def test_they_may_have_any_strides(f, rng, size, change):
     x, s = normal(rng, LARGE), normal(rng, SMALL)
     for _ in range(CALLS):
         values = (change(x), s) if size == LARGE else (x, change(s))

@@ -55,7 +55,7 @@ def test_the_parts_add_up_to_the_whole(recorded):
     assert all(share >= 0 for share in p.shares) and p.shares.kernels > 0 and p.shares.host > 0
 
 
-def test_kernels_do_not_outlast_the_calls(recorded):
+def test_kernels_end_with_the_calls(recorded):
     _, p = recorded
     assert 0 < sum(n.device_seconds for n in p.nodes) <= p.seconds
 
@@ -68,7 +68,7 @@ def test_bytes_and_operations(recorded, value):
     assert product.calls == 3 and product.launches >= 3
 
 
-def test_transfers_stand_apart(recorded, value):
+def test_transfers_are_listed_apart(recorded, value):
     _, p = recorded
     upload = next(n for n in p.nodes if n.context and n.node.inputs[0].name == "x")
     assert upload.device_seconds == 0
@@ -105,7 +105,7 @@ def test_trace(recorded, tmp_path):
     assert {e["pid"] for e in slices} == {e["pid"] for e in events if e["ph"] == "M"} == {1, 2}
 
 
-def test_device_slices_lie_inside_their_call(recorded, tmp_path):
+def test_device_slices_are_inside_their_call(recorded, tmp_path):
     _, p = recorded
     p.save_trace(tmp_path / "trace.json")
     slices = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["ph"] == "X"]
@@ -217,7 +217,7 @@ def test_other_modes_are_refused():
         pytensor_cl.profile()
 
 
-def test_a_call_of_the_profile_says_what_to_write(context, value):
+def test_calling_the_profile_raises_an_error_with_a_hint(context, value):
     f = opencl([x], pt.exp(x))
     with pytest.raises(TypeError, match=r"with pytensor_cl\.profile\(f\) as p"):
         pytensor_cl.profile(f)(value)

@@ -28,7 +28,7 @@ def _adapt():
 def settle(f, side, *arguments):
     """Make a function run on a backend."""
     f(*arguments)
-    host = f.vm._hosts.get(side)
+    host = f.vm._host_backends.get(side)
     (stats,) = f.vm.signatures
     if host is not None:
         for cell, value in zip(f.vm.input_storage, arguments, strict=False):

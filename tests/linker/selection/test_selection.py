@@ -209,7 +209,7 @@ def test_an_error_that_may_pass_ends_one_trial_only(context, sides, estimates, e
     assert sides.runs[first]
 
 
-def test_an_error_that_may_pass_is_met_less_and_less_often(context, sides, estimates):
+def test_a_temporary_error_delays_the_next_trial_more_each_time(context, sides, estimates):
     estimates(device=1e-6)
     sides.compile_errors = {NUMBA: OSError(28, "disk is full"), C: NotImplementedError("no")}
     f = opencl([x], pt.exp(x))
@@ -266,7 +266,7 @@ def test_matrices_of_as_many_elements_are_of_other_classes(context, sides, estim
     assert len(explain(f).choices) == 2
 
 
-def test_the_class_that_was_used_last_is_not_forgotten(context, sides, estimates, monkeypatch):
+def test_the_signature_that_was_used_last_is_not_evicted(context, sides, estimates, monkeypatch):
     monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, max_signatures=4))
     estimates(numba=1e-6)
     f = opencl([x], pt.exp(x))
@@ -312,7 +312,7 @@ def test_what_is_compiled_for_one_class_is_tried_sooner_in_others(context, sides
 
 def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatch, caplog):
     def broken(*_, **__):
-        raise AttributeError("no such tally")
+        raise AttributeError("no such counter")
 
     monkeypatch.setattr(make_vm, "estimate_call", broken)
     f = opencl([x], pt.exp(x))
@@ -320,8 +320,8 @@ def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatc
         for size in (3, 10, 1000):
             call(f, np.ones(size, "float32"), 3)
     (record,) = caplog.records
-    assert record.name == "pytensor_cl" and "no such tally" in caplog.text and record.exc_info
-    assert "no such tally" in str(explain(f))
+    assert record.name == "pytensor_cl" and "no such counter" in caplog.text and record.exc_info
+    assert "no such counter" in str(explain(f))
     assert len(explain(f).choices) == 3  # the calls still have a choice
 
 

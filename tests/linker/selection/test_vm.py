@@ -54,7 +54,7 @@ def only(f):
 
 
 def backend_of(f, side):
-    return f.vm._device if side == DEVICE else f.vm._hosts[side]
+    return f.vm._device if side == DEVICE else f.vm._host_backends[side]
 
 
 def count(f, side):
@@ -134,7 +134,7 @@ def test_each_size_has_a_choice_of_its_own(context, rng):
     assert [(c.shapes, c.side) for c in explain(f).choices] == [(((10,),), HOST), (((100_000,),), DEVICE)]
 
 
-def test_what_is_remembered_is_bounded(context, monkeypatch):
+def test_what_is_stored_is_bounded(context, monkeypatch):
     monkeypatch.setattr(selecting_vm, "POLICY", replace(selecting_vm.POLICY, max_signatures=3))
     f = opencl([x], x + 1)
     for n in (1, 2, 3, 5, 6, 9, 17, 33, 40, 70):
@@ -398,6 +398,14 @@ def _columns(m, t):
     return result
 
 
+def _masked(v, m):
+    result = m.copy()
+    result[np.eye(3, dtype=bool)] = v
+    result[:, [True, False, True]] += v[:2]
+    return result
+
+
+MASK = np.array([True, False, True])
 CHECKED = {
     "index": (lambda: x[i] * 2, lambda v, j, m, t: v[j] * 2),
     "column": (lambda: m[:, i] + x.sum(), lambda v, j, m, t: m[:, j] + v.sum()),
@@ -411,6 +419,11 @@ CHECKED = {
     "columns": (lambda: pt.inc_subtensor(m[:, i[:1]], t[0, :, :1]), lambda v, j, m, t: _columns(m, t)),
     "mask": (lambda: x[x > -9] * i.shape[0], lambda v, j, m, t: v[v > -9] * 3),
     "mask of two dimensions": (lambda: m[m > -9] + i.sum(), lambda v, j, m, t: m[m > -9] + j.sum()),
+    "constant mask": (lambda: m[MASK] * i.sum(), lambda v, j, m, t: m[MASK] * j.sum()),
+    "writes by constant masks": (
+        lambda: pt.inc_subtensor(pt.set_subtensor(m[np.eye(3, dtype=bool)], x)[:, MASK], x[: i.shape[0] - 1]),
+        lambda v, j, m, t: _masked(v, m),
+    ),
     "maximum": (lambda: x[i[1] + 2 :].max() + m.sum(), lambda v, j, m, t: v.max() + m.sum()),
     "maxima": (lambda: m.max(axis=0) * i.sum(), lambda v, j, m, t: m.max(axis=0) * j.sum()),
     "division": (lambda: i // (i + 3) + i % 4 + x, lambda v, j, m, t: j // (j + 3) + j % 4 + v),
@@ -454,6 +467,8 @@ def test_what_numba_does_not_check_is_checked_for_it(context, rng, name, numba_f
         (lambda: pt.set_subtensor(m[pt.clip(i, 0, 2)], m[:2]), ValueError, ""),
         (lambda: pt.set_subtensor(x[pt.clip(i, 0, 2)], t[:1, 0, 0]), ValueError, "broadcasting"),
         (lambda: x[i[:2] > -1], IndexError, "boolean index|mask"),
+        (lambda: pt.inc_subtensor(t[:, 0, 0][MASK], 1), IndexError, "boolean index|mask|index 2"),
+        (lambda: pt.set_subtensor(x[MASK | True], t[:, 0, 0]), ValueError, ""),
         *(
             [
                 (lambda: pt.inc_subtensor(x[pt.clip(i, 0, 2)], m[0][:2]), ValueError, ""),
@@ -559,7 +574,7 @@ def test_a_graph_that_computes_nothing_on_the_device_runs_by_numba_without_a_tri
     (found,) = explain(f).choices
     assert (found.side, found.backend, found.next_calls) == (HOST, NUMBA, None)
     assert "computes nothing on a device" in found.why
-    assert not f.vm._hosts[C].is_compiled
+    assert not f.vm._host_backends[C].is_compiled
 
 
 def test_such_a_graph_runs_by_c_where_numba_has_no_function(context, monkeypatch):
@@ -686,15 +701,15 @@ def test_a_trial_keeps_parked_workers(context, rng, monkeypatch):
     f = opencl([x], pt.exp(x).sum())
     value = rng.normal(size=100_000).astype("float32")
     f(value)
-    standby, dismissed = context.batch_launcher.workers, []
-    monkeypatch.setattr(standby, "on_submit", lambda: dismissed.append(1))
+    workers, released = context.batch_launcher.workers, []
+    monkeypatch.setattr(workers, "on_submit", lambda: released.append(1))
     for call in range(40):
         (stats,) = f.vm.signatures
         stats._plan([DEVICE], 0)
-        if call == 20:  # it has been recorded, and waits for nothing
-            dismissed.clear()
+        if call == 20:  # it has been captured, and waits for nothing
+            released.clear()
         assert_close(f(value), np.exp(value).sum())
-    assert not dismissed
+    assert not released
 
 
 def test_whole_numbers_that_numba_cannot_divide(context, numba_first):

@@ -47,7 +47,7 @@ def test_a_graph_that_names_a_device_has_none_though_rewrites_cut_its_transfers(
     assert _of(host_from_gpu(gpu_from_host(x, context.name)) + 1) == NAMES_A_DEVICE
 
 
-def test_a_graph_that_was_considered_and_not_remembered_has_none():
+def test_a_graph_that_was_checked_and_not_kept_has_none():
     fgraph = FunctionGraph([x], [x + 1])
     keep_canonical_copy(fgraph)
     assert not hasattr(fgraph, "opencl_canonical_copy")

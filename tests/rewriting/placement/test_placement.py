@@ -149,7 +149,7 @@ def test_slices_by_computed_bounds_go_to_the_device(context, x, value):
     assert_close(f(value, 1), np.exp(value[1:3]).sum())
 
 
-def test_an_updated_shared_variable_draws_its_readers_to_the_device(context):
+def test_readers_of_an_updated_shared_variable_are_on_the_device(context):
     s = pytensor.shared(np.float32(0))
     x = pt.vector("x", dtype="float32")
     f = opencl([x], s * 2 + 1, updates={s: s + pt.exp(x).sum()})
@@ -174,7 +174,7 @@ def test_missing_kernels_have_a_reason(context, x):
     assert any(r.endswith("OpenCL kernel for Schur yet") for r in found)
 
 
-def test_scalar_ops_without_a_kernel_do_not_drag_their_neighbours(context, x, value):
+def test_scalar_ops_without_a_kernel_do_not_keep_their_neighbours_on_the_host(context, x, value):
     with flags(placement="device"):
         f = opencl([x], pt.exp(pt.psi(pt.exp(x) + 1) * 2) - 1)
     assert len([op for op in device_ops(f) if isinstance(op, GpuElemwise)]) >= 1
@@ -196,7 +196,7 @@ def test_on_host_raise_and_warn(context, x):
         opencl([x], host_sort(pt.exp(x)))
 
 
-def test_on_host_does_not_complain_of_shape_arithmetic(context, x, value):
+def test_on_host_does_not_report_shape_arithmetic(context, x, value):
     n = pt.scalar("n", dtype="int64")
     outputs = [pt.exp(x).reshape((x.shape[1], -1)), pt.exp(x[n:]) / x.shape[0], pt.alloc(pt.exp(x), n, *x.shape).sum()]
     with flags(on_host="raise"):

@@ -72,7 +72,7 @@ def test_other_clients_keep_their_transfer(x, context):
     assert ops == [GpuFromHost] and outputs == [up, x]
 
 
-def test_static_shapes_survive(context):
+def test_static_shapes_are_kept(context):
     loose, fixed = pt.matrix(dtype="float32"), GpuArrayType("float32", (None, 3))
     typed = fixed.host_type.filter_variable(host_from_gpu(gpu_from_host(loose)))
     f = opencl([loose], [typed.sum(0), typed * 2])

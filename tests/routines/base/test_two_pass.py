@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from pytensor_cl.routines.argmax import Argmax
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.base.two_pass import PartialResults, TwoPass
 from pytensor_cl.routines.gemv.routine import Gemv
-from pytensor_cl.routines.reduction.argmax import Argmax
 from pytensor_cl.routines.reduction.routine import Reduction
 
 

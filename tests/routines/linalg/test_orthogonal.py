@@ -12,6 +12,7 @@ dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
 SHAPES = (
     *(((), 1, 1), ((), 5, 3), ((), 3, 5), ((), 70, 45), ((), 45, 70), ((7,), 6, 6), ((2, 3), 9, 4), ((), 33, 2)),
     *(((2,), 0, 3), ((2,), 3, 0), ((0,), 3, 3)),
+    *(((37,), 6, 4), ((17,), 4, 9), ((20,), 16, 16)),
 )
 
 
@@ -57,6 +58,34 @@ def test_qr_of_columns_that_are_done(context, schedule):
         expected = np.linalg.qr(a, "complete")[1]
         near(r / np.abs(a).max(initial=1), expected / np.abs(a).max(initial=1))
         assert_orthonormal(q)
+
+
+@dtypes
+def test_matrices_in_the_lanes_of_vectors(context, rng, dtype):
+    """Lanes do not depend on each other: zero, diagonal, huge, and undefined matrices among others; any strides."""
+    qr, svd = QR(context, dtype, schedule="cpu"), SVD(context, dtype, schedule="cpu")
+    eigen = SymmetricEigen(context, dtype, schedule="cpu")
+    a = rng.normal(size=(37, 5, 5))
+    a += swapped(a)
+    a[2], a[3], a[5], a[11] = 0, np.diag([1.0, -2, 3, 0, 5]), a[5] * 1e30, np.nan
+    a = a.astype(dtype)
+    good = np.delete(np.arange(37), 11)
+    array = context.from_host(np.ascontiguousarray(np.moveaxis(a, 0, -1)))
+    for given in (context.from_host(a), array.view(array.layout.transpose((2, 0, 1)))):
+        q, r = (np.asarray(v) for v in qr(given))
+        u, s, vt = (np.asarray(v) for v in svd(given))
+        w, v = (np.asarray(x) for x in eigen(given))
+        assert all(np.isnan(x[11]).any() for x in (r, s, w))
+        assert all("lanes" in routine._kernels for routine in (qr, svd, eigen, svd._householder))
+        for k in good:
+            scale = max(np.abs(a[k]).max(), 1e-30)
+            near(r[k] / scale, np.linalg.qr(a[k])[1] / scale, 10)
+            near(s[k] / scale, np.linalg.svd(a[k])[1] / scale, 10)
+            near(w[k] / scale, np.linalg.eigvalsh(a[k]) / scale, 10)
+            for product in (q[k] @ r[k], (u[k] * s[k]) @ vt[k], (v[k] * w[k]) @ v[k].T):
+                near(product / scale, a[k] / scale, 10)
+            for columns in (q[k], u[k], vt[k].T, v[k]):
+                assert_orthonormal(columns)
 
 
 @schedules

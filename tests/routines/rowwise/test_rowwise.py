@@ -96,7 +96,7 @@ def test_shapes_and_layouts(context, rng, schedule, axis):
             check(routine(view(array)), softmax(view(host), axis))
 
 
-def test_short_rows_lie_across_the_lanes(context, rng):
+def test_short_rows_have_one_row_per_lane(context, rng):
     routine = rows_of(context, SOFTMAX, (1,), "cpu")
     for shape in ((100, 17), (37, 32), (16, 24), (100, 33)):
         host = rng.normal(size=shape).astype(F32)
@@ -209,7 +209,7 @@ def test_products_of_short_rows(context, rng, columns):
     assert [variant.pattern for variant, _ in routine._kernels] == ["columns"]
 
 
-def test_expensive_row_values_lie_across_the_lanes(context, rng):
+def test_expensive_row_values_have_one_row_per_lane(context, rng):
     dear = RowFunction(
         (FULL, FULL),
         (step("i0 * i1", 0, 1), Reduce("add", 2, "float64", F32), step("exp(i0)", 3, cost=10), step("i0 * i1", 0, 4)),
@@ -373,7 +373,7 @@ def test_how_work_is_shared():
     assert not split(long, "rows", 3).is_cached
 
 
-def test_vectors_lie_across_the_longest_dimension():
+def test_vectors_run_across_the_longest_dimension():
     short, long, row = (3, 1), (5000, 15), ((5, 3),)
     rows = rowwise_plan.Rows((short, long), row, (0,), 0)
     assert rowwise_plan.pattern_of(rows, 16) == "columns"

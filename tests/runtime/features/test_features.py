@@ -11,7 +11,7 @@ from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime import device
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.runtime.features import probes, self_check
+from pytensor_cl.runtime.features import probe_process, probes, self_check
 from pytensor_cl.runtime.features.features import FeatureFile, Features
 from pytensor_cl.runtime.features.self_check import check_usable, features_of, with_features
 from tests.helpers import CHECKOUT
@@ -43,7 +43,7 @@ def child(tmp_path, monkeypatch):
     log = tmp_path / "log"
 
     def put(ends_at=(), hangs_at=()):
-        text = CHILD.format(log=str(log), ends_at=tuple(ends_at), hangs_at=tuple(hangs_at), mark=probes.MARK)
+        text = CHILD.format(log=str(log), ends_at=tuple(ends_at), hangs_at=tuple(hangs_at), mark=probe_process.MARK)
         (tmp_path / "child.py").write_text(text)
         monkeypatch.setattr(self_check, "_COMMAND", (sys.executable, str(tmp_path / "child.py")))
         return lambda: [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -73,7 +73,7 @@ def test_file_returns_what_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "{}", "[]", "null"])
-def test_bad_files_are_not_believed(tmp_path, text):
+def test_bad_files_are_ignored(tmp_path, text):
     file = FeatureFile(("a driver",), tmp_path)
     file.write(FOUND)
     file.path.write_text(text)
@@ -179,7 +179,7 @@ def test_wrong_values_are_a_no(context):
         pytest.skip("the driver has no maps")
     text = probes._PRIVATE.replace("tile[i * 5 % n] += x[i]", "tile[i * 5 % n] -= x[i]")
     probe = next(p for p in probes.PROBES if p.name == "private_as_global")
-    result = probes._run(context.device, probe._replace(text=text))
+    result = probe_process._run(context.device, probe._replace(text=text))
     assert result.value is False and "a private array" in result.why
 
 
@@ -194,7 +194,7 @@ def test_facts_are_less_what_fails(context):
 def test_wrong_comparisons_are_a_no(context):
     probe = next(p for p in probes.PROBES if p.name == "long_comparisons")
     text = probe.text.replace("(long)x[at]", "(long)(uint)x[at]")
-    result = probes._run(context.device, probe._replace(text=text))
+    result = probe_process._run(context.device, probe._replace(text=text))
     assert result.value is False and "a long compared with constants" in result.why
 
 

@@ -14,7 +14,7 @@ from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["examine"]
+__all__ = ["check_device"]
 
 _SEED = 20240501
 _BYTES = 64 << 20
@@ -125,7 +125,7 @@ def _results(context: Context) -> Iterator[Finding]:
     yield _agreement("matrix product", Gemm(context, "float32")(x, y)[0], wide_a @ wide_b, 1e-5)
 
 
-def examine(context: Context) -> Iterator[Finding]:
+def check_device(context: Context) -> Iterator[Finding]:
     """Yield the checks of a device's results and speed, one by one."""
     info = context.info
     start = time.perf_counter()

@@ -1,13 +1,12 @@
-"""Products of matrices and vectors -> GEMM and GEMV on the device."""
+"""Matrix products -> GEMM on the device."""
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.tensor.blas import BatchedDot, Dot22, Dot22Scalar, Gemm, Gemv
+from pytensor.tensor.blas import BatchedDot, Dot22, Dot22Scalar, Gemm
 from pytensor.tensor.math import Dot
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.gemm import GpuBatchedDot, GpuDot, GpuDot22, GpuDot22Scalar, GpuGemm
-from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.rewriting.placement.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -20,7 +19,6 @@ _OPS: dict[type[Op], type[GpuOp]] = {
     Gemm: GpuGemm,
     Dot: GpuDot,
     BatchedDot: GpuBatchedDot,
-    Gemv: GpuGemv,
 }
 
 

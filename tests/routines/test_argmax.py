@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED, is_special
+from pytensor_cl.routines.argmax import Argmax
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.reduction import plan as reduction_plan
-from pytensor_cl.routines.reduction.argmax import Argmax
 from pytensor_cl.runtime.layout import Layout
 
 VIEWS = {

@@ -1,4 +1,4 @@
-"""Whether unchanged scripts use ``PYTENSOR_FLAGS=device=opencl...``."""
+"""Whether the start-up hook is installed, by which unchanged scripts use ``PYTENSOR_FLAGS=device=opencl...``."""
 
 import subprocess
 import sys
