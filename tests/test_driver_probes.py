@@ -75,3 +75,10 @@ def test_the_table_has_a_row_for_a_driver(tool):
     row = tool._row(driver, "1.0", results, 2.4)
     assert row == f"| {driver.title} | 1.0 | 2 | 1 | 1 | 0 | 0 | 1 of 2 (50.0 %) | 2 |"
     assert len(tool.table([row]).splitlines()) == 3
+
+
+def test_rows_of_other_drivers_are_kept(tool):
+    titles = [driver.title for driver in tool.drivers()]
+    page = f"text\n{tool.BEGIN}\n{tool.table([f'| {t} | old |' for t in titles[:3]])}\n{tool.END}\n"
+    rows = tool.with_kept_rows([f"| {titles[1]} | new |"], page)
+    assert rows == [f"| {titles[0]} | old |", f"| {titles[1]} | new |", f"| {titles[2]} | old |"]

@@ -2,6 +2,8 @@
 
     python tools/driver_probes.py [--only NAME] [--match TEXT] [--write]
 
+With ``--only``, ``--write`` keeps the rows of the other drivers.
+
 Each graph is made of single precision (float64 becomes float32, complex128 becomes complex64), compiled with
 ``opencl__placement=device``, run, and compared with PyTensor's Python Ops. The graphs run in parts, each in a process
 with one driver only; if a driver ends the process, or hangs, the graphs that it had begun run in a process each.
@@ -204,6 +206,21 @@ def table(rows: Sequence[str]) -> str:
     return "\n".join((head, "|---|---|---:|---:|---:|---:|---:|---|---:|", *rows))
 
 
+def with_kept_rows(rows: Sequence[str], text: str) -> list[str]:
+    """Return the rows and those of other drivers in an earlier table, in the order of `drivers`.
+
+    Parameters
+    ----------
+    rows
+        New ones.
+    text
+        The page with the earlier table.
+    """
+    earlier = text.partition(BEGIN)[2].partition(END)[0].splitlines()
+    found = {row.split(" | ")[0]: row for row in (*earlier, *rows)}
+    return [found[key] for driver in drivers() if (key := f"| {driver.title}") in found]
+
+
 def _survey(driver: Driver, numbers: Sequence[int], folder: Path, logs: Path) -> tuple[str, list[Result]]:
     """Run probes on a driver, print what is not right, and return its row."""
     environment = environment_of(driver, folder)
@@ -258,7 +275,8 @@ def main() -> int:
     text = table(rows)
     print(f"\n{text}")
     if options.write:
-        PAGE.write_text(replaced(PAGE.read_text(), text, BEGIN, END))
+        page = PAGE.read_text()
+        PAGE.write_text(replaced(page, table(with_kept_rows(rows, page)), BEGIN, END))
     return int(is_bad)
 
 
