@@ -18,6 +18,8 @@ from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl._compat.numba_draws import replace_contracted_draws
+
 __all__ = [
     "compile_node_with_numba",
     "compile_with_numba",
@@ -149,6 +151,7 @@ def compile_with_numba(
 
 def _numba_maker(graph: FunctionGraph, mode: Any, mutable: Collection[int]) -> FunctionMaker:
     copied = graph.clone()
+    replace_contracted_draws(copied)
     return FunctionMaker(
         [In(v, mutable=i in mutable) for i, v in enumerate(copied.inputs)],
         [Out(v) for v in copied.outputs],

@@ -231,6 +231,29 @@ def test_selection_may_move_a_draw(context):
         np.testing.assert_array_equal(f(n), want.normal(size=n))
 
 
+def test_the_last_bit_does_not_depend_on_the_backend(context):
+    """NUMBA does not contract the product and the sum of a draw."""
+
+    def make(generator):
+        options = {"size": (N,), "return_next_rng": True}
+        generator, a = pt.random.normal(1.3, 2.7, rng=generator, **options)
+        generator, b = pt.random.uniform(-1.1, 2.3, rng=generator, **options)
+        generator, c = pt.random.halfnormal(0.3, 1.7, rng=generator, **options)
+        generator, d = pt.random.t(5.0, 0.3, 1.7, rng=generator, **options)
+        return [a, b, c, d], generator
+
+    generators = [pytensor.shared(np.random.Generator(np.random.SFC64(5))) for _ in range(2)]
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=True):
+        outputs, after = make(generators[0])
+        f = opencl([N], outputs, updates={generators[0]: after})
+    outputs, after = make(generators[1])
+    g = pytensor.function([N], outputs, updates={generators[1]: after}, mode="FAST_COMPILE")
+    for _ in range(2):
+        for got, want in zip(f(1000), g(1000), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert "NUMBA" in str(explain(f))
+
+
 def test_numbers_of_a_generator_that_counts(context, by_the_device):
     """Arrays of any parameter run on the device; no other backend may run the function."""
     shapes, m = pt.vector("shapes", dtype="float64"), pt.lscalar("m")
