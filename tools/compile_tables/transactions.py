@@ -204,8 +204,8 @@ name.
 _REASONS = {
     "conv_simt": "gradients of weights: eight neighbours of x, 32 bytes, mostly begin within a sector (rows of 14 "
     "elements, padding): two sectors. The next step along k reads the rest of them.",
-    "conv_simt_double_buffered": "eight weights of filters of 3 x 3 taps, 32 bytes, often begin within a sector, as rows "
-    "of an image with padding do. The next step along k reads the rest of them.",
+    "conv_simt_double_buffered": "eight weights of filters of 3 x 3 taps, 32 bytes, often begin within a sector, as "
+    "rows of an image with padding do. The next step along k reads the rest of them.",
     "indexing_scatter_sorted_keys": "positions are read in their sorted order, which is that of the data.",
     "linalg_cholesky_group": "only the lower triangle is read and written: the first rows fill no sector. A warp has "
     "several rows of the triangle at a time, which share banks.",
