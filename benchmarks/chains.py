@@ -1,12 +1,16 @@
-"""Effective draws per second of samplers with many chains, by turns with those of blackjax.
+"""Effective draws per second of samplers with many chains, by turns with those of blackjax and numpyro.
 
 usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model logistic] [--chains 256] [--tune 100]
-       [--draws 100] [--rounds 3] [--samplers chees meads] [--jax-python PATH] [--blackjax chees] [--gradient]
+       [--draws 100] [--rounds 3] [--samplers chees meads] [--jax-python PATH] [--blackjax chees meads]
+       [--numpyro nuts] [--gradient [--numba]]
 
 Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
-the seconds of warm-up and draws; compilation is not part of them (blackjax runs once before, with the same shapes).
-PATH is a Python with jax, blackjax and optax, in float64. With --gradient, the time of one gradient of all chains is
-measured instead.
+the seconds of warm-up and draws; compilation is not part of them (blackjax and numpyro run once before, with the same
+shapes). PATH is a Python with jax, blackjax, optax and numpyro, in float64.
+
+With --gradient, the time of one gradient of all chains is measured instead: that of a leapfrog step here, that of
+`jax.vmap` of `jax.value_and_grad`, which blackjax and numpyro evaluate, and with --numba that of the same leapfrog step
+in mode NUMBA. Ten are computed before the host waits.
 """
 
 import argparse
@@ -38,6 +42,10 @@ def _logistic(rows: int, columns: int) -> Data:
     return Data(x, (rng.random(rows) < 1 / (1 + np.exp(-x @ slopes))).astype("int64"))
 
 
+def _schools() -> Data:
+    return Data(np.array([15.0, 10, 16, 11, 9, 11, 10, 18]), np.array([28.0, 8, -3, 7, -1, 1, 18, 12]))
+
+
 def _slopes() -> Data:
     rng = np.random.default_rng(1)
     group = np.sort(rng.integers(0, 85, 919))
@@ -50,13 +58,20 @@ DATA: dict[str, Callable[[], Data]] = {
     "logistic": lambda: _logistic(20_000, 50),
     "logistic-small": lambda: _logistic(2_000, 20),
     "slopes": _slopes,
+    "schools": _schools,
 }
+GRADIENTS = 10
+"""Gradients that are computed before the host waits."""
 
 
 def _pymc_model(data: Data) -> Any:
     import pymc as pm
 
     with pm.Model() as model:
+        if data.x.ndim == 1 and data.group is None:
+            mu, tau, z = pm.Normal("mu", 0, 5), pm.HalfCauchy("tau", 5), pm.Normal("z", 0, 1, shape=8)
+            pm.Normal("y", mu + tau * z, data.x, observed=data.y)
+            return model
         if data.group is None:
             beta = pm.Normal("beta", 0, 1, shape=data.x.shape[1])
             pm.Bernoulli("y", logit_p=pm.math.dot(data.x, beta), observed=data.y)
@@ -77,6 +92,15 @@ def _jax_density(data: Data) -> tuple[Callable[[Any], Any], int]:
     from jax.nn import softplus
 
     x, y = jnp.asarray(data.x), jnp.asarray(data.y)
+    if data.x.ndim == 1 and data.group is None:
+
+        def schools(q: Any) -> Any:
+            mu, log_tau, z = q[0], q[1], q[2:]
+            tau = jnp.exp(log_tau)
+            prior = -0.5 * (mu / 5) ** 2 - jnp.log1p((tau / 5) ** 2) + log_tau - 0.5 * (z**2).sum()
+            return prior - 0.5 * (((y - mu - tau * z) / x) ** 2).sum()
+
+        return schools, 10
     if data.group is None:
         return lambda q: -0.5 * (q**2).sum() - jnp.where(y == 1, softplus(-(x @ q)), softplus(x @ q)).sum(), x.shape[1]
     group = jnp.asarray(data.group)
@@ -100,7 +124,16 @@ def _run_jax(options: argparse.Namespace) -> dict[str, Any]:
     density, size = _jax_density(DATA[options.model]())
     if options.gradient:
         gradient = jax.jit(jax.vmap(jax.value_and_grad(density)))
-        return _time_gradient(lambda q: jax.block_until_ready(gradient(q)), options, size)
+        positions = jax.numpy.asarray(0.1 * np.random.default_rng(1).normal(size=(options.chains, size)))
+
+        def evaluate() -> None:
+            for _ in range(GRADIENTS):
+                found = gradient(positions)
+            jax.block_until_ready(found)
+
+        return _time_gradient(evaluate, options)
+    if options.child == "numpyro":
+        return _run_numpyro(density, size, options)
 
     @jax.jit
     def run(key: Any, start: Any) -> Any:
@@ -121,6 +154,30 @@ def _run_jax(options: argparse.Namespace) -> dict[str, Any]:
     seconds = perf_counter() - begin
     np.save(options.file, np.asarray(draws).swapaxes(0, 1))
     return {"seconds": seconds, "steps": float(np.mean(steps))}
+
+
+def _run_numpyro(density: Callable[[Any], Any], size: int, options: argparse.Namespace) -> dict[str, Any]:
+    import jax
+    from numpyro.infer import HMC, MCMC, NUTS
+
+    kernel = {"nuts": NUTS, "hmc": HMC}[options.sampler](potential_fn=lambda q: -density(q))
+    chains = MCMC(
+        kernel,
+        num_warmup=options.tune,
+        num_samples=options.draws,
+        num_chains=options.chains,
+        chain_method="vectorized",
+        progress_bar=False,
+    )
+    start = jax.random.uniform(jax.random.key(3), (options.chains, size), minval=-1, maxval=1)
+    seconds = 0.0
+    for seed in (99, options.seed):  # the first run compiles
+        begin = perf_counter()
+        chains.run(jax.random.key(seed), init_params=start, extra_fields=("num_steps",))
+        draws = jax.block_until_ready(chains.get_samples(group_by_chain=True))
+        seconds = perf_counter() - begin
+    np.save(options.file, np.asarray(draws))
+    return {"seconds": seconds, "steps": float(np.mean(chains.get_extra_fields()["num_steps"]))}
 
 
 def _blackjax_warm_up(blackjax: Any, density: Any, key: Any, start: Any, options: argparse.Namespace) -> Any:
@@ -146,13 +203,17 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
     model = _pymc_model(DATA[options.model]())
     if options.gradient:
         density = ModelDensity(model, {name: np.shape(value) for name, value in model.initial_point().items()})
-        chains = Hamiltonian(density, options.chains, 1, "OPENCL")
+        chains = Hamiltonian(density, options.chains, 1, "NUMBA" if options.child == "numba" else "OPENCL")
+        rng = np.random.default_rng(1)
+        chains.set_positions([0.1 * rng.normal(size=(options.chains, *shape)) for shape in density.shapes])
+        chains.begin(1e-6)
 
-        def evaluate(positions: Any) -> None:
-            chains.step(1e-6)
-            chains.finish(1e-6)
+        def evaluate() -> None:
+            for _ in range(GRADIENTS):
+                chains.step(1e-6)
+            chains.synchronize()
 
-        return _time_gradient(evaluate, options, density.size)
+        return _time_gradient(evaluate, options)
     found = sample(
         model,
         chains=options.chains,
@@ -173,14 +234,14 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _time_gradient(evaluate: Callable[[Any], Any], options: argparse.Namespace, size: int) -> dict[str, Any]:
-    positions = 0.1 * np.random.default_rng(1).normal(size=(options.chains, size))
+def _time_gradient(evaluate: Callable[[], None], options: argparse.Namespace) -> dict[str, Any]:
     seconds = []
-    for _ in range(60):
+    for _ in range(30):
         begin = perf_counter()
-        evaluate(positions)
+        evaluate()
         seconds.append(perf_counter() - begin)
-    return {"us_per_chain": min(seconds[10:]) / options.chains * 1e6}
+    scale = 1e6 / options.chains / GRADIENTS
+    return {"us_per_chain": min(seconds[5:]) * scale, "median": median(seconds[5:]) * scale}
 
 
 def _child(python: str, kind: str, sampler: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -210,9 +271,11 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--samplers", nargs="*", default=["chees"])
     parser.add_argument("--blackjax", nargs="*", default=["chees"])
+    parser.add_argument("--numpyro", nargs="*", default=[], choices=("nuts", "hmc"))
+    parser.add_argument("--numba", action="store_true", help="with --gradient: mode NUMBA too")
     parser.add_argument("--jax-python", default="")
     parser.add_argument("--gradient", action="store_true")
-    parser.add_argument("--child", choices=("pymc", "jax"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=("pymc", "numba", "jax", "numpyro"), help=argparse.SUPPRESS)
     parser.add_argument("--sampler", help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
     return parser
@@ -222,10 +285,17 @@ def main() -> None:
     """Print one line for each sampler."""
     options = _parser().parse_args()
     if options.child:
-        print(json.dumps(_run_pymc(options) if options.child == "pymc" else _run_jax(options)))
+        print(json.dumps((_run_pymc if options.child in ("pymc", "numba") else _run_jax)(options)))
         return
-    runs = [(sys.executable, "pymc", name) for name in options.samplers]
-    runs += [(options.jax_python, "jax", name) for name in options.blackjax if options.jax_python]
+    has_jax = bool(options.jax_python)
+    if options.gradient:
+        runs = [(sys.executable, "pymc", "gradient")]
+        runs += [(sys.executable, "numba", "gradient")] * options.numba
+        runs += [(options.jax_python, "jax", "gradient")] * has_jax
+    else:
+        runs = [(sys.executable, "pymc", name) for name in options.samplers]
+        runs += [(options.jax_python, "jax", name) for name in options.blackjax if has_jax]
+        runs += [(options.jax_python, "numpyro", name) for name in options.numpyro if has_jax]
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for seed in range(options.rounds):
         for python, kind, sampler in runs:
@@ -233,8 +303,8 @@ def main() -> None:
             results.setdefault((kind, sampler), []).append(figures)
             print(kind, sampler, {name: round(value, 3) for name, value in figures.items()}, file=sys.stderr)
     for (kind, sampler), figures in results.items():
-        name = f"{'pytensor_cl' if kind == 'pymc' else 'blackjax'} {sampler}"
-        print(name, *(f"{key}={median(f[key] for f in figures):.4g}" for key in figures[0]))
+        title = {"pymc": "pytensor_cl", "jax": "jax" if options.gradient else "blackjax"}.get(kind, kind)
+        print(title, sampler, *(f"{key}={median(f[key] for f in figures):.4g}" for key in figures[0]))
 
 
 if __name__ == "__main__":

@@ -14,4 +14,8 @@ for driver in pocl intel; do
     python examples/gaussian_process.py --points 100
     python examples/hidden_markov_model.py --steps 200 --chains 0
     python examples/stochastic_volatility.py --days 200 --chains 0
+    python examples/state_space_model.py --steps 100 --chains 0
+    python examples/mixture.py --count 300 --chains 0
+    python examples/pymc_logistic_regression.py --rows 5000 --chains 0
+    python examples/pymc_radon.py --chains 0
 done

@@ -1,13 +1,17 @@
-"""What the examples with PyMC share: a model's gradient as a function, its time, and where its nodes run."""
+"""What the examples with PyMC share: gradients, their time and where their nodes run, and comparisons of posteriors."""
 
+import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
+from arviz_stats import ess
 
 import pytensor_cl.pymc
 
@@ -16,6 +20,8 @@ FIRST = ("Scan", "Cholesky", "Solve")
 """Kinds of nodes that are printed before others."""
 TOLERANCE = 4.0
 """Posterior standard deviations."""
+ERRORS = 4.5
+"""Monte Carlo standard errors by which two posterior means may differ."""
 Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -95,3 +101,80 @@ def recovers(model: pm.Model, truth: Mapping[str, Any], chains: int, tune: int, 
         print(f"{name:11s} {np.round(mean, 2)} +- {np.round(deviation, 2)}   true {value}")
         good = good and bool(np.all(np.abs(mean - np.asarray(value)) <= TOLERANCE * deviation))
     return good
+
+
+def sampling_arguments(description: str | None, chains: int = 256, draws: int = 100) -> argparse.ArgumentParser:
+    """Return a parser of the arguments of examples that sample twice."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--chains", type=int, default=chains, help="on the device; 0: the gradients alone")
+    parser.add_argument("--tune", type=int, default=150, help="steps of warm-up")
+    parser.add_argument("--draws", type=int, default=draws, help="of each chain on the device")
+    parser.add_argument("--nuts-draws", type=int, default=1000, help="of each of two chains on the host")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
+    return parser
+
+
+def same_posterior(model: pm.Model, names: Sequence[str], options: argparse.Namespace, figure: str, seed: int) -> bool:
+    """Sample on the device with many chains and on the host with NUTS; return whether posterior means are equal.
+
+    Equal is within `ERRORS` Monte Carlo standard errors, for each element of the variables in `names`. A figure of
+    both posteriors is saved if matplotlib is installed.
+    """
+    with model:
+        ours = pytensor_cl.pymc.sample(
+            chains=options.chains, tune=options.tune, draws=options.draws, random_seed=seed, progressbar=False
+        ).posterior
+        theirs = pm.sample(
+            options.nuts_draws,
+            tune=max(300, options.tune),
+            chains=2,
+            cores=1,
+            random_seed=seed,
+            target_accept=0.9,
+            nuts_sampler="pymc",
+            compile_kwargs={"mode": HOST},
+            progressbar=False,
+        ).posterior
+    smallest = min(float(ess(theirs, var_names=[name])[name].min()) for name in names)
+    rates = ours.attrs["ess_per_second"], smallest / theirs.attrs["sampling_time"]
+    counts = ours.attrs["ess_bulk_min"], smallest
+    for title, count, rate in zip((f"{options.chains} chains", "NUTS, 2 chains"), counts, rates, strict=True):
+        print(f"{title}: {count:.0f} effective draws, {rate:.0f} a second (with warm-up, without compilation)")
+    worst = max(_compare_means(name, ours, theirs) for name in names)
+    if find_spec("matplotlib"):
+        _save_posteriors(options.out / figure, ours, theirs, names)
+    return worst <= ERRORS
+
+
+def _compare_means(name: str, ours: Any, theirs: Any) -> float:
+    """Print the means of a variable in both posteriors; return the largest difference in standard errors."""
+    squared = sum(
+        posterior[name].var(["chain", "draw"]) / ess(posterior, var_names=[name])[name] for posterior in (ours, theirs)
+    )
+    mine, other = (posterior[name].mean(["chain", "draw"]).to_numpy() for posterior in (ours, theirs))
+    worst = float(np.max(np.abs(mine - other) / np.sqrt(np.asarray(squared))))
+    print(f"{name:11s} {np.round(mine, 3)}  NUTS {np.round(other, 3)}   largest difference {worst:.1f} standard errors")
+    return worst
+
+
+def _save_posteriors(path: Path, ours: Any, theirs: Any, names: Sequence[str]) -> None:
+    """Save, for each variable, ranks of eight groups of chains and the densities by both samplers."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(len(names), 2, figsize=(11, 2.4 * len(names)), layout="constrained", squeeze=False)
+    for (left, right), name in zip(axes, names, strict=True):
+        draws = ours[name].to_numpy().reshape(*ours[name].shape[:2], -1)
+        first = draws[..., 0]
+        ranks = first.ravel().argsort().argsort().reshape(first.shape)
+        for group in np.array_split(ranks, 8):
+            left.hist(group.ravel(), bins=20, histtype="step")
+        left.set(title=f"ranks of {name}, eight groups of chains", yticks=[])
+        for at in range(draws.shape[-1]):
+            right.hist(draws[..., at].ravel(), bins=60, density=True, alpha=0.5)
+        for column in theirs[name].to_numpy().reshape(-1, draws.shape[-1]).T:
+            right.hist(column, bins=60, density=True, histtype="step", color="black", linewidth=0.7)
+        right.set(title=f"{name}: device (filled), NUTS (lines)", yticks=[])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    print(f"figure: {path}")

@@ -83,7 +83,7 @@ class Chains:
         self.density = density
         self.chains = chains
         self._mode = mode
-        self._rng = pytensor.shared(np.random.default_rng(seed), name="rng")
+        self.rng = pytensor.shared(np.random.default_rng(seed), name="rng")
         self._position, self._gradient = self._state("position"), self._state("gradient")
         self._log_density = self._per_chain_state("log_density")
         self._step_size = pt.scalar("step_size", dtype=pytensor.config.floatX)
@@ -152,7 +152,7 @@ class Chains:
 
         There is a part of shape (chains, *shape) for each value variable.
         """
-        rng, drawn = pt.random.normal(size=(self.chains, self.density.size), rng=self._rng, return_next_rng=True)
+        rng, drawn = pt.random.normal(size=(self.chains, self.density.size), rng=self.rng, return_next_rng=True)
         drawn = drawn.astype(pytensor.config.floatX)
         parts, offset = [], 0
         for shape, dtype in zip(self.density.shapes, self.density.dtypes, strict=True):
@@ -184,6 +184,8 @@ class Hamiltonian(Chains):
     ----------
     chains
         Number of chains.
+    rng
+        Shared variable: the generator of all random numbers.
     inverse_mass : list
         Shared variables: the diagonal of the inverse mass matrix, for each value variable.
     """
@@ -203,6 +205,11 @@ class Hamiltonian(Chains):
         self._finish, self._try = self._compile_finish()
         if density.temperature is not None:
             self._observed = self._function([], [density.observed(self._position)], {}, "observed")
+
+    def state(self) -> list[Any]:
+        """Return the shared variables that differ from chain to chain."""
+        arrays = (self._position, self._gradient, self._proposal, self._momentum, self._proposal_gradient)
+        return [*(v for group in arrays for v in group), self._log_density, self._proposal_density, self._energy]
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix.
@@ -237,6 +244,10 @@ class Hamiltonian(Chains):
             np.concatenate([np.reshape(part, (3, -1)) for part in moments], axis=1).reshape(3, size),
         )
 
+    def synchronize(self) -> None:
+        """Wait until the last steps have run."""
+        self._proposal_density.get_value(borrow=True)
+
     def trajectory(self, step_size: float, n_steps: int) -> Trajectory:
         """Move all chains along trajectories of `n_steps` steps.
 
@@ -269,7 +280,7 @@ class Hamiltonian(Chains):
         momenta = [part / pt.sqrt(inverse_mass) for part, inverse_mass in zip(parts, self.inverse_mass, strict=True)]
         half = 0.5 * self._step_size
         updates = {
-            self._rng: rng,
+            self.rng: rng,
             self._energy: 0.5 * pt.sqr(drawn).sum(axis=1) - self._log_density,
             **{p: m + half * g for p, m, g in zip(self._momentum, momenta, self._gradient, strict=True)},
             **dict(zip(self._proposal, self._position, strict=True)),
@@ -298,7 +309,7 @@ class Hamiltonian(Chains):
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         diverging = error > MAX_ENERGY_ERROR
         acceptance = pt.exp(pt.minimum(-error, 0))
-        rng, uniform = pt.random.uniform(size=(self.chains,), rng=self._rng, return_next_rng=True)
+        rng, uniform = pt.random.uniform(size=(self.chains,), rng=self.rng, return_next_rng=True)
         accepted = uniform.astype(error.dtype) < acceptance
 
         def chosen(new: TensorVariable, old: TensorVariable, condition: TensorVariable = accepted) -> TensorVariable:
@@ -310,7 +321,7 @@ class Hamiltonian(Chains):
         gradient = [chosen(g, old) for g, old in zip(self._proposal_gradient, self._gradient, strict=True)]
         log_density = chosen(self._proposal_density, self._log_density)
         updates = {
-            self._rng: rng,
+            self.rng: rng,
             self._log_density: log_density,
             **dict(zip(self._position, position, strict=True)),
             **dict(zip(self._gradient, gradient, strict=True)),

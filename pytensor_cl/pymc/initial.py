@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
@@ -11,6 +12,9 @@ __all__ = ["RETRIES", "InitialPoints"]
 
 RETRIES = 10
 """How often a starting point without a finite log density is drawn again, as in PyMC."""
+
+PRIOR_RETRIES = 200
+"""The same for draws from the prior: those that a transform does not allow, such as an ordering, are rejected."""
 
 
 class InitialPoints:
@@ -26,9 +30,20 @@ class InitialPoints:
         Whether each superchain starts at a point of its own.
     from_prior
         Whether the points are draws from the prior, without jitter.
+
+    Raises
+    ------
+    ValueError
+        If the points are draws from a prior that is improper.
     """
 
     def __init__(self, model: Any, initvals: Any, jitter: bool, from_prior: bool = False) -> None:
+        improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+        if from_prior and improper:
+            raise ValueError(
+                f"sampler 'smc' begins with draws from the prior, and that of {', '.join(improper)} is improper"
+            )
+        self._retries = PRIOR_RETRIES if from_prior else RETRIES
         self._names = [value.name for value in model.value_vars]
         jittered = set(model.free_RVs) if jitter and not from_prior else set()
         strategy = "prior" if from_prior else "support_point"
@@ -71,7 +86,7 @@ class InitialPoints:
         rng = np.random.default_rng(list(seeds))
         length = chains // len(seeds)
         drawn = [self._draw(seed) for seed in seeds]
-        for _ in range(RETRIES + 1):
+        for _ in range(self._retries + 1):
             stacked = [np.stack([point[name] for point in drawn]) for name in self._names]
             points = [np.repeat(values, length, axis=0) for values in stacked]
             density = log_density(points)[::length]
@@ -81,6 +96,6 @@ class InitialPoints:
             for index in bad:
                 drawn[index] = self._draw(int(rng.integers(2**30)))
         raise SamplingError(
-            f"{bad.size} of {len(seeds)} starting points have no finite log density after {RETRIES} further draws; "
-            f"the last: {drawn[bad[0]]}"
+            f"{bad.size} of {len(seeds)} starting points have no finite log density after {self._retries} further "
+            f"draws; the last: {drawn[bad[0]]}"
         )

@@ -129,7 +129,7 @@ class Langevin(Chains):
             for new, p, old in zip(ends, momenta, self._momentum, strict=True)
         ]
         updates = {
-            self._rng: rng,
+            self.rng: rng,
             self._log_density: chosen(log_density, self._log_density),
             self._slice: pt.switch(active, changed, self._slice),
             self._energy_error: error,

@@ -7,6 +7,7 @@ import numpy as np
 
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
+from pytensor_cl.pymc.shards import ShardedHamiltonian
 
 __all__ = ["Chees", "Iteration", "window_ends"]
 
@@ -73,7 +74,7 @@ class Chees:
 
     def __init__(
         self,
-        hamiltonian: Hamiltonian,
+        hamiltonian: Hamiltonian | ShardedHamiltonian,
         tune: int,
         target_accept: float,
         max_steps: int,

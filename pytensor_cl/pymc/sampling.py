@@ -12,7 +12,7 @@ from pymc import modelcontext
 
 from pytensor_cl.pymc.density import ModelDensity, check_continuous
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
-from pytensor_cl.pymc.hamiltonian import Chains, Hamiltonian
+from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints
 from pytensor_cl.pymc.langevin import Langevin
 from pytensor_cl.pymc.meads import FOLDS, Meads
@@ -20,6 +20,7 @@ from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
 from pytensor_cl.pymc.progress import progress_bar
 from pytensor_cl.pymc.samplers import Chees, Iteration
+from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
 from pytensor_cl.pymc.tempering import temper
 
 __all__ = ["SAMPLERS", "sample"]
@@ -33,6 +34,9 @@ _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
 _MOVES = 8
 """Trajectories at each temperature of sampler "smc"."""
+
+
+_AnyChains = Hamiltonian | Langevin | ShardedHamiltonian
 
 
 class _Settings(NamedTuple):
@@ -120,6 +124,7 @@ def sample(
     jitter: bool = True,
     var_names: Sequence[str] | None = None,
     log_likelihood: bool = False,
+    devices: Sequence[str] | None = None,
     mode: Any = "OPENCL",
     progressbar: bool = True,
 ) -> Any:
@@ -170,6 +175,10 @@ def sample(
         Variables of the result; default all.
     log_likelihood : bool
         Whether the result has the log density of each observation.
+    devices : sequence of str, optional
+        Names of up to four contexts (flag ``contexts``, `pytensor_cl.use`), among which the chains are divided. Not for
+        ``"meads"``. The draws do not depend on the number of devices, if they are of the same kind; they are others
+        than without ``devices``. Default: the default context.
     mode
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
@@ -200,6 +209,10 @@ def sample(
     _check(sampler, draws, tune, chains, target_accept, max_steps)
     check_continuous(model)
     superchains = _superchains(superchains, chains)
+    if devices is not None:
+        if sampler == "meads":
+            raise ValueError("sampler 'meads' runs on one device: its folds need each other's chains")
+        check_devices(devices, chains)
     settings = _Settings(
         draws, tune, sampler, target_accept or 0.651, max_steps, trajectory_length, target_ess, progressbar
     )
@@ -213,14 +226,13 @@ def sample(
         is_smc = sampler == "smc"
         initial = InitialPoints(model, initvals, jitter, from_prior=is_smc)
         point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(chains if is_smc else superchains)]
-        density = ModelDensity(model, initial.shapes(point_seeds[0]), tempered=is_smc)
-        kind = Langevin if sampler == "meads" else Hamiltonian
-        state = kind(density, chains, seeds.spawn(1)[0], mode)
+        shapes = initial.shapes(point_seeds[0])
+        state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
     if is_smc:
         state.set_inverse_temperature(0.0)
     initial.find(point_seeds, chains, state.set_positions)
     compiled = perf_counter()
-    tempering = _temper(state, seeds.spawn(1)[0]) if isinstance(state, Hamiltonian) and is_smc else {}
+    tempering = _temper(state, seeds.spawn(1)[0]) if not isinstance(state, Langevin) and is_smc else {}
     tempered = perf_counter() - compiled
     iterations = _sampler(state, settings, seeds)
     kept, times = _run(state, iterations, settings)
@@ -243,11 +255,28 @@ def sample(
     return inference_data(model, posterior, stats, attrs, pointwise)
 
 
-def _sampler(state: Chains, settings: _Settings, seeds: np.random.SeedSequence) -> Chees | Meads:
+def _state(
+    model: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    settings: _Settings,
+    chains: int,
+    seed: np.random.SeedSequence,
+    mode: Any,
+    devices: Sequence[str] | None,
+) -> _AnyChains:
+    """Return the chains, with the functions that the sampler needs."""
+    is_tempered = settings.sampler == "smc"
+    if devices is not None:
+        densities = [ModelDensity(model, shapes, tempered=is_tempered) for _ in devices]
+        return ShardedHamiltonian(densities, chains, seed, mode, devices)
+    density = ModelDensity(model, shapes, tempered=is_tempered)
+    return (Langevin if settings.sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
+
+
+def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequence) -> Chees | Meads:
     """Return what moves the chains."""
     if isinstance(state, Langevin):
         return Meads(state, settings.tune, settings.max_steps, settings.trajectory_length, seeds.spawn(1)[0])
-    assert isinstance(state, Hamiltonian)
     return Chees(
         state,
         settings.tune,
@@ -258,7 +287,7 @@ def _sampler(state: Chains, settings: _Settings, seeds: np.random.SeedSequence) 
     )
 
 
-def _run(state: Chains, iterations: Chees | Meads, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
+def _run(state: _AnyChains, iterations: Chees | Meads, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
     """Warm up and draw; return the draws, and the seconds of both."""
     density = state.density
     kept = _Draws(density.shapes, density.dtypes, state.chains, settings.draws)
@@ -284,7 +313,7 @@ def _run(state: Chains, iterations: Chees | Meads, settings: _Settings) -> tuple
     return kept, (tuned - begun, end - tuned)
 
 
-def _temper(hamiltonian: Hamiltonian, seed: np.random.SeedSequence) -> dict[str, Any]:
+def _temper(hamiltonian: Hamiltonian | ShardedHamiltonian, seed: np.random.SeedSequence) -> dict[str, Any]:
     """Move draws from the prior to the posterior; return attributes of the result."""
     log_evidence, stages = temper(hamiltonian, seed, _MOVES)
     return {"log_marginal_likelihood": log_evidence, "temperatures": stages}

@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 
 from pytensor_cl.pymc.adaptation import DualAveraging, halton
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
+from pytensor_cl.pymc.shards import ShardedHamiltonian
 
 __all__ = ["next_temperature", "systematic", "temper"]
 
@@ -56,7 +57,9 @@ def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
     return np.minimum(np.searchsorted(np.cumsum(weights), places), size - 1)
 
 
-def temper(hamiltonian: Hamiltonian, seed: np.random.SeedSequence, moves: int, share: float = 0.5) -> tuple[float, int]:
+def temper(
+    hamiltonian: Hamiltonian | ShardedHamiltonian, seed: np.random.SeedSequence, moves: int, share: float = 0.5
+) -> tuple[float, int]:
     """Move particles from the prior to the posterior.
 
     Temperatures are chosen so that the weights keep a share of their effective sample size. Between two of them

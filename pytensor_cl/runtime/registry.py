@@ -3,7 +3,8 @@
 import copyreg
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -20,6 +21,7 @@ from pytensor_cl.runtime.fork import forked_error, is_forked, opened_contexts
 __all__ = [
     "add_context",
     "change_settings",
+    "default_context",
     "default_context_name",
     "define_contexts",
     "defined_contexts",
@@ -178,6 +180,23 @@ def default_context_name() -> str:
         add_context(_DEFAULT, "opencl")
     assert _registry.default is not None
     return _registry.default
+
+
+@contextmanager
+def default_context(name: str) -> Iterator[None]:
+    """Make another context that of graphs that name none, while functions are compiled.
+
+    Parameters
+    ----------
+    name
+        One of the names that are defined.
+    """
+    before = default_context_name()
+    _registry.default = name
+    try:
+        yield
+    finally:
+        _registry.default = before
 
 
 def is_open(name: str) -> bool:

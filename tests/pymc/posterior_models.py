@@ -119,7 +119,7 @@ def robust_regression():
         level = pm.Flat("level")
         scale = pm.HalfCauchy("scale", 1)
         freedom = pm.Gamma("freedom", 2, 0.1)
-        pm.StudentT("y", freedom, level + design @ slopes, scale, observed=y, dims="row")
+        pm.StudentT("y", freedom, level + design @ slopes, sigma=scale, observed=y, dims="row")
     return model
 
 

@@ -13,16 +13,20 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
     "gaussian_process": (["--points", "40"], "GpuCholesky"),
     "hidden_markov_model": (["--steps", "60", "--chains", "0"], "GpuScanLoop"),
+    "state_space_model": (["--steps", "60", "--chains", "0"], "GpuScanLoop"),
+    "mixture": (["--count", "100", "--chains", "0"], "GpuRowwise"),
+    "pymc_logistic_regression": (["--rows", "500", "--chains", "0"], "GpuGemv"),
+    "pymc_radon": (["--chains", "0"], "nodes on the host: 0"),
     "stochastic_volatility": (["--days", "60", "--chains", "0"], "GpuScanLoop"),
     "many_chains": (["--chains", "32", "--draws", "40"], "effective draws"),
 }
+SLOW = {"many_chains", "mixture", "pymc_logistic_regression", "pymc_radon"}  # ci/examples.sh runs them too
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of short chains
 
 
 @on_one_driver
-# NUTS, which the last one compares with, compiles for ten seconds.
-@pytest.mark.parametrize("name", SHORT if ALL else list(SHORT)[:-1])
+@pytest.mark.parametrize("name", [name for name in SHORT if ALL or name not in SLOW])
 def test_agrees_with_the_host(context, name, monkeypatch, capsys, tmp_path):
     monkeypatch.syspath_prepend(EXAMPLES)
     monkeypatch.chdir(tmp_path)  # where a figure goes

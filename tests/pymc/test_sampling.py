@@ -8,11 +8,14 @@ from pytensor.tensor.elemwise import DimShuffle
 pm = pytest.importorskip("pymc")
 pytest.importorskip("arviz_base")
 
+from pytensor_cl.errors import ContextNotDefined  # noqa: E402
 from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
 from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian  # noqa: E402
 from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
+from pytensor_cl.runtime.registry import add_context  # noqa: E402
+from tests.conftest import DRIVERS  # noqa: E402
 from tests.helpers import assert_on_device, host_ops, on_one_driver  # noqa: E402
 
 OBSERVED = np.array([1.2, 0.4, 2.1, 1.7])
@@ -180,6 +183,33 @@ def test_meads_steps_are_on_device(context, on_device):
 
 
 @on_one_driver
+@pytest.mark.parametrize("sampler", ["chees", "smc"])
+def test_several_devices(context, sampler):
+    """The draws are the same, bit for bit, whether one context or two have the chains; the posterior is right."""
+    add_context("second", f"opencl:{context.name}")
+    options = {"chains": 64, "draws": 10, "tune": 40, "random_seed": 9, "progressbar": False, "sampler": sampler}
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        pm.Normal("y", mu, 1, observed=OBSERVED)
+    one = sample(model, devices=[context.name], **options).posterior
+    two = sample(model, devices=[context.name, "second"], **options).posterior
+    np.testing.assert_array_equal(one.mu.values, two.mu.values)
+    precision = 1 / 4 + len(OBSERVED)
+    assert_mean(one.mu.values, OBSERVED.sum() / precision, precision**-0.5, one.attrs["ess_bulk_min"])
+    assert len(np.unique(one.mu.values)) > 300  # no two parts have the same random numbers
+
+
+@pytest.mark.skipif(len(DRIVERS) < 2, reason="needs two drivers")
+def test_devices_of_two_drivers(context):
+    """Chains on two drivers at once."""
+    with pm.Model() as model:
+        pm.Normal("x", [1.0, -2.0], [0.5, 3.0])
+    found = sample(model, devices=DRIVERS[:2], chains=64, draws=20, tune=40, random_seed=2, progressbar=False).posterior
+    for i, (mean, deviation) in enumerate([(1.0, 0.5), (-2.0, 3.0)]):
+        assert_mean(found.x.values[:, :, i], mean, deviation, found.attrs["ess_bulk_min"])
+
+
+@on_one_driver
 def test_log_likelihood_and_constants(context):
     """Each observation's log density, with the model's coordinates; data that are not observed; angles stay in their period."""
     x = np.array([0.5, -1.0, 2.0])
@@ -238,7 +268,13 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="continuous"):
         sample(model)
     with pm.Model() as model:
+        pm.HalfFlat("x")
+    with pytest.raises(ValueError, match="that of x is improper"):
+        sample(model, sampler="smc")
+    with pm.Model() as model:
         pm.Normal("x")
+    with pytest.raises(ContextNotDefined, match="no_such_device"):
+        sample(model, devices=["no_such_device"])
     for options, message in (
         ({"sampler": "gibbs"}, "no sampler 'gibbs'"),
         ({"sampler": "nuts"}, "use 'chees'"),
@@ -246,6 +282,10 @@ def test_bad_arguments():
         ({"draws": 0}, "draws must be at least 1"),
         ({"superchains": 7}, "cannot be divided"),
         ({"target_accept": 1.5}, "between 0 and 1"),
+        ({"devices": []}, "one to 4 different names"),
+        ({"devices": ["a", "a"]}, "one to 4 different names"),
+        ({"devices": ["dev0"], "chains": 10}, "multiple of 4"),
+        ({"devices": ["dev0"], "sampler": "meads"}, "runs on one device"),
         ({"sampler": "meads", "target_accept": 0.8}, "has no target_accept"),
         ({"sampler": "meads", "chains": 4}, "chains must be at least 8"),
     ):

@@ -65,6 +65,8 @@ _PER_NODE: dict[str, _UnitCost] = {
     "random_nodes": _UnitCost(5e-6, 1e-6, 5e-6),
     "python_nodes": _UnitCost(1e-5, 1.8e-6, 1e-5),
     "batch_items": _UnitCost(1.5e-5, 4.5e-7, 1.5e-5),
+    "matrix_items": _UnitCost(0.0, 1e-7, 1e-5),
+    "batched_matrix_items": _UnitCost(0.0, 1e-7, 1e-5),
     "gather_nodes": _UnitCost(0.0, 1e-7, 4e-7),
     "elementwise_loops": _UnitCost(0.0, 1.4e-7, 5e-7),
     "scalar_ops": _UnitCost(0.0, 6e-9, 3e-8),
@@ -102,6 +104,12 @@ _PER_ELEMENT: dict[str, _UnitCost] = {
     "arithmetic_elements": _UnitCost(2e-11, 1e-11, 1.2e-10),
     "softmax_elements": _UnitCost(1e-9, 7e-9, 1.2e-8),
     "linalg_operations": _UnitCost(2e-10, 2e-10, 2e-10),
+    "matrix_elements": _UnitCost(6e-9, 3e-9, 3e-9),
+    "batched_matrix_elements": _UnitCost(2e-9, 3e-9, 3e-9),
+    "matrix_rotation_elements": _UnitCost(0.0, 1e-7, 1e-7),
+    "batched_matrix_rotation_elements": _UnitCost(0.0, 1e-7, 1e-7),
+    "matrix_rotations": _UnitCost(1e-8, 2e-10, 2e-10),
+    "batched_matrix_rotations": _UnitCost(6e-9, 2e-10, 2e-10),
     "sorted_elements": _UnitCost(8e-9, 5.5e-8, 0.0),
     "special_elements": _UnitCost(1.6e-9, 1.8e-8, 2e-8),
     "trigonometric_elements": _UnitCost(5.5e-10, 6.4e-9, 6.2e-9),
@@ -111,6 +119,8 @@ _PER_ELEMENT: dict[str, _UnitCost] = {
 _PER_FLOP: dict[str, _UnitCost] = {
     "gemm_flops": _UnitCost(1.4e-11, 1.4e-11, 1.6e-11),
     "gemv_flops": _UnitCost(4.5e-11, 3.2e-11, 5e-11),
+    "matrix_flops": _UnitCost(4.4e-11, 4.4e-11, 4.4e-11),
+    "batched_matrix_flops": _UnitCost(1e-10, 3e-10, 3e-10),
 }
 """Costs that are divided by the cores on each backend: products on the host are those of a BLAS."""
 
@@ -153,11 +163,14 @@ def estimate_call(
     device = rates.call_seconds + _device_nodes(nodes, amounts) + cost(_PER_NODE, 0) + divided / rates.cores
     device += transferred / rates.transfer_rate
     c = C_CALL + host_seconds(2) if config.cxx else inf
-    uses_blas = any(kind in amounts for kind in ("matrix_products", "vector_products", "linalg_operations"))
+    uses_blas = any(kind in amounts for kind in _BLAS_KINDS)
     return CostEstimate(device, NUMBA_CALL + host_seconds(1), c, _compiled_nodes(amounts), uses_blas)
 
 
-_NOT_COMPILED = frozenset(("python_nodes", "batch_items", "scalar_ops", "scan_step_nodes", "view_nodes"))
+_BLAS_KINDS = ("matrix_products", "vector_products", "linalg_operations", "matrix_items", "batched_matrix_items")
+_NOT_COMPILED = frozenset(
+    (*_BLAS_KINDS[3:], "python_nodes", "batch_items", "scalar_ops", "scan_step_nodes", "view_nodes")
+)
 """Work without compiled code of its own."""
 
 

@@ -13,6 +13,10 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty, ARange, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.summary import Det, SLogDet
 from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.shape import Shape as ShapeOp
@@ -141,6 +145,16 @@ def _product(node: Apply, known: ShapeEnv) -> Shape:
     return (*batch, *left[-2:-1], *right[-1:]) if len(right) > 1 else left[:-1]
 
 
+def _determinant(node: Apply, known: ShapeEnv) -> Shape:
+    return known.shape(node.inputs[0])[:-2]
+
+
+def _solution(node: Apply, known: ShapeEnv) -> Shape:
+    a, b = (known.shape(v) for v in node.inputs[:2])
+    core = core_of(node.op).b_ndim
+    return (*_common([a[:-2], b[:-core]]), *b[-core:])
+
+
 def _first_input(node: Apply, known: ShapeEnv) -> Shape:
     return known.shape(node.inputs[0])
 
@@ -220,5 +234,7 @@ _RULES: Mapping[type, Callable[[Apply, ShapeEnv], Shape]] = {
     Eye: _eye,
     Reshape: _reshape,
     Join: _join,
+    **dict.fromkeys((Solve, SolveTriangular, CholeskySolve), _solution),
+    **dict.fromkeys((Det, SLogDet), _determinant),
     **dict.fromkeys((IncSubtensor, AdvancedIncSubtensor), _first_input),
 }

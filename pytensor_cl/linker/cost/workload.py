@@ -20,6 +20,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.basic import Alloc, AllocEmpty, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, SearchsortedOp
+from pytensor.tensor.linalg.decomposition.eigen import Eigh, Eigvalsh
 from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape_i
@@ -28,6 +29,7 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
+from pytensor_cl.linker.cost.linear_algebra import COUNTED, work_of_matrices
 from pytensor_cl.linker.cost.shapes import Shape, ShapeEnv, core_of
 
 __all__ = ["scalar_ops_of", "workload_of"]
@@ -213,6 +215,14 @@ def _random(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes)
     yield "random_draws", prod(outputs[-1])
 
 
+def _matrices(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes) -> Amounts:
+    op = core_of(node.op)
+    if len(inputs[0]) < 2 or (isinstance(op, Eigh | Eigvalsh) and len(inputs) > 1):
+        return _other(node, fgraph, inputs, outputs)
+    nodes = [("other_nodes" if isinstance(op, COp) else "python_nodes", 1.0)]
+    return (*nodes, *work_of_matrices(op, inputs, _width(node.outputs[0])))
+
+
 def _other(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes) -> Amounts:
     op = core_of(node.op)
     elements = max(map(prod, (*inputs, *outputs)), default=0)
@@ -238,6 +248,7 @@ _WORK_OF: Mapping[type[Op], Callable[..., Amounts]] = {
     **dict.fromkeys((SortOp, ArgSortOp), _sort),
     Subtensor: _view,
     **dict.fromkeys((Softmax, LogSoftmax), _elements_of("softmax_elements")),
+    **dict.fromkeys(COUNTED, _matrices),
     CumOp: _elements_of("cumulative_elements"),
     SearchsortedOp: _elements_of("searched_elements"),
     Argmax: _elements_of("argmax_elements"),

@@ -54,6 +54,8 @@ def shape(inputs, result, given):
         ([x, m], pt.eye(x.shape[0], m.shape[1]), [(5,), (7, 4)]),
         ([m], m.reshape((m.shape[1], -1, 1)), [(3, 5)]),
         ([m, n], pt.join(1, m, n), [(3, 5), (3, 4)]),
+        ([t], pt.linalg.det(t), [(2, 5, 5)]),
+        ([t, m], pt.linalg.solve_triangular(t, m, b_ndim=2), [(3, 5, 5), (5, 2)]),
         ([t, i], t[:, i, 1:], [(3, 5, 4), (7,)]),
         ([t, i], t[i, :, i], [(3, 5, 4), (3,)]),
         ([m], pt.logaddexp(m, 0), [(3, 5)]),
@@ -84,6 +86,25 @@ def test_the_first_backend(context, result, size, first):
     estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
     sides = {side: getattr(estimated, side) for side in ("device", "numba", "c")}
     assert min(sides, key=sides.get) == first
+
+
+@pytest.mark.parametrize(
+    ("function", "shape_of_matrices", "is_first"),
+    [
+        (pt.linalg.cholesky, (16, 16), False),
+        (pt.linalg.cholesky, (10_000, 16, 16), True),
+        (pt.linalg.det, (10_000, 4, 4), True),
+        (lambda a: pt.linalg.eigh(a)[0], (300, 300), False),
+        (lambda a: pt.linalg.eigh(a)[0], (5_000, 16, 16), True),
+        (lambda a: pt.linalg.svd(a, compute_uv=False), (300, 300), False),
+        (lambda a: pt.linalg.qr(a)[1], (5_000, 16, 16), True),
+    ],
+)
+def test_whether_the_device_is_first_for_matrices(context, function, shape_of_matrices, is_first):
+    a = pt.tensor("a", shape=(None,) * len(shape_of_matrices), dtype="float64")
+    info = replace(get_context(context.name).info, kind="cpu", compute_units=2)
+    estimated = estimate_call(FunctionGraph([a], [function(a)], clone=False), [shape_of_matrices], info)
+    assert (estimated.device < min(estimated.numba, estimated.c)) == is_first
 
 
 def test_unknown_lengths_are_accepted():

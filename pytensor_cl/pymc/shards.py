@@ -1,0 +1,166 @@
+"""Chains that are divided among several devices."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.pymc.density import ModelDensity
+from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
+from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
+
+__all__ = ["SHARDS", "ShardedHamiltonian", "check_devices"]
+
+SHARDS = 4
+"""Parts of the chains. There are as many whatever the number of devices, so that each part computes the same."""
+
+
+def check_devices(devices: Sequence[str], chains: int) -> None:
+    """Raise if chains cannot be divided among devices.
+
+    Parameters
+    ----------
+    devices
+        Names of contexts.
+    chains
+        Number of chains.
+
+    Raises
+    ------
+    ValueError
+        If the number of chains is no multiple of `SHARDS`, or there are no devices, or more than `SHARDS`.
+    ContextNotDefined
+        If a name is not that of a context.
+    """
+    if chains % SHARDS or chains < 2 * SHARDS:
+        raise ValueError(
+            f"with devices=, chains must be a multiple of {SHARDS} and at least {2 * SHARDS}, not {chains}"
+        )
+    if not 0 < len(devices) <= SHARDS or len(set(devices)) < len(devices):
+        raise ValueError(f"devices must be one to {SHARDS} different names of contexts, not {list(devices)}")
+    for name in devices:
+        if name not in defined_contexts():
+            raise undefined_context(name)
+
+
+class _Shard:
+    """The state of a part of the chains, between two turns on its device."""
+
+    def __init__(self, hamiltonian: Hamiltonian, seed: np.random.SeedSequence) -> None:
+        self._cells = [shared.container.storage for shared in hamiltonian.state()]
+        self._values = [np.array(shared.get_value()) for shared in hamiltonian.state()]
+        self._generator_cell = hamiltonian.rng.container.storage
+        self._generator: Any = np.random.default_rng(seed)
+
+    def enter(self) -> None:
+        """Put the state into the shared variables. No reference is kept: updates may use the memory of old values."""
+        for cell, value in zip(self._cells, self._values, strict=True):
+            cell[0] = value
+        self._values = []
+        self._generator_cell[0], self._generator = self._generator, None
+
+    def leave(self) -> None:
+        """Take the state out of the shared variables; arrays stay on the device."""
+        self._values = [cell.anywhere() if hasattr(cell, "anywhere") else cell[0] for cell in self._cells]
+        self._generator = self._generator_cell[0]
+
+
+class ShardedHamiltonian:
+    """Hamiltonian trajectories of chains on several devices; it does what a `Hamiltonian` does on one.
+
+    The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
+    compute at the same time. Statistics are those of all chains, in the order of the parts, but for two: the criterion
+    of the trajectory length compares a chain with the mean of its part, and variances of gradients are means over
+    parts.
+
+    Parameters
+    ----------
+    densities
+        A `ModelDensity` of the same model for each device.
+    chains
+        Number of chains.
+    seed
+        Seed of all parts.
+    mode
+        PyTensor mode of all functions.
+    devices
+        Names of contexts.
+
+    Attributes
+    ----------
+    density
+        That of the first device.
+    chains
+        Number of chains.
+    """
+
+    def __init__(
+        self,
+        densities: Sequence[ModelDensity],
+        chains: int,
+        seed: np.random.SeedSequence,
+        mode: Any,
+        devices: Sequence[str],
+    ) -> None:
+        self.density = densities[0]
+        self.chains = chains
+        self._part = chains // SHARDS
+        self._devices: list[Hamiltonian] = []
+        for density, name in zip(densities, devices, strict=True):
+            with default_context(name):
+                self._devices.append(Hamiltonian(density, self._part, 0, mode))
+        seeds = seed.spawn(SHARDS)
+        self._shards = [_Shard(self._devices[i % len(devices)], seeds[i]) for i in range(SHARDS)]
+        self._threads = ThreadPoolExecutor(len(devices), "pytensor-cl-chains")
+
+    def _each(self, compute: Callable[[Hamiltonian, slice], Any]) -> list[Any]:
+        """Return what a function of a device and of the chains of a part returns, for each part."""
+
+        def of_device(index: int) -> list[Any]:
+            found = []
+            for i in range(index, SHARDS, len(self._devices)):
+                self._shards[i].enter()
+                try:
+                    found.append(compute(self._devices[index], slice(i * self._part, (i + 1) * self._part)))
+                finally:
+                    self._shards[i].leave()
+            return found
+
+        results = list(self._threads.map(of_device, range(len(self._devices))))
+        return [results[i % len(results)][i // len(results)] for i in range(SHARDS)]
+
+    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
+        """Move the chains, and return their log densities (`Chains.set_positions`)."""
+        return np.concatenate(self._each(lambda device, part: device.set_positions([q[part] for q in positions])))
+
+    def positions(self) -> list[np.ndarray]:
+        """Return copies of the positions."""
+        parts = self._each(lambda device, part: device.positions())
+        return [np.concatenate(values) for values in zip(*parts, strict=True)]
+
+    def set_inverse_mass(self, flat: np.ndarray) -> None:
+        """Set the diagonal of the inverse mass matrix of all chains."""
+        for device in self._devices:
+            device.set_inverse_mass(flat)
+
+    def set_inverse_temperature(self, value: float) -> None:
+        """Set the power of the likelihood of all chains."""
+        for device in self._devices:
+            device.set_inverse_temperature(value)
+
+    def observed(self) -> np.ndarray:
+        """Return the log likelihood of each chain, of a tempered density."""
+        return np.concatenate(self._each(lambda device, part: device.observed()))
+
+    def try_step(self, step_size: float) -> np.ndarray:
+        """Return the acceptance probabilities of one step from the positions, and stay there."""
+        return np.concatenate(self._each(lambda device, part: device.try_step(step_size)))
+
+    def trajectory(self, step_size: float, n_steps: int) -> Trajectory:
+        """Move all chains along trajectories of `n_steps` steps."""
+        parts = self._each(lambda device, part: device.trajectory(step_size, n_steps))
+        joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in Trajectory._fields[:-1]}
+        means, variances, slopes = np.stack([part.moments for part in parts], axis=1)
+        moments = np.stack([means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0), slopes.mean(axis=0)])
+        return Trajectory(**joined, moments=moments)
