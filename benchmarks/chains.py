@@ -5,7 +5,8 @@ usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model lo
        [--numpyro nuts] [--gradient [--numba]]
 
 Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
-the seconds of warm-up and draws; compilation is not part of them (each sampler runs once before, with the same shapes). PATH is a Python with jax, blackjax, optax and numpyro, in float64.
+the seconds of warm-up and draws; compilation is not part of them (each sampler runs once before, with the same
+shapes). PATH is a Python with jax, blackjax, optax and numpyro, in float64.
 
 With --gradient, the time of one gradient of all chains is measured instead: that of a leapfrog step here, that of
 `jax.vmap` of `jax.value_and_grad`, which blackjax and numpyro evaluate, and with --numba that of the same leapfrog step
