@@ -32,7 +32,7 @@ typedef ${V} linalg_${V} __attribute__((aligned(sizeof(${ctype}))));
 % if schedule == "cpu" and lanes > 1:
 <% digits = "0123456789abcdef" %>
 /* Elements of `lanes` matrices, `batch` apart, as vectors with one matrix in each lane: values[j * values_step] has
-   element j, which lies at `step * j`. Of the last matrices only `valid` exist; the lanes of others repeat the last
+   element j, at `step * j`. Of the last matrices only `valid` exist; the lanes of others repeat the last
    one. Squares of lanes x lanes elements are transposed in registers. */
 <%def name="transpose()">
     <% distance = 1 %>

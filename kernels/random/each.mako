@@ -1,7 +1,8 @@
 ## Algorithm   Draws of which each has a stream of its own: the element's. `draw` is the expression of z, and `finish`
 ##             that of the result.
 ## Operands    Parameters x0, x1, ...: numbers or, where `varying`, arrays of the result's shape. `names`: their names
-##             in the expressions; `first` is that of the first one. out[size]; bad: set where the parameters are not `proper`.
+##             in the expressions; `first` is that of the first one. out[size]; bad: set where the parameters are not
+##             `proper`.
 ## NDRange     (work-items). cpu: each takes a contiguous range of the elements. simt: elements as far apart as there
 ##             are work-items.
 ## Workspace   One philox_stream in private memory.

@@ -104,8 +104,11 @@ def to_long(kind: str, value: str, lanes: int = 1) -> str:
     lanes
         Elements of the vector.
     """
+    if kind == "int" and lanes > 1:
+        # The names of the functions stand in the text: drivers' build variants look for them.
+        return f"ints_to_longs({value}, convert_long{lanes}, as_uint{lanes})"
     if kind == "int":
-        return f"int_to_long({value})" if lanes == 1 else f"ints_to_longs({value}, {lanes})"
+        return f"int_to_long({value})"
     return f"(long)({value})" if lanes == 1 else f"convert_long{lanes}({value})"
 
 

@@ -352,3 +352,15 @@ def test_least_squares(context, rng):
         (x, rng.normal(size=(len(x), 2))) for x in (rng.normal(size=(7, 4)), rng.normal(size=(4, 7)), deficient)
     ]
     agrees([a, b], list(lstsq(a, b, 1e-10)), (GpuSVD,), *arguments)
+
+
+def test_small_matrices_of_known_shape_are_no_settings(context, rng):
+    """A matrix of nine elements from the host is factored on the device if that is asked for; its size is not."""
+    a = pt.tensor("a", shape=(3, 3), dtype="float64")
+    value = positive(rng, 3, 3)
+    for kind, output in ((GpuCholesky, pt.linalg.cholesky(a)), (GpuDet, pt.linalg.det(a)), (GpuQR, pt.linalg.qr(a)[1])):
+        f = check_against_python([a], [output], (kind,), (value,))
+        assert all(type(n.op).__name__ != kind.__name__.removeprefix("Gpu") for n in f.maker.fgraph.apply_nodes)
+    with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=False):
+        f = opencl([a], pt.linalg.cholesky(a))
+    assert not any(isinstance(n.op, GpuCholesky) for n in f.maker.fgraph.apply_nodes)

@@ -101,6 +101,15 @@ def _layers() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "convolution, forward", lambda: ConvForward(context, "float32", 2, **same)(x, w)
     yield "convolution, input", lambda: ConvGradInput(context, "float32", 2, **same)(w, dy, (14, 14))
     yield "convolution, weight", lambda: ConvGradWeight(context, "float32", 2, **same)(x, dy, (3, 3))
+    # Enough positions for a tile of 64 x 128 on each unit.
+    x4, w4, dy4 = array(4, 4, 28, 28), array(64, 4, 3, 3), array(4, 64, 28, 28)
+    yield "convolution in large tiles, forward", lambda: ConvForward(context, "float32", 2, **same)(x4, w4)
+    turned = array(4, 64, 3, 3)
+    yield (
+        "convolution in large tiles, input",
+        lambda: ConvGradInput(context, "float32", 2, **same)(turned, x4, (28, 28)),
+    )
+    yield "convolution in large tiles, weight", lambda: ConvGradWeight(context, "float32", 2, **same)(x4, dy4, (3, 3))
     windows = [Window(2, 2, 0, 0)] * 2
     image = array(2, 4, 32, 32)
     yield "max pooling", lambda: MaxPool(context, "float32", windows)(image)
@@ -195,6 +204,8 @@ name.
 _REASONS = {
     "conv_simt": "gradients of weights: eight neighbours of x, 32 bytes, mostly begin within a sector (rows of 14 "
     "elements, padding): two sectors. The next step along k reads the rest of them.",
+    "conv_simt_double_buffered": "eight weights of filters of 3 x 3 taps, 32 bytes, often begin within a sector, as "
+    "rows of an image with padding do. The next step along k reads the rest of them.",
     "indexing_scatter_sorted_keys": "positions are read in their sorted order, which is that of the data.",
     "linalg_cholesky_group": "only the lower triangle is read and written: the first rows fill no sector. A warp has "
     "several rows of the triangle at a time, which share banks.",

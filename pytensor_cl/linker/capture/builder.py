@@ -185,8 +185,8 @@ class GraphBuilder:
         """Return what other calls must have in common with this one, if they differ in the offsets of slices."""
         storage, trace = self._program.storage, self._trace
         layouts = tuple(trace.locations[node.outputs[0]].layout for node, _ in trace.parameters.slices)
-        guarded = trace.parameters.guarded
-        values = (peeking(storage[v])[0] if v.owner is None else trace.values[v] for v in guarded)
+        known = {**trace.arguments, **trace.values}
+        values = (known[v] if v in known else peeking(storage[v])[0] for v in trace.parameters.guarded)
         return layouts, tuple(map(freeze_value, values))
 
     # Steps

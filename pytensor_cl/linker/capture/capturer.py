@@ -57,6 +57,8 @@ class Capturer:
         for variable in program.inputs:
             if context_of(variable) and not isinstance(variable, Constant):
                 trace.bind_external(variable, program.storage[variable][0])
+            elif self._slices.slices and not isinstance(program.storage[variable], DeviceCell):
+                trace.arguments[variable] = program.storage[variable][0]
 
         def before(at: int) -> None:
             recorder.is_on = isinstance(program.nodes[at].op, GpuOp)

@@ -60,6 +60,8 @@ class CaptureTrace:
         Why the call cannot be captured.
     imported
         Host values that the device reads in their own memory. They may be gone when the graph is built.
+    arguments
+        Host values with which the call began, if it has slices. They too may be gone when the graph is built.
     bindings
         Of inputs, shared variables and slices, whose buffers differ from call to call.
     """
@@ -72,6 +74,7 @@ class CaptureTrace:
         self.parameters = ReplayParameterSpec()
         self.aliases: set[Variable] = set()
         self.imported: set[Variable] = set()
+        self.arguments: dict[Variable, Any] = {}
         self.failure: CaptureFailure | None = None
         self.bindings: list[BufferBinding] = []
         self._by_handle: dict[int, BufferBinding] = {}

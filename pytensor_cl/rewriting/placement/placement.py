@@ -119,6 +119,12 @@ def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
     return is_small and all(_is_small_host_value(v, decision) for v in node.inputs)
 
 
+def _is_never_arithmetic(node: Apply) -> bool:
+    """Whether a node computes no settings, however small its values are: a loop, or linear algebra."""
+    core = getattr(node.op, "core_op", node.op)
+    return isinstance(core, Scan) or type(core).__module__.startswith("pytensor.tensor.linalg.")
+
+
 def _makes_few_draws(node: Apply) -> bool:
     """Whether a node draws a number of random numbers that is statically small."""
     if not isinstance(node.op, RandomVariable) or config.opencl__random != "numpy":
@@ -248,14 +254,14 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
     for node in order:
         name = contexts[node]
         found = device_op(node, name, get_context(name).info)
-        is_forced_loop = policy == "device" and isinstance(node.op, Scan)
+        is_forced = policy == "device" and _is_never_arithmetic(node)
         if isinstance(node.op, _SHAPES):
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):
             _keep_without_kernel(node, found, decision)
         elif policy == "auto" and _makes_few_draws(node):
             decision.keep(node, FEW_DRAWS)
-        elif not found.is_source and not is_forced_loop and _is_host_arithmetic(node, decision):
+        elif not found.is_source and not is_forced and _is_host_arithmetic(node, decision):
             decision.keep(node, SCALAR)
         else:
             decision.ops[node] = found

@@ -28,7 +28,7 @@ def invoker_folder() -> Path:
 def new_kernel(program: "cl.Program", name: str) -> "cl.Kernel":
     """Return a new kernel object.
 
-    If pyopencl's database is damaged, it is removed, and this process goes on without it.
+    If pyopencl's database is damaged, it is removed, and this process continues without it.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from pytensor.tensor.random.basic import IntegersRV
 from pytensor_cl import explain
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
+from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.sort.unique import GpuUnique
 from tests.helpers import assert_on_device, normal, opencl
 
@@ -79,6 +80,42 @@ def test_a_value_of_the_host_between_parts_is_freed_after_its_last_use(context, 
         for got, expected in zip(f(), reference(), strict=True):
             assert_close(got, expected)
     assert f.vm.executor.replay_count
+
+
+def test_indices_between_parts_are_freed_after_their_last_use(context, rng):
+    """Slices begin at them, and they are gone when their part is captured: a gradient between random weights."""
+    a, b, start, first = pt.dmatrix("a"), pt.dvector("b"), pt.dvector("start"), pt.dvector("first")
+    w, v = pt.dmatrix("w"), pt.dmatrix("v")
+
+    def step(a0, a2, b, state, y3, y1, w, v):
+        new = pt.tanh((a0 + a2) @ w + b + state @ v)
+        return new, (y3 + y1) * 0.5 * new.sum()
+
+    states, products = pytensor.scan(
+        step,
+        sequences=[{"input": a, "taps": [0, 2]}, b],
+        outputs_info=[start, {"initial": first, "taps": [-3, -1]}],
+        non_sequences=[w, v],
+        go_backwards=True,
+        return_updates=False,
+    )
+
+    def function(mode):
+        generator = pytensor.shared(np.random.default_rng(3))
+        between, one = pt.random.uniform(size=states.shape, rng=generator, return_next_rng=True)
+        after, other = pt.random.uniform(size=products.shape, rng=between, return_next_rng=True)
+        cost = (states * one).sum() + (products * other).sum()
+        outputs = [cost, *pt.grad(cost, [w, v, start, first, a, b])]
+        return pytensor.function([a, b, start, first, w, v], outputs, mode=mode, updates={generator: after})
+
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = function("OPENCL")
+    assert_on_device(f, GpuScan)
+    reference = function("FAST_COMPILE")
+    for _ in range(CALLS):
+        values = [rng.normal(size=shape) for shape in ((7, 2), 5, 3, 3, (2, 3), (3, 3))]
+        for got, expected in zip(f(*values), reference(*values), strict=True):
+            assert_close(got, expected)
 
 
 def test_no_part_is_large_enough(context, x):

@@ -1,15 +1,20 @@
 """PoCL's build variants, and the declarations of built-in functions."""
 
+import re
+
 import numpy as np
 import pytest
 
-from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.codegen.dtypes import to_long
+from pytensor_cl.codegen.template import KernelSource, _directory, render
 from pytensor_cl.errors import CompilationError
+from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.build import variants
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.pocl import variants as pocl_variants
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header
 from pytensor_cl.runtime.pocl.variants import PoclVariants
+from pytensor_cl.runtime.program import Kernel
 
 HEADER = """//===-- a header --===//
 #ifndef _OPENCL_H_
@@ -90,6 +95,28 @@ def test_only_pocl_has_variants(fresh):
 def test_a_program_that_misses_a_declaration_is_built_with_all(fresh, monkeypatch):
     monkeypatch.setattr(pocl_variants, "declare", lambda text, _: text)
     fresh.kernel(KernelSource("f", EXP))
+
+
+@pytest.mark.parametrize("options", [(), ("-DWITHOUT_LONG_COMPARISONS",)])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_vectors_of_int_become_long_in_the_first_variant(fresh, lanes, options):
+    """A name that the preprocessor puts together would not be declared: the driver would build the program twice."""
+    text = f"""{render("common/to_long")}
+    __kernel void f(__global const int *x, __global long *y) {{
+        vstore{lanes}({to_long("int", f"vload{lanes}(0, x)", lanes)}, 0, y);
+    }}"""
+    variant = next(fresh.programs._variants(text))
+    program = fresh.programs._build(variant._replace(options=(*variant.options, *options)))
+    x = np.arange(-3, lanes - 3, dtype="int32")
+    y = fresh.empty((lanes,), "int64")
+    Kernel(cl.Kernel(program, "f")).launch(fresh.queue, (1,), None, fresh.from_host(x).buffer, y.buffer)
+    np.testing.assert_array_equal(y.to_host(), x)
+
+
+def test_templates_put_no_names_of_functions_together():
+    for file in _directory().rglob("*.mako"):
+        lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("##")]
+        assert not re.search(r"(?<!end_)##\w+\s*\(", "\n".join(lines)), file
 
 
 def test_errors_are_those_of_the_program_as_it_is(fresh):

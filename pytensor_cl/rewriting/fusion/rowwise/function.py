@@ -176,7 +176,7 @@ class _RowFunctionBuilder:
     def _shift_of_maximum(self, operation: str, source: int) -> int | None:
         """Return ``m`` for the maximum of ``x - m`` where ``m`` is the maximum of ``x``: the result is ``m - m``.
 
-        PyTensor's softmax subtracts the maximum; a user who does so too makes such a reduction. Infinities and NaN give
+        PyTensor's softmax subtracts the maximum; a graph that does so too has such a reduction. Infinities and NaN give
         the same result.
         """
         first = len(self.operands)

@@ -1,0 +1,39 @@
+"""Posteriors of many chains against those of long NUTS runs, whose moments are in posterior_references.json."""
+
+import json
+import os
+
+import pytest
+
+pm = pytest.importorskip("pymc")
+pytest.importorskip("arviz_base")
+
+from pytensor_cl.pymc import sample  # noqa: E402
+from tests.helpers import on_one_driver  # noqa: E402
+from tests.pymc.posterior_models import MODELS  # noqa: E402
+from tools.reference_posteriors import FILE, differences, moments  # noqa: E402
+
+REFERENCES = json.loads(FILE.read_text())
+CHEAP = (("simplex-order", "chees"), ("missing", "chees"), ("lkj", "meads"), ("radon", "smc"))
+EVERY = [(name, sampler) for name in MODELS for sampler in ("chees", "meads", "hmc")]
+
+
+def test_each_model_has_a_reference():
+    assert set(REFERENCES) == set(MODELS)
+
+
+@on_one_driver
+@pytest.mark.parametrize(("name", "sampler"), EVERY if os.environ.get("PYTENSOR_CL_SWEEPS") == "all" else CHEAP)
+def test_posterior(context, name, sampler):
+    """Means and deviations of all parameters are those of NUTS, within Monte Carlo error."""
+    model = MODELS[name]()
+    found = sample(
+        model, sampler=sampler, chains=128, draws=40, tune=150, target_accept=None if sampler == "meads" else 0.8,
+        random_seed=4, progressbar=False,
+    )  # fmt: skip
+    assert set(found.posterior.data_vars) == set(REFERENCES[name])
+    assert found.posterior.attrs["nested_rhat_max"] < 1.1
+    worst = differences(moments(found.posterior), REFERENCES[name])
+    # The largest of up to two hundred differences.
+    assert worst["mean"] < 4.5, worst
+    assert worst["deviation"] < 5.5, worst
