@@ -5,7 +5,7 @@ usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model lo
        [--numpyro nuts] [--gradient [--numba]]
 
 Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
-the seconds of warm-up and draws; compilation is not part of them (blackjax and numpyro run once before, with the same
+the seconds of warm-up and draws; compilation is not part of them (each sampler runs once before, with the same
 shapes). PATH is a Python with jax, blackjax, optax and numpyro, in float64.
 
 With --gradient, the time of one gradient of all chains is measured instead: that of a leapfrog step here, that of
@@ -214,15 +214,16 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
             chains.synchronize()
 
         return _time_gradient(evaluate, options)
-    found = sample(
-        model,
-        chains=options.chains,
-        tune=options.tune,
-        draws=options.draws,
-        sampler=options.sampler,
-        random_seed=options.seed,
-        progressbar=False,
-    )
+    for tune, draws in ((6, 4), (options.tune, options.draws)):  # the first run builds the kernels
+        found = sample(
+            model,
+            chains=options.chains,
+            tune=tune,
+            draws=draws,
+            sampler=options.sampler,
+            random_seed=options.seed,
+            progressbar=False,
+        )
     posterior = found.posterior
     flat = [posterior[name].values.reshape(options.chains, posterior.sizes["draw"], -1) for name in posterior.data_vars]
     np.save(options.file, np.concatenate(flat, axis=2))

@@ -29,7 +29,7 @@ from tests.pymc.distributions import CASES, LEFT_OUT, SIZE  # noqa: E402
 from tests.pymc.grid import CHAINS, KINDS, NOTHING, RTOL, Outcome, run  # noqa: E402
 
 PAGE = ROOT / "docs" / "distributions.md"
-DEVICE, NONE, SMALL, NOT_RUN = "device", "", "small", "not run"
+DEVICE, NONE, SMALL, NOT_RUN, NOT_BUILT = "device", "", "small", "not run", "not built"
 INTRODUCTION = """# Distributions
 
 <!-- written by tools/distribution_grid.py: do not edit -->
@@ -48,7 +48,9 @@ and value of floating point.
 
 `device`: all of it runs there. Else the Ops that stay on the host are named. Arithmetic on single numbers always runs
 on the host; `small`: there is nothing else. `not run`: the page was written from a part of the cases.
-`float64` names nodes of a float32 graph that read or write float64.
+`not built`: PyMC or PyTensor raises an error when the graph is made. `float64` names nodes of a float32 graph that read
+or write float64: PyMC multiplies float32 by int64 there, or has a constant of float64, so that these values are float64
+on the CPU too.
 Empty: PyMC has no such function of arrays, or no gradient.
 
 {device_count} of {count} quantities and gradients run wholly on the device. {differing}
@@ -97,7 +99,7 @@ def _cells(outcome: Outcome) -> list[str]:
         return ["**differs**"] * 2
     if outcome.missing and outcome.kind not in ("logcdf", "icdf"):  # every distribution has a density
         sys.stderr.write(f"{outcome.name}, {outcome.kind}: {outcome.missing}\n")
-        return [NOT_RUN] * 2
+        return [NOT_BUILT] * 2
     cells = [_place(on_host) for on_host in outcome.on_host]
     wide = ", ".join(f"`{name}`" for name in sorted(set(map(_op, outcome.wide))))
     return [f"{cell}; float64: {wide}" if cell and wide else cell for cell in cells]
@@ -114,7 +116,7 @@ def _line(name: str, row: Sequence[str]) -> str:
 
 
 def _page(rows: Mapping[str, Sequence[str]], device: str) -> str:
-    cells = [cell for row in rows.values() for cell in row if cell not in (NONE, NOT_RUN)]
+    cells = [cell for row in rows.values() for cell in row if cell not in (NONE, NOT_RUN, NOT_BUILT)]
     wrong = [name for name, row in rows.items() if any("differs" in cell for cell in row)]
     text = INTRODUCTION.format(
         pymc=pymc.__version__,

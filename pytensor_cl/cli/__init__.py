@@ -1,6 +1,7 @@
 """The command line: ``python -m pytensor_cl <command>``, also installed as ``pytensor-cl``."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -54,7 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((word for word in words if word in _COMMANDS), None)
     options = _parser(command).parse_args(words)
     try:
-        return options.run(options)
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
     except OpenCLError as error:
         print(f"pytensor-cl {options.command}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # of `devices | head`, for instance
+        if command == "run":
+            raise  # the script's own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails to flush at its end
         return 1

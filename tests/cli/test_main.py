@@ -1,5 +1,9 @@
 """The command line as a whole."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import pytensor_cl
@@ -53,3 +57,14 @@ def test_errors_of_the_package_are_one_message_without_traceback(monkeypatch, ca
 def test_a_device_that_does_not_exist_lists_what_there_is(capsys):
     assert cli.main(["doctor", "--device", "opencl:nonsense"]) == 1
     assert "opencl:nonsense" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_ends_a_command_without_a_traceback():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as out:
+        process = subprocess.run(
+            [sys.executable, "-m", "pytensor_cl", "devices"], stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert process.returncode == 1
+    assert "BrokenPipeError" not in process.stderr and "Traceback" not in process.stderr

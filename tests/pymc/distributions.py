@@ -197,6 +197,13 @@ MULTIVARIATE = (
     _shaped("Wishart", nu=5, V=COV),
     _shaped("ZeroSumNormal", sigma=1.3, settings={"shape": 4}),
 )
+
+
+def _first_vector() -> Any:
+    """Return where a random walk begins, with the float type of the graph that it is made for."""
+    return pm.MvNormal.dist(pt.zeros(3), pt.eye(3))
+
+
 TIME_SERIES = (
     Case(
         "AR",
@@ -214,18 +221,17 @@ TIME_SERIES = (
     ),
     _shaped("GARCH11", omega=0.4, alpha_1=0.3, beta_1=0.4, initial_vol=0.8, settings={"steps": 5}),
     _shaped("GaussianRandomWalk", mu=0.1, sigma=0.8, settings={"steps": 6, "init_dist": pm.Normal.dist(0, 1)}),
-    _shaped(
+    Case(
         "MvGaussianRandomWalk",
-        mu=VECTOR,
-        cov=COV,
-        settings={"steps": 4, "init_dist": pm.MvNormal.dist(np.zeros(3), np.eye(3))},
+        lambda mu, cov: pm.MvGaussianRandomWalk.dist(mu=mu, cov=cov, steps=4, init_dist=_first_vector()),
+        {"mu": VECTOR, "cov": COV},
     ),
-    _shaped(
+    Case(
         "MvStudentTRandomWalk",
-        nu=5.0,
-        mu=VECTOR,
-        scale=COV,
-        settings={"steps": 4, "init_dist": pm.MvNormal.dist(np.zeros(3), np.eye(3))},
+        lambda nu, mu, scale: pm.MvStudentTRandomWalk.dist(
+            nu=nu, mu=mu, scale=scale, steps=4, init_dist=_first_vector()
+        ),
+        {"nu": 5.0, "mu": VECTOR, "scale": COV},
     ),
     Case(
         "RandomWalk",

@@ -100,7 +100,7 @@ def _quantity(case: Case, kind: str, variables: dict[str, Any]) -> Any:
     parameters = {name: variable for name, variable in variables.items() if name != "value"}
     random_variable = case.build(**parameters)
     if kind == "icdf":
-        return pm.icdf(random_variable, np.linspace(0.1, 0.9, SIZE))
+        return pm.icdf(random_variable, np.linspace(0.1, 0.85, SIZE))
     if kind == "logcdf":
         return pm.logcdf(random_variable, variables["value"])
     return pm.logp(random_variable, variables["value"])

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.tensor.basic import Alloc, ARange
+from pytensor.tensor.basic import Alloc, ARange, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import RavelMultiIndex, UnravelIndex
 from pytensor.tensor.rewriting.basic import topo_constant_folding
@@ -42,6 +42,13 @@ def _reshape(batch: Batch) -> list[Variable]:
     lengths = batch.uniform(shape)
     core = [lengths[i] for i in range(batch.core.ndim)]
     return [batch.broadcast(x).reshape((*batch.shape(), *core))]
+
+
+def _split(batch: Batch) -> list[Variable]:
+    """Split(x, lengths) -> the same along a later axis."""
+    x, lengths = batch.node.inputs
+    axis = batch.ndim + batch.core.axis % (x.type.ndim - batch.ndim)
+    return Split(batch.core.len_splits, axis).make_node(batch.broadcast(x), batch.uniform(lengths)).outputs
 
 
 def _shape_i(batch: Batch) -> list[Variable]:
@@ -109,6 +116,7 @@ _FORMS: dict[type[Op], Callable[[Batch], list[Variable]]] = {
     Alloc: _alloc,
     Reshape: _reshape,
     Shape_i: _shape_i,
+    Split: _split,
     ARange: _arange,
     RavelMultiIndex: _flat_index,
     UnravelIndex: _flat_index,

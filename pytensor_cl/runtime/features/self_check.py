@@ -60,7 +60,9 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     check = _SelfCheck(entry, identity)
     with compiling("the self-check of a new driver", f"{entry.info.platform} {entry.info.driver}"):
         features = _collected(check.results())
-    if check.is_final:
+    if check.is_final and not (
+        check.timed_out and features.problem
+    ):  # a busy machine makes no device unusable for good
         file.write(features)
     return features
 
@@ -125,12 +127,14 @@ class _SelfCheck:
     ----------
     is_final
         Whether the results may be kept: all probes ran in processes of their own.
+    timed_out
+        Whether a probe gave no result in time.
     """
 
     def __init__(self, entry: DeviceEntry, identity: tuple[str, ...]) -> None:
         self._entry, self._identity = entry, identity
         self._names = [probe.name for probe in PROBES]
-        self.is_final = True
+        self.is_final, self.timed_out = True, False
 
     def results(self) -> dict[str, ProbeResult]:
         """Return the results of all probes, in their order."""
@@ -174,6 +178,7 @@ class _SelfCheck:
             finally:
                 process.kill()  # no effect if it has ended
             if timed_out:
+                self.timed_out = True
                 return results, f"no result within {_NEXT if results else _FIRST} s"
             status = process.wait()
             errors.seek(0)

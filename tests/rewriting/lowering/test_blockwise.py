@@ -12,6 +12,7 @@ from pytensor_cl.ops.alloc import GpuAlloc
 from pytensor_cl.ops.creation import GpuARange
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
 from pytensor_cl.ops.indexing.ravel_multi_index import GpuRavelMultiIndex, GpuUnravelIndex
+from pytensor_cl.ops.join import GpuSplit
 from pytensor_cl.ops.shape import GpuReshape
 from pytensor_cl.rewriting.lowering.batch import repeated
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl
@@ -194,6 +195,18 @@ def test_gradient(context, rows, rng):
     assert_on_device(f, GpuAdvancedSubtensor, GpuAdvancedIncSubtensor)
     data, places = rng.normal(size=(3, 5)).astype("float32"), np.array([[0, 1], [2, 2], [4, -1]])
     assert_close(f(data, places), pytensor.function([a, k], slope, mode="FAST_COMPILE")(data, places))
+
+
+def test_gradient_of_a_join(context, rng):
+    a, b = pt.matrix("a", dtype="float32"), pt.matrix("b", dtype="float32")
+    first, second = pt.vector("first", dtype="float32"), pt.vector("second", dtype="float32")
+    slopes = pt.grad((pt.concatenate([first, second]) ** 3).sum(), [first, second])
+    f = opencl([a, b], vectorize_graph(slopes, {first: a, second: b}))
+    assert_on_device(f, GpuSplit)
+    assert not [op for op in host_ops(f) if isinstance(op, Blockwise)]
+    values = [rng.normal(size=(4, n)).astype("float32") for n in (3, 2)]
+    for got, value in zip(f(*values), values, strict=True):
+        assert_close(got, 3 * value**2)
 
 
 def test_remaining_nodes_have_a_reason(context):

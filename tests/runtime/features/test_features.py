@@ -158,6 +158,16 @@ def test_a_process_that_hangs_fails_one_probe(child, features_again, monkeypatch
     assert not found.has_cpu_schedule
 
 
+def test_a_device_is_not_unusable_for_good_because_the_machine_was_busy(child, features_again, monkeypatch):
+    monkeypatch.setattr(self_check, "_NEXT", 0.5)
+    asked = child(hangs_at=("atomics",))
+    assert "32-bit atomic functions (no result within 0.5 s)" in features_again().problem
+    before = len(asked())
+    child()
+    assert not features_again().problem  # probed again, since the result was not kept
+    assert len(asked()) > before
+
+
 def test_without_processes_the_probes_run_in_this_one(features_again, context, monkeypatch):
     monkeypatch.setattr(self_check, "_can_start", lambda: False)
     found = features_again()
