@@ -91,6 +91,26 @@ def test_dirichlet(context, philox):
         f(-np.ones((2, 3)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dirichlet_of_equal_shapes_is_numpys(context, on_device, rng, dtype):
+    seed = int(rng.integers(1000))
+    for shapes, size in ((np.full(5, 2.0), (2000, 2)), (np.ones((3, 4)), None)):
+        f = function(draw_with("dirichlet", shapes, size=size, dtype=dtype), seed=seed)
+        own = np.random.default_rng(seed)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                f(), own.dirichlet(shapes.ravel()[: shapes.shape[-1]], size or 3).astype(dtype)
+            )
+        generator = next(v for v in f.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator))
+        assert generator.get_value().bit_generator.state == own.bit_generator.state
+
+
+def test_the_reason_why_a_dirichlet_draw_is_numpys(context, on_device):
+    for shapes, reason in (([1.0, 2.0], "arrays"), ([0.05, 0.05], "beta")):
+        f = opencl([], pt.random.dirichlet(np.array(shapes), rng=pytensor.shared(np.random.default_rng(1))))
+        assert any(reason in n.reason for n in pytensor_cl.explain(f).host_nodes)
+
+
 def test_multinomial(context, philox):
     chances = np.array([0.2, 0.5, 0.0, 0.3])
     sample = function(draw_with("multinomial", 10, chances, size=(COUNT,)))()
