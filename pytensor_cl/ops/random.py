@@ -11,6 +11,7 @@ from pytensor.tensor.random.utils import custom_rng_deepcopy
 
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.routines.random.counter import CounterDraw
+from pytensor_cl.routines.random.dirichlet import DirichletDraw
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
@@ -91,5 +92,6 @@ class GpuRandomVariable(GpuOp):
 
         copy = None if self.inplace else custom_rng_deepcopy
         name, dtype = type(host).__name__, node.outputs[1].type.dtype
-        kind = CounterDraw if self.counts else Draw
+        numpys = DirichletDraw if name == "DirichletRV" else Draw
+        kind = CounterDraw if self.counts else numpys
         return kind(context, name, dtype, HostDraw(draw, copy, self.min_elements))

@@ -197,7 +197,11 @@ class Graph:
 
     def DirichletRV(self, rng):
         batch = self.batch()
-        p = self.array(self.numbers(POSITIVE, (*batch, self.pick(1, 2, 5))))
+        length = self.pick(1, 2, 5)
+        if self.chance.random() < 0.5:
+            p = np.full((*batch, length), self.pick(0.05, 0.3, 1.0, 4.5))
+        else:
+            p = self.array(self.numbers(POSITIVE, (*batch, length)))
         return pt.random.dirichlet(p, size=self.size((batch,)), rng=rng, return_next_rng=True)
 
     def MultinomialRV(self, rng):

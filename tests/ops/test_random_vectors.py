@@ -91,6 +91,26 @@ def test_dirichlet(context, philox):
         f(-np.ones((2, 3)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dirichlet_of_equal_shapes_is_numpys(context, on_device, rng, dtype):
+    seed = int(rng.integers(1000))
+    for shapes, size in ((np.full(5, 2.0), (2000, 2)), (np.ones((3, 4)), None)):
+        f = function(draw_with("dirichlet", shapes, size=size, dtype=dtype), seed=seed)
+        own = np.random.default_rng(seed)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                f(), own.dirichlet(shapes.ravel()[: shapes.shape[-1]], size or 3).astype(dtype)
+            )
+        generator = next(v for v in f.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator))
+        assert generator.get_value().bit_generator.state == own.bit_generator.state
+
+
+def test_the_reason_why_a_dirichlet_draw_is_numpys(context, on_device):
+    for shapes, reason in (([1.0, 2.0], "arrays"), ([0.05, 0.05], "beta")):
+        f = opencl([], pt.random.dirichlet(np.array(shapes), rng=pytensor.shared(np.random.default_rng(1))))
+        assert any(reason in n.reason for n in pytensor_cl.explain(f).host_nodes)
+
+
 def test_multinomial(context, philox):
     chances = np.array([0.2, 0.5, 0.0, 0.3])
     sample = function(draw_with("multinomial", 10, chances, size=(COUNT,)))()
@@ -103,6 +123,35 @@ def test_multinomial(context, philox):
         f(np.array([5]), np.array([[0.9, 0.9, 0.0, 0.0]]))
     with pytest.raises(ValueError, match="n < 0"):
         f(np.array([-5]), chances[None])
+
+
+def test_a_multinomial_draw_of_many_categories(context, philox, rng):
+    chances = rng.dirichlet(np.ones(100))
+    chances[[3, 64, 99]] = 0
+    chances /= chances.sum()
+    n, p = 1000, pt.tensor("p", shape=(None, 100))
+    f = function(draw_with("multinomial", n, p), [p])
+    assert sum(isinstance(node.op, GpuRandomVariable) for node in f.maker.fgraph.toposort()) == 7  # bits of 100
+    sample = f(np.tile(chances, (COUNT // 10, 1)))
+    assert (sample.sum(-1) == n).all() and (sample >= 0).all() and not sample[:, [3, 64]].any()
+    assert_moments(sample[:, :99], n * chances[:99], n * (chances * (1 - chances))[:99])
+    # Counts of one draw are correlated: the covariance of categories i and j is -n p_i p_j.
+    halves = sample[:, :50].sum(-1)
+    share = chances[:50].sum()
+    assert_moments(halves, n * share, n * share * (1 - share))
+    np.testing.assert_array_equal(f(np.eye(100)[[99, 0, 37]]), n * np.eye(100, dtype="int64")[[99, 0, 37]])
+
+
+@pytest.mark.parametrize("categories", [1, 2, 3])
+def test_a_multinomial_draw_of_few_categories(context, philox, categories):
+    generator = pytensor.shared(np.random.default_rng(0))
+    p = pt.tensor("p", shape=(categories,))
+    f = opencl([p], pt.random.multinomial(pt.constant([5, 0, 9]), p, size=(2, 3), rng=generator))
+    sample = f(np.full(categories, 1 / categories))
+    assert sample.shape == (2, 3, categories)
+    np.testing.assert_array_equal(sample.sum(-1), [[5, 0, 9]] * 2)
+    # The last category takes what is left, whatever its probability says.
+    np.testing.assert_array_equal(f(np.zeros(categories))[..., -1], [[5, 0, 9]] * 2)
 
 
 def test_beta_binomial_and_hypergeometric(context, philox):

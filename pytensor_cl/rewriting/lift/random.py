@@ -8,7 +8,6 @@ from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.tensor.random.basic import (
     BetaBinomialRV,
     ChoiceWithoutReplacement,
-    DirichletRV,
     MultinomialRV,
     PermutationRV,
 )
@@ -17,6 +16,7 @@ from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.ops.random import MIN_ELEMENTS, GpuRandomVariable
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.routines.random.dirichlet import LEAST_SHAPE
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -24,7 +24,10 @@ __all__ = ["draw_in_place"]
 
 ARRAYS = "how many raw numbers a draw takes depends on its parameters, and these are arrays"
 ONE_BY_ONE = "NumPy draws it one number after the other; with opencl__random=philox it is drawn on the device"
-COMPOSED = BetaBinomialRV, ChoiceWithoutReplacement, DirichletRV, MultinomialRV, PermutationRV
+COMPOSED = BetaBinomialRV, ChoiceWithoutReplacement, MultinomialRV, PermutationRV
+SMALL = "NumPy draws beta numbers where all shapes are below 0.1"
+WITHOUT_COUNTS = "CategoricalRV", "DirichletRV"
+"""Distributions that have no draw by Philox: the numbers are NumPy's."""
 DOUBLE = "NumPy's random numbers are computed in double precision"
 
 
@@ -50,11 +53,13 @@ def lift_random_variable(
     if not info.has_fp64:
         return NoKernel(f"{info.name} has no double precision: {DOUBLE}")  # float32 draws too
     _, size, *parameters = node.inputs
-    counts = config.opencl__random == "philox" and name != "CategoricalRV"
+    counts = config.opencl__random == "philox" and name not in WITHOUT_COUNTS
     if not counts and distribution.variate and distribution.variate not in (*VARIATES, "integers", "ratio_gamma"):
         return NoKernel(ONE_BY_ONE)
     if not counts and name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
         return NoKernel(ARRAYS)
+    if name == "DirichletRV" and isinstance(parameters[0], Constant) and np.max(parameters[0].data) < LEAST_SHAPE:
+        return NoKernel(SMALL)
     # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.
     has_size = not isinstance(size.type, NoneTypeT)
     by_value = tuple(has_size or not p.type.ndim for p in parameters)

@@ -19,9 +19,6 @@ from pytensor.tensor.type_other import NoneTypeT
 
 __all__ = ["lower_random"]
 
-MOST_CATEGORIES = 64
-"""Categories of a multinomial distribution up to which there is a binomial draw for each."""
-
 _DEFINITE = CheckAndRaise(np.linalg.LinAlgError, "Matrix is not positive definite")
 _POSITIVE = CheckAndRaise(ValueError, "alpha < 0")
 _CHECK_PROBABILITIES = CheckAndRaise(ValueError, "pvals < 0, pvals > 1, pvals contains NaNs, or sum(pvals[:-1]) > 1")
@@ -88,23 +85,40 @@ def _dirichlet(op: Any, node: Apply) -> tuple[Variable, Variable]:
 
 
 def _multinomial(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
-    """MultinomialRV(n, p) -> binomial numbers: of what is left, the share of each category."""
+    """MultinomialRV(n, p) -> binomial numbers: of a range of categories, the share of its first half.
+
+    The ranges are halved until each is one category, so there is one draw for each bit of a category's number. The last
+    category takes what is left, as in NumPy, whatever its probability says.
+    """
     rng, size, (n, p) = _parameters(node)
     categories = p.type.shape[-1]
-    if categories is None or categories > MOST_CATEGORIES:
+    if not categories:
         return None
     p = pt.cast(p, "float64")
     are_probabilities = pt.ge(p, 0).all() & pt.le(p, 1).all() & pt.le(p[..., :-1].sum(axis=-1), 1 + 1e-12).all()
     p, n = _CHECK_PROBABILITIES(p, are_probabilities), _CHECK_COUNTS(n, pt.ge(n, 0).all())
     batch = _lengths(size, [n, p[..., 0]])
-    left, rest = pt.alloc(pt.cast(n, "int64"), *batch) if batch else pt.cast(n, "int64"), pt.ones_like(p[..., 0])
-    counts = []
-    for k in range(categories - 1):
-        probability = pt.switch(rest > 0, pt.clip(p[..., k] / rest, 0.0, 1.0), 0.0)
-        rng, count = _draw(draws.binomial, rng, batch, left, probability)
-        counts.append(count)
-        left, rest = left - count, rest - p[..., k]
-    return rng, pt.stack([*counts, left], axis=-1)
+    levels = _sums_of_pairs(p, categories)
+    counts = (pt.alloc(pt.cast(n, "int64"), *batch) if batch else pt.cast(n, "int64"))[..., None]
+    for level in range(len(levels) - 1, 0, -1):
+        ranges = 1 << (len(levels) - 1 - level)
+        whole, first = levels[level], levels[level - 1][..., ::2]
+        share = pt.switch(whole > 0, pt.clip(first / whole, 0.0, 1.0), 0.0)
+        rng, taken = _draw(draws.binomial, rng, (*batch, pt.constant(np.int64(ranges))), counts, share)
+        counts = pt.stack([taken, counts - taken], axis=-1).reshape((*batch, 2 * ranges))
+    return rng, counts[..., :categories]
+
+
+def _sums_of_pairs(p: Variable, categories: int) -> list[Variable]:
+    """Return probabilities with zeros after them, to a power of two; the sums of their pairs; and so on, to one sum."""
+    last = pt.maximum(1.0 - p[..., :-1].sum(axis=-1, keepdims=True), 0.0)
+    width = 1 << (categories - 1).bit_length()
+    missing = pt.zeros_like(p[..., :1]).repeat(width - categories, axis=-1)
+    levels = [pt.concatenate([p[..., :-1], last, missing], axis=-1)]
+    while width > 1:
+        levels.append(levels[-1][..., ::2] + levels[-1][..., 1::2])
+        width //= 2
+    return levels
 
 
 def _beta_binomial(op: Any, node: Apply) -> tuple[Variable, Variable]:

@@ -429,6 +429,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         "1.0 / {x}",
         lambda x: 1.0 / x,
     ),
+    "DirichletRV": Distribution(variate="gamma", fixed=(0,)),
     "BetaRV": Distribution(variate="beta", fixed=(0, 1)),
     "StudentTRV": Distribution("z * b + a", "student", (0,), (1, 2), _SCALE, _is_scale),
     "WaldRV": Distribution(variate="wald", fixed=(0, 1)),

@@ -18,7 +18,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Draw", "HostDraw"]
+__all__ = ["Draw", "HostDraw", "Request"]
 
 SHARES, SHORTEST = 8, 256  # chunks of uniform numbers for each compute unit; the least length of one
 LANES = 8  # of the vectors that schedule cpu computes with
@@ -45,7 +45,7 @@ class HostDraw(NamedTuple):
     min_elements: int = 0
 
 
-class _Request(NamedTuple):
+class Request(NamedTuple):
     """The arguments of a call: a Generator, which may be changed in place, a shape, and the parameters."""
 
     generator: np.random.Generator
@@ -151,7 +151,7 @@ class Draw:
         if Sequence128.is_known(generator):
             shape = self._shape(size, parameters)
             if shape is not None and prod(shape) >= max(self.host.min_elements, 1):
-                drawn = self._drawn(_Request(generator, size, shape, parameters))
+                drawn = self._drawn(Request(generator, size, shape, parameters))
         if drawn is None:
             drawn = self._by_host(generator, size, parameters)
         return generator, drawn
@@ -175,7 +175,7 @@ class Draw:
         except ValueError:
             return None
 
-    def _drawn(self, request: _Request) -> GpuArray | None:
+    def _drawn(self, request: Request) -> GpuArray | None:
         """Return the draws; None where they are NumPy's to make."""
         distribution = self.distribution
         if self._name == "CategoricalRV":
@@ -298,7 +298,7 @@ class Draw:
             *arguments,
         )
 
-    def _categories(self, request: _Request) -> GpuArray | None:
+    def _categories(self, request: Request) -> GpuArray | None:
         """Draw categories: the first whose sum of probabilities is not below a uniform number."""
         p = np.asarray(request.parameters[0])
         batch = p.shape[:-1]

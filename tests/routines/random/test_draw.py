@@ -4,6 +4,7 @@ import numpy as np
 import pytensor.tensor.random.basic as basic
 import pytest
 
+from pytensor_cl.routines.random.dirichlet import DirichletDraw
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.routines.random.generator import GENERATORS, Sequence128, ziggurat_tables
@@ -15,6 +16,7 @@ PARAMETERS = {
     "BinomialRV": [(10, 0.3), (500, 0.3), (500, 0.95), (10, 0.7), (5, 1.0)],
     "CategoricalRV": [(np.array([0.2, 0.3, 0.5]),)],
     "CauchyRV": [(1.0, 2.0)],
+    "DirichletRV": [(np.full(3, 2.5),), (np.ones(4),), (np.full(5, 0.3),), (np.full(2, 0.1),)],
     "ExponentialRV": [(2.0,)],
     "GammaRV": [(3.0, 2.0), (1.0, 2.0), (0.4, 2.0)],
     "GenGammaRV": [(3.0, 2.0, 1.5)],
@@ -42,7 +44,7 @@ PARAMETERS = {
 # Only counter-based generators draw the others.
 WITH_STREAMS = [name for name, d in DISTRIBUTIONS.items() if d.variate in ("", "integers", "ratio_gamma", *VARIATES)]
 CASES = [(name, number) for name in WITH_STREAMS for number in range(len(PARAMETERS[name]))]
-FEW = [("NormalRV", 0), ("IntegersRV", 0), ("GammaRV", 0), ("UniformRV", 0), ("BinomialRV", 1)]
+FEW = [("NormalRV", 0), ("IntegersRV", 0), ("GammaRV", 0), ("UniformRV", 0), ("BinomialRV", 1), ("DirichletRV", 0)]
 SIZES = ((), (7,), (3, 2000))
 
 
@@ -59,7 +61,8 @@ def is_exact(name, values):
         return distribution.is_exact
     if distribution.variate == "ratio_gamma":
         return False
-    return distribution.is_exact and VARIATES[distribution.variate].is_exact(*(values[k] for k in distribution.fixed))
+    fixed = (np.ravel(values[k])[0] for k in distribution.fixed)
+    return distribution.is_exact and VARIATES[distribution.variate].is_exact(*fixed)
 
 
 def generators(bits="PCG64", before=0, seed=5):
@@ -74,7 +77,8 @@ def check(context, name, values, size, pair, schedule=None, dtype=None):
     """Compare with what PyTensor's Op does on the host, and the states afterwards."""
     op = op_of(name, dtype)
     mine, other = pair
-    routine = Draw(context, name, op.dtype, HostDraw(op.rng_fn, None), schedule)
+    kind = DirichletDraw if name == "DirichletRV" else Draw
+    routine = kind(context, name, op.dtype, HostDraw(op.rng_fn, None), schedule)
     free = [k for k in DISTRIBUTIONS[name].free if np.ndim(values[k])]
     given = [context.from_host(np.asarray(v)) if k in free else v for k, v in enumerate(values)]
     after, drawn = routine(mine, size, *given)
@@ -271,3 +275,23 @@ def test_the_tables_are_numpys():
 def test_an_unknown_schedule_is_refused(context):
     with pytest.raises(ValueError, match="schedule"):
         Draw(context, "NormalRV", "float64", HostDraw(None, None), "tpu")
+
+
+def test_a_dirichlet_draw_that_numpy_makes(context):
+    """Unequal shapes, shapes for which NumPy draws beta numbers, and shapes that it refuses."""
+    op = op_of("DirichletRV")
+    for shapes in ([0.5, 2.0, 1.0], [0.05, 0.05], [[1.0, 1.0], [2.0, 2.0]]):
+        routine = DirichletDraw(context, "DirichletRV", "float64", HostDraw(op.rng_fn, None))
+        mine, other = generators()
+        got = routine(mine, (9, 2), np.array(shapes))[1].to_host()
+        np.testing.assert_array_equal(got, op.rng_fn(other, np.array(shapes), (9, 2)))
+        assert mine.bit_generator.state == other.bit_generator.state
+        assert routine.on_host == 1
+    with pytest.raises(ValueError, match="alpha"):
+        routine(mine, (9,), np.array([-1.0, -1.0]))
+
+
+def test_batches_of_equal_dirichlet_shapes(context):
+    for size in (None, (500, 3)):
+        check(context, "DirichletRV", (np.full((3, 4), 1.5),), size, generators())
+    check(context, "DirichletRV", (np.full((3, 4), 1.5),), (5, 3), generators(), dtype="float32")
