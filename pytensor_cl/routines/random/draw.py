@@ -246,6 +246,8 @@ class Draw:
     ) -> bool:
         """Draw a variate and put the draws in place; return whether they are NumPy's."""
         name = self._variate(fixed)
+        if name == "gamma" and fixed[0] == 1:  # NumPy draws the same numbers, and there is a faster kernel for these
+            name, fixed = "exponential", ()
         variate = VARIATES[name]
         if not variate.is_proper(*fixed):
             return False

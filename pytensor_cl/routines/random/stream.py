@@ -167,7 +167,7 @@ class Stream:
         """Share out the positions; chunks are even, so that draws of two numbers each begin where chunks do."""
         variate, units = self.variate, self.context.info.compute_units
         shares = SHARES * units * (1 if self.schedule == "cpu" else 8 * GROUP)
-        longest = max(LONGEST if self.schedule == "cpu" else 512, 4 * variate.warm)
+        longest = max(LONGEST if self.schedule == "cpu" else 512, 8 * variate.warm)
         chunk = int(min(max(SHORTEST, positions / shares), longest)) & ~1
         count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND) / chunk))
         capacity = ceil(chunk / variate.least) + PADDING

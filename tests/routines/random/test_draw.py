@@ -295,3 +295,9 @@ def test_batches_of_equal_dirichlet_shapes(context):
     for size in (None, (500, 3)):
         check(context, "DirichletRV", (np.full((3, 4), 1.5),), size, generators())
     check(context, "DirichletRV", (np.full((3, 4), 1.5),), (5, 3), generators(), dtype="float32")
+
+
+def test_gamma_numbers_of_shape_one_are_exponential_numbers(context):
+    routine = check(context, "GammaRV", (1.0, 2.0), (20_000,), generators())
+    assert list(routine._streams) == ["exponential"]
+    check(context, "InvGammaRV", (1.0, 2.0), (20_000,), generators())
