@@ -127,8 +127,10 @@ class CanonicalCopy:
     def with_guards(self) -> FunctionGraph:
         """Return a copy of the graph with the checks that NUMBA leaves out; a plain copy if it needs none."""
         graph = _copied(self.graph)
-        if any(map(may_need_guard, _nodes(graph))):
-            inline_op_from_graphs(graph)  # the inner graphs need guards too
+        guarded = [node for node in _nodes(graph) if may_need_guard(node)]
+        if guarded:
+            if not graph.apply_nodes.issuperset(guarded):  # some are in inner graphs
+                inline_op_from_graphs(graph)
             replace_constant_masks(graph)
             add_guards(graph)
         return graph

@@ -144,13 +144,18 @@ def _extreme(node: Apply) -> Variable | None:
 
     The check is on the result, so that NUMBA can compute the input in the loop of the reduction.
     """
-    op: Any = node.op
-    if not isinstance(op, CAReduce) or not isinstance(op.scalar_op, Maximum | Minimum):
+    if not isinstance(node.op, CAReduce) or not isinstance(node.op.scalar_op, Maximum | Minimum):
         return None
     x = node.inputs[0]
-    axes = range(x.type.ndim) if op.axis is None else op.axis
-    unknown = [pt.gt(n, 0) for axis in axes if not x.type.shape[axis] for n in axis_lengths(x, axis)]
+    unknown = [pt.gt(n, 0) for axis in _axes_that_may_be_empty(node) for n in axis_lengths(x, axis)]
     return ELEMENTS(node.outputs[0], *unknown) if unknown else None
+
+
+def _axes_that_may_be_empty(node: Apply) -> list[int]:
+    """Return the axes of a reduction whose static length is zero or unknown."""
+    op: Any = node.op
+    shape = node.inputs[0].type.shape
+    return [axis for axis in (range(len(shape)) if op.axis is None else op.axis) if not shape[axis]]
 
 
 def _divisors(node: Apply) -> Iterator[Check]:
@@ -231,9 +236,9 @@ def may_need_guard(node: Apply) -> bool:
     """Return whether `add_guards` may add a check for a node."""
     scalar_op = getattr(node.op, "scalar_op", None)
     if isinstance(node.op, CAReduce):
-        return isinstance(scalar_op, Maximum | Minimum)
+        return isinstance(scalar_op, Maximum | Minimum) and bool(_axes_that_may_be_empty(node))
     if isinstance(node.op, Elemwise):
-        return isinstance(scalar_op, IntDiv | Mod)
+        return isinstance(scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iu"
     return any(t in _GUARDS for t in type(node.op).__mro__)
 
 
