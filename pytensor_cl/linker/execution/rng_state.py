@@ -36,16 +36,16 @@ def rng_state_saver(cell: Cell) -> Callable[[], Callable[[], None]]:
 
     It is for calls of a few microseconds: NumPy takes 1.5 for the state of a PCG64, a copy of its memory takes 0.1.
     """
-    known: Any = None
-    memory: _Memory | None = None
+    known: tuple[Any, _Memory | None] = None, None  # one value: another thread may call at the same time
 
     def save() -> Callable[[], None]:
-        nonlocal known, memory
+        nonlocal known
         bits = cell[0].bit_generator
-        if bits is not known:
+        found, memory = known
+        if bits is not found:
             kind: Any = type(bits)
             memory = _state_memory(bits) if _is_copyable(kind) else None
-            known = bits
+            known = bits, memory
         if memory is None:
             state = bits.state
             return lambda: setattr(bits, "state", state)
