@@ -105,6 +105,25 @@ def test_dirichlet_of_equal_shapes_is_numpys(context, on_device, rng, dtype):
         assert generator.get_value().bit_generator.state == own.bit_generator.state
 
 
+def test_parameters_that_repeat_one_number(context, on_device, rng):
+    """One number for all draws is known when the function is compiled; its value is not."""
+    seed = int(rng.integers(1000))
+    a, k = pt.dscalar("a"), pt.lscalar("k")
+    shapes = pt.full((k,), a)
+    for make, own in (
+        (draw_with("dirichlet", shapes, size=(3000,)), lambda g, a, k: g.dirichlet(np.full(k, a), 3000)),
+        (draw_with("gamma", shapes, scale=1.0), lambda g, a, k: g.gamma(a, 1.0, k)),
+    ):
+        generator = pytensor.shared(np.random.default_rng(seed))
+        following, drawn = make(generator)
+        f = opencl([a, k], drawn, updates={generator: following})
+        assert_on_device(f, GpuRandomVariable)
+        other = np.random.default_rng(seed)
+        for values in ((1.5, 5), (3.0, 7000), (0.05, 3), (2.0, 1)):
+            np.testing.assert_allclose(f(*values), own(other, *values), rtol=1e-12 if values[0] < 1 else 0)
+            assert generator.get_value().bit_generator.state == other.bit_generator.state
+
+
 def test_the_reason_why_a_dirichlet_draw_is_numpys(context, on_device):
     for shapes, reason in (([1.0, 2.0], "arrays"), ([0.05, 0.05], "beta")):
         f = opencl([], pt.random.dirichlet(np.array(shapes), rng=pytensor.shared(np.random.default_rng(1))))

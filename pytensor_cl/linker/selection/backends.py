@@ -11,7 +11,7 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl._compat.c_backend import compile_with_c
 from pytensor_cl._compat.numba_backend import compile_with_numba, numba_unsupported_errors
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.execution.rng_state import rng_state_saver
+from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
@@ -260,12 +260,12 @@ def _with_rng_rollback(run: Run, generators: Sequence[Cell]) -> Run:
     savers = [rng_state_saver(cell) for cell in generators]
 
     def run_or_restore() -> list[Any]:
-        restore = [save() for save in savers]
+        before = [save() for save in savers]
         try:
             return run()
         except BaseException:
-            for to_saved_state in restore:
-                to_saved_state()
+            for saved in before:
+                restore_saved_state(saved)
             raise
 
     return run_or_restore

@@ -5,6 +5,8 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import (
     BetaBinomialRV,
     ChoiceWithoutReplacement,
@@ -32,11 +34,18 @@ DOUBLE = "NumPy's random numbers are computed in double precision"
 
 
 def _is_one_number(parameter: Variable) -> bool:
-    """Whether all draws have the same value of a parameter."""
+    """Whether all draws have the same value of a parameter: a constant, or one element, which may be repeated."""
+    while parameter.owner is not None and isinstance(parameter.owner.op, Alloc | DimShuffle):
+        parameter = parameter.owner.inputs[0]
     if isinstance(parameter, Constant):
         values = np.asarray(parameter.data)
         return bool(values.size and (values == values.flat[0]).all())
     return all(n == 1 for n in parameter.type.shape)
+
+
+def _is_small(shapes: Variable) -> bool:
+    """Whether shapes of a Dirichlet distribution are known to be such as NumPy draws beta numbers for."""
+    return isinstance(shapes, Constant) and bool(np.max(shapes.data) < LEAST_SHAPE)
 
 
 @register_lift(RandomVariable)
@@ -58,7 +67,7 @@ def lift_random_variable(
         return NoKernel(ONE_BY_ONE)
     if not counts and name != "CategoricalRV" and not all(_is_one_number(parameters[k]) for k in distribution.fixed):
         return NoKernel(ARRAYS)
-    if name == "DirichletRV" and isinstance(parameters[0], Constant) and np.max(parameters[0].data) < LEAST_SHAPE:
+    if name == "DirichletRV" and _is_small(parameters[0]):
         return NoKernel(SMALL)
     # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.
     has_size = not isinstance(size.type, NoneTypeT)

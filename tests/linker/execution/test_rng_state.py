@@ -10,7 +10,7 @@ from pytensor.tensor.random import basic as rvs
 
 from pytensor_cl import explain
 from pytensor_cl.linker.execution import rng_state
-from pytensor_cl.linker.execution.rng_state import rng_state_saver
+from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.vm import NUMBA
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
 from pytensor_cl.rewriting.host_backend.guards import _PARAMETERS
@@ -162,9 +162,9 @@ def test_a_saved_state_is_restored(kind, has_half):
     for seed in (1, 2):  # another generator in the same cell
         generator = cell[0] = np.random.Generator(kind(seed))
         generator.integers(0, 10, 4 - has_half, dtype="uint32")
-        restore = save()
+        saved = save()
         first = [generator.integers(0, 10, 5, dtype="uint32"), generator.normal(size=5)]
-        restore()
+        restore_saved_state(saved)
         again = [generator.integers(0, 10, 5, dtype="uint32"), generator.normal(size=5)]
         np.testing.assert_array_equal(first, again, strict=True)
 
