@@ -1,6 +1,7 @@
-## int_to_long(i): an int as a long. ints_to_longs(i, convert_long<n>, as_uint<n>): a vector of n of them. A driver is known that compares an int
-## that became a long with a constant as if it had no sign; there (-DWITHOUT_LONG_COMPARISONS) the long is made of its
-## two halves.
+## int_to_long(i): an int as a long.
+## ints_to_longs(i, convert_long<n>, as_uint<n>): a vector of n of them.
+## A driver is known that compares an int that became a long with a constant as if it had no sign. There
+## (-DWITHOUT_LONG_COMPARISONS) the long is made of its two halves.
 <%page args=""/>\
 #ifndef int_to_long
 #ifdef WITHOUT_LONG_COMPARISONS
