@@ -5,9 +5,11 @@
 <%page args=""/>\
 #ifdef cl_khr_fp16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
-% for n in ("", 2, 4, 8, 16):
-#define widen_half${n or 1}(bits) convert_float${n}(as_half${n}((ushort${n})(bits)))
-#define narrow_half${n or 1}(value) as_ushort${n}(convert_half${n}_rte(value))
+#define widen_half1(bits) ((float)as_half((ushort)(bits)))  // libclc has no convert_float(half)
+#define narrow_half1(value) as_ushort((half)(value))
+% for n in (2, 4, 8, 16):
+#define widen_half${n}(bits) convert_float${n}(as_half${n}((ushort${n})(bits)))
+#define narrow_half${n}(value) as_ushort${n}(convert_half${n}_rte(value))
 % endfor
 #else
 % for n in (1, 2, 4, 8, 16):

@@ -43,7 +43,9 @@ ${common.declarations()}
             tile_${x}[stage][${x}_k + ${q} * ${x}_dk][${x}_i + ${q} * ${x}_di] = ${x}_${q};
             % endfor
 </%def>
-% if rows == 128:
+% if index == "long":
+## 64-bit indices take too many registers for a limit.
+% elif rows == 128:
 // Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
 % else:
 // Three work-groups of 128 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 168 registers.
