@@ -128,7 +128,8 @@ def compile_call(
         # The length of a vector takes half as long as its shape.
         if type(cell) is not list:
             on_device = f"a.layout.shape if (a := c{i}.devices.get({context_name!r})) is not None"
-            on_host = f"v.shape if type(v := get_item(c{i}, 0)) is ndarray"
+            # No variable may hold the array: the device copy of an array that other code refers to is not kept.
+            on_host = f"get_item(c{i}, 0).shape if type(get_item(c{i}, 0)) is ndarray"
             differs.append(f"({on_device} else {on_host} else c{i}.anywhere().shape) != s{i}")
             note.append(f"s{i} = c{i}.anywhere().shape")
         elif ndim == 1:

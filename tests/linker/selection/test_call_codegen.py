@@ -112,6 +112,17 @@ def test_shared_variables_that_are_on_a_device(context, side):
     assert_close(f(one), np.full(3, 8, "float32"))
 
 
+def test_a_shared_variable_is_uploaded_once(context):
+    """The copy of an array that other code refers to is not kept, so the call itself must not refer to it."""
+    w = pytensor.shared(np.linspace(0, 1, 1 << 20, dtype="float32"), "w")
+    f = opencl([], pt.exp(w))  # without an argument, the shape of the shared variable is the signature
+    for _ in range(3):
+        assert_close(f(), np.exp(np.linspace(0, 1, 1 << 20, dtype="float32")))
+    (stats,) = f.vm.signatures
+    assert stats.is_on_device
+    assert w.container.storage.resident == (context.name,)
+
+
 def test_a_call_that_fails_leaves_shared_variables_where_they_are(context):
     w = pytensor.shared(np.arange(3, dtype="float32"), "w")
     with pytensor.config.change_flags(opencl__placement="device"):
