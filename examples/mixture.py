@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
-from pymc_common import DEVICE, HOST, agree, gradient_of, same_posterior, sampling_arguments
+from pymc_common import compare, sampling_arguments
 
 SEED = 12
 WEIGHTS, LEVELS, SPREADS = np.array([0.3, 0.5, 0.2]), np.array([-2.0, 0.5, 3.0]), np.array([0.6, 0.5, 0.8])
@@ -39,12 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = sampling_arguments(__doc__)
     parser.add_argument("--count", type=int, default=2000, help="of the values")
     options = parser.parse_args(arguments)
-
-    model = build(simulate(options.count))
-    good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
-    if options.chains:
-        good = same_posterior(model, NAMES, options, "mixture.png", SEED) and good
-    return int(not good)
+    return compare(build(simulate(options.count)), NAMES, options, "mixture.png", SEED)
 
 
 if __name__ == "__main__":

@@ -146,6 +146,14 @@ def same_posterior(model: pm.Model, names: Sequence[str], options: argparse.Name
     return worst <= ERRORS
 
 
+def compare(model: pm.Model, names: Sequence[str], options: argparse.Namespace, figure: str, seed: int) -> int:
+    """Compare gradients, and posteriors unless there are no chains; return the exit code: 1 if they do not agree."""
+    good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
+    if options.chains:
+        good = same_posterior(model, names, options, figure, seed) and good
+    return int(not good)
+
+
 def _compare_means(name: str, ours: Any, theirs: Any) -> float:
     """Print the means of a variable in both posteriors; return the largest difference in standard errors."""
     squared = sum(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
-from pymc_common import DEVICE, HOST, agree, gradient_of, same_posterior, sampling_arguments
+from pymc_common import compare, sampling_arguments
 
 SEED = 41
 NAMES = ("intercept", "slopes")
@@ -37,12 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=20)
     options = parser.parse_args(arguments)
-
-    model = build(*simulate(options.rows, options.columns))
-    good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
-    if options.chains:
-        good = same_posterior(model, NAMES, options, "pymc_logistic_regression.png", SEED) and good
-    return int(not good)
+    return compare(
+        build(*simulate(options.rows, options.columns)), NAMES, options, "pymc_logistic_regression.png", SEED
+    )
 
 
 if __name__ == "__main__":

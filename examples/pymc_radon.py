@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
-from pymc_common import DEVICE, HOST, agree, gradient_of, same_posterior, sampling_arguments
+from pymc_common import compare, sampling_arguments
 
 SEED = 2882
 HOUSES, COUNTIES = 919, 85
@@ -35,12 +35,7 @@ def build() -> pm.Model:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare gradients and posteriors, and return 1 if device and host do not agree."""
     options = sampling_arguments(__doc__).parse_args(arguments)
-
-    model = build()
-    good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
-    if options.chains:
-        good = same_posterior(model, NAMES, options, "radon.png", SEED) and good
-    return int(not good)
+    return compare(build(), NAMES, options, "radon.png", SEED)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc_common import DEVICE, HOST, agree, gradient_of, same_posterior, sampling_arguments
+from pymc_common import compare, sampling_arguments
 
 SEED = 77
 NAMES = ("level_noise", "trend_noise", "noise")
@@ -73,12 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = sampling_arguments(__doc__, chains=256)
     parser.add_argument("--steps", type=int, default=400, help="length of the series")
     options = parser.parse_args(arguments)
-
-    model = build(simulate(options.steps))
-    good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
-    if options.chains:
-        good = same_posterior(model, NAMES, options, "state_space_model.png", SEED) and good
-    return int(not good)
+    return compare(build(simulate(options.steps)), NAMES, options, "state_space_model.png", SEED)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The log density of a PyMC model and its gradient, for all chains at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,22 @@ class ModelDensity:
     def size(self) -> int:
         """Number of parameters of one chain."""
         return sum(int(np.prod(shape)) for shape in self.shapes)
+
+    def split(self, flat: Any, *batch: int) -> Iterator[Any]:
+        """Yield the part of each value variable, in its shape and dtype.
+
+        Parameters
+        ----------
+        flat
+            An array or a variable of shape (*batch, parameters).
+        batch
+            The first lengths of `flat`.
+        """
+        offset = 0
+        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
+            size = int(np.prod(shape))
+            yield flat[..., offset : offset + size].reshape((*batch, *shape)).astype(dtype)
+            offset += size
 
     def __call__(self, positions: Sequence[TensorVariable]) -> tuple[TensorVariable, list[TensorVariable]]:
         """Return the graph of the log density of all chains and of its gradient.

@@ -77,6 +77,8 @@ class Chains:
         What is sampled.
     chains
         Number of chains.
+    rng
+        Shared variable: the generator of all random numbers.
     """
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
@@ -154,12 +156,7 @@ class Chains:
         """
         rng, drawn = pt.random.normal(size=(self.chains, self.density.size), rng=self.rng, return_next_rng=True)
         drawn = drawn.astype(pytensor.config.floatX)
-        parts, offset = [], 0
-        for shape, dtype in zip(self.density.shapes, self.density.dtypes, strict=True):
-            size = int(np.prod(shape))
-            parts.append(drawn[:, offset : offset + size].reshape((self.chains, *shape)).astype(dtype))
-            offset += size
-        return rng, drawn, parts
+        return rng, drawn, list(self.density.split(drawn, self.chains))
 
 
 class Hamiltonian(Chains):
@@ -171,21 +168,11 @@ class Hamiltonian(Chains):
 
     Parameters
     ----------
-    density
-        See `ModelDensity`.
-    chains
-        Number of chains. They are at zero until `set_positions` is called.
-    seed
-        Seed of the momenta and of the decisions.
-    mode
-        PyTensor mode that compiles the functions.
+    density, chains, seed, mode
+        See `Chains`.
 
     Attributes
     ----------
-    chains
-        Number of chains.
-    rng
-        Shared variable: the generator of all random numbers.
     inverse_mass : list
         Shared variables: the diagonal of the inverse mass matrix, for each value variable.
     """
@@ -219,11 +206,8 @@ class Hamiltonian(Chains):
         flat
             One positive number for each parameter.
         """
-        offset = 0
-        for shared, shape, dtype in zip(self.inverse_mass, self.density.shapes, self.density.dtypes, strict=True):
-            size = int(np.prod(shape))
-            shared.set_value(np.asarray(flat[offset : offset + size].reshape(shape), dtype))
-            offset += size
+        for shared, part in zip(self.inverse_mass, self.density.split(flat), strict=True):
+            shared.set_value(part)
 
     def observed(self) -> np.ndarray:
         """Return the log likelihood of each chain, of a tempered density."""

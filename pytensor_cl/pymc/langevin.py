@@ -21,14 +21,8 @@ class Langevin(Chains):
 
     Parameters
     ----------
-    density
-        See `ModelDensity`.
-    chains
-        Number of chains. They are at zero until `set_positions` is called.
-    seed
-        Seed of the momenta and of the slice variables.
-    mode
-        PyTensor mode that compiles the functions.
+    density, chains, seed, mode
+        See `Chains`.
     """
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
@@ -60,12 +54,8 @@ class Langevin(Chains):
         is_active
             Which chains move; default all.
         """
-        offset = 0
-        for shared, shape, dtype in zip(self._scale, self.density.shapes, self.density.dtypes, strict=True):
-            size = int(np.prod(shape))
-            part = scale[:, offset : offset + size].reshape(self.chains, *shape)
-            shared.set_value(np.ascontiguousarray(part, dtype))
-            offset += size
+        for shared, part in zip(self._scale, self.density.split(scale, self.chains), strict=True):
+            shared.set_value(np.ascontiguousarray(part))
         active = np.ones(self.chains) if is_active is None else is_active
         for shared, value in ((self._step, step), (self._damping, damping), (self._is_active, active)):
             shared.set_value(np.ascontiguousarray(value, pytensor.config.floatX))

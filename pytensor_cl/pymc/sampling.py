@@ -51,11 +51,6 @@ class _Settings(NamedTuple):
     target_ess: float | None
     progressbar: bool
 
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the trajectory length is adapted."""
-        return self.sampler != "hmc"
-
 
 class _Draws:
     """Draws and statistics, in arrays that are allocated once.
@@ -283,7 +278,7 @@ def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequen
         settings.target_accept,
         settings.max_steps,
         settings.trajectory_length or 1.0,
-        settings.is_adaptive,
+        settings.sampler != "hmc",
     )
 
 

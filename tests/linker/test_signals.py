@@ -190,47 +190,46 @@ LONG_WAIT = """
     seen["kernels"] = len(pytensor_cl.explain(f).device_nodes)
     value = np.zeros(5, "float32")
 """
-FORCED = "opencl__placement=device,opencl__select_backend=False"
+
+
+def interrupted_long_wait(context, body):
+    """Return what `interrupted` has seen, where a wait of `body` takes as long as the signal does."""
+    return interrupted(context, LONG_WAIT + body, flags="opencl__placement=device,opencl__select_backend=False")
 
 
 def test_a_driver_that_compiles_a_kernel_when_it_is_launched(context):
     """The call waits in C for the kernel, as long as the compiler takes."""
-    seen = interrupted(
+    seen = interrupted_long_wait(
         context,
-        LONG_WAIT
-        + """
+        """
     Queue._finish = wait_for_ever
     call(f, value)
     seen["right"] = bool((f(value) == 1).all())
     """,
-        flags=FORCED,
     )
     assert seen == {"kernels": 1, "interrupts": 1, "right": True}
 
 
 def test_a_first_call_with_other_shapes(context):
     """How long the device takes for them is not known."""
-    seen = interrupted(
+    seen = interrupted_long_wait(
         context,
-        LONG_WAIT
-        + """
+        """
     for _ in range(6):
         f(value)
     Queue._finish = wait_for_ever
     call(f, np.zeros(7, "float32"))
     seen["right"] = bool((f(value) == 1).all())
     """,
-        flags=FORCED,
     )
     assert seen == {"kernels": 1, "interrupts": 1, "right": True}
 
 
 def test_a_repeated_call_that_takes_long(context):
     """The last wait was long, so the next one is expected to be long too."""
-    seen = interrupted(
+    seen = interrupted_long_wait(
         context,
-        LONG_WAIT
-        + """
+        """
     for _ in range(6):
         f(value)
     replays = f.vm.executor.replay_count
@@ -240,6 +239,5 @@ def test_a_repeated_call_that_takes_long(context):
     seen["right"] = all(bool((f(value) == 1).all()) for _ in range(3))
     seen["replays"] = f.vm.executor.replay_count - replays
     """,
-        flags=FORCED,
     )
     assert seen == {"kernels": 1, "interrupts": 1, "right": True, "replays": 3}
