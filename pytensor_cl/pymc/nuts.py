@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Trajectory, compile_function
 from pytensor_cl.pymc.samplers import Iteration, StepAndMass
+from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
 __all__ = ["Nuts", "TreeChains"]
 
@@ -52,15 +53,11 @@ class TreeChains:
     def __init__(
         self, density: ModelDensity, chains: int, seed: np.random.SeedSequence, mode: object, max_steps: int
     ) -> None:
-        # This imports Numba, for which a program without the sampler need not wait.
-        from pytensor_cl.pymc import trees
-
         self.density = density
         self.chains = chains
-        self._compiled = trees
         self.max_depth = int(math.log2(max_steps + 1))
         self.inverse_mass = np.ones(density.size)
-        self.trees = trees.new_trees(chains, density.size, self.max_depth)
+        self.trees = new_trees(chains, density.size, self.max_depth)
         self._rng = np.random.default_rng(seed)
         self._is_periodic = np.repeat(density.is_periodic, [int(np.prod(shape)) for shape in density.shapes])
         self._latest = self.trees.start_position
@@ -138,10 +135,10 @@ class TreeChains:
         shape = (draws, self.chains, self.density.size)
         self.trees = self.trees._replace(
             draws=np.empty(shape),
-            statistics=np.empty((len(self._compiled.STATISTICS), *shape[:2])),
+            statistics=np.empty((len(STATISTICS), *shape[:2])),
             n_draws=np.zeros_like(self.trees.n_draws),
         )
-        self._compiled.begin_trees(self.trees, self.inverse_mass, self._rng, step_size)
+        begin_trees(self.trees, self.inverse_mass, self._rng, step_size)
 
     def advance(self, step_size: float, max_depth: int) -> tuple[int, float, int]:
         """Add a leaf to each tree (`trees.advance`).
@@ -154,7 +151,7 @@ class TreeChains:
             Most doublings of a tree.
         """
         log_density, gradient = self._gradient(self.trees.position)
-        return self._compiled.advance(
+        return advance(
             *(self.trees, gradient, log_density, self.inverse_mass, self._is_periodic, self._rng),
             *(float(step_size), max_depth),
         )
@@ -168,7 +165,7 @@ class TreeChains:
             Number of the draw, which all chains have made.
         """
         self._latest = self.trees.draws[index]
-        found = dict(zip(self._compiled.STATISTICS, self.trees.statistics[:, index], strict=True))
+        found = dict(zip(STATISTICS, self.trees.statistics[:, index], strict=True))
         kinds = {**dict.fromkeys(_BOOLEAN, bool), **dict.fromkeys(_INTEGER, "int64")}
         return {name: value.astype(kinds.get(name, pytensor.config.floatX)) for name, value in found.items()}
 
