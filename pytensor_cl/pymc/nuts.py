@@ -120,7 +120,8 @@ class TreeChains:
         momentum += 0.5 * step_size * trees.start_gradient
         log_density, gradient = self._gradient(trees.start_position + step_size * mass * momentum)
         momentum += 0.5 * step_size * gradient
-        error = 0.5 * np.sum(mass * momentum**2, axis=1) - log_density - before
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that is far too large
+            error = 0.5 * np.sum(mass * momentum**2, axis=1) - log_density - before
         return np.exp(np.minimum(np.where(np.isnan(error), -np.inf, -error), 0))
 
     def restart(self, step_size: float, draws: int = 0) -> None:
