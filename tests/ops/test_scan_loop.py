@@ -135,6 +135,26 @@ def test_cumulative_forms_of_integers(context, rng, dtype):
     check([x, start], [total, total[-1]], (rng.integers(0, 2, STEPS).astype(dtype), np.dtype(dtype).type(1)), 1)
 
 
+@pytest.mark.parametrize("lengths", [(19, 19, 19), (19, 19, 7), (7, 19, 1)])
+def test_independent_axes_of_equal_length_are_one(context, rng, lengths):
+    """The work of states that do not depend on each other is the sum of their lengths, not the product."""
+    x, y, z = pt.dmatrices("x", "y", "z")
+    states = scan(
+        lambda x, y, z, a, b, c: [x + a / 2, y - b / 3, z * c],
+        sequences=[x, y, z],
+        outputs_info=[x[0], y[0], z[0]],
+    )
+    cost = sum(pt.sqr(state).sum() for state in states)
+    values = [rng.normal(size=(STEPS, n)) for n in lengths]
+    f = check([x, y, z], [*states, *pt.grad(cost, [x, y, z])], values, 2)
+    nodes = [node for node in f.maker.fgraph.apply_nodes if isinstance(node.op, GpuScanLoop)]
+    routines = [node.op.routine(node, context) for node in nodes]
+    # Axes of each state come in the order of the states.
+    merged = [sorted(r.merged_axes(dict(enumerate(lengths))).values()) for r in routines if r.program.axes == 3]
+    assert merged
+    assert all(found == sorted(set(lengths)) for found in merged)
+
+
 def test_outputs_that_are_not_states(context, rng):
     x, s = pt.dvector("x"), pt.dscalar("s")
 

@@ -1,6 +1,6 @@
 """A loop over time in one kernel: each work-item, or each lane of a vector, has an element of a batch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -272,10 +272,11 @@ class ScanLoop(Routine):
         steps, values, rows = self._split(inputs)
         arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
         lengths = self._axis_lengths(values)
-        shape = [lengths.get(axis, 1) for axis in range(max(1, self.program.axes))]
+        merged = self.merged_axes(lengths)
         # Lanes and neighbouring work-items run along the longest axis, or the last of several.
-        order = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, shape[axis] >= self._lanes, axis))
-        shape = [max(1, shape[axis]) for axis in order]
+        order = sorted(merged, key=lambda axes: (merged[axes] > 1, merged[axes] >= self._lanes, axes))
+        order = [()] * (max(1, self.program.axes) - len(order)) + order
+        shape = [max(1, merged.get(axes, 1)) for axes in order]
         lanes = self._lanes if shape[-1] > self._lanes // 4 else 1
         kernel = self._kernels[lanes]
         units = -(-shape[-1] // lanes)
@@ -286,6 +287,24 @@ class ScanLoop(Routine):
         sizes = self._sizes(kernel, -(-units // vectors) * prod(shape[:-1]))
         buffers = [array.buffer for array in (*self._with_memory(arrays), *further)]
         kernel.launch(self.context.queue, *sizes, geometry, *buffers)
+
+    def merged_axes(self, lengths: Mapping[int, int]) -> dict[tuple[int, ...], int]:
+        """Return groups of axes and the length of each. Work-items have one index for all axes of a group.
+
+        Axes of the same length form a group where no array has two of them, as the batch axes of loops that PyTensor
+        has joined. Without groups the work would be the product of their lengths.
+        """
+        sets = [{d.number for d in (*a.dims, *a.out_dims) if d.kind == "axis"} for a in self.program.arrays]
+        groups: list[list[int]] = []
+        for axis in range(self.program.axes):
+            for group in groups:
+                alone = not any(axis in axes and not axes.isdisjoint(group) for axes in sets)
+                if alone and lengths.get(axis, 1) == lengths.get(group[0], 1):
+                    group.append(axis)
+                    break
+            else:
+                groups.append([axis])
+        return {tuple(group): lengths.get(group[0], 1) for group in groups}
 
     def _with_memory(self, arrays: Sequence[GpuArray]) -> Iterator[GpuArray]:
         """Replace arrays without elements: kernels may read one element, which nothing depends on."""
@@ -302,7 +321,9 @@ class ScanLoop(Routine):
             return (max(1, min(chunks, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
         return ndrange(self.context, kernel, chunks, GROUP)
 
-    def _packed(self, operand: _Operand, array: GpuArray, order: Sequence[int], rows: int, steps: int) -> bytes:
+    def _packed(
+        self, operand: _Operand, array: GpuArray, order: Sequence[tuple[int, ...]], rows: int, steps: int
+    ) -> bytes:
         """Return the place of an array in memory; `rows` are those of the whole trace."""
         program = self.program.arrays[operand.number]
         strides: dict[Dim, int] = {}
@@ -316,15 +337,16 @@ class ScanLoop(Routine):
                 strides[dim] = step
                 have = n if dim == TIME else have
         reached = {STATE: steps + program.window, OUTPUT: steps}.get(program.role, 0)
-        axes = [Dim("axis", axis) for axis in order]
+        # An array has at most one axis of a group.
+        axes = [next((Dim("axis", axis) for axis in group if Dim("axis", axis) in strides), None) for group in order]
         fields = self._place.fields[-1].shape[0]
         return self._place.pack(
             offset=array.layout.offset if array.size else 0,
             time=strides.get(TIME, 0),
             rows=rows if array.size else 0,
             lost=max(rows, reached) - have if operand.is_output and array.size else 0,
-            axis=[strides.get(axis, 0) for axis in axes],
-            spread=[int(axis not in strides) for axis in axes],
+            axis=[0 if axis is None else strides[axis] for axis in axes],
+            spread=[int(axis is None) for axis in axes],
             core=core + [0] * (fields - len(core)),
         )
 
