@@ -53,7 +53,7 @@ def lift_random_variable(
     op: RandomVariable, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuRandomVariable | NoKernel:
     """RandomVariable(rng, size, p) -> GpuRandomVariable(rng, size, p); the generator and the size stay on the host."""
-    name = distribution_name(type(op))
+    name = distribution_name(op)
     distribution = DISTRIBUTIONS.get(name)
     if isinstance(op, COMPOSED) and config.opencl__random != "philox":
         return NoKernel(ONE_BY_ONE)
