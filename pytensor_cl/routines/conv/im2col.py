@@ -3,12 +3,13 @@
 from math import lcm, prod
 from typing import NamedTuple
 
+import numpy as np
+
 from pytensor_cl.codegen.template import render
-from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.base.blas import arithmetic_types
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 from pytensor_cl.routines.gemm.problem import plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
-from pytensor_cl.runtime.context import Context
 
 __all__ = ["EDGE", "Im2colSchedule"]
 
@@ -41,19 +42,22 @@ def _balanced(total: int, limit: int, unit: int) -> int:
 
 
 class Im2colSchedule:
-    """How to split problems, and the kernels for them.
+    """How to split problems, and what kernels for them have in common.
 
     Parameters
     ----------
-    context, dtype
-        The context of the arrays, and their dtype.
+    dtype
+        Of the arrays.
+    register_bytes
+        Width of the device's vector registers.
+    lanes
+        Elements of a vector.
     """
 
-    def __init__(self, context: Context, dtype: str) -> None:
-        self.context = context
-        self.dtype = context.check_dtype(dtype)
-        self.lanes = lanes_of(context, self.dtype)
-        self.mr, self.vectors = _TILES.get(register_bytes(context), _TILES[16])
+    def __init__(self, dtype: np.dtype, register_bytes: int, lanes: int) -> None:
+        self.dtype = dtype
+        self.lanes = lanes
+        self.mr, self.vectors = _TILES.get(register_bytes, _TILES[16])
 
     def is_applicable(self, p: Problem) -> bool:
         """Whether the filter elements of one sum of a simplified problem are contiguous in w, and need not be packed.

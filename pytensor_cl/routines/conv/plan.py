@@ -18,10 +18,12 @@ __all__ = [
     "forward",
     "grad_input",
     "grad_weight",
+    "is_large_pointwise",
     "plan_preamble",
     "runs_of",
     "signals",
     "simplify",
+    "spans_of",
 ]
 
 Ints = tuple[int, ...]
@@ -40,6 +42,7 @@ _PLAN = Struct(
 CALL = Struct(("long", "x w y"), name="conv_call")
 """First elements of the arrays, which may change from call to call."""
 _LONG_RUN = 8  # elements of w along k that justify a loop of their own
+_MANY_PIXELS = 512  # positions of an image that are worth a matrix product of their own
 
 
 def plan_preamble() -> str:
@@ -304,6 +307,23 @@ def simplify(problem: Problem) -> Problem:
         axes[-1:] = [merged] if merged else [*axes[-1:], axis]
     lead = [Axis(1, 1, 1, 1, 1, 0, 0, 0, 0)] * (_DIMS - len(axes))
     return problem._replace(axes=(*lead, *axes))
+
+
+def is_large_pointwise(p: Problem) -> bool:
+    """Whether a simplified problem multiplies a matrix by each image as it is, and images are large."""
+    *outer, last = p.axes
+    return (
+        all(a.out == a.taps == a.image == 1 for a in outer)
+        and last[:4] == (last.image, 1, last.image, 1)
+        and not last.pad
+        and last.out >= _MANY_PIXELS
+    )
+
+
+def spans_of(p: Problem, x: Layout, w: Layout) -> tuple[int, ...]:
+    """Return first and one past the last elements of x and w, relative to where the problem starts in them."""
+    arrays = zip((x, w), p.starts, strict=False)
+    return tuple(end - layout.offset - start for layout, start in arrays for end in layout.span)
 
 
 def runs_of(p: Problem) -> tuple[int, int, int]:

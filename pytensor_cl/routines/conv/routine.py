@@ -7,10 +7,10 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.conv.engine import Engine
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.launch import FusedGradient
 from pytensor_cl.routines.conv.plan import Geometry, Problem, Window, forward, grad_input, grad_weight, signals
-from pytensor_cl.routines.conv.select import Engine
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context

@@ -16,7 +16,7 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Batch", "NotNumpy", "Stream", "tables_on"]
 
-GROUP = 64  # work-items of a work-group on schedule simt
+GROUP = 64  # work-items of a work-group on schedule simt, and of single draws that are replaced
 SHORTEST, LONGEST = 64, 4096  # positions of a chunk
 SHARES = 8  # chunks that each compute unit gets at least
 ROUND = 1 << 22  # positions that are followed at once
@@ -250,7 +250,16 @@ class Stream:
             self._patch = context.kernel(kernel_source("random/patch", kind=variate.kind))
         places, values = context.from_host(odd.places), context.from_host(np.array(drawn, chunks.draws.dtype))
         numbers = np.int64(chunks.capacity), np.int64(count)
-        self._patch.launch(context.queue, (count,), None, chunks.draws.buffer, *numbers, places.buffer, values.buffer)
+        # A fixed size of work-groups: PoCL compiles a kernel again for each size, and the count differs between calls.
+        self._patch.launch(
+            context.queue,
+            (-(-count // GROUP) * GROUP,),
+            (GROUP,),
+            chunks.draws.buffer,
+            *numbers,
+            places.buffer,
+            values.buffer,
+        )
 
     def _finish(self, task: _Task, chunks: _Chunks, number: int, position: int, count: int) -> None:
         """Let NumPy make the draws of the last chunk, so that the Generator is in NumPy's state.

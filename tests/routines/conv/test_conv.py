@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
-from pytensor_cl.routines.conv import col2im, grad_weights, im2col, select
-from pytensor_cl.routines.conv import simt as conv_simt
+from pytensor_cl.routines.conv import col2im, grad_weights, im2col, schedule_simt
 from pytensor_cl.routines.conv import winograd as conv_winograd
+from pytensor_cl.routines.conv.launch import FusedGradient
+from pytensor_cl.routines.conv.method import Method
 from pytensor_cl.routines.conv.plan import simplify
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.conv.winograd_transforms import transforms
@@ -155,7 +156,7 @@ def test_pointwise(context, make, rng, schedule, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert routine.engine.variant(problem) == ("pointwise",)
+    assert routine.engine.method(problem).name == "pointwise"
 
 
 def test_pointwise_of_any_strides(context, make, rng):
@@ -179,8 +180,9 @@ LARGE = {
 @pytest.fixture
 def few_units(monkeypatch):
     """Small problems have tiles enough for all compute units."""
-    few = lambda p, info, dtype: conv_simt.tile_of(p, replace(info, compute_units=1), dtype)  # noqa: E731
-    monkeypatch.setattr(select, "tile_of", few)
+    tile_of = schedule_simt.tile_of
+    few = lambda p, info, dtype: tile_of(p, replace(info, compute_units=1), dtype)  # noqa: E731
+    monkeypatch.setattr(schedule_simt, "tile_of", few)
 
 
 @pytest.mark.parametrize("case", LARGE)
@@ -190,8 +192,11 @@ def test_large_tiles(context, make, rng, schedule, few_units, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    variant = routine.engine.variant(problem)
-    assert variant[0] != "simt" if schedule == "cpu" else variant[1].template == "conv/simt_double_buffered"
+    method = routine.engine.method(problem)
+    if schedule == "cpu":
+        assert method.name != "simt"
+    else:
+        assert method.parameters[0].template == "conv/simt_double_buffered"
 
 
 FEW = {
@@ -209,7 +214,7 @@ def test_few_channels(context, make, rng, schedule, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert (routine.engine.variant(problem)[0] == "small_m") == (schedule == "simt" and problem.m < 8)
+    assert (routine.engine.method(problem).name == "small_m") == (schedule == "simt" and problem.m < 8)
 
 
 def test_large_tiles_of_any_strides(context, make, rng, few_units):
@@ -243,17 +248,17 @@ def test_tiles_suit_the_problem(context):
     for (shape, kernel), (template, rows, parts) in wanted.items():
         x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
         p = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-        tile = conv_simt.tile_of(p, info, np.dtype("float32"))
+        tile = schedule_simt.tile_of(p, info, np.dtype("float32"))
         assert (tile.template, tile.rows, tile.split_k(p, 100, {"conv.groups_per_unit": 4, "conv.simt_part": 16})) == (
             template,
             rows,
             parts,
         )
         for less in (replace(info, local_memory=16384), replace(info, max_work_group_size=128)):
-            assert conv_simt.tile_of(p, less, np.dtype("float32")).template == "conv/simt"
-        assert conv_simt.tile_of(p, info, np.dtype("float64")).template == "conv/simt"
+            assert schedule_simt.tile_of(p, less, np.dtype("float32")).template == "conv/simt"
+        assert schedule_simt.tile_of(p, info, np.dtype("float64")).template == "conv/simt"
         apart = p._replace(x=(p.x[0], p.x[1], 1 << 31))
-        assert conv_simt.tile_of(apart, info, np.dtype("float32")).template == "conv/simt"
+        assert schedule_simt.tile_of(apart, info, np.dtype("float32")).template == "conv/simt"
 
 
 UNFOLDED = {
@@ -280,7 +285,7 @@ def test_unfolded(context, make, rng, schedule, monkeypatch, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert (routine.engine.variant(problem)[0] == "im2col") == (schedule == "cpu")
+    assert (routine.engine.method(problem).name == "im2col") == (schedule == "cpu")
 
 
 def test_unfolded_in_parts(context, make, rng, monkeypatch):
@@ -305,10 +310,9 @@ FOLDED = {
 
 def is_whole(routine, name, *layouts):
     """Whether one kernel computes a gradient, from layouts in the order of its problems."""
-    phases = [simplify(p) for p in routine.problems(*layouts) if p.size]
-    return (
-        routine.engine._fused_gradients[name][1](phases, simplify(routine.convolution(*layouts)), (0,) * 4) is not None
-    )
+    plan = routine.engine._plan(routine.problems, FusedGradient(name, routine.convolution), *layouts)
+    launches = [step.args[0] for step in plan.steps if step.func == routine.engine._launch]
+    return [launch.kernel for launch in launches] == [routine.engine._kernels.get(Method(name))]
 
 
 @pytest.mark.parametrize("case", FOLDED)
@@ -399,7 +403,7 @@ def winograd(monkeypatch):
 
 
 def is_winograd(routine, *layouts):
-    return all(routine.engine.variant(simplify(p)) == ("winograd",) for p in routine.problems(*layouts))
+    return all(routine.engine.method(simplify(p)).name == "winograd" for p in routine.problems(*layouts))
 
 
 @pytest.mark.parametrize("case", WINOGRAD)

@@ -128,6 +128,21 @@ def test_chains_that_do_not_meet_are_followed_again(context, monkeypatch):
         check(context, name, values, (20_000,), generators())
 
 
+def test_the_sizes_of_work_groups_do_not_depend_on_the_draws(context, monkeypatch):
+    """A driver may compile a kernel for each size of its work-groups."""
+    sizes, launch = set(), context.queue.launch
+
+    def record(kernel, global_size, local_size):
+        sizes.add(local_size)
+        launch(kernel, global_size, local_size)
+
+    monkeypatch.setattr(context.queue, "launch", record)
+    for seed in range(5):
+        check(context, "NormalRV", (1.0, 2.0), (20_000,), generators(seed=seed))
+    assert None not in sizes
+    assert len(sizes) <= 2
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arrays_of_parameters_are_broadcast(context, dtype):
     rows, columns = np.linspace(0.5, 2.0, 3)[:, None], np.linspace(2.5, 4.0, 500)

@@ -1,16 +1,17 @@
-"""How convolutions are shared out among the work-groups of a GPU."""
+"""Schedule simt of convolutions: the method for a problem, and its partition among the work-groups of a GPU."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from pytensor_cl.routines.base.ndrange import local_memory
-from pytensor_cl.routines.conv.plan import Problem
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, local_memory
+from pytensor_cl.routines.conv.method import Elements, Method, Partition
+from pytensor_cl.routines.conv.plan import Problem, is_large_pointwise
 from pytensor_cl.runtime.device import DeviceInfo
-from pytensor_cl.runtime.tuning import Tuning
 
-__all__ = ["Tile", "is_small", "tile_of"]
+__all__ = ["SimtSchedule", "Tile", "is_small", "tile_of"]
 
 # Width of the work-group, steps along k.
 _GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
@@ -21,6 +22,9 @@ _FEW_COLUMNS = 32  # that leave most of a large tile empty
 _SPLIT_K_DEPTH = 128  # terms of a sum that are worth a work-group of their own
 _GROUPS_PER_UNIT = 2  # work-groups per compute unit, where sums are split
 _REACH = 1 << 30  # elements, so that offsets and positions fit into 32 bits
+_SMALL_M = 8  # channels of the output in a group from which a problem is a product
+_NAIVE_GROUP = 64  # work-items of a work-group, where there is a kernel for anything
+_SMALL_M_GROUP = 128  # work-items of a work-group, where there are few channels
 
 
 class Tile(NamedTuple):
@@ -51,7 +55,7 @@ class Tile(NamedTuple):
         """Return the number of tiles of a group of a problem."""
         return -(-p.m // self.rows) * -(-p.columns // self.columns)
 
-    def split_k(self, p: Problem, units: int, tuning: Tuning) -> int:
+    def split_k(self, p: Problem, units: int, tuning: Mapping[str, int]) -> int:
         """Return into how many parts the sums fall, so that each of so many compute units has work."""
         tiles = p.groups * self.count(p)
         if self.template == "conv/simt_double_buffered":
@@ -128,3 +132,49 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
     filled = p.groups * tiles[0].count(p) >= info.compute_units
     wastes = 2 * tiles[0].count(p) > tiles[1].count(p)
     return tiles[1] if wastes or not filled else tiles[0]
+
+
+@dataclass(frozen=True)
+class SimtSchedule:
+    """Facts of a device and of a routine that decide how schedule simt computes a problem.
+
+    Parameters
+    ----------
+    dtype
+        Of the arrays.
+    info
+        The device, with the limits that hold for the routine's kernels.
+    tuning
+        Parameters of ``runtime/tuning.py``.
+    """
+
+    dtype: np.dtype
+    info: DeviceInfo
+    tuning: Mapping[str, int]
+
+    def method(self, p: Problem) -> Method:
+        """Return the method for a simplified problem."""
+        is_float = self.dtype.kind == "f"
+        if is_float and p.m < _SMALL_M and is_small(p):
+            return Method("small_m", (p.m,))
+        if not is_float or p.m < _SMALL_M:
+            return Method("naive")
+        if is_large_pointwise(p):
+            return Method("pointwise")
+        return self.tiles(p)
+
+    def tiles(self, p: Problem | None) -> Method:
+        """Return the method with tiles in local memory; None takes the tile for any problem."""
+        return Method("simt", (tile_of(p, self.info, self.dtype),))
+
+    def partition(self, p: Problem, method: Method) -> Partition | Elements:
+        """Return the partition of a simplified problem, for a method with a kernel of its own."""
+        if method.name == "naive":
+            return Elements(p.size, _NAIVE_GROUP)
+        if method.name == "small_m":
+            return Elements(-(-p.size // p.m), _SMALL_M_GROUP)
+        tile = cast(Tile, method.parameters[0])
+        split_k = tile.split_k(p, self.info.compute_units, self.tuning)
+        columns, rows = tile.group
+        size = (tile.count(p) * columns, min(p.groups * split_k, MAX_GROUPS) * rows)
+        return Partition(size, tile.group, split_k=split_k)

@@ -1,0 +1,251 @@
+"""Launches the kernels of the conv family; schedule_cpu.py and schedule_simt.py choose them."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from math import prod
+from typing import NamedTuple
+
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base.blas import lanes_of, register_bytes
+from pytensor_cl.routines.base.ndrange import WorkGroupLimits, ndrange
+from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.routines.conv.epilogue import ConvEpilogue
+from pytensor_cl.routines.conv.kernels import ConvKernels
+from pytensor_cl.routines.conv.launch import FusedGradient, Launch, col2im_launch, grad_weights_launch, with_split_k
+from pytensor_cl.routines.conv.method import Elements, Method
+from pytensor_cl.routines.conv.plan import CALL, Problem, simplify, spans_of
+from pytensor_cl.routines.conv.schedule_cpu import DEPTHWISE_ROWS, DIRECT_BLOCKS, CpuSchedule
+from pytensor_cl.routines.conv.schedule_simt import SimtSchedule
+from pytensor_cl.routines.conv.winograd import Winograd
+from pytensor_cl.routines.elemwise.routine import contiguous
+from pytensor_cl.routines.gemm.routine import BatchedGemm
+from pytensor_cl.routines.reduction.routine import Reduction
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+
+__all__ = ["Engine"]
+
+Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
+Arrays = Sequence[GpuArray]
+_Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
+_GROUPS_PER_UNIT = 64  # work-groups for each compute unit where work-items loop over elements
+
+
+class _Plan(NamedTuple):
+    """What computes the problems of one set of layouts, and whether an epilogue is applied on the way."""
+
+    steps: tuple[_Step, ...]
+    stores: bool
+
+
+class Engine:
+    """Kernels for problems of one dtype.
+
+    Parameters
+    ----------
+    context, dtype
+        The context of the arrays, and their dtype.
+    schedule
+        ``"cpu"`` or ``"simt"``.
+    epilogue
+        What is computed of each element before it is stored; for float32 and float64.
+
+    Raises
+    ------
+    UnsupportedDtype
+        The dtype is bool, float16 or complex.
+    """
+
+    def __init__(self, context: Context, dtype: str, schedule: str, epilogue: ConvEpilogue | None = None) -> None:
+        self.context = context
+        self.epilogue = epilogue
+        self.dtype = context.check_dtype(dtype)
+        if self.dtype.kind not in "fiu" or self.dtype.name == "float16":
+            raise UnsupportedDtype(f"convolutions of {self.dtype} are not supported")
+        self.schedule = schedule
+        self.limits = WorkGroupLimits(context)
+        lanes, units = lanes_of(context, self.dtype), context.info.compute_units
+        self._cpu = CpuSchedule(self.dtype, register_bytes(context), lanes, units, context.tuning)
+        self._rendered = ConvKernels(self.dtype, lanes, self._cpu.im2col, epilogue)
+        self._plans: Plans[_Plan] = Plans()
+        self._kernels: dict[Method, Kernel] = {}
+        self._winograd = Winograd(context, dtype, epilogue)
+        self._composed = {"winograd": self._winograd.plan, "pointwise": self._pointwise}
+        self._fused_gradients = {"col2im": self._plan_col2im, "grad_weights": self._plan_grad_weights}
+
+    @property
+    def _simt(self) -> SimtSchedule:
+        """The schedule within the limits of the kernels that have been built."""
+        return SimtSchedule(self.dtype, self.limits.info, self.context.tuning)
+
+    @property
+    def _chooser(self) -> CpuSchedule | SimtSchedule:
+        return self._cpu if self.schedule == "cpu" else self._simt
+
+    def method(self, p: Problem) -> Method:
+        """Return the method for a simplified problem."""
+        return self._chooser.method(p)
+
+    # --- kernels ---
+
+    def sources(self, signals: int = 0) -> tuple[KernelSource, ...]:
+        """Return the kernel that most problems need, or most convolutions of signals of so many dimensions."""
+        return (self._rendered.source(self._usual_method(signals)),)
+
+    def _usual_method(self, signals: int) -> Method:
+        if self.dtype.kind != "f" or (signals and self.schedule == "simt"):
+            return Method("naive")
+        if self.schedule == "simt":
+            return self._simt.tiles(None)
+        if signals:
+            return Method("depthwise", (1 if signals == 1 else DEPTHWISE_ROWS, max(DIRECT_BLOCKS[1])))
+        return Method("implicit_gemm", ("rows", *self._cpu.tiles[0]))
+
+    def _kernel(self, method: Method, work_items: int = 1) -> Kernel:
+        if method not in self._kernels:
+            self._kernels[method] = self.limits.kernel(self._rendered.source(method), None, work_items)
+        return self._kernels[method]
+
+    # --- plans ---
+
+    def _plan(self, problems: Problems, whole: FusedGradient | None, x: Layout, w: Layout, y: Layout) -> _Plan:
+        simple = [simplify(p) for p in problems(x, w, y) if p.size]
+        if whole is not None and simple and self.schedule == "cpu":
+            convolution = simplify(whole.convolution(x, w, y))
+            launch = self._fused_gradients[whole.name](simple, convolution, spans_of(convolution, x, w))
+            if launch is not None:
+                return _Plan((partial(self._launch, launch),), self.epilogue is None or self.epilogue.fits)
+        methods = [self.method(p) for p in simple]
+        if self.epilogue is not None and not (self.epilogue.fits and all(m.applies_epilogue for m in methods)):
+            return _Plan((), False)
+        steps, stores = [], True
+        for p, method in zip(simple, methods, strict=True):
+            span = spans_of(p, x, w)
+            if method.name in self._composed:
+                steps.append(self._composed[method.name](p, span))
+                continue
+            launch = self._plan_problem(p, span, method)
+            stores = stores and launch.split_k == 1
+            steps.append(partial(self._launch, launch))
+        return _Plan(tuple(steps), stores)
+
+    def _plan_problem(self, p: Problem, span: Sequence[int], method: Method) -> Launch:
+        """Return the launch of a method with a kernel of its own."""
+        part = self._chooser.partition(p, method)
+        if isinstance(part, Elements):
+            kernel = self._kernel(method)
+            size = ndrange(self.context, kernel, part.total, part.group, _GROUPS_PER_UNIT)
+            return with_split_k(Launch(kernel, b"", (), *size), p, span, 1)
+        kernel = self._kernel(method, prod(part.local_size))
+        launch = Launch(kernel, b"", (), part.global_size, part.local_size, part.workspace)
+        return with_split_k(launch, p, span, part.split_k, part.blocks)
+
+    def _plan_col2im(self, phases: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
+        blocks = self._cpu.col2im(phases, p)
+        if blocks is None:
+            return None
+        return col2im_launch(self._kernel(Method("col2im")), p, blocks, self._cpu.lanes, self._cpu.units)
+
+    def _plan_grad_weights(self, problems: Sequence[Problem], p: Problem, span: Sequence[int]) -> Launch | None:
+        blocks = self._cpu.grad_weights(problems, p)
+        if blocks is None:
+            return None
+        return grad_weights_launch(self._kernel(Method("grad_weights")), p, blocks, self._cpu.lanes, span)
+
+    def _pointwise(self, p: Problem, span: Sequence[int]) -> _Step:
+        """Kernels of one tap: products of matrices that are read in place."""
+        last, batch = p.axes[-1], (p.batch, p.groups)
+        layouts = (
+            Layout((*batch, p.c, last.out), (*p.x, last.x), p.starts[0]),
+            Layout((*batch, p.m, p.c), (0, *p.w), p.starts[1]),
+            Layout((*batch, p.m, last.out), (*p.y, last.y), p.starts[2]),
+        )
+        return partial(self._multiply, layouts)
+
+    def _multiply(self, layouts: Sequence[Layout], x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
+        x, w, y = (
+            a.view(layout._replace(offset=layout.offset + a.layout.offset))
+            for layout, a in zip(layouts, (x, w, y), strict=True)
+        )
+        others = () if self.epilogue is None else self.epilogue.views(y.layout, further)
+        self._gemm.launch((y,), (w, x, *others))
+
+    @cached_property
+    def _gemm(self) -> BatchedGemm:
+        epilogue = None if self.epilogue is None else self.epilogue.product
+        return BatchedGemm(self.context, self.dtype, schedule=self.schedule, epilogue=epilogue)
+
+    # --- launch ---
+
+    def run(
+        self,
+        problems: Problems,
+        x: GpuArray,
+        w: GpuArray,
+        outputs: Arrays,
+        further: Arrays = (),
+        whole: FusedGradient | None = None,
+    ) -> None:
+        """Enqueue what computes the outputs: y, or what the epilogue makes of it.
+
+        Parameters
+        ----------
+        problems
+            Makes the problems from the layouts of the arrays.
+        x, w
+            In the roles that they have in the problems.
+        outputs
+            One, unless an epilogue has several.
+        further
+            What the epilogue reads besides.
+        whole
+            The convolution whose gradient the problems are.
+        """
+        if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
+            x = contiguous(x)
+        y = outputs[0]
+        layouts = x.layout, w.layout, y.layout
+        key = tuple(layout[:2] for layout in layouts)
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, problems, whole, *layouts)
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
+        if self.epilogue is None:
+            for step in plan.steps:
+                step(x, w, y, ())
+        elif plan.stores and y.layout.is_contiguous:
+            arrays = self.epilogue.prepared(further)
+            for step in plan.steps:
+                step(x, w, y, arrays)
+        else:
+            product = self.context.empty(y.shape, self.dtype)
+            self._plain.run(problems, x, w, (product,), (), whole)
+            self.epilogue.unfused.launch(outputs, (product, *further))
+
+    @cached_property
+    def _plain(self) -> "Engine":
+        """The same without an epilogue."""
+        return Engine(self.context, self.dtype.name, self.schedule)
+
+    def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
+        if launch.split_k > 1 and launch.target is not None:
+            target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
+            y = self.context.empty((launch.split_k, *target.shape), self.dtype)
+        offsets = (a.layout.offset + start for a, start in zip((x, w, y), launch.starts, strict=True))
+        # The queue is in order, so the workspace space may be dropped once the launch is enqueued.
+        workspace = self.context.empty((launch.workspace,), self.dtype).buffer if launch.workspace else None
+        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
+        buffers = (x.buffer, w.buffer, y.buffer, workspace, *bound)
+        call = CALL.pack_values(*offsets)
+        launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, launch.encoded, call, *buffers)
+        if launch.split_k > 1:
+            self._sum.launch((target,), (y,))
+
+    @cached_property
+    def _sum(self) -> Reduction:
+        """The sum of the parts."""
+        name = self.dtype.name
+        return Reduction(self.context, "add", name, name, name, ndim=7, axes=(0,), schedule=self.schedule)

@@ -1,0 +1,266 @@
+"""Schedule cpu of convolutions: the method for a problem, and its partition among work-items."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import lcm, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pytensor_cl.routines.conv import col2im, grad_weights, winograd
+from pytensor_cl.routines.conv.im2col import Im2colSchedule
+from pytensor_cl.routines.conv.method import Elements, Method, Partition
+from pytensor_cl.routines.conv.plan import Problem, is_large_pointwise
+
+__all__ = ["DEPTHWISE_ROWS", "DIRECT_BLOCKS", "CpuSchedule"]
+
+# Register tiles, rows and vectors, by bytes of the device's vector registers; see routines/gemm/schedule_cpu.py.
+# The second one wastes less where there are few rows.
+_TILES = {64: ((12, 2), (8, 3)), 32: ((4, 3),), 16: ((4, 2),)}
+
+_LOADING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
+
+# Channels of the output in a group that do not justify packing; twice as many if a group of the input has few, too.
+_SMALL_M, _FEW_CHANNELS = 8, 4
+DIRECT_BLOCKS = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
+"""Rows and vectors along a row that the direct kernels compute at a time. Rows are channels; if there is one channel,
+rows of the image."""
+DEPTHWISE_ROWS = 4
+"""Rows of the output that the depthwise kernel computes at a time."""
+_DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
+
+
+def _balanced(total: int, limit: int, unit: int) -> int:
+    """Size of the fewest equal blocks of at most `limit`, in whole units."""
+    count = -(-total // limit) or 1
+    return -(-total // (count * unit)) * unit or unit
+
+
+def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: int) -> tuple[int, int, int]:
+    """Split a problem among work-items along columns, rows and groups, for the least work of the slowest one.
+
+    `packed` columns are packed at a time.
+    """
+    z = min(p.groups, items)
+    tiles_m, tiles_n = -(-p.m // rows), -(-p.columns // (vectors * lanes))
+    left = -(-items // z)
+
+    def cost(x: int) -> float:
+        y = min(left // x, tiles_m)
+        tiles = -(-tiles_n // x) * -(-tiles_m // y)
+        columns, blocks = p.columns / x, -(-p.columns // (x * packed))
+        return tiles * rows * vectors + _LOADING * columns / lanes + _PACKING * p.m / y * blocks
+
+    x = min(range(1, min(left, tiles_n) + 1), key=cost)
+    return x, max(1, min(left // x, tiles_m)), z
+
+
+def _depths(p: Problem, depth: int, limit: int, step: int, gather: str) -> tuple[int, int]:
+    """Return how much of `depth` is packed, and how much of that is read, at a time: whole channels if they fit."""
+    taps = prod(a.taps for a in p.axes)
+    unit = lcm(taps, 4)  # whole vectors of packed w
+    if unit > limit:
+        taps, unit = 1, 16
+    block = _balanced(depth, limit, unit)
+    return block, block if gather == "columns" else taps * max(1, step // taps)
+
+
+def _is_along_taps(p: Problem) -> bool:
+    """Whether rows of taps are longer than rows of output pixels, as in gradients of weights."""
+    last = p.axes[-1]
+    return last.taps > last.out and last.dilation > 0
+
+
+def _has_few_channels(p: Problem) -> bool:
+    return p.m <= _SMALL_M or (p.m <= 2 * _SMALL_M and p.c <= _FEW_CHANNELS)
+
+
+@dataclass(frozen=True)
+class CpuSchedule:
+    """Facts of a device and of a routine that decide how schedule cpu computes a problem.
+
+    Parameters
+    ----------
+    dtype
+        Of the arrays.
+    register_bytes
+        Width of the device's vector registers.
+    lanes
+        Elements of a vector.
+    units
+        Compute units.
+    tuning
+        Parameters of ``runtime/tuning.py``.
+    """
+
+    dtype: np.dtype
+    register_bytes: int
+    lanes: int
+    units: int
+    tuning: Mapping[str, int]
+
+    @cached_property
+    def im2col(self) -> Im2colSchedule:
+        """The schedule of kernels that read filters in place."""
+        return Im2colSchedule(self.dtype, self.register_bytes, self.lanes)
+
+    @property
+    def tiles(self) -> tuple[tuple[int, int], ...]:
+        """Rows and vectors of the register tiles of the kernel that packs its operands."""
+        return _TILES.get(self.register_bytes, _TILES[16])
+
+    # --- methods ---
+
+    def method(self, p: Problem) -> Method:
+        """Return the method for a simplified problem."""
+        found = next(candidate for candidate in _CANDIDATES if candidate.is_applicable(self, p))
+        return Method(found.name, found.parameters(self, p))
+
+    def direct_block(self, p: Problem, count: int) -> tuple[int, int]:
+        """Return rows and vectors of what the direct kernels compute at a time, if there are `count` rows."""
+        rows = next(r for r in DIRECT_BLOCKS if count <= r or r == max(DIRECT_BLOCKS))
+        needed = -(-p.axes[-1].out // self.lanes)
+        return rows, next(v for v in DIRECT_BLOCKS[rows] if v < 2 * needed)
+
+    def tile(self, p: Problem) -> tuple[int, int]:
+        """Return rows and vectors of the register tile with the least redundant work."""
+
+        def computed(tile: tuple[int, int]) -> int:
+            rows, vectors = tile
+            whole, rest = divmod(-(-p.columns // self.lanes), vectors)
+            return -(-p.m // rows) * rows * (whole * vectors + (min(rest, 1) if rest < 2 else vectors))
+
+        return min(self.tiles, key=computed)
+
+    # --- partitions ---
+
+    def partition(self, p: Problem, method: Method) -> Partition | Elements:
+        """Return the partition of a simplified problem, for a method with a kernel of its own."""
+        return _PARTITIONS[method.name](self, p, method)
+
+    def _elements(self, p: Problem, method: Method) -> Elements:
+        return Elements(p.size, 1)
+
+    def _direct(self, p: Problem, method: Method) -> Partition:
+        items = max(1, min(4 * self.units, p.size * p.depth // self.tuning["conv.grain"]))
+        return Partition((items,), (1,))
+
+    def _items(self, p: Problem) -> int:
+        """Return how many work-items a problem is worth."""
+        return min(self.units, p.size * p.depth // self.tuning["conv.grain"] + 1)
+
+    def _split_k(self, p: Problem, grid: Sequence[int]) -> int:
+        """Return into how many parts the sums fall, if the outputs are split among `grid`."""
+        if grid[2] != p.groups:
+            return 1
+        return max(1, min(self._items(p) // prod(grid), p.depth // self.tuning["conv.part"]))
+
+    def _implicit_gemm(self, p: Problem, method: Method) -> Partition:
+        gather, rows, vectors = (str(method.parameters[0]), *map(int, map(str, method.parameters[1:])))
+        tuning = self.tuning
+        x, y, z = grid = _grid(p, rows, vectors, self.lanes, self._items(p), tuning["conv.block_columns"])
+        split_k = self._split_k(p, grid)
+        limit = tuning["conv.depth_bytes"] // self.dtype.itemsize
+        kc, step = _depths(p, -(-p.depth // split_k), limit, tuning["conv.step"], gather)
+        mc = _balanced(-(-p.m // y), tuning["conv.block_rows"], rows)
+        nc = _balanced(-(-p.columns // x), tuning["conv.block_columns"], vectors * self.lanes)
+        workspace = kc * (mc + nc)
+        size = x, y, z * split_k
+        return Partition(size, (1, 1, 1), workspace * prod(size), split_k, (mc, nc, kc, step, workspace))
+
+    def _im2col(self, p: Problem, method: Method) -> Partition:
+        items = self._items(p)
+        x, y, z = grid = self.im2col.split(p, items).grid
+        split_k = self._split_k(p, grid)
+        blocks = self.im2col.split(p, items, split_k)
+        workspace = self.im2col.workspace_size(blocks)
+        size = x, y, z * split_k
+        blocking = (0, blocks.columns, blocks.depth, 0, workspace)
+        return Partition(size, (1, 1, 1), workspace * prod(size), split_k, blocking)
+
+    # --- gradients in one kernel ---
+
+    def col2im(self, phases: Sequence[Problem], p: Problem) -> col2im.Col2imBlocks | None:
+        """Return how one kernel computes the gradient of inputs for all phases; None where that is no way.
+
+        Parameters
+        ----------
+        phases
+            Simplified problems that compute the gradient, too.
+        p
+            The simplified convolution whose gradient it is.
+        """
+        im2col, itemsize = self.im2col, self.dtype.itemsize
+        if not (self._is_product(phases) and col2im.is_applicable(p, im2col.lanes, im2col.mr, itemsize)):
+            return None
+        return col2im.split_blocks(p, im2col.lanes, im2col.vectors, itemsize, self.units)
+
+    def grad_weights(self, problems: Sequence[Problem], p: Problem) -> grad_weights.GradWeightsBlocks | None:
+        """Return how gradients of weights are computed from x that is im2col; None where that is no way.
+
+        Parameters
+        ----------
+        problems, p
+            As of `col2im`.
+        """
+        if not (self._is_product(problems) and grad_weights.is_applicable(p, self.lanes)):
+            return None
+        return grad_weights.split_blocks(p, self.lanes, self._items(p))
+
+    def _is_product(self, problems: Sequence[Problem]) -> bool:
+        return all(self.method(p).name in ("implicit_gemm", "im2col") for p in problems if p.depth)
+
+
+class _Candidate(NamedTuple):
+    """A method, and when it is taken: the first applicable one is.
+
+    Attributes
+    ----------
+    name
+        Of the method.
+    is_applicable
+        Whether it computes a simplified problem, and does so faster than those that come later.
+    parameters
+        Returns the parameters of its kernel for a problem.
+    """
+
+    name: str
+    is_applicable: Callable[[CpuSchedule, Problem], bool]
+    parameters: Callable[[CpuSchedule, Problem], tuple[object, ...]] = lambda s, p: ()
+
+
+_CANDIDATES = (
+    _Candidate("naive", lambda s, p: s.dtype.kind != "f"),
+    _Candidate(
+        "dot",
+        lambda s, p: _is_along_taps(p) and p.m <= _SMALL_M // 2,
+        lambda s, p: (min(p.axes[-1].out, _DOT_COUNT),),
+    ),
+    _Candidate(
+        "depthwise",
+        lambda s, p: p.m == 1 and not _is_along_taps(p),
+        lambda s, p: s.direct_block(p, 1 if p.axes[-2].out == 1 else DEPTHWISE_ROWS),
+    ),
+    _Candidate(
+        "direct",
+        lambda s, p: _has_few_channels(p) and not _is_along_taps(p),
+        lambda s, p: s.direct_block(p, p.m),
+    ),
+    _Candidate("winograd", lambda s, p: winograd.is_applicable(p) and winograd.is_profitable(p)),
+    _Candidate("pointwise", lambda s, p: is_large_pointwise(p)),
+    _Candidate("im2col", lambda s, p: not _is_along_taps(p) and s.im2col.is_applicable(p)),
+    _Candidate(
+        "implicit_gemm",
+        lambda s, p: True,
+        lambda s, p: ("columns" if _is_along_taps(p) else "rows", *s.tile(p)),
+    ),
+)
+_PARTITIONS: dict[str, Callable[[CpuSchedule, Problem, Method], Partition | Elements]] = {
+    "naive": CpuSchedule._elements,
+    "dot": CpuSchedule._direct,
+    "depthwise": CpuSchedule._direct,
+    "direct": CpuSchedule._direct,
+    "im2col": CpuSchedule._im2col,
+    "implicit_gemm": CpuSchedule._implicit_gemm,
+}
