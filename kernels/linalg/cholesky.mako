@@ -152,8 +152,38 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
 }
 % endif
 
-/* Zeros above the diagonal; NaN everywhere where the last element of the diagonal is NaN. Neighbours in memory are
-   neighbours in the loop. */
+% if schedule == "cpu":
+/* The lower triangle of a, and zeros above it. */
+__kernel ${one_item_groups}
+void ${name}_begin(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
+                   __global const ${T} *a, __global ${T} *l)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), n = size.rows;
+    const int by_column = abs(l_at.column) > abs(l_at.row);
+    const long outer_step = by_column ? l_at.column : l_at.row, inner_step = by_column ? l_at.row : l_at.column;
+    const long a_outer_step = by_column ? a_at.column : a_at.row, a_inner_step = by_column ? a_at.row : a_at.column;
+    const long line_end = partition_begin(size.count * n, 1, part + 1, parts);
+    for (long line = partition_begin(size.count * n, 1, part, parts); line < line_end; ++line) {
+        const long b = line / n, outer = line - b * n;
+        __global const ${T} *source = a + a_at.offset + b * a_at.batch + outer * a_outer_step;
+        __global ${T} *target = l + l_at.offset + b * l_at.batch + outer * outer_step;
+        const long begin = by_column ? outer : 0, end = by_column ? n : outer + 1;
+        for (long inner = 0; inner < begin; ++inner)
+            target[inner * inner_step] = 0;
+        if (inner_step == 1 && a_inner_step == 1)
+            for (long inner = begin; inner < end; ++inner)
+                target[inner] = source[inner];
+        else
+            for (long inner = begin; inner < end; ++inner)
+                target[inner * inner_step] = source[inner * a_inner_step];
+        for (long inner = end; inner < n; ++inner)
+            target[inner * inner_step] = 0;
+    }
+}
+
+% endif
+/* Zeros above the diagonal, in so many of its neighbours as there are `columns`; NaN everywhere where the last element
+   of the diagonal is NaN. Neighbours in memory are neighbours in the loop. */
 __kernel ${one_item_groups}
 void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global ${T} *l)
 {
@@ -168,7 +198,8 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global
         __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
         const int failed = isnan(matrix[last]);
         const ${T} value = failed ? (${T})NAN : 0;
-        const long begin = failed || by_column ? 0 : outer + 1, end = failed || !by_column ? n : outer;
+        const long begin = failed ? 0 : by_column ? max(0L, outer - size.columns) : outer + 1;
+        const long end = failed ? n : by_column ? outer : min(n, outer + 1 + size.columns);
         for (long inner = begin; inner < end; ++inner)
             matrix[outer * outer_step + inner * inner_step] = value;
     }
