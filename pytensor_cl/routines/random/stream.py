@@ -240,7 +240,7 @@ class Stream:
         if not count:
             return
         if variate.recompute is not None:
-            drawn = variate.recompute(odd.numbers, *map(float, task.constants))
+            drawn = variate.recompute(odd.numbers, *map(float, task.constants)).tolist()
         else:
             drawn = []
             for position in odd.places[:, 2].tolist():
@@ -249,7 +249,7 @@ class Stream:
             task.sequence.restore()
         if self._patch is None:
             self._patch = context.kernel(kernel_source("random/patch", kind=variate.kind))
-        places, values = context.from_host(odd.places), context.from_host(np.asarray(drawn, chunks.draws.dtype))
+        places, values = context.from_host(odd.places), context.from_host(np.array(drawn, chunks.draws.dtype))
         numbers = np.int64(chunks.capacity), np.int64(count)
         # A fixed size of work-groups: PoCL compiles a kernel again for each size, and the count differs between calls.
         self._patch.launch(
