@@ -159,7 +159,8 @@ const long at = POSITION;
 <%def name="ziggurat(drop, first, at, sign)">\
 const ulong8 a = n >> ${drop}${" & 0x000fffffffffffffUL" if sign else ""};
 <%
-    layer = f"tables[{{at}} + (r->raw[i + {{k}}] >> {first} & 255UL)]" if first else "tables[{at} + (r->raw[i + {k}] & 255UL)]"
+    place = f" >> {first}" if first else ""
+    layer = f"tables[{{at}} + (r->raw[i + {{k}}]{place} & 255UL)]"
     limits = ", ".join(layer.format(at=at, k=k) for k in range(8))
     widths = ", ".join(f"as_double({layer.format(at=at + 256, k=k)})" for k in range(8))
 %>\
