@@ -4,8 +4,8 @@
 ##             `fast`: each number of a block is computed as a draw of one number, with a bit in `slow` where a draw
 ##             that starts there needs more. Runs of draws between those bits are copied.
 ## Operands    `state`: numbers that make up the generator's sequence; `pending`: the half of a number that was left
-##             before the first position. `again`: pairs of chunk and exact start for chunks that are repeated, or -1. Parameters p0,
-##             p1, ... A position counts numbers of `words` bits.
+##             before the first position. `again`: pairs of chunk and exact start for chunks that are repeated, or -1.
+##             Parameters p0, p1, ... A position counts numbers of `words` bits.
 ## NDRange     (work-items): one for each chunk of `chunk` positions from `origin` on, or for each repeated one; those
 ##             beyond `chunks` do nothing.
 ## Workspace   out: `capacity` places for each chunk, with room for vectors past the last draw. report: for each chunk

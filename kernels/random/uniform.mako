@@ -1,8 +1,8 @@
 ## Algorithm   Draws that take one number of the generator each. It becomes a number z, uniform from 0 to 1. `finish` is
 ##             the expression of the draw. With `search` a draw is the number of sums of probabilities that are
 ##             below z, found by bisection.
-## Operands    `state`: numbers that make up the generator's sequence; out[size]. sums[rows, categories]; row_of[size]: the row of
-##             each draw, not read if there is one row.
+## Operands    `state`: numbers that make up the generator's sequence; out[size]. sums[rows, categories]; row_of[size]:
+##             the row of each draw, not read if there is one row.
 ## NDRange     (work-items). Schedule cpu: work-item j makes the draws from j * chunk on. None beyond `size`.
 ##             Schedule simt: neighbours make neighbouring draws; for PCG, `stride` leads to the state a whole
 ##             NDRange ahead.
@@ -44,7 +44,8 @@ ${parts.store(result, finish, lanes, at, left)}\
 </%def>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
 void ${name}(${", ".join(values)},
-             ${"const long chunk, " if schedule == "cpu" else ""}const long size, __global ${result} *out${parts.arguments(varying)}\
+             ${"const long chunk, " if schedule == "cpu" else ""}const long size,
+             __global ${result} *out${parts.arguments(varying)}\
 ${tables if search else ""})
 {
     #pragma OPENCL FP_CONTRACT OFF
