@@ -1,8 +1,8 @@
 ## LU factors with partial pivoting, P A = L U, of panels of a batch of matrices; and what is computed from them.
 ##
 ## Algorithm  `_panel`: right-looking; a row's multiples are subtracted from the rows below it.
-##            `_lanes`: left-looking, `lanes` square matrices at a time, one in each lane of a vector, with pivots of its
-##            own: rows are interchanged lane by lane.
+##            `_lanes`: left-looking, `lanes` square matrices at a time, one in each lane of a vector, with pivots of
+##            its own.
 ##            `_swap`: applies the interchanges of rows to other columns. `_determinant`: signs and logarithms of
 ##            the pivots.
 ## Operands   a: rows x columns, any strides, columns <= block; L below the diagonal, U above it, overwrite the panel.
