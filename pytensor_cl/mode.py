@@ -77,9 +77,14 @@ def _placement() -> str:
 
 
 @graph_rewriter
-def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
-    """Note which host backends may run the graph; Scan of mode OPENCL -> Scan without a mode."""
+def opencl_drop_scan_modes(fgraph: FunctionGraph) -> None:
+    """Scan of mode OPENCL -> Scan without a mode, in functions of all modes."""
     inner_graphs.drop_scan_modes(fgraph, OpenCLLinker)
+
+
+@graph_rewriter
+def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
+    """Note which host backends may run the graph."""
     check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
 
 
@@ -340,6 +345,7 @@ def devices() -> tuple[DeviceEntry, ...]:
 def _register() -> None:
     for rewrite, position in _PASSES:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
+    optdb.register("opencl_drop_scan_modes", opencl_drop_scan_modes, "minimum_compile", position=-0.6)
     registration.register("OPENCL", OPENCL)
     numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker)
     serial_function.serialise_calls(OpenCLVM, assign_lock)
