@@ -472,5 +472,5 @@ def explain(fn: Any) -> Explanation:
         not_captured=executor.unsupported_reason,
         graph_breaks=tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(executor.graph_breaks.items())),
         problems=tuple(filter(None, (getattr(fn.vm, "problem", ""), *executor.problems))),
-        inner_nodes=tuple(inner for n in (*device, *host) for inner in _inner_nodes(n.op)),
+        inner_nodes=tuple(chain.from_iterable(_inner_nodes(n.op) for nodes in (device, host) for n in nodes)),
     )
