@@ -27,6 +27,8 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Determinant", "Inverse", "LUFactor", "Permutation", "Solve"]
 
+LANES_ROWS = 64
+"""Rows of the largest matrices that are factored in lanes."""
 PANEL = 16
 """Columns that one kernel factors in a matrix of more rows than a block."""
 
@@ -52,16 +54,28 @@ class _LURoutine(BlockedRoutine):
         if a.shape[-1] != a.shape[-2]:
             raise np.linalg.LinAlgError(f"Last 2 dimensions of the array must be square; its shape is {a.shape}")
 
-    def _factored(self, a: GpuArray, batch: tuple[int, ...], lu: GpuArray | None = None) -> tuple[GpuArray, GpuArray]:
+    def _factored(self, a: GpuArray, batch: tuple[int, ...]) -> tuple[GpuArray, GpuArray]:
         """Return the factors (count, n, n) of A with these batch dimensions, and their pivots (count, n)."""
         n, count = a.shape[-1], prod(batch)
-        if lu is None:
-            lu = self.context.empty((*batch, n, n), self.dtype)
-        self._copy(a, lu)
-        lu = stacked(lu)
+        lu = stacked(self.context.empty((*batch, n, n), self.dtype))
         pivots = self.context.empty((count, n), np.dtype("int32"))
-        self._factor(lu, pivots, 0)
+        self._factor_copy(a, lu, pivots, batch)
         return lu, pivots
+
+    def _factor_copy(self, a: GpuArray, lu: GpuArray, pivots: GpuArray, batch: tuple[int, ...]) -> None:
+        """Enqueue the factors (count, n, n) of A with these batch dimensions, and their pivots (count, n)."""
+        count, n, _ = lu.shape
+        if self.schedule == "simt" or count < self.lanes or n > LANES_ROWS:
+            self._copy(a, lu.view(Layout.contiguous((*batch, n, n))._replace(offset=lu.layout.offset)))
+            self._factor(lu, pivots, 0)
+            return
+        a = self._matrices(a, batch)
+        kernel = self._kernel("lanes")
+        size = self._grid(kernel, -(-count // self.lanes))
+        workspace = self.context.empty((size[0][0] * n * (n + 1) * self.lanes,), self.dtype)
+        places = strides_argument(a), strides_argument(lu), self._pivots_argument(pivots, 0)
+        buffers = a.buffer, lu.buffer, pivots.buffer, workspace.buffer
+        kernel.launch(self.context.queue, *size, SIZES.pack_values(count, n, n, 0), *places, *buffers)
 
     def _pivots_argument(self, pivots: GpuArray, first: int) -> bytes:
         return PIVOTS.pack_values(pivots.layout.offset + first, pivots.shape[-1], first)
@@ -161,10 +175,10 @@ class LUFactor(_LURoutine):
             return
 
         def run() -> None:
-            self._copy(a, target)
             lu = stacked(target)
             count, n, _ = lu.shape
-            self._factor(lu, pivots.view(Layout((count, n), (n, 1), pivots.layout.offset)), 0)
+            rows = pivots.view(Layout((count, n), (n, 1), pivots.layout.offset))
+            self._factor_copy(a, lu, rows, target.shape[:-2])
             if self.marks_singular:
                 self._mark_singular(lu, lu)
 
