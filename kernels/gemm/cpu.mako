@@ -74,6 +74,11 @@
                     if (is_packed && !p.shared_b_size && !(keeps_packed_b && m0 > m_begin))
                         ${micro}_pack(b + n0 * p.b.col, p.b.col, p.b.row, panel_width, kc, packed_panel, b_row);
 </%def>
+## The tiles of a panel that have elements of the triangle.
+<%def name="rows_of_panel()">
+                    const long i_begin = p.triangle > 0 ? max(0L, n0 - m0) / ${mr} * ${mr} : 0;
+                    const long i_end = p.triangle < 0 ? min(mc, n0 + panel_width - m0) : mc;
+</%def>
 ## The micro-kernel's operands, and whether its sums go to the output or to a private tile.
 <%def name="tile_pointers()">
                         const int height = min(${mr}L, mc - i0);
@@ -186,7 +191,8 @@ void ${name}(gemm_plan p${f', {name}_operands operands' if outputs else ''}, ${s
                 for (long panel = panel_begin; panel < panel_end; panel++) {
                     ${panels.panel_bounds("n_begin", lanes, half)}
                     ${pack_b_panel()}
-                    for (long i0 = 0; i0 < mc; i0 += ${mr}) {
+                    ${rows_of_panel()}
+                    for (long i0 = i_begin; i0 < i_end; i0 += ${mr}) {
                         ${tile_pointers()}
                         ${prefetch_addends()}
                         ${multiply()}

@@ -24,7 +24,7 @@
 <%include file="/random/philox.mako"/>\
 % else:
 typedef struct {
-    random_u128 s, c;          /* the state after the block, the increment */
+    ${G}_state state;          /* after the block */
     ulong raw[RANDOM_BLOCK];
     long base;                 /* position of the first number of the block */
     int at;                    /* of the next one in the block */
@@ -38,7 +38,7 @@ static inline long ${G}_position(const ${G}_stream *r) { return r->base + r->at;
 static ulong ${G}_next(${G}_stream *r)
 {
     if (r->at == RANDOM_BLOCK) {
-        r->s = ${G}_fill(r->s, r->c, r->raw);
+        ${G}_fill(&r->state, r->raw);
         r->base += RANDOM_BLOCK;
         r->at = 0;
     }
@@ -47,6 +47,20 @@ static ulong ${G}_next(${G}_stream *r)
 static inline double ${G}_unit(${G}_stream *r) { return (double)(${G}_next(r) >> 11) * (1.0 / 9007199254740992.0); }
 % endif
 
+% if "normal" in needed or "exponential" in needed:
+#ifndef RANDOM_IS_BELOW
+#define RANDOM_IS_BELOW
+/* Whether y < f exp(t) for t of at least 0, by polynomials on both sides; -1 if y is between them. The function takes
+   ten times as long. */
+static inline int random_is_below(const double y, const double f, const double t)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double cube = t * t * t, low = f * (1.0 + t + 0.5 * t * t + cube * (1.0 / 6.0));
+    if (y < low * (1.0 - 1e-12)) return 1;
+    return t < 0.5 && y > (low + f * t * cube * 0.0625) * (1.0 + 1e-12) ? 0 : -1;
+}
+#endif
+% endif
 % if "normal" in needed:
 static double ${G}_normal_rare(${G}_stream *r, double x, int i, ulong a, int *is_done)
 {
@@ -65,7 +79,9 @@ static double ${G}_normal_rare(${G}_stream *r, double x, int i, ulong a, int *is
         return (a >> 8) & 1 ? -u : u;
     }
     const double f = as_double(r->tables[512 + i]), d = as_double(r->tables[511 + i]) - f;
-    *is_done = d * ${G}_unit(r) + f < exp(-0.5 * x * x);
+    const double y = d * ${G}_unit(r) + f, edge = as_double(r->tables[256 + i]) * 4503599627370496.0;
+    *is_done = random_is_below(y, f, 0.5 * (edge - fabs(x)) * (edge + fabs(x)));
+    if (*is_done < 0) *is_done = y < exp(-0.5 * x * x);
     return x;
 }
 % endif
@@ -101,7 +117,10 @@ static inline double ${G}_exponential(${G}_stream *r)
             return 7.69711747013104972 - log1p(-r->u);
         }
         const double f = as_double(r->tables[1280 + i]), d = as_double(r->tables[1279 + i]) - f;
-        if (d * ${G}_unit(r) + f < exp(-x)) return x;
+        const double y = d * ${G}_unit(r) + f;
+        int is_done = random_is_below(y, f, as_double(r->tables[1024 + i]) * 9007199254740992.0 - x);
+        if (is_done < 0) is_done = y < exp(-x);
+        if (is_done) return x;
     }
 }
 % endif

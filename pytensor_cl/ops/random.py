@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,27 @@ from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["MIN_ELEMENTS", "GpuRandomVariable"]
+__all__ = ["MIN_ELEMENTS", "GpuRandomVariable", "distribution_name"]
 
 MIN_ELEMENTS = 4096
 """Draws that NumPy makes faster than a device, whose kernels take 0.1 to 0.3 ms a call."""
+
+RANDOM_VARIABLES = "pytensor.tensor.random.basic"
+_OF_A_DRAW = "name", "perform", "rng_fn", "rng_fn_scipy", "signature"
+
+
+def distribution_name(op: RandomVariable) -> str:
+    """Return which distribution of `DISTRIBUTIONS` an Op draws from; empty if none.
+
+    It is the name of PyTensor's class. A subclass counts if it draws as that class does. Classes of other packages with
+    the same name do not count, as PyMC's ``WaldRV``, which adds a parameter.
+    """
+    op_type = type(op)
+    for kind in op_type.__mro__:
+        if kind.__module__ == RANDOM_VARIABLES and kind.__name__ in DISTRIBUTIONS:
+            same = (getattr_static(op_type, a, None) == getattr_static(kind, a, None) for a in _OF_A_DRAW)
+            return kind.__name__ if all(same) else ""
+    return ""
 
 
 class GpuRandomVariable(GpuOp):
@@ -65,7 +83,7 @@ class GpuRandomVariable(GpuOp):
 
     @cached_property
     def _fixed(self) -> tuple[int, ...]:
-        return DISTRIBUTIONS[type(self.host).__name__].fixed
+        return DISTRIBUTIONS[distribution_name(self.host)].fixed
 
     def placement_of(self, index: int) -> str:
         """Return where input number `index` must be."""
@@ -91,7 +109,7 @@ class GpuRandomVariable(GpuOp):
             return host.rng_fn(generator, *arguments)
 
         copy = None if self.inplace else custom_rng_deepcopy
-        name, dtype = type(host).__name__, node.outputs[1].type.dtype
+        name, dtype = distribution_name(host), node.outputs[1].type.dtype
         numpys = DirichletDraw if name == "DirichletRV" else Draw
         kind = CounterDraw if self.counts else numpys
         return kind(context, name, dtype, HostDraw(draw, copy, self.min_elements))

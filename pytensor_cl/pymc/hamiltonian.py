@@ -11,7 +11,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.density import ModelDensity
 
-__all__ = ["MAX_ENERGY_ERROR", "Chains", "Hamiltonian", "Trajectory", "per_chain", "rows"]
+__all__ = ["MAX_ENERGY_ERROR", "Chains", "Hamiltonian", "Trajectory", "compile_function", "per_chain", "rows"]
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy grows by more than that diverges, as in Stan and PyMC."""
@@ -55,6 +55,20 @@ def rows(values: Sequence[TensorVariable]) -> TensorVariable:
 def per_chain(value: TensorVariable, like: TensorVariable) -> TensorVariable:
     """Give a vector of chains as many dimensions as `like` has."""
     return pt.shape_padright(value, like.ndim - 1) if like.ndim > 1 else value
+
+
+def compile_function(inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], mode: Any, name: str) -> Any:
+    """Compile a function of a model, as `pytensor.function` does.
+
+    Parameters
+    ----------
+    inputs, outputs, updates, mode, name
+        See `pytensor.function`.
+    """
+    with warnings.catch_warnings():
+        # A model of many variables has more arguments than one kernel takes; PyTensor then makes several.
+        warnings.filterwarnings("ignore", "Loop fusion failed because", UserWarning)
+        return pytensor.function(inputs, outputs, updates=updates, mode=mode, name=name)
 
 
 class Chains:
@@ -132,10 +146,7 @@ class Chains:
         self.density.temperature.set_value(np.asarray(value, pytensor.config.floatX))
 
     def _function(self, inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], name: str) -> Any:
-        with warnings.catch_warnings():
-            # A model of many variables has more arguments than one kernel takes; PyTensor then makes several.
-            warnings.filterwarnings("ignore", "Loop fusion failed because", UserWarning)
-            return pytensor.function(inputs, outputs, updates=updates, mode=self._mode, name=name)
+        return compile_function(inputs, outputs, updates, self._mode, name)
 
     def _compile_evaluate(self) -> Any:
         log_density, gradient = self.density(self._position)

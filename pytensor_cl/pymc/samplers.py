@@ -1,15 +1,17 @@
 """Markov chains of Hamiltonian trajectories: ChEES-HMC and HMC with a fixed trajectory length."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
+from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["Chees", "Iteration", "window_ends"]
+__all__ = ["Chees", "Iteration", "StepAndMass", "SteppingChains", "window_ends"]
 
 
 class Iteration(NamedTuple):
@@ -20,13 +22,30 @@ class Iteration(NamedTuple):
     trajectory : Trajectory
     step_size : float
     n_steps : int
+        Leapfrog steps; their mean, if chains have different numbers.
     tuning : bool
+    stats : dict or None
+        Statistics of each chain by name, if they are others than those of a trajectory.
     """
 
     trajectory: Trajectory
     step_size: float
     n_steps: int
     tuning: bool
+    stats: Mapping[str, np.ndarray] | None = None
+
+
+class SteppingChains(Protocol):
+    """What the adaptation of a step size and of a mass matrix needs of chains."""
+
+    density: ModelDensity
+    chains: int
+
+    def try_step(self, step_size: float) -> np.ndarray:
+        """Return the acceptance probabilities of one step from the positions, and stay there."""
+
+    def set_inverse_mass(self, flat: np.ndarray) -> None:
+        """Set the diagonal of the inverse mass matrix."""
 
 
 def window_ends(tune: int) -> list[int]:
@@ -47,6 +66,80 @@ def window_ends(tune: int) -> list[int]:
         ends.append(end)
         length = math.ceil(1.5 * length)
     return ends
+
+
+class StepAndMass:
+    """Step size and mass matrix of all chains, adapted in a warm-up.
+
+    Parameters
+    ----------
+    chains
+        The chains.
+    tune
+        Iterations of warm-up.
+    target_accept
+        Wanted acceptance.
+    """
+
+    def __init__(self, chains: SteppingChains, tune: int, target_accept: float) -> None:
+        self._chains = chains
+        self._tune = tune
+        self._windows = set(window_ends(tune))
+        self._early = tune // 3
+        self._mass = MassMatrix(chains.density.size, chains.chains)
+        self._variances = np.ones(chains.density.size)
+        self._step = DualAveraging(1.0, target_accept)
+        self._count = 0
+
+    @property
+    def step_size(self) -> float:
+        """Step size of the next iteration: the average of all, once the warm-up is over."""
+        return self._step.step_size if self._count < self._tune else self._step.mean
+
+    def search(self, step_size: float) -> None:
+        """Double or halve the step size until the mean acceptance of one step crosses one half.
+
+        Parameters
+        ----------
+        step_size
+            First one that is tried.
+        """
+        grows = None
+        for _ in range(60):
+            accepted = float(self._chains.try_step(step_size).mean())
+            if grows is None:
+                grows = accepted > 0.5
+            if (accepted > 0.5) != grows:
+                break
+            step_size *= 2.0 if grows else 0.5
+        self._step.restart(step_size)
+
+    def update(self, acceptance: float, moments: np.ndarray) -> bool:
+        """Take an iteration of the warm-up into account, and return whether the mass matrix is a new one.
+
+        Parameters
+        ----------
+        acceptance
+            Of the iteration.
+        moments
+            See `Trajectory`.
+        """
+        self._step.update(acceptance)
+        self._mass.update(moments)
+        self._count += 1
+        if self._count not in self._windows:
+            return False
+        variances = self._mass.estimate(from_gradients=self._count <= self._early)
+        if variances is None:
+            return False
+        changes = np.abs(np.log(variances) - np.log(self._variances))
+        self._variances = variances
+        self._chains.set_inverse_mass(variances)
+        if changes.max() > math.log(4):
+            self.search(self._step.step_size)
+        else:
+            self._step.restart(self._step.mean)
+        return True
 
 
 class Chees:
@@ -85,36 +178,19 @@ class Chees:
         self._tune = tune
         self._max_steps = max_steps
         self._adapts_length = adapt_length
-        self._windows = set(window_ends(tune))
-        self._early = tune // 3
-        self._mass = MassMatrix(hamiltonian.density.size, hamiltonian.chains)
-        self._variances = np.ones(hamiltonian.density.size)
-        self._step = DualAveraging(1.0, target_accept)
+        self._adaptation = StepAndMass(hamiltonian, tune, target_accept)
         self._length = Adam(math.log(trajectory_length), rate=0.05)
         self._log_length = math.log(trajectory_length)
-        self._log_step = 0.0
         self._count = 0
 
     def start(self) -> None:
         """Find a first step size: one with which about half the chains accept a single step."""
-        self._search(1.0)
-
-    def _search(self, step_size: float) -> None:
-        """Double or halve the step size until the mean acceptance of one step crosses one half."""
-        grows = None
-        for _ in range(60):
-            accepted = float(self._hamiltonian.try_step(step_size).mean())
-            if grows is None:
-                grows = accepted > 0.5
-            if (accepted > 0.5) != grows:
-                break
-            step_size *= 2.0 if grows else 0.5
-        self._step.restart(step_size)
+        self._adaptation.search(1.0)
 
     @property
     def step_size(self) -> float:
         """Step size of the next trajectory."""
-        return self._step.step_size if self._count < self._tune else math.exp(self._log_step)
+        return self._adaptation.step_size
 
     @property
     def trajectory_length(self) -> float:
@@ -134,29 +210,12 @@ class Chees:
         return Iteration(trajectory, step_size, n_steps, tuning)
 
     def _adapt(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
-        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
-        self._step.update(harmonic_mean(np.maximum(trajectory.acceptance, 1e-2)))
         if self._adapts_length:
             self._adapt_length(trajectory, step_size, jitter)
-        self._mass.update(trajectory.moments)
-        done = self._count + 1
-        if done in self._windows:
-            variances = self._mass.estimate(from_gradients=done <= self._early)
-            if variances is not None:
-                self._use_mass(variances)
-        self._log_step = self._step.log_mean
-
-    def _use_mass(self, variances: np.ndarray) -> None:
-        """Use a new mass matrix; search the step size again if it is a very different one."""
-        changes = np.abs(np.log(variances) - np.log(self._variances))
-        self._variances = variances
-        self._hamiltonian.set_inverse_mass(variances)
-        # The gradient with respect to the length has another scale now.
-        self._length.restart()
-        if changes.max() > math.log(4):
-            self._search(self.step_size)
-        else:
-            self._step.restart(self._step.mean)
+        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
+        if self._adaptation.update(harmonic_mean(np.maximum(trajectory.acceptance, 1e-2)), trajectory.moments):
+            # The gradient with respect to the length has another scale now.
+            self._length.restart()
 
     def _adapt_length(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
         weights = np.where(np.isfinite(trajectory.growth), trajectory.acceptance, 0.0)

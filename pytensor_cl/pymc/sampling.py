@@ -16,6 +16,7 @@ from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints
 from pytensor_cl.pymc.langevin import Langevin
 from pytensor_cl.pymc.meads import FOLDS, Meads
+from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
 from pytensor_cl.pymc.progress import progress_bar
@@ -25,10 +26,9 @@ from pytensor_cl.pymc.tempering import temper
 
 __all__ = ["SAMPLERS", "sample"]
 
-SAMPLERS = ("chees", "meads", "hmc", "smc")
-_ABSENT = {
-    "nuts": "chains that advance together would all wait for the longest tree; use 'chees', or pymc.sample for NUTS",
-}
+SAMPLERS = ("chees", "meads", "hmc", "nuts", "smc")
+_ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
+_TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
 _LEAST_CHAINS = {"meads": 2 * FOLDS}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
@@ -36,7 +36,8 @@ _MOVES = 8
 """Trajectories at each temperature of sampler "smc"."""
 
 
-_AnyChains = Hamiltonian | Langevin | ShardedHamiltonian
+_AnyChains = Hamiltonian | Langevin | ShardedHamiltonian | TreeChains
+_AnySampler = Chees | Meads | Nuts
 
 
 class _Settings(NamedTuple):
@@ -65,7 +66,7 @@ class _Draws:
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
         self._values = [np.empty((draws, chains, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
-        self._stats: list[dict[str, np.ndarray]] = []
+        self._stats: list[Mapping[str, np.ndarray]] = []
         self._chains = chains
 
     def __len__(self) -> int:
@@ -77,7 +78,8 @@ class _Draws:
             array[len(self)] = value
         trajectory = done.trajectory
         self._stats.append(
-            {
+            done.stats
+            or {
                 "acceptance_rate": trajectory.acceptance,
                 "accepted": trajectory.accepted,
                 "diverging": trajectory.diverging,
@@ -111,7 +113,7 @@ def sample(
     sampler: str = "chees",
     random_seed: Any = None,
     target_accept: float | None = None,
-    max_steps: int = 1000,
+    max_steps: int = 1023,
     trajectory_length: float | None = None,
     superchains: int | None = None,
     target_ess: float | None = None,
@@ -139,20 +141,22 @@ def sample(
         Iterations of warm-up, which are discarded.
     chains : int
         Number of chains.
-    sampler : {"chees", "meads", "hmc", "smc"}
+    sampler : {"chees", "meads", "hmc", "nuts", "smc"}
         ``"chees"`` adapts the trajectory length (Hoffman, Radul, Sountsov 2021); ``"hmc"`` has a given one. ``"meads"``
         takes single steps and keeps a part of the momenta between them (Hoffman and Sountsov 2022); a draw is made
-        after as many steps as it takes to replace them. It needs at least eight chains. ``"smc"``
-        first moves draws from the prior to the posterior through powers of the likelihood (sequential Monte Carlo),
-        which suits posteriors with several modes, and then does as ``"chees"``. It adds the attribute
+        after as many steps as it takes to replace them. It needs at least eight chains. ``"nuts"`` is the No-U-Turn
+        sampler: each chain has trajectories of its own length, and begins the next one without waiting for others.
+        ``"smc"`` first moves draws from the prior to the posterior through powers of the likelihood (sequential Monte
+        Carlo), which suits posteriors with several modes, and then does as ``"chees"``. It adds the attribute
         ``log_marginal_likelihood``; priors must be proper.
     random_seed : int, Generator, RandomState or None
         The same seed gives the same draws on the same device.
     target_accept : float, optional
-        Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"``.
+        Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"`` and
+        ``"nuts"``; for ``"nuts"`` it is the mean over all steps.
         Not for ``"meads"``, whose step size follows from the curvature of the log density.
     max_steps : int
-        Most leapfrog steps of a trajectory.
+        Most leapfrog steps of a trajectory. For ``"nuts"``, trees have 1, 3, 7, 15, ... steps at most.
     trajectory_length : float, optional
         Longest trajectory in units of the mass matrix: the first one for ``"chees"`` and ``"smc"`` (default 1), all
         for ``"hmc"`` (default pi). For ``"meads"``: the time between two draws (default: that in which the momenta are
@@ -205,16 +209,13 @@ def sample(
     check_continuous(model)
     superchains = _superchains(superchains, chains)
     if devices is not None:
-        if sampler == "meads":
-            raise ValueError("sampler 'meads' runs on one device: its folds need each other's chains")
+        if sampler in _ONE_DEVICE:
+            raise ValueError(f"sampler {sampler!r} runs on one device: {_ONE_DEVICE[sampler]}")
         check_devices(devices, chains)
-    settings = _Settings(
-        draws, tune, sampler, target_accept or 0.651, max_steps, trajectory_length, target_ess, progressbar
-    )
+    target_accept = target_accept or _TARGET_ACCEPT.get(sampler, 0.651)
     if sampler == "hmc":
-        settings = settings._replace(
-            target_accept=target_accept or 0.8, trajectory_length=trajectory_length or float(np.pi)
-        )
+        trajectory_length = trajectory_length or float(np.pi)
+    settings = _Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
     seeds = np.random.SeedSequence(_entropy(random_seed))
     begun = perf_counter()
     with _always_device():
@@ -223,11 +224,13 @@ def sample(
         point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(chains if is_smc else superchains)]
         shapes = initial.shapes(point_seeds[0])
         state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
-    if is_smc:
+    if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
         state.set_inverse_temperature(0.0)
     initial.find(point_seeds, chains, state.set_positions)
     compiled = perf_counter()
-    tempering = _temper(state, seeds.spawn(1)[0]) if not isinstance(state, Langevin) and is_smc else {}
+    tempering = {}
+    if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
+        tempering = _temper(state, seeds.spawn(1)[0])
     tempered = perf_counter() - compiled
     iterations = _sampler(state, settings, seeds)
     kept, times = _run(state, iterations, settings)
@@ -265,11 +268,15 @@ def _state(
         densities = [ModelDensity(model, shapes, tempered=is_tempered) for _ in devices]
         return ShardedHamiltonian(densities, chains, seed, mode, devices)
     density = ModelDensity(model, shapes, tempered=is_tempered)
+    if settings.sampler == "nuts":
+        return TreeChains(density, chains, seed, mode, settings.max_steps)
     return (Langevin if settings.sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
 
 
-def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequence) -> Chees | Meads:
+def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequence) -> _AnySampler:
     """Return what moves the chains."""
+    if isinstance(state, TreeChains):
+        return Nuts(state, settings.tune, settings.draws, settings.target_accept)
     if isinstance(state, Langevin):
         return Meads(state, settings.tune, settings.max_steps, settings.trajectory_length, seeds.spawn(1)[0])
     return Chees(
@@ -282,7 +289,7 @@ def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequen
     )
 
 
-def _run(state: _AnyChains, iterations: Chees | Meads, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
+def _run(state: _AnyChains, iterations: _AnySampler, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
     """Warm up and draw; return the draws, and the seconds of both."""
     density = state.density
     kept = _Draws(density.shapes, density.dtypes, state.chains, settings.draws)
@@ -364,8 +371,6 @@ def _superchains(superchains: int | None, chains: int) -> int:
 
 
 def _check(sampler: str, draws: int, tune: int, chains: int, target_accept: float | None, max_steps: int) -> None:
-    if sampler in _ABSENT:
-        raise ValueError(f"sampler {sampler!r} does not exist yet: {_ABSENT[sampler]}")
     if sampler not in SAMPLERS:
         raise ValueError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
     for name, value, least in (

@@ -14,6 +14,7 @@ from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian  # noqa: E402
 from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
+from pytensor_cl.pymc.nuts import TreeChains  # noqa: E402
 from pytensor_cl.runtime.registry import add_context  # noqa: E402
 from tests.conftest import DRIVERS  # noqa: E402
 from tests.helpers import assert_on_device, host_ops, on_one_driver  # noqa: E402
@@ -84,7 +85,7 @@ def eight_schools_by_quadrature():
 
 
 @on_one_driver
-@pytest.mark.parametrize("sampler", ["chees", "meads", "hmc"])
+@pytest.mark.parametrize("sampler", ["chees", "meads", "hmc", "nuts"])
 def test_eight_schools(context, sampler):
     """Non-centred eight schools, against a numerical integral; early stop at an effective sample size."""
     with pm.Model() as model:
@@ -106,12 +107,15 @@ def test_eight_schools(context, sampler):
 
 
 @on_one_driver
-def test_correlated_normal(context):
+@pytest.mark.parametrize("sampler", ["chees", "nuts"])
+def test_correlated_normal(context, sampler):
     """A multivariate normal distribution keeps its mean and covariance."""
     covariance = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, -0.2], [0.0, -0.2, 0.25]])
     with pm.Model() as model:
         pm.MvNormal("x", np.array([1.0, -2.0, 0.0]), covariance)
-    found = sample(model, chains=128, draws=60, tune=80, random_seed=5, progressbar=False).posterior
+    found = sample(
+        model, sampler=sampler, chains=128, draws=60, tune=80, random_seed=5, progressbar=False
+    ).posterior  # fmt: skip
     draws = found.x.values.reshape(-1, 3)
     assert found.attrs["ess_bulk_min"] > 1000
     np.testing.assert_allclose(draws.mean(axis=0), [1.0, -2.0, 0.0], atol=0.25)
@@ -248,6 +252,34 @@ def test_step_is_on_device(context, on_device):
 
 
 @on_one_driver
+def test_nuts(context, on_device):
+    """Gradients on the device; the same draws for a seed; statistics that agree with each other; angles in their period."""
+    with pm.Model() as model:
+        pm.Normal("x", [1.0, -2.0], [0.5, 3.0])
+        pm.VonMises("angle", 3.0, 0.5)
+    options = {"chains": 64, "draws": 30, "tune": 50, "random_seed": 2, "max_steps": 15, "progressbar": False}
+    found, again = (sample(model, sampler="nuts", **options) for _ in range(2))
+    posterior, stats = found.posterior, found.sample_stats
+    np.testing.assert_array_equal(again.posterior.x.values, posterior.x.values)
+    for i, (mean, deviation) in enumerate([(1.0, 0.5), (-2.0, 3.0)]):
+        assert_mean(posterior.x.values[:, :, i], mean, deviation, posterior.attrs["ess_bulk_min"])
+    assert np.abs(posterior.angle.values).max() <= np.pi
+    steps, depth = stats.n_steps.values, stats.tree_depth.values
+    assert (steps < 2**depth).all()
+    assert (steps >= 2 ** (depth - 1)).all()
+    assert depth.max() <= 4
+    deepest = stats.reached_max_treedepth.values
+    assert (steps[deepest] == 15).all()
+    assert len(np.unique(steps)) > 2  # chains do not move in step
+    np.testing.assert_allclose(stats.lp, scipy.stats.norm.logpdf(posterior.x, [1.0, -2.0], [0.5, 3.0]).sum(-1)
+                               + scipy.stats.vonmises.logpdf(posterior.angle, 0.5, 3.0), rtol=1e-6)  # fmt: skip
+    chains = TreeChains(
+        ModelDensity(model, {"x": (2,), "angle_circular__": ()}), 8, np.random.SeedSequence(1), "OPENCL", 15
+    )
+    assert_on_device(chains.evaluate, GpuElemwise)
+
+
+@on_one_driver
 def test_bad_chain(context):
     """A parameter that is not allowed gives minus infinity for its chain, and changes no other one."""
     with pm.Model() as model:
@@ -277,7 +309,7 @@ def test_bad_arguments():
         sample(model, devices=["no_such_device"])
     for options, message in (
         ({"sampler": "gibbs"}, "no sampler 'gibbs'"),
-        ({"sampler": "nuts"}, "use 'chees'"),
+        ({"devices": ["dev0"], "sampler": "nuts"}, "runs on one device"),
         ({"chains": 1}, "chains must be at least 2"),
         ({"draws": 0}, "draws must be at least 1"),
         ({"superchains": 7}, "cannot be divided"),

@@ -16,7 +16,7 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneTypeT
 
-from pytensor_cl.ops.random import MIN_ELEMENTS, GpuRandomVariable
+from pytensor_cl.ops.random import MIN_ELEMENTS, GpuRandomVariable, distribution_name
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.routines.random.dirichlet import LEAST_SHAPE
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES
@@ -53,12 +53,12 @@ def lift_random_variable(
     op: RandomVariable, node: Apply, context_name: str, info: DeviceInfo
 ) -> GpuRandomVariable | NoKernel:
     """RandomVariable(rng, size, p) -> GpuRandomVariable(rng, size, p); the generator and the size stay on the host."""
-    name = type(op).__name__
+    name = distribution_name(op)
     distribution = DISTRIBUTIONS.get(name)
     if isinstance(op, COMPOSED) and config.opencl__random != "philox":
         return NoKernel(ONE_BY_ONE)
     if distribution is None:
-        return NoKernel(f"no OpenCL kernel for {name} yet")
+        return NoKernel(f"no OpenCL kernel for {type(op).__name__} yet")
     if not info.has_fp64:
         return NoKernel(f"{info.name} has no double precision: {DOUBLE}")  # float32 draws too
     _, size, *parameters = node.inputs

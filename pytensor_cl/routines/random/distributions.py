@@ -1,7 +1,7 @@
 """How each distribution takes its numbers from a generator, and what becomes of them."""
 
 from collections.abc import Callable
-from math import copysign, exp, floor, inf, isfinite, log, log1p, sqrt
+from math import exp, floor, inf, isfinite, log, log1p, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +105,7 @@ class Variate(NamedTuple):
     is_exact
         Whether all but few draws are the same to the last bit, whatever the device's functions.
     recompute
-        From the number that the kernel lists, and the constants, to such a draw; None: NumPy draws it.
+        From the numbers that the kernel lists, and the constants, to such draws; None: NumPy draws them.
     fast
         Code of the template `random/stream` for draws that take one number and no function, many at once.
     """
@@ -122,25 +122,30 @@ class Variate(NamedTuple):
     words: int = 64
     is_proper: Callable[..., bool] = lambda *_: True
     is_exact: Callable[..., bool] = lambda *_: True
-    recompute: Callable[..., float] | None = None
+    recompute: Callable[..., np.ndarray] | None = None
     fast: str = ""
 
 
-def _tail_of_normal(number: float) -> float:
-    """Return a normal number beyond the layers of the ziggurat; its sign is that of the uniform number."""
-    return copysign(NORMAL_R + -NORMAL_INVERSE_R * log1p(-abs(number)), number)
+def _log1p(numbers: np.ndarray) -> np.ndarray:
+    """Return log(1 + x) of the C library, which NumPy's draws use. `numpy.log1p` may round another way."""
+    return np.array([log1p(x) for x in numbers.tolist()])
 
 
-def _tail_of_exponential(number: float) -> float:
-    """Return an exponential number beyond the layers of the ziggurat."""
-    return EXPONENTIAL_R - log1p(-number)
+def _tail_of_normal(numbers: np.ndarray) -> np.ndarray:
+    """Return normal numbers beyond the layers of the ziggurat; their signs are those of the uniform numbers."""
+    return np.copysign(NORMAL_R + -NORMAL_INVERSE_R * _log1p(-abs(numbers)), numbers)
 
 
-def _odd_gamma(number: float, shape: float, b: float, c: float) -> float:
-    """Return a gamma number of a normal, or of an exponential, number in the tail."""
+def _tail_of_exponential(numbers: np.ndarray) -> np.ndarray:
+    """Return exponential numbers beyond the layers of the ziggurat."""
+    return EXPONENTIAL_R - _log1p(-numbers)
+
+
+def _odd_gamma(numbers: np.ndarray, shape: float, b: float, c: float) -> np.ndarray:
+    """Return gamma numbers of normal, or of exponential, numbers in the tail."""
     if shape == 1:
-        return _tail_of_exponential(number)
-    v = 1.0 + c * _tail_of_normal(number)
+        return _tail_of_exponential(numbers)
+    v = 1.0 + c * _tail_of_normal(numbers)
     return b * (v * v * v)
 
 
