@@ -1,7 +1,8 @@
 ## Cholesky factors of a batch of small matrices: A = L L^T, of which only the lower triangle is read.
 ##
 ## Algorithm  `_block`: right-looking, one matrix after the other; rows of U = L^T are contiguous in private memory.
-##            `_lanes`: left-looking, `lanes` matrices at a time, one in each lane of a vector.
+##            `_lanes`: left-looking, `lanes` matrices at a time, one in each lane of a vector. The next ones are
+##            prefetched, a row of each for each column of the factor.
 ##            `_group`: right-looking, one matrix for each work-group, in local memory.
 ## Operands   a, l: rows x rows, any strides, rows <= block. a and l may be the same array.
 ##            Where `whole` is nonzero, zeros are written above the diagonal of l, and NaN everywhere if A is not
@@ -15,7 +16,11 @@
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
-<% steps = block // lanes %>
+<%include file="/common/prefetch.mako"/>\
+<%
+    steps = block // lanes
+    line = 64 // {"float": 4, "double": 8}[ctype]  # elements of a cache line
+%>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}_block(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
                    __global const ${T} *a, __global ${T} *l)
@@ -67,7 +72,13 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
         const long b = g * ${lanes};
         const int valid = min((long)${lanes}, size.count - b);
         linalg_load_matrices_${V}(a + a_at.offset + b * a_at.batch, a_at, valid, n, n, factor);
+        const int is_contiguous = a_at.column == 1 && a_at.row == n;
+        const int next = is_contiguous && g + 1 < g_end ? min((long)${lanes}, size.count - b - ${lanes}) : 0;
+        __global const ${T} *later = a + a_at.offset + (b + ${lanes}) * a_at.batch;
         for (int j = 0; j < n; ++j) {
+            for (int lane = 0; lane < next; ++lane)
+                for (int e = 0; e < n; e += ${line})
+                    prefetch_later(later + lane * a_at.batch + j * n + e);
             __global ${V} *pivots = factor + j * n;
             ${V} pivot = pivots[j];
             for (int k = 0; k < j; ++k)

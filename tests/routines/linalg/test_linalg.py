@@ -190,6 +190,28 @@ def test_lu_factors(context, rng, schedule, dtype):
         np.testing.assert_allclose(lower @ upper, a[order], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * n)
 
 
+@dtypes
+def test_lu_factors_in_lanes(context, rng, dtype):
+    """Each lane has pivots of its own; one of the matrices is zero, one has a pivot whose inverse would overflow."""
+    factor = LUFactor(context, dtype, "cpu", marks_singular=False)
+    for count, n in ((37, 17), (40, 4), (16, 64)):
+        a = general(rng, (count, n, n), dtype)
+        a[1] = 0
+        a[2] *= np.finfo(dtype).tiny
+        array = context.from_host(a)
+        for view, host in ((array, a), (array.view(array.layout.transpose((0, 2, 1))), a.swapaxes(1, 2))):
+            lu, pivots = map(np.asarray, factor(view))
+            rows = np.arange(count)
+            order = np.tile(np.arange(n), (count, 1))
+            for k in range(n):
+                order[rows, k], order[rows, pivots[:, k]] = order[rows, pivots[:, k]], order[rows, k].copy()
+            lower, upper = np.tril(lu, -1) + np.eye(n), np.triu(lu)
+            assert np.abs(lower).max() <= 1.01
+            permuted = host[rows[:, None], order]
+            scale = np.maximum(np.abs(host).max((1, 2), keepdims=True), np.finfo(dtype).tiny)
+            np.testing.assert_allclose(lower @ upper / scale, permuted / scale, atol=10 * TOLERANCE[dtype])
+
+
 @schedules
 @dtypes
 def test_solutions(context, rng, schedule, dtype):
@@ -277,3 +299,21 @@ def test_repeated_squares(context, rng, schedule, dtype):
             expected[k] = np.linalg.matrix_power(x[k], 2 ** int(counts[k]))
         (got,) = squares(context.from_host(x), context.from_host(counts))
         assert_near(got, expected, dtype)
+
+
+@schedules
+@dtypes
+def test_determinants_that_overflow_or_vanish(context, rng, schedule, dtype):
+    """The logarithm is exact where the determinant is infinite or zero; a zero pivot has sign zero."""
+    limits = np.finfo(dtype)
+    a = general(rng, (6, 5, 5), dtype)
+    a *= np.array([limits.max / 1e3, limits.tiny * 1e3, 0, 1, -1, 1e-3], dtype)[:, None, None]
+    a[3, :, 1] = 0
+    sign, log = Determinant(context, dtype, in_parts=True, schedule=schedule)(context.from_host(a))
+    (got,) = Determinant(context, dtype, schedule=schedule)(context.from_host(a))
+    with np.errstate(all="ignore"):
+        signs, logs = np.linalg.slogdet(a)
+        expected = np.linalg.det(a)
+    np.testing.assert_array_equal(np.asarray(sign), signs)
+    np.testing.assert_allclose(np.asarray(log), logs, rtol=1e-4)
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-3)
