@@ -110,6 +110,9 @@ def sampling_arguments(description: str | None, chains: int = 256, draws: int = 
     parser.add_argument("--tune", type=int, default=150, help="steps of warm-up")
     parser.add_argument("--draws", type=int, default=draws, help="of each chain on the device")
     parser.add_argument("--nuts-draws", type=int, default=1000, help="of each of two chains on the host")
+    parser.add_argument(
+        "--nuts", nargs="+", default=["pymc"], help="whose NUTS to compare with: pymc, numpyro, blackjax"
+    )
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
     return parser
 
@@ -124,26 +127,40 @@ def same_posterior(model: pm.Model, names: Sequence[str], options: argparse.Name
         ours = pytensor_cl.pymc.sample(
             chains=options.chains, tune=options.tune, draws=options.draws, random_seed=seed, progressbar=False
         ).posterior
-        theirs = pm.sample(
+    print_rate(f"{options.chains} chains", ours.attrs["ess_bulk_min"], ours.attrs["ess_per_second"])
+    worst = 0.0
+    for sampler in options.nuts:
+        theirs = host_posterior(model, sampler, options, seed)
+        smallest = min(float(ess(theirs, var_names=[name])[name].min()) for name in names)
+        print_rate(f"NUTS of {sampler}, 2 chains", smallest, smallest / theirs.attrs["sampling_time"])
+        worst = max(worst, *(_compare_means(name, ours, theirs) for name in names))
+        if sampler == options.nuts[0] and find_spec("matplotlib"):
+            _save_posteriors(options.out / figure, ours, theirs, names)
+    return worst <= ERRORS
+
+
+def host_posterior(model: pm.Model, sampler: str, options: argparse.Namespace, seed: int) -> Any:
+    """Return draws of two chains by PyMC's NUTS, in mode NUMBA, or by that of a library on JAX."""
+    with model:
+        return pm.sample(
             options.nuts_draws,
             tune=max(300, options.tune),
             chains=2,
             cores=1,
             random_seed=seed,
-            target_accept=0.9,
-            nuts_sampler="pymc",
-            compile_kwargs={"mode": HOST},
+            nuts={"target_accept": 0.9},
+            nuts_sampler=sampler,
+            compile_kwargs={"mode": HOST} if sampler == "pymc" else None,
             progressbar=False,
         ).posterior
-    smallest = min(float(ess(theirs, var_names=[name])[name].min()) for name in names)
-    rates = ours.attrs["ess_per_second"], smallest / theirs.attrs["sampling_time"]
-    counts = ours.attrs["ess_bulk_min"], smallest
-    for title, count, rate in zip((f"{options.chains} chains", "NUTS, 2 chains"), counts, rates, strict=True):
-        print(f"{title}: {count:.0f} effective draws, {rate:.0f} a second (with warm-up, without compilation)")
-    worst = max(_compare_means(name, ours, theirs) for name in names)
-    if find_spec("matplotlib"):
-        _save_posteriors(options.out / figure, ours, theirs, names)
-    return worst <= ERRORS
+
+
+def print_rate(title: str, count: float, rate: float) -> None:
+    """Print how many effective draws there are, and how many per second.
+
+    The time has the warm-up, and no compilation except that of samplers on JAX.
+    """
+    print(f"{title}: {count:.0f} effective draws, {rate:.0f} a second with warm-up")
 
 
 def compare(model: pm.Model, names: Sequence[str], options: argparse.Namespace, figure: str, seed: int) -> int:
@@ -166,17 +183,20 @@ def _compare_means(name: str, ours: Any, theirs: Any) -> float:
 
 
 def _save_posteriors(path: Path, ours: Any, theirs: Any, names: Sequence[str]) -> None:
-    """Save, for each variable, ranks of eight groups of chains and the densities by both samplers."""
+    """Save, for each variable, traces of four chains, ranks of eight groups of chains, and densities of both."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(len(names), 2, figsize=(11, 2.4 * len(names)), layout="constrained", squeeze=False)
-    for (left, right), name in zip(axes, names, strict=True):
+    size = (15, 2.4 * len(names))
+    figure, axes = plt.subplots(len(names), 3, figsize=size, layout="constrained", squeeze=False)
+    for (left, middle, right), name in zip(axes, names, strict=True):
         draws = ours[name].to_numpy().reshape(*ours[name].shape[:2], -1)
         first = draws[..., 0]
+        left.plot(first[:4].T, linewidth=0.7)
+        left.set(title=f"traces of {name}, four chains")
         ranks = first.ravel().argsort().argsort().reshape(first.shape)
         for group in np.array_split(ranks, 8):
-            left.hist(group.ravel(), bins=20, histtype="step")
-        left.set(title=f"ranks of {name}, eight groups of chains", yticks=[])
+            middle.hist(group.ravel(), bins=20, histtype="step")
+        middle.set(title=f"ranks of {name}, eight groups of chains", yticks=[])
         for at in range(draws.shape[-1]):
             right.hist(draws[..., at].ravel(), bins=60, density=True, alpha=0.5)
         for column in theirs[name].to_numpy().reshape(-1, draws.shape[-1]).T:

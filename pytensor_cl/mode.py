@@ -33,6 +33,7 @@ from pytensor_cl.rewriting.lowering.conv import split_convolutions
 from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.linalg import lower_linalg
+from pytensor_cl.rewriting.lowering.optimize import give_device_functions
 from pytensor_cl.rewriting.lowering.random import lower_random
 from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices
@@ -76,9 +77,14 @@ def _placement() -> str:
 
 
 @graph_rewriter
-def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
-    """Note which host backends may run the graph; Scan of mode OPENCL -> Scan without a mode."""
+def opencl_drop_scan_modes(fgraph: FunctionGraph) -> None:
+    """Scan of mode OPENCL -> Scan without a mode, in functions of all modes."""
     inner_graphs.drop_scan_modes(fgraph, OpenCLLinker)
+
+
+@graph_rewriter
+def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
+    """Note which host backends may run the graph."""
     check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
 
 
@@ -136,6 +142,14 @@ def opencl_lift_loops(fgraph: FunctionGraph) -> None:
     """Scan(n, x) -> the same with a device graph of its steps."""
     if _placement() != "host":
         lift_loops(fgraph)
+
+
+@graph_rewriter
+@_report
+def opencl_search_functions(fgraph: FunctionGraph) -> None:
+    """Minimize(x) -> the same, whose function runs on the device."""
+    if _placement() == "device":
+        give_device_functions(fgraph)
 
 
 @graph_rewriter
@@ -227,6 +241,7 @@ _PASSES = (
     (opencl_lower, 47.95),
     (opencl_lift_branches, 48.93),
     (opencl_lift_loops, 48.94),
+    (opencl_search_functions, 48.945),
     (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
     (opencl_shorten_loops, 49.22),
@@ -330,6 +345,7 @@ def devices() -> tuple[DeviceEntry, ...]:
 def _register() -> None:
     for rewrite, position in _PASSES:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
+    optdb.register("opencl_drop_scan_modes", opencl_drop_scan_modes, "minimum_compile", position=-0.6)
     registration.register("OPENCL", OPENCL)
     numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker)
     serial_function.serialise_calls(OpenCLVM, assign_lock)

@@ -46,3 +46,13 @@ def test_known_defects_do_not_count(tmp_path, monkeypatch):
 def test_no_defect_is_known():
     lines = (CHECKOUT / "tools" / "pytensor_tests_known.txt").read_text().splitlines()
     assert [line for line in lines if line and not line.startswith("#")] == []
+
+
+def test_the_package_of_the_checkout_is_left_out(tmp_path):
+    checkout = tmp_path / "checkout"
+    for name in ("pytensor", "tests"):
+        (checkout / name).mkdir(parents=True)
+    (checkout / "conftest.py").touch()
+    for _ in range(2):
+        tree = pytensor_tests._link_tests(checkout, tmp_path / "tree")
+    assert {p.name for p in tree.iterdir()} == {"tests", "conftest.py"}

@@ -2,7 +2,8 @@
 
 usage: python tools/pytensor_tests.py SOURCE_TREE [TEST ...] [--results FOLDER] [--device opencl:pocl] [--jobs 2]
 
-SOURCE_TREE is a checkout of PyTensor, of a version near the installed one: its sdist has eight of the test files. TEST
+SOURCE_TREE is a checkout of PyTensor, of a version near the installed one: its sdist has eight of the test files. Its
+tests run with the installed PyTensor, in a folder of links to all that the checkout has beside the package. TEST
 is a path in it, as tests/tensor/test_math.py, which may go on with ::Class::test. Each has a process of its own; one
 that dies is started again behind the test that killed it. What fails is run again with FAST_COMPILE; what passes there
 is listed with a class: structure (requires host Ops), arguments (requires work in place), unspecified, slow, numbers,
@@ -129,6 +130,19 @@ def _outcomes(log: Path) -> dict[str, dict[str, str]]:
     return found
 
 
+def _link_tests(tree: Path, folder: Path) -> Path:
+    """Fill a folder with links to what a checkout has beside its package, and return it.
+
+    Python would import the checkout's package, not the installed one, if tests ran in the checkout.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in tree.iterdir():
+        link = folder / entry.name
+        if entry.name not in ("pytensor", "__pycache__") and not link.is_symlink():
+            link.symlink_to(entry)
+    return folder
+
+
 def _run_tests(tree: Path, tests: list[str], flags: str, log: Path) -> None:
     """Run tests in one process, again after each crash, until all have an outcome."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -224,8 +238,9 @@ def main() -> int:
     names = options.tests or [f for f in DEFAULT_FILES if (options.tree / f).exists()]
     flags = {k: ",".join(filter(None, (v.format(device=options.device), options.flags))) for k, v in MODES.items()}
     if not options.compare:
+        tree = _link_tests(options.tree.absolute(), options.results.absolute() / "tree")
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(lambda name: _run(options.tree.absolute(), name, flags, options.results), names))
+            list(pool.map(lambda name: _run(tree, name, flags, options.results), names))
     return int(_report(options.results, names) > 0)
 
 

@@ -10,6 +10,7 @@
 ##     workspace_size     elements of a work-item's workspace: packed B, then packed A
 ##     shared_b_size      elements of B packed by another kernel for all, at the begin of the workspace; else 0
 ##     prefetch           whether the operands of later tiles are prefetched
+##     triangle           1: of the output, which is square, only the lower triangle is used; -1: the upper one; 0: all
 ## Both schedules:
 ##     split_k            parts of k; each part has work-items of its own
 ##     split_k_start      where the partial sums (split_k, m, n) are in the workspace, if split_k > 1

@@ -1,7 +1,8 @@
 ## Cholesky factors of a batch of small matrices: A = L L^T, of which only the lower triangle is read.
 ##
 ## Algorithm  `_block`: right-looking, one matrix after the other; rows of U = L^T are contiguous in private memory.
-##            `_lanes`: left-looking, `lanes` matrices at a time, one in each lane of a vector.
+##            `_lanes`: left-looking, `lanes` matrices at a time, one in each lane of a vector. The next ones are
+##            prefetched, a row of each for each column of the factor.
 ##            `_group`: right-looking, one matrix for each work-group, in local memory.
 ## Operands   a, l: rows x rows, any strides, rows <= block. a and l may be the same array.
 ##            Where `whole` is nonzero, zeros are written above the diagonal of l, and NaN everywhere if A is not
@@ -15,7 +16,11 @@
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
-<% steps = block // lanes %>
+<%include file="/common/prefetch.mako"/>\
+<%
+    steps = block // lanes
+    line = 64 // {"float": 4, "double": 8}[ctype]  # elements of a cache line
+%>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}_block(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
                    __global const ${T} *a, __global ${T} *l)
@@ -67,7 +72,13 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
         const long b = g * ${lanes};
         const int valid = min((long)${lanes}, size.count - b);
         linalg_load_matrices_${V}(a + a_at.offset + b * a_at.batch, a_at, valid, n, n, factor);
+        const int is_contiguous = a_at.column == 1 && a_at.row == n;
+        const int next = is_contiguous && g + 1 < g_end ? min((long)${lanes}, size.count - b - ${lanes}) : 0;
+        __global const ${T} *later = a + a_at.offset + (b + ${lanes}) * a_at.batch;
         for (int j = 0; j < n; ++j) {
+            for (int lane = 0; lane < next; ++lane)
+                for (int e = 0; e < n; e += ${line})
+                    prefetch_later(later + lane * a_at.batch + j * n + e);
             __global ${V} *pivots = factor + j * n;
             ${V} pivot = pivots[j];
             for (int k = 0; k < j; ++k)
@@ -152,8 +163,38 @@ void ${name}_group(const linalg_sizes size, const linalg_strides a_at, const lin
 }
 % endif
 
-/* Zeros above the diagonal; NaN everywhere where the last element of the diagonal is NaN. Neighbours in memory are
-   neighbours in the loop. */
+% if schedule == "cpu":
+/* The lower triangle of a, and zeros above it. */
+__kernel ${one_item_groups}
+void ${name}_begin(const linalg_sizes size, const linalg_strides a_at, const linalg_strides l_at,
+                   __global const ${T} *a, __global ${T} *l)
+{
+    const long part = get_global_id(0), parts = get_global_size(0), n = size.rows;
+    const int by_column = abs(l_at.column) > abs(l_at.row);
+    const long outer_step = by_column ? l_at.column : l_at.row, inner_step = by_column ? l_at.row : l_at.column;
+    const long a_outer_step = by_column ? a_at.column : a_at.row, a_inner_step = by_column ? a_at.row : a_at.column;
+    const long line_end = partition_begin(size.count * n, 1, part + 1, parts);
+    for (long line = partition_begin(size.count * n, 1, part, parts); line < line_end; ++line) {
+        const long b = line / n, outer = line - b * n;
+        __global const ${T} *source = a + a_at.offset + b * a_at.batch + outer * a_outer_step;
+        __global ${T} *target = l + l_at.offset + b * l_at.batch + outer * outer_step;
+        const long begin = by_column ? outer : 0, end = by_column ? n : outer + 1;
+        for (long inner = 0; inner < begin; ++inner)
+            target[inner * inner_step] = 0;
+        if (inner_step == 1 && a_inner_step == 1)
+            for (long inner = begin; inner < end; ++inner)
+                target[inner] = source[inner];
+        else
+            for (long inner = begin; inner < end; ++inner)
+                target[inner * inner_step] = source[inner * a_inner_step];
+        for (long inner = end; inner < n; ++inner)
+            target[inner * inner_step] = 0;
+    }
+}
+
+% endif
+/* Zeros above the diagonal, in so many of its neighbours as there are `columns`; NaN everywhere where the last element
+   of the diagonal is NaN. Neighbours in memory are neighbours in the loop. */
 __kernel ${one_item_groups}
 void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global ${T} *l)
 {
@@ -168,7 +209,8 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides l_at, __global
         __global ${T} *matrix = l + l_at.offset + b * l_at.batch;
         const int failed = isnan(matrix[last]);
         const ${T} value = failed ? (${T})NAN : 0;
-        const long begin = failed || by_column ? 0 : outer + 1, end = failed || !by_column ? n : outer;
+        const long begin = failed ? 0 : by_column ? max(0L, outer - size.columns) : outer + 1;
+        const long end = failed ? n : by_column ? outer : min(n, outer + 1 + size.columns);
         for (long inner = begin; inner < end; ++inner)
             matrix[outer * outer_step + inner * inner_step] = value;
     }

@@ -1,6 +1,9 @@
 ## Types, structs and loops of the kernels of this folder; a preamble.
 <%page args="typedefs, ctype, lanes, schedule"/>\
 <%include file="/common/partition.mako"/>\
+% if schedule == "cpu":
+<%include file="/common/private.mako"/>\
+% endif
 <% V = ctype if lanes == 1 else f"{ctype}{lanes}" %>\
 #ifndef LINALG_STRUCTS
 #define LINALG_STRUCTS

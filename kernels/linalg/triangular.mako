@@ -38,9 +38,10 @@ ROWS = 4  # that are solved at a time
     % endfor
                 }
             } else {
-                for (int c = 0; c < ${width}; ++c)
-                    for (int i = 0; i < n; ++i)
-                        element[i * ${width} + c] = source[i * b_at.row + min(c, valid - 1) * b_at.column];
+    % for v in range(vectors):
+                linalg_load_${V}(source + min(${v * lanes}, valid - 1) * b_at.column, b_at.column,
+                                 clamp(valid - ${v * lanes}, 1, ${lanes}), b_at.row, n, tile + ${v}, ${vectors});
+    % endfor
             }
             for (int i = n; i < padded; ++i) {
     % for v in range(vectors):
@@ -86,9 +87,10 @@ ROWS = 4  # that are solved at a time
     % endfor
                 }
             } else {
-                for (int c = 0; c < valid; ++c)
-                    for (int i = 0; i < n; ++i)
-                        target[i * x_at.row + c * x_at.column] = element[i * ${width} + c];
+    % for v in range(vectors):
+                linalg_store_${V}(target + ${v * lanes} * x_at.column, x_at.column,
+                                  clamp(valid - ${v * lanes}, 0, ${lanes}), x_at.row, n, tile + ${v}, ${vectors});
+    % endfor
             }
 </%def>
 % if schedule == "cpu":
@@ -101,8 +103,9 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
     const int n = size.rows, width = size.columns > ${lanes} ? ${wide * lanes} : ${lanes};
     const long tiles = (size.columns + width - 1) / width, units = size.count * tiles;
     const int padded = (n + ${ROWS - 1}) / ${ROWS} * ${ROWS};
-    ${V} tile[${block * wide}];
-    ${T} *element = (${T} *)tile, factors[${block * (block + ROWS) // 2}];
+    ${V} space[${block * wide}];
+    __global ${V} *const tile = private_as_global(${V}, space);
+    ${T} factors[${block * (block + ROWS) // 2}];
     long packed_item = -1;
     const long unit_end = partition_begin(units, 1, part + 1, parts);
     for (long unit = partition_begin(units, 1, part, parts); unit < unit_end; ++unit) {
@@ -114,8 +117,21 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
         if (item != packed_item) {
             ${singular("matrix[i * (a_at.row + a_at.column)]")}
             ${T} *factor = factors;
-            for (int begin = 0; begin < padded; begin += ${ROWS})
-                for (int k = 0; k < begin + ${ROWS}; ++k)
+            for (int begin = 0; begin < padded; begin += ${ROWS}) {
+                if (begin + ${ROWS} <= n) {
+    % for r in range(ROWS):
+                    __global const ${T} *row${r} = matrix + (begin + ${r}) * a_at.row;
+    % endfor
+                    for (int k = 0; k < begin; ++k, factor += ${ROWS}) {
+    % for r in range(ROWS):
+                        factor[${r}] = row${r}[k * a_at.column];
+    % endfor
+                    }
+                } else
+                    for (int k = 0; k < begin; ++k, factor += ${ROWS})
+                        for (int r = 0; r < ${ROWS}; ++r)
+                            factor[r] = begin + r < n ? matrix[(begin + r) * a_at.row + k * a_at.column] : 0;
+                for (int k = begin; k < begin + ${ROWS}; ++k)
                     for (int i = begin; i < begin + ${ROWS}; ++i, ++factor) {
                         if (k < i)
                             *factor = i < n ? matrix[i * a_at.row + k * a_at.column] : 0;
@@ -124,6 +140,7 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
                             *factor = i < n ? (failed ? (${T})NAN : 1 / matrix[i * (a_at.row + a_at.column)]) : 1;
     % endif
                     }
+            }
             packed_item = item;
         }
         if (width == ${lanes}) {

@@ -3,9 +3,9 @@
 ##             A work-item starts `warm` positions before its chunk, and keeps the draws that start inside.
 ##             `fast`: each number of a block is computed as a draw of one number, with a bit in `slow` where a draw
 ##             that starts there needs more. Runs of draws between those bits are copied.
-## Operands    State s and increment c of the generator; `pending`: the half of a number that was left before the first
-##             position. `again`: pairs of chunk and exact start for chunks that are repeated, or -1. Parameters p0,
-##             p1, ... A position counts numbers of `words` bits.
+## Operands    `state`: numbers that make up the generator's sequence; `pending`: the half of a number that was left
+##             before the first position. `again`: pairs of chunk and exact start for chunks that are repeated, or -1.
+##             Parameters p0, p1, ... A position counts numbers of `words` bits.
 ## NDRange     (work-items): one for each chunk of `chunk` positions from `origin` on, or for each repeated one; those
 ##             beyond `chunks` do nothing.
 ## Workspace   out: `capacity` places for each chunk, with room for vectors past the last draw. report: for each chunk
@@ -14,7 +14,7 @@
 ##             odd_u: the number that it was made of.
 ## Invariants  The host compares the end of each chunk with the start of the next one, and repeats chunks that differ.
 ## Reference   numpy.random.Generator defines the order of the draws; the methods: kernels/random/variates.mako.
-<%page args="name, generator, draw, fast, kind, parameters, words, schedule"/>\
+<%page args="name, generator, state, draw, fast, kind, parameters, words, schedule"/>\
 <%!
     ZIGGURATS = {
         "normal": {"drop": 9, "first": 0, "at": 0, "sign": True},
@@ -25,16 +25,16 @@
         """Return the text for each of 8 lanes, separated by commas."""
         return ", ".join(form.format(k=k) for k in range(8))
 
-    def flags(first):
-        """Return the elements of a long8: the bit `first` and every second one above it."""
-        return ", ".join(str(first << 2 * k) for k in range(8))
+    def flags(first, step=1):
+        """Return the elements of a ulong8: the bit `first` and those that are `step` apart above it."""
+        return ", ".join(str(first << step * k) for k in range(8))
 %>\
 <%
     G = generator
     constants = "".join(f", const double p{k}" for k in range(parameters))
 %>\
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else ""}
-void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c_lo, const uint pending,
+void ${name}(${", ".join(f"const ulong {x}" for x in state)}, const uint pending,
              const long origin, const long chunk, const long warm, const long chunks, const long stride,
              __global const long *again, const long capacity, __global const ulong *tables,
              __global ${kind} *out, __global long *report, volatile __global int *odd_count,
@@ -48,8 +48,7 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
     const long j = is_again ? again[2 * item] : item, begin = origin + j * chunk, stop = begin + chunk;
     long start = is_again ? again[2 * item + 1] : max(origin, begin - warm);
     ${G}_stream stream, *r = &stream;
-    const random_u128 state = {s_hi, s_lo}, c = {c_hi, c_lo};
-    r->c = c;
+    const ${G}_sequence sequence = {${", ".join(state)}};
     r->tables = tables;
     r->pending = pending;
 % if words == 32:
@@ -58,7 +57,8 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
 % else:
     r->base = start;
 % endif
-    r->s = ${G}_fill(${G}_jump(state, c, r->base), c, r->raw);
+    r->state = ${G}_at(sequence, r->base);
+    ${G}_fill(&r->state, r->raw);
     r->at = 0;
 % if words == 32:
     if (word > 0 && (word & 1L)) r->at = 1;
@@ -82,24 +82,29 @@ void ${name}(const ulong s_hi, const ulong s_lo, const ulong c_hi, const ulong c
     for (long base = -1; POSITION < stop;) {
         long q = POSITION - ${per} * r->base;
         if (q == ${per} * RANDOM_BLOCK) {
-            r->s = ${G}_fill(r->s, r->c, r->raw);
+            ${G}_fill(&r->state, r->raw);
             r->base += RANDOM_BLOCK;
             q = r->at = 0;
         }
         if (q >= 0 && base != r->base) {
             base = r->base;
     % for part in range(per):
-            slow[${part}] = 0;
-    % endfor
-            for (int i = 0; i < RANDOM_BLOCK; i += 8) {
-                const ulong8 n = vload8(0, r->raw + i);
-    % if fast == "integers":
-                ${self.integers()}
-    % else:
+            {
+                ulong8 needs_more = 0UL;
+                for (int i = ${64 // per * part}; i < ${64 // per * (part + 1)}; i += 8) {
+                    const ulong8 n = vload8(0, r->raw + i);
+        % if fast == "integers":
+                    ${self.integers()}
+        % else:
 <% ziggurat = ZIGGURATS["normal" if fast == "normal" else "exponential"] %>\
-                ${self.ziggurat(**ziggurat)}
-    % endif
+                    ${self.ziggurat(**ziggurat)}
+        % endif
+                }
+                const ulong4 s4 = needs_more.lo | needs_more.hi;
+                const ulong2 s2 = s4.lo | s4.hi;
+                slow[${part}] = s2.x | s2.y;
             }
+    % endfor
         }
         if (q >= 0) {
             int to = ${per} * RANDOM_BLOCK;
@@ -149,42 +154,34 @@ const long at = POSITION;
         }
         ++count;
 </%def>\
-## The bits of a long8 of -1 and 0.
-<%def name="bits(condition, weights)">\
-const long8 s8 = (${condition}) & (long8)(${", ".join(map(str, weights))});
-                const long4 s4 = s8.lo | s8.hi;
-                const long2 s2 = s4.lo | s4.hi;\
-</%def>\
 ## Draws inside the layers of a ziggurat. The bits above `drop` are a fraction, and those from `first` on are the layer.
-## The tables begin at `at`.
+## The tables begin at `at`. The layers are taken from memory: so it takes fewer instructions than from a vector.
 <%def name="ziggurat(drop, first, at, sign)">\
 const ulong8 a = n >> ${drop}${" & 0x000fffffffffffffUL" if sign else ""};
-                const long8 layer = as_long8(n >> ${first} & 255UL);
 <%
-    limits = vector(f"tables[{at} + layer.s{{k}}]")
-    widths = vector(f"as_double(tables[{at + 256} + layer.s{{k}}])")
+    place = f" >> {first}" if first else ""
+    layer = f"tables[{{at}} + (r->raw[i + {{k}}]{place} & 255UL)]"
+    limits = ", ".join(layer.format(at=at, k=k) for k in range(8))
+    widths = ", ".join(f"as_double({layer.format(at=at + 256, k=k)})" for k in range(8))
 %>\
-                const ulong8 limits = (ulong8)(${limits});
-                const double8 widths = (double8)(${widths});
-                const double8 x = convert_double8(as_long8(a)) * widths;
+                    const ulong8 limits = (ulong8)(${limits});
+                    const double8 widths = (double8)(${widths});
+                    const double8 x = convert_double8(as_long8(a)) * widths;
     % if sign:
-                vstore8(as_double8(as_ulong8(x) ^ (n << 55 & 0x8000000000000000UL)), 0, ready + i);
+                    vstore8(as_double8(as_ulong8(x) ^ (n << 55 & 0x8000000000000000UL)), 0, ready + i);
     % else:
-                vstore8(x, 0, ready + i);
+                    vstore8(x, 0, ready + i);
     % endif
-                ${self.bits("a >= limits", [1 << k for k in range(8)])}
-                slow[0] |= (ulong)(s2.x | s2.y) << i;
+                    needs_more |= as_ulong8(a >= limits) & (ulong8)(${flags(1)}) << i;
 </%def>\
 ## Numbers of 32 bits times how many there are: the upper half is the draw, unless the lower one is small.
 <%def name="integers()">\
 const ulong factor = as_ulong(p1) + 1UL, low = factor & 0xFFFFFFFFUL;
-                const ulong8 even = (n & 0xFFFFFFFFUL) * factor, odd_half = (n >> 32) * factor;
-                const ulong16 x = (ulong16)(${vector("even.s{k}, odd_half.s{k}")}) >> 32;
-                vstore16(as_long16(x + as_ulong(p0)), 0, ready + 2 * i);
-                if (!low) continue;
-                const long8 s8 = (((even & 0xFFFFFFFFUL) < low) & (long8)(${flags(1)}))
-                               | (((odd_half & 0xFFFFFFFFUL) < low) & (long8)(${flags(2)}));
-                const long4 s4 = s8.lo | s8.hi;
-                const long2 s2 = s4.lo | s4.hi;
-                slow[i >> 5] |= (ulong)(s2.x | s2.y) << (2 * i & 63);
+                    const ulong8 even = (n & 0xFFFFFFFFUL) * factor, odd_half = (n >> 32) * factor;
+                    const ulong16 x = (ulong16)(${vector("even.s{k}, odd_half.s{k}")}) >> 32;
+                    vstore16(as_long16(x + as_ulong(p0)), 0, ready + 2 * i);
+                    if (!low) continue;
+                    const ulong8 bits = (as_ulong8((even & 0xFFFFFFFFUL) < low) & (ulong8)(${flags(1, 2)}))
+                                        | (as_ulong8((odd_half & 0xFFFFFFFFUL) < low) & (ulong8)(${flags(2, 2)}));
+                    needs_more |= bits << (2 * i & 63);
 </%def>\

@@ -10,6 +10,7 @@
 ##             26 (2000). Poisson: W. Hoermann, Insur. Math. Econ. 12 (1993), PTRS. Binomial: V. Kachitvichyanukul,
 ##             B. W. Schmeiser, Commun. ACM 31 (1988), BTPE. Inverse Gaussian: J. R. Michael, W. R. Schucany,
 ##             R. W. Haas, Am. Stat. 30 (1976). Von Mises: D. J. Best, N. I. Fisher, Appl. Stat. 28 (1979).
+##             Hypergeometric: E. Stadlober, J. Comput. Appl. Math. 31 (1990), HRUA.
 ##             Integers: D. Lemire, ACM Trans. Model. Comput. Simul. 29 (2019).
 <%page args="generator, needed"/>\
 <%!
@@ -24,7 +25,7 @@
 <%include file="/random/philox.mako"/>\
 % else:
 typedef struct {
-    random_u128 s, c;          /* the state after the block, the increment */
+    ${G}_state state;          /* after the block */
     ulong raw[RANDOM_BLOCK];
     long base;                 /* position of the first number of the block */
     int at;                    /* of the next one in the block */
@@ -38,7 +39,7 @@ static inline long ${G}_position(const ${G}_stream *r) { return r->base + r->at;
 static ulong ${G}_next(${G}_stream *r)
 {
     if (r->at == RANDOM_BLOCK) {
-        r->s = ${G}_fill(r->s, r->c, r->raw);
+        ${G}_fill(&r->state, r->raw);
         r->base += RANDOM_BLOCK;
         r->at = 0;
     }
@@ -47,6 +48,20 @@ static ulong ${G}_next(${G}_stream *r)
 static inline double ${G}_unit(${G}_stream *r) { return (double)(${G}_next(r) >> 11) * (1.0 / 9007199254740992.0); }
 % endif
 
+% if "normal" in needed or "exponential" in needed:
+#ifndef RANDOM_IS_BELOW
+#define RANDOM_IS_BELOW
+/* Whether y < f exp(t) for t of at least 0, by polynomials on both sides; -1 if y is between them. The function takes
+   ten times as long. */
+static inline int random_is_below(const double y, const double f, const double t)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double cube = t * t * t, low = f * (1.0 + t + 0.5 * t * t + cube * (1.0 / 6.0));
+    if (y < low * (1.0 - 1e-12)) return 1;
+    return t < 0.5 && y > (low + f * t * cube * 0.0625) * (1.0 + 1e-12) ? 0 : -1;
+}
+#endif
+% endif
 % if "normal" in needed:
 static double ${G}_normal_rare(${G}_stream *r, double x, int i, ulong a, int *is_done)
 {
@@ -65,7 +80,9 @@ static double ${G}_normal_rare(${G}_stream *r, double x, int i, ulong a, int *is
         return (a >> 8) & 1 ? -u : u;
     }
     const double f = as_double(r->tables[512 + i]), d = as_double(r->tables[511 + i]) - f;
-    *is_done = d * ${G}_unit(r) + f < exp(-0.5 * x * x);
+    const double y = d * ${G}_unit(r) + f, edge = as_double(r->tables[256 + i]) * 4503599627370496.0;
+    *is_done = random_is_below(y, f, 0.5 * (edge - fabs(x)) * (edge + fabs(x)));
+    if (*is_done < 0) *is_done = y < exp(-0.5 * x * x);
     return x;
 }
 % endif
@@ -101,7 +118,10 @@ static inline double ${G}_exponential(${G}_stream *r)
             return 7.69711747013104972 - log1p(-r->u);
         }
         const double f = as_double(r->tables[1280 + i]), d = as_double(r->tables[1279 + i]) - f;
-        if (d * ${G}_unit(r) + f < exp(-x)) return x;
+        const double y = d * ${G}_unit(r) + f;
+        int is_done = random_is_below(y, f, as_double(r->tables[1024 + i]) * 9007199254740992.0 - x);
+        if (is_done < 0) is_done = y < exp(-x);
+        if (is_done) return x;
     }
 }
 % endif
@@ -287,7 +307,8 @@ static long ${G}_binomial_inversion(${G}_stream *r, const long n, const double p
 }
 % endif
 % if "bounded32" in needed:
-/* A number from 0 to `range`, of 32 bits and of 64: the method of Lemire (2019). */
+/* A number from 0 to `range`, of 32 bits and of 64: the method of Lemire (2019). A compiler may compute the threshold
+   before it is known to be needed, also where the count is 0. */
 static uint ${G}_next32(${G}_stream *r, long *word)
 {
     const long w = (*word)++;
@@ -303,7 +324,7 @@ static uint ${G}_bounded32(${G}_stream *r, long *word, const uint range)
     const uint count = range + 1U;
     uint n = ${G}_next32(r, word), low = n * count;
     if (low < count) {
-        const uint threshold = (0xFFFFFFFFU - range) % count;
+        const uint threshold = (0xFFFFFFFFU - range) % max(count, 1U);
         while (low < threshold) {
             n = ${G}_next32(r, word);
             low = n * count;
@@ -319,7 +340,7 @@ static ulong ${G}_bounded64(${G}_stream *r, const ulong range)
     const ulong count = range + 1UL;
     ulong n = ${G}_next(r), low = n * count;
     if (low < count) {
-        const ulong threshold = (0xFFFFFFFFFFFFFFFFUL - range) % count;
+        const ulong threshold = (0xFFFFFFFFFFFFFFFFUL - range) % max(count, 1UL);
         while (low < threshold) {
             n = ${G}_next(r);
             low = n * count;
@@ -408,6 +429,28 @@ static long ${G}_binomial(${G}_stream *r, const double n, const double p, const 
     const long x = rejects != 0.0 ? ${G}_binomial_rejection(r, n, p, m, p1, xm, xl, xr, c, left, right, p2, p3, p4)
                                   : ${G}_binomial_inversion(r, (long)n, p, first, (long)bound);
     return flip != 0.0 ? (long)n - x : x;
+}
+% endif
+% if "hrua" in needed:
+/* Hypergeometric numbers by a ratio of uniform numbers. tables: log(k!) as NumPy has it. */
+static long ${G}_hrua(${G}_stream *r, const double a, const double h, const double b, const double g, const long few,
+                      const long many, const long taken, const long good, const double swaps, const double is_rest)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    __global const double *log_factorial = (__global const double *)r->tables;
+    long k;
+    for (;;) {
+        const double u = ${G}_unit(r), v = ${G}_unit(r), x = a + h * (v - 0.5) / u;
+        if (!(x >= 0.0 && x < b)) continue;
+        k = (long)floor(x);
+        const double t = g - (log_factorial[k] + log_factorial[few - k] + log_factorial[taken - k]
+                              + log_factorial[many - taken + k]);
+        if (u * (4.0 - u) - 3.0 <= t) break;
+        if (u * (u - t) >= 1.0) continue;
+        if (2.0 * log(u) <= t) break;
+    }
+    if (swaps != 0.0) k = taken - k;
+    return is_rest != 0.0 ? good - k : k;
 }
 % endif
 % if G == "philox":

@@ -24,8 +24,8 @@ __all__ = ["drop_scan_modes", "inline_op_from_graphs", "push_sums_out_of_loops"]
 def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
     """Remove mode OPENCL from Scan nodes (`scan`'s argument ``mode``).
 
-    The nodes inside a loop run on the host. PyTensor would apply the mode's rewrites to them, including the lift to
-    devices.
+    PyTensor would apply the mode's rewrites to the nodes inside a loop, including the lift to devices, and run them
+    with its own loop, also in functions of other modes.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
         op = _without_mode(node.op, linker_type) if isinstance(node.op, Scan) else node.op
         if op is not node.op:
             new = op.make_node(*node.inputs).outputs
-            fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_check_host_backends")
+            fgraph.replace_all(list(zip(node.outputs, new, strict=True)), reason="opencl_drop_scan_modes")
 
 
 def push_sums_out_of_loops(fgraph: FunctionGraph) -> None:

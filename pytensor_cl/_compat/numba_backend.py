@@ -47,6 +47,8 @@ def prepare_inner_graphs_for_numba(linker_type: type) -> None:
         def rewrite(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any, _numba: Any = numba) -> None:
             if hasattr(inner, "_lazy_ifelse_branch_cache"):  # a branch of an IfElse, which may run on a device
                 return
+            if hasattr(op, "function_mode"):  # its function is compiled in that mode
+                return
             host_mode = _numba_mode(mode)
             inner._compile_mode = host_mode
             _numba(host_mode.linker, op, node, inner, mode=host_mode)

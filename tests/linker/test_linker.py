@@ -283,6 +283,13 @@ def test_scan_that_is_given_our_mode(context, x, value, mode):
     assert_on_device(f, GpuCAReduce)
 
 
+@pytest.mark.filterwarnings("ignore:The `mode` argument of `scan`:FutureWarning")
+@pytest.mark.parametrize("outer", ["FAST_COMPILE", pytensor.compile.mode.Mode("py", None)], ids=["fast", "plain"])
+def test_scan_that_is_given_our_mode_in_a_function_of_another(context, x, value, outer):
+    states = scan(lambda row: pt.exp(row), [x], mode="OPENCL", return_updates=False)
+    np.testing.assert_allclose(pytensor.function([x], states, mode=outer)(value), np.exp(value), rtol=1e-6)
+
+
 def test_ifelse(context, x, value):
     c = pt.scalar("c", dtype="int8")
     outputs = [ifelse(c, pt.exp(x), pt.tanh(x)), ifelse(pt.gt(x.sum(), 0), x.sum(0), x.max(0))]

@@ -354,6 +354,14 @@ def test_least_squares(context, rng):
     agrees([a, b], list(lstsq(a, b, 1e-10)), (GpuSVD,), *arguments)
 
 
+def test_least_squares_with_a_cutoff_outside_of_its_range(context, rng):
+    """LAPACK takes a cutoff that is not between 0 and 1 for the smallest one."""
+    a, b, cutoff = pt.dmatrix("a"), pt.dmatrix("b"), pt.dscalar("cutoff")
+    values = rng.normal(size=(7, 4)), rng.normal(size=(7, 2))
+    cutoffs = ((*values, v) for v in (-1.0, 0.0, 1.0, 3.0))
+    agrees([a, b, cutoff], list(lstsq(a, b, cutoff)), (GpuSVD,), *cutoffs)
+
+
 def test_small_matrices_of_known_shape_are_no_settings(context, rng):
     """A matrix of nine elements from the host is factored on the device if that is asked for; its size is not."""
     a = pt.tensor("a", shape=(3, 3), dtype="float64")

@@ -6,6 +6,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.random.basic import IntegersRV, NormalRV
 from pytensor.tensor.random.op import RandomVariable
 
 from pytensor_cl import explain
@@ -288,3 +289,58 @@ def test_pymc_draw(context, by_the_device):
     want = pymc.draw([mu, x, b], draws=4, random_seed=7, mode="FAST_COMPILE")
     for a, c in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, c)
+
+
+class Indices(IntegersRV):
+    """Draws what PyTensor's class draws, as PyMC's MinibatchIndexRV does."""
+
+    _print_name = ("indices", "indices")
+
+
+class Shifted(NormalRV):
+    """Draws something else than PyTensor's class."""
+
+    @classmethod
+    def rng_fn(cls, rng, loc, scale, size):
+        return rng.normal(loc, scale, size) + 100
+
+
+class WaldRV(RandomVariable):
+    """Has the name of a class of PyTensor and another parameter, as PyMC's WaldRV."""
+
+    name = "wald"
+    signature = "(),(),()->()"
+    dtype = "float64"
+
+    @classmethod
+    def rng_fn(cls, rng, mean, scale, shift, size):
+        return rng.wald(mean, scale, size) + shift
+
+
+def test_a_subclass_that_draws_the_same(context, by_the_device):
+    Pair(lambda g: _drawn(Indices(), g, 3, 1000)).check(5000)
+
+
+@pytest.mark.parametrize(("op", "parameters"), [(Shifted(), (0.0, 1.0)), (WaldRV(), (1.0, 2.0, 3.0))])
+def test_classes_that_draw_something_else_are_the_hosts(context, op, parameters):
+    generators = [pytensor.shared(np.random.default_rng(4)) for _ in range(2)]
+    f, host = (
+        pytensor.function([], op(*parameters, size=(50,), rng=g, return_next_rng=True)[1], mode=mode)
+        for g, mode in zip(generators, ("OPENCL", "FAST_COMPILE"), strict=True)
+    )
+    np.testing.assert_array_equal(f(), host())
+    (node,) = (n for n in explain(f).host_nodes if type(n.op) is type(op))
+    assert node.reason == f"no OpenCL kernel for {type(op).__name__} yet"
+
+
+def _drawn(op, generator, *parameters):
+    following, drawn = op(*parameters, size=(N,), rng=generator, return_next_rng=True)
+    return [drawn], following
+
+
+def test_draws_of_pymc_that_have_names_of_pytensor(context):
+    pymc = pytest.importorskip("pymc")
+    with pymc.Model():
+        x = pymc.Wald("x", 1.5, 2.0, alpha=2.0, shape=20)
+    got, want = (pymc.draw(x, random_seed=3, mode=mode) for mode in ("OPENCL", "FAST_COMPILE"))
+    np.testing.assert_array_equal(got, want)

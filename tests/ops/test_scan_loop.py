@@ -324,6 +324,18 @@ def test_while_of_which_few_rows_are_read(context, rng, part):
             assert_close(f(*values), host(*values)[part])
 
 
+def test_the_last_row_of_no_steps(context, on_device):
+    e, s = pt.dvector("e"), pt.dscalar("s")
+    states, doubled = scan(lambda e, last: ((last + e, e * 2), until(e > 9)), sequences=[e], outputs_info=[s, None])
+    f = opencl([e, s], doubled[-1])
+    assert loops(f) == 1
+    assert f([1.0, 2.0], 0.5) == 4
+    with pytest.raises(IndexError):
+        f(np.zeros(0), 0.5)
+    g = opencl([e, s], [states, doubled])
+    assert [v.shape for v in g(np.zeros(0), 0.5)] == [(0,), (0,)]
+
+
 def test_gradient_of_a_while_loop(context, rng):
     a, s = pt.dscalar("a"), pt.dscalar("s")
     states = scan(lambda h, a: (pt.tanh(a * h) + 1, until(h > 1.2)), outputs_info=[s], non_sequences=[a], n_steps=20)

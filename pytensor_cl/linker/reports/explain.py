@@ -1,12 +1,14 @@
 """What runs where, why, and what is transferred: the report on a compiled function."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf, prod
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.tensor.blockwise import Blockwise
 
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.replay.graph import CapturedGraph
@@ -15,6 +17,7 @@ from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.ifelse import GpuLazyIfElse
+from pytensor_cl.ops.optimize import SearchWithDeviceFunction
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
@@ -75,12 +78,12 @@ class HostNode:
 
 @dataclass(frozen=True)
 class InnerNode:
-    """A node of an inner graph: of the steps of a loop, or of a branch of a conditional.
+    """A node of an inner graph: of the steps of a loop, of a branch of a conditional, or of SciPy's objective.
 
     Attributes
     ----------
     outer
-        The device Op that has the inner graph.
+        The Op that has the inner graph.
     op, node
         The Op and its node.
     place
@@ -89,7 +92,7 @@ class InnerNode:
         Why it is on the host; empty for others.
     """
 
-    outer: GpuOp
+    outer: Op
     op: Any
     node: Apply
     place: str
@@ -213,7 +216,8 @@ class Explanation:
     graph_breaks
         Nodes that run step by step between captured graphs of the others, and why.
     inner_nodes
-        Nodes of the steps of loops and of the branches of conditionals, and of those inside them.
+        Nodes of the steps of loops, of the branches of conditionals and of functions that SciPy minimises, and of those
+        inside them.
     problems
         Internal errors that made no call fail: of estimates, and of the comparison of calls.
     """
@@ -259,7 +263,7 @@ class Explanation:
     def _inner_table(self) -> str:
         """The nodes of inner graphs; the Op that has one by its number among them."""
         outer = list({id(n.outer): n.outer for n in self.inner_nodes}.values())
-        names = {id(op): f"{'loop' if isinstance(op, GpuScan) else 'ifelse'} {k}" for k, op in enumerate(outer, 1)}
+        names = {id(op): f"{_inner_kind(op)} {k}" for k, op in enumerate(outer, 1)}
         rows = [(names[id(n.outer)], str(n.op), n.place, n.reason) for n in self.inner_nodes]
         refused = [(names[id(op)], op.refusal) for op in outer if isinstance(op, GpuScan) and op.refusal]
         tables = (
@@ -404,16 +408,32 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
     )
 
 
+def _inner_kind(op: Op) -> str:
+    """Return what a report calls an Op with an inner graph."""
+    return "loop" if isinstance(op, GpuScan) else "ifelse" if isinstance(op, GpuLazyIfElse) else "search"
+
+
+def _inner_graphs(op: Any) -> Sequence[Any]:
+    """Return the graphs of the steps of a loop, of branches or of an objective; none for other Ops."""
+    if isinstance(op, GpuScan):
+        return (op.graph,)
+    if isinstance(op, GpuLazyIfElse):
+        return op.graphs
+    search = op.core_op if isinstance(op, Blockwise) else op
+    return (search.fn.maker.fgraph,) if isinstance(search, SearchWithDeviceFunction) else ()
+
+
 def _inner_nodes(op: Any) -> list[InnerNode]:
-    """Return the nodes of the steps of a loop, or of the branches of a conditional; none for other Ops."""
+    """Return the nodes of inner graphs, and of those inside them."""
     found: list[InnerNode] = []
-    graphs = (op.graph,) if isinstance(op, GpuScan) else op.graphs if isinstance(op, GpuLazyIfElse) else ()
+    graphs = _inner_graphs(op)
     for node in chain.from_iterable(graph.toposort() for graph in graphs):
         if isinstance(node.op, GpuOp):
             found.append(InnerNode(op, node.op, node, node.op.context_name, ""))
             found += _inner_nodes(node.op)
         elif not isinstance(node.op, TRANSFERS):
             found.append(InnerNode(op, node.op, node, HOST, _reason(node)))
+            found += _inner_nodes(node.op)
     return found
 
 
@@ -452,5 +472,5 @@ def explain(fn: Any) -> Explanation:
         not_captured=executor.unsupported_reason,
         graph_breaks=tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(executor.graph_breaks.items())),
         problems=tuple(filter(None, (getattr(fn.vm, "problem", ""), *executor.problems))),
-        inner_nodes=tuple(inner for n in device for inner in _inner_nodes(n.op)),
+        inner_nodes=tuple(chain.from_iterable(_inner_nodes(n.op) for nodes in (device, host) for n in nodes)),
     )

@@ -24,4 +24,5 @@ def lift_blockwise(op: Blockwise, node: Apply, context_name: str, info: DeviceIn
     lift = batched_lift(op.core_op, node)
     if lift is not None:
         return lift(op, node, context_name, info)
-    return NoKernel(f"no batched OpenCL kernel for {type(op.core_op).__name__} yet")
+    known = getattr(node.tag, "opencl_no_kernel", None)
+    return NoKernel(known or f"no batched OpenCL kernel for {type(op.core_op).__name__} yet")

@@ -179,8 +179,8 @@ def _least_squares(core: Lstsq, inputs: Sequence[Variable], dtype: str) -> list[
     if b.type.ndim != 2 or cutoff.type.ndim:
         return None
     u, values, vt = _svd(SVD(full_matrices=False), [a], "float64")
-    smallest = pt.switch(cutoff < 0, np.finfo("float64").eps, cutoff) * _largest(values)
-    is_kept = values > smallest
+    is_default = (cutoff <= 0) | (cutoff >= 1)  # as in LAPACK's gelsd
+    is_kept = values > pt.switch(is_default, np.finfo("float64").eps, cutoff) * _largest(values)
     inverse = pt.switch(is_kept, 1 / values, 0.0)
     solution = vt.T @ (inverse[:, None] * (u.T @ b))
     rank = pt.cast(is_kept.sum(), "int32")

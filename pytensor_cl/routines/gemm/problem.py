@@ -15,7 +15,7 @@ _BATCH_DIMS = 4  # of gemm_operand.batch; more become several launches
 GEMM_OPERAND = Struct(("long", f"start row col batch[{_BATCH_DIMS}]"), name="gemm_operand")
 GEMM_PLAN = Struct(
     ("long", "m n k"),
-    ("long", "mc kc pack_a pack_b packed_b_size workspace_size shared_b_size prefetch"),
+    ("long", "mc kc pack_a pack_b packed_b_size workspace_size shared_b_size prefetch triangle"),
     ("long", "split_k split_k_start"),
     ("long", f"batch_count batch_shape[{_BATCH_DIMS}]"),
     (GEMM_OPERAND, "a b c o"),
@@ -38,6 +38,7 @@ class GemmProblem(NamedTuple):
     c: tuple[int, ...]
     o: tuple[int, ...]
     epilogue_operands: tuple[tuple[int, ...], ...] = ()
+    triangle: int = 0  # 1: of each output only the lower triangle is used, -1: the upper one
 
     @property
     def batch_count(self) -> int:
@@ -56,7 +57,7 @@ class GemmProblem(NamedTuple):
             return (*x[:-2], x[-1], x[-2])
 
         a, b, c, o = swapped(self.b), swapped(self.a), swapped(self.c), swapped(self.o)
-        return GemmProblem(self.n, self.m, self.k, self.batch, a, b, c, o)
+        return GemmProblem(self.n, self.m, self.k, self.batch, a, b, c, o, triangle=-self.triangle)
 
 
 class CpuBlocking(NamedTuple):
@@ -70,6 +71,7 @@ class CpuBlocking(NamedTuple):
     workspace_size: int = 0
     shared_b_size: int = 0
     prefetch: bool = False
+    triangle: int = 0
     split_k: int = 1
     split_k_start: int = 0
 

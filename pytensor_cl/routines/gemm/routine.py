@@ -60,6 +60,9 @@ class Gemm(BlasRoutine):
         Add ``beta * C``; C and the product broadcast.
     has_alpha
         Scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel reads.
+    is_lower
+        Whether only the lower triangle of the output, which is square, is used. On schedule cpu tiles above it are
+        left as they are; elements above it in other tiles are computed.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
     epilogue
@@ -73,10 +76,12 @@ class Gemm(BlasRoutine):
         *,
         has_c: bool = False,
         has_alpha: bool = False,
+        is_lower: bool = False,
         schedule: str | None = None,
         epilogue: Epilogue | None = None,
     ) -> None:
         super().__init__(context, dtype, "a b c o", has_c, has_alpha, schedule)
+        self.is_lower = is_lower
         self.epilogue = epilogue
         self._own_inputs = 2 + self.has_alpha + 2 * self.has_c
         if epilogue is not None:
@@ -174,7 +179,9 @@ class Gemm(BlasRoutine):
         *batch, m, n = o.shape  # m and n may be those of C, to which the product is repeated
         a, b = a.broadcast_to((*batch, m, a.shape[-1])), b.broadcast_to((*batch, b.shape[-2], n))
         c = o if c is None else c.broadcast_to(o.shape)
-        return canonical_problem(a, b, c, o, *(x.broadcast_to(o.shape) for x in further))
+        p = canonical_problem(a, b, c, o, *(x.broadcast_to(o.shape) for x in further))
+        is_triangle = self.is_lower and p.m == m  # no batch dimension is part of m
+        return p._replace(triangle=1) if is_triangle else p
 
     def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout]) -> _Plan:
         if o.size == 0:
@@ -321,7 +328,7 @@ class BatchedGemm(Gemm):
 
     Parameters
     ----------
-    context, dtype, has_c, has_alpha, schedule
+    context, dtype, has_c, has_alpha, is_lower, schedule
         As of `Gemm`.
     """
 

@@ -165,22 +165,24 @@ class CpuSchedule:
         extra_items
             Work-items that are worth while for what is done with the elements, however short the sums are.
         """
+        per_unit = self.tuning["gemm.items_per_unit"] * (1 + abs(p.triangle))  # some have less to do, or nothing
         items = min(
-            self.tuning["gemm.items_per_unit"] * self.units,
+            per_unit * self.units,
             p.multiply_adds // self.tuning["gemm.grain"] + 1 + extra_items,
         )
-        split_k = split_k_parts(p, items)
+        split_k = 1 if p.triangle else split_k_parts(p, items)
         packs_b = p.b[-1] != 1 or self.is_unaligned(p.b[-2])
         packing = self.tile.packing if packs_b else 0
         x, y, z = (1, 1, 1) if split_k > 1 else grid(p, self.tile, items, self.units, packing)
         if packs_b and split_k == 1 and self.shares_b(p, _ceil_div(p.m, y)):
             x, y, z = shared_b_grid(p, self.tile, _SHARED_ITEMS * items, self.units)
             blocking = self._shared_blocking(p, x, y)
+            blocking = blocking._replace(triangle=p.triangle)
             workspace = blocking.shared_b_size + blocking.workspace_size * x * y
             return CpuPartition((x, y, z), blocking, workspace, self._packing_size(p))
         blocking = self._blocking(p, x, y, split_k)
         count = x * y * z * split_k
-        blocking = blocking._replace(split_k_start=blocking.workspace_size * count)
+        blocking = blocking._replace(split_k_start=blocking.workspace_size * count, triangle=p.triangle)
         partial_sums = split_k * p.m * p.n if split_k > 1 else 0
         return CpuPartition((x, y, z * split_k), blocking, blocking.split_k_start + partial_sums)
 

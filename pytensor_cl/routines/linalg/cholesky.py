@@ -8,6 +8,7 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.linalg.base import (
     GROUP,
     SIZES,
@@ -25,7 +26,7 @@ from pytensor_cl.runtime.layout import Layout
 __all__ = ["Cholesky", "PositiveSolve"]
 
 UPDATE_BLOCKS = 4
-"""Blocks of a symmetric update that are computed as one product, the upper triangle with the lower one."""
+"""Blocks of a symmetric update that are one product where products compute the upper triangle with the lower one."""
 
 
 class Cholesky(BlockedRoutine):
@@ -55,6 +56,10 @@ class Cholesky(BlockedRoutine):
     def _triangular(self) -> TriangularSolve:
         return TriangularSolve(self.context, self.dtype.name, schedule=self.schedule)
 
+    @cached_property
+    def _symmetric(self) -> BatchedGemm:
+        return BatchedGemm(self.context, self.dtype, has_c=True, is_lower=True, schedule=self.schedule)
+
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the factor.
 
@@ -82,9 +87,14 @@ class Cholesky(BlockedRoutine):
                 a, factor = transposed(a), transposed(factor)
             self.limits.with_fitting_groups(lambda: self._factor_block(a, factor, whole=True), self._kernels.clear)
             return
-        self._copy(a, output)
+        if self.schedule == "simt":
+            self._copy(a, output)
+        else:
+            a = self._matrices(a, batch)
         if not self.lower:
-            factor = transposed(factor)
+            a, factor = transposed(a), transposed(factor)
+        if self.schedule == "cpu":
+            self._copy_triangle(a, factor)
         self.limits.with_fitting_groups(lambda: self._factor(factor), self._kernels.clear)
         self._clear_upper(factor)
 
@@ -105,8 +115,8 @@ class Cholesky(BlockedRoutine):
     def _update(self, target: GpuArray, panel: GpuArray) -> None:
         """Enqueue ``target -= panel @ panel.T`` for the lower triangle; elements above it become arbitrary."""
         n = target.shape[-1]
-        if n <= UPDATE_BLOCKS * self.block:
-            self._subtract_product(target, panel, transposed(panel))
+        if self.schedule == "cpu" or n <= UPDATE_BLOCKS * self.block:
+            self._symmetric.launch((target,), (target, -self._one, panel, transposed(panel), self._one))
             return
         half = self._half(n)
         first, second = rows_of(panel, 0, half), rows_of(panel, half, n)
@@ -132,10 +142,21 @@ class Cholesky(BlockedRoutine):
             size = self._grid(kernel, count)
         kernel.launch(self.context.queue, *size, *arguments)
 
-    def _clear_upper(self, factor: GpuArray) -> None:
+    def _copy_triangle(self, a: GpuArray, factor: GpuArray) -> None:
+        """Enqueue the copy of the lower triangle, and zeros above it; schedule cpu."""
         count, n, _ = factor.shape
+        kernel = self._kernel("begin")
+        places = strides_argument(a), strides_argument(factor)
+        arguments = SIZES.pack_values(count, n, n, 1), *places, a.buffer, factor.buffer
+        kernel.launch(self.context.queue, *self._grid(kernel, count * n), *arguments)
+
+    def _clear_upper(self, factor: GpuArray) -> None:
+        """Enqueue zeros above the diagonal, on schedule cpu where tiles of products lie across it; mark failures."""
+        count, n, _ = factor.shape
+        tile = self._symmetric.tile
+        width = n if self.schedule == "simt" else min(n, tile.nr + tile.mr)
         kernel = self._kernel("finish")
-        arguments = SIZES.pack_values(count, n, n, 1), strides_argument(factor), factor.buffer
+        arguments = SIZES.pack_values(count, n, width, 1), strides_argument(factor), factor.buffer
         kernel.launch(self.context.queue, *self._grid(kernel, count * n * n), *arguments)
 
 

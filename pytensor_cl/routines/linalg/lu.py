@@ -27,7 +27,9 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Determinant", "Inverse", "LUFactor", "Permutation", "Solve"]
 
-PANEL = 16
+LANES_ROWS = 64
+"""Rows of the largest matrices that are factored in lanes."""
+PANELS = {"cpu": 32, "simt": 16}
 """Columns that one kernel factors in a matrix of more rows than a block."""
 
 
@@ -52,16 +54,28 @@ class _LURoutine(BlockedRoutine):
         if a.shape[-1] != a.shape[-2]:
             raise np.linalg.LinAlgError(f"Last 2 dimensions of the array must be square; its shape is {a.shape}")
 
-    def _factored(self, a: GpuArray, batch: tuple[int, ...], lu: GpuArray | None = None) -> tuple[GpuArray, GpuArray]:
+    def _factored(self, a: GpuArray, batch: tuple[int, ...]) -> tuple[GpuArray, GpuArray]:
         """Return the factors (count, n, n) of A with these batch dimensions, and their pivots (count, n)."""
         n, count = a.shape[-1], prod(batch)
-        if lu is None:
-            lu = self.context.empty((*batch, n, n), self.dtype)
-        self._copy(a, lu)
-        lu = stacked(lu)
+        lu = stacked(self.context.empty((*batch, n, n), self.dtype))
         pivots = self.context.empty((count, n), np.dtype("int32"))
-        self._factor(lu, pivots, 0)
+        self._factor_copy(a, lu, pivots, batch)
         return lu, pivots
+
+    def _factor_copy(self, a: GpuArray, lu: GpuArray, pivots: GpuArray, batch: tuple[int, ...]) -> None:
+        """Enqueue the factors (count, n, n) of A with these batch dimensions, and their pivots (count, n)."""
+        count, n, _ = lu.shape
+        if self.schedule == "simt" or count < self.lanes or n > LANES_ROWS:
+            self._copy(a, lu.view(Layout.contiguous((*batch, n, n))._replace(offset=lu.layout.offset)))
+            self._factor(lu, pivots, 0)
+            return
+        a = self._matrices(a, batch)
+        kernel = self._kernel("lanes")
+        size = self._grid(kernel, -(-count // self.lanes))
+        workspace = self.context.empty((size[0][0] * n * (n + 1) * self.lanes,), self.dtype)
+        places = strides_argument(a), strides_argument(lu), self._pivots_argument(pivots, 0)
+        buffers = a.buffer, lu.buffer, pivots.buffer, workspace.buffer
+        kernel.launch(self.context.queue, *size, SIZES.pack_values(count, n, n, 0), *places, *buffers)
 
     def _pivots_argument(self, pivots: GpuArray, first: int) -> bytes:
         return PIVOTS.pack_values(pivots.layout.offset + first, pivots.shape[-1], first)
@@ -69,7 +83,7 @@ class _LURoutine(BlockedRoutine):
     def _factor(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
         """Enqueue the factors of columns (count, m, n) in place; their row 0 is row `first` of the whole matrix."""
         m, n = lu.shape[1:]
-        width = self.block if m <= self.block else PANEL
+        width = self.block if m <= self.block else PANELS[self.schedule]
         if n <= width:
             self._factor_panel(lu, pivots, first)
             return
@@ -85,13 +99,16 @@ class _LURoutine(BlockedRoutine):
     def _factor_panel(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
         count, m, n = lu.shape
         arguments = SIZES.pack_values(count, m, n, 0), strides_argument(lu), self._pivots_argument(pivots, first)
+        workspace: tuple[Any, ...] = ()
         if self.schedule == "simt":
             kernel = self._kernel("panel", self.limits.size(GROUP))
             size = self._group_grid(count)
         else:
             kernel = self._kernel("panel")
             size = self._grid(kernel, count)
-        kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer)
+            vectors = size[0][0] * n * (-(-m // self.lanes) | 1)
+            workspace = (self.context.empty((vectors * self.lanes,), self.dtype).buffer,)
+        kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer, *workspace)
 
     def _swap(self, target: GpuArray, pivots: GpuArray, first: int, steps: int) -> None:
         """Enqueue the interchanges of `steps` pivots in an array (count, rows, columns) whose row 0 is row `first`."""
@@ -102,11 +119,11 @@ class _LURoutine(BlockedRoutine):
         size = self._grid(kernel, columns)
         kernel.launch(self.context.queue, *size, *arguments, target.buffer, pivots.buffer)
 
-    def _substitute(self, lu: GpuArray, pivots: GpuArray, x: GpuArray) -> None:
-        """Enqueue the solution in place: x (count, n, m) holds B before and X after."""
+    def _substitute(self, lu: GpuArray, pivots: GpuArray, x: GpuArray, marks_singular: bool = False) -> None:
+        """Enqueue the solution in place: x (count, n, m) holds B before and X after; see `TriangularSolve.solve`."""
         self._swap(x, pivots, 0, x.shape[1])
         self._lower.solve(lu, x)
-        self._upper.solve(lu, x)
+        self._upper.solve(lu, x, marks_singular)
 
     def _mark_singular(self, lu: GpuArray, x: GpuArray, error_flag: Any = None, number: int = 0) -> None:
         """Enqueue NaN for the arrays of x whose factors have a zero pivot; report them if there is a number."""
@@ -161,10 +178,10 @@ class LUFactor(_LURoutine):
             return
 
         def run() -> None:
-            self._copy(a, target)
             lu = stacked(target)
             count, n, _ = lu.shape
-            self._factor(lu, pivots.view(Layout((count, n), (n, 1), pivots.layout.offset)), 0)
+            rows = pivots.view(Layout((count, n), (n, 1), pivots.layout.offset))
+            self._factor_copy(a, lu, rows, target.shape[:-2])
             if self.marks_singular:
                 self._mark_singular(lu, lu)
 
@@ -213,8 +230,10 @@ class Solve(_LURoutine):
             lu, pivots = self._factored(a, output.shape[:-2])
             self._copy(b, output)
             x = stacked(output)
-            self._substitute(lu, pivots, x)
-            self._mark_singular(lu, x)
+            is_block = lu.shape[-1] <= self.block  # then the substitution marks them
+            self._substitute(lu, pivots, x, marks_singular=is_block)
+            if not is_block:
+                self._mark_singular(lu, x)
 
         self.limits.with_fitting_groups(run, self._kernels.clear)
 

@@ -11,9 +11,9 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES, Distribution
-from pytensor_cl.routines.random.generator import Sequence128
-from pytensor_cl.routines.random.stream import GROUP, NotNumpy, Stream
+from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, VARIATES, Distribution
+from pytensor_cl.routines.random.generator import ARGUMENTS, RawSequence, is_known, sequence_of
+from pytensor_cl.routines.random.stream import FILL_LANES, GROUP, NotNumpy, Stream
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
@@ -73,6 +73,8 @@ class Draw:
         NumPy's side.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    of_arrays
+        Take the distribution of `ARRAYS`.
 
     Attributes
     ----------
@@ -80,13 +82,21 @@ class Draw:
         Calls that were left to NumPy.
     """
 
-    def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        dtype: str,
+        host: HostDraw,
+        schedule: str | None = None,
+        of_arrays: bool = False,
+    ) -> None:
         self.context, self.dtype, self.host = context, np.dtype(dtype), host
         self.schedule = schedule or context.info.schedule
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
-        self._lanes = LANES if self.schedule == "cpu" else 1
-        self.distribution: Distribution = DISTRIBUTIONS[name]
+        self.distribution: Distribution = (ARRAYS if of_arrays else DISTRIBUTIONS)[name]
+        self._lanes = LANES if self.schedule == "cpu" and not self.distribution.function else 1
         self.on_host = 0
         self._name = name
         self._streams: dict[str, Stream] = {}
@@ -112,6 +122,8 @@ class Draw:
     def _finished(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return arguments of the templates, and the functions that the expression calls."""
         finish, preambles = self.distribution.finish, []
+        if self.distribution.function:
+            preambles.append(render(self.distribution.function))
         if self._lanes > 1:
             for name, family in FUNCTIONS.items():
                 finish, count = re.subn(rf"\b{name}\(", f"{name}_double{self._lanes}(", finish)
@@ -126,8 +138,12 @@ class Draw:
         arguments, preambles = self._finished()
         return kernel_source(
             "random/uniform",
-            preambles=(render("random/generator", generator=generator), *preambles),
+            preambles=(
+                render("random/generator", generator=generator, lanes=FILL_LANES[self.schedule]),
+                *preambles,
+            ),
             generator=generator,
+            state=ARGUMENTS[generator],
             varying=varying,
             search=self._name == "CategoricalRV",
             **arguments,
@@ -148,7 +164,7 @@ class Draw:
         generator = generator if self.host.copy is None else self.host.copy(generator)
         size = None if size is None else tuple(map(int, size))
         drawn = None
-        if Sequence128.is_known(generator):
+        if is_known(generator):
             shape = self._shape(size, parameters)
             if shape is not None and prod(shape) >= max(self.host.min_elements, 1):
                 drawn = self._drawn(Request(generator, size, shape, parameters))
@@ -191,7 +207,10 @@ class Draw:
         arguments = [p.buffer if isinstance(p, GpuArray) else np.float64(p) for p in free]
         if bad is not None:
             arguments.append(bad.buffer)
-        sequence, out = Sequence128(request.generator), self.context.empty(request.shape, self.dtype)
+        sequence = sequence_of(request.generator)
+        if sequence is None:
+            return None
+        out = self.context.empty(request.shape, self.dtype)
         if distribution.variate:
             if not self._streamed(request.generator, sequence, fixed, (out, varying, arguments)):
                 return None
@@ -240,7 +259,7 @@ class Draw:
     def _streamed(
         self,
         generator: np.random.Generator,
-        sequence: Sequence128,
+        sequence: RawSequence,
         fixed: Sequence[Any],
         into: tuple[GpuArray, tuple[bool, ...], Sequence[Any]],
     ) -> bool:
@@ -281,7 +300,7 @@ class Draw:
         return self._kernels[key]
 
     def _uniform(
-        self, sequence: Sequence128, out: GpuArray, varying: tuple[bool, ...], arguments: Sequence[Any]
+        self, sequence: RawSequence, out: GpuArray, varying: tuple[bool, ...], arguments: Sequence[Any]
     ) -> None:
         """Draw uniform numbers, and what becomes of each."""
         units, cpu = self.context.info.compute_units, self.schedule == "cpu"
@@ -310,7 +329,10 @@ class Draw:
         sums = p.cumsum(axis=-1).astype("float64")
         rows = prod(batch)
         numbers = np.broadcast_to(np.arange(rows).reshape(batch), request.shape) if rows > 1 else np.zeros(1, "int64")
-        sequence, out = Sequence128(request.generator), self.context.empty(request.shape, self.dtype)
+        sequence = sequence_of(request.generator)
+        if sequence is None:
+            return None
+        out = self.context.empty(request.shape, self.dtype)
         place = np.int64(p.shape[-1]), np.int64(rows), self.context.from_host(numbers).buffer
         self._uniform(sequence, out, (), (self.context.from_host(sums).buffer, *place))
         sequence.go(out.size)

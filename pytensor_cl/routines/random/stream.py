@@ -9,15 +9,16 @@ import numpy as np
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.routine import DeviceTables
 from pytensor_cl.routines.random.distributions import Variate
-from pytensor_cl.routines.random.generator import Sequence128, ziggurat_tables
+from pytensor_cl.routines.random.generator import ARGUMENTS, RawSequence, ziggurat_tables
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Batch", "NotNumpy", "Stream", "tables_on"]
+__all__ = ["FILL_LANES", "Batch", "NotNumpy", "Stream", "tables_on"]
 
-GROUP = 64  # work-items of a work-group on schedule simt
-SHORTEST, LONGEST = 64, 4096  # positions of a chunk
+GROUP = 64  # work-items of a work-group on schedule simt, and of single draws that are replaced
+FILL_LANES = {"cpu": 8, "simt": 1}  # of the vectors in which a block of a generator's numbers is made
+SHORTEST, LONGEST = 64, {"cpu": 16384, "simt": 512}  # positions of a chunk
 SHARES = 8  # chunks that each compute unit gets at least
 ROUND = 1 << 22  # positions that are followed at once
 PADDING = 8  # places after those of a chunk: vectors are written and read past its end
@@ -56,11 +57,12 @@ class Batch(NamedTuple):
 class _Task(NamedTuple):
     """What all batches of a call have in common."""
 
-    sequence: Sequence128
+    sequence: RawSequence
     generator: np.random.Generator
     values: tuple[float, ...]
     constants: tuple[np.float64, ...]
     is_exact: bool
+    table: GpuArray
 
 
 class _Chunks(NamedTuple):
@@ -103,13 +105,14 @@ class Stream:
         """Return the kernel for a generator."""
         variate = self.variate
         preambles = (
-            render("random/generator", generator=generator),
+            render("random/generator", generator=generator, lanes=FILL_LANES[self.schedule]),
             render("random/variates", generator=generator, needed=variate.needed),
         )
         return kernel_source(
             "random/stream",
             preambles=preambles,
             generator=generator,
+            state=ARGUMENTS[generator],
             draw=variate.draw.format(g=generator),
             fast=variate.fast,
             kind=variate.kind,
@@ -123,7 +126,7 @@ class Stream:
             self._kernels[generator] = self.context.kernel(self.source(generator))
         return self._kernels[generator]
 
-    def draw(self, sequence: Sequence128, generator: np.random.Generator, size: int, values: Any) -> Iterator[Batch]:
+    def draw(self, sequence: RawSequence, generator: np.random.Generator, size: int, values: Any) -> Iterator[Batch]:
         """Yield the draws, batch by batch, and leave the Generator where NumPy would.
 
         Parameters
@@ -144,7 +147,10 @@ class Stream:
         """
         variate = self.variate
         constants = tuple(map(np.float64, variate.constants(*values)))
-        task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values))
+        table = tables_on(self.context)
+        if variate.table is not None:
+            table = self.context.from_host(variate.table(*values))
+        task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values), table)
         origin = -1 if variate.words == 32 and sequence.pending is not None else 0
         done = 0
         while done < size:
@@ -167,7 +173,7 @@ class Stream:
         """Share out the positions; chunks are even, so that draws of two numbers each begin where chunks do."""
         variate, units = self.variate, self.context.info.compute_units
         shares = SHARES * units * (1 if self.schedule == "cpu" else 8 * GROUP)
-        longest = max(LONGEST if self.schedule == "cpu" else 512, 8 * variate.warm)
+        longest = max(LONGEST[self.schedule], (32 if self.schedule == "cpu" else 8) * variate.warm)
         chunk = int(min(max(SHORTEST, positions / shares), longest)) & ~1
         count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND) / chunk))
         capacity = ceil(chunk / variate.least) + PADDING
@@ -198,7 +204,7 @@ class Stream:
             *map(np.int64, extents),
             context.from_host(again).buffer,
             np.int64(chunks.capacity),
-            tables_on(context).buffer,
+            task.table.buffer,
             chunks.draws.buffer,
             chunks.report.buffer,
             odd_count.buffer,
@@ -237,11 +243,10 @@ class Stream:
         count, variate, context = len(odd.numbers), self.variate, self.context
         if not count:
             return
-        drawn = []
         if variate.recompute is not None:
-            constants = [float(c) for c in task.constants]
-            drawn = [variate.recompute(number, *constants) for number in odd.numbers.tolist()]
+            drawn = variate.recompute(odd.numbers, *map(float, task.constants)).tolist()
         else:
+            drawn = []
             for position in odd.places[:, 2].tolist():
                 task.sequence.go(position)
                 drawn.append(variate.numpy(task.generator, 1, *task.values)[0])
@@ -250,7 +255,16 @@ class Stream:
             self._patch = context.kernel(kernel_source("random/patch", kind=variate.kind))
         places, values = context.from_host(odd.places), context.from_host(np.array(drawn, chunks.draws.dtype))
         numbers = np.int64(chunks.capacity), np.int64(count)
-        self._patch.launch(context.queue, (count,), None, chunks.draws.buffer, *numbers, places.buffer, values.buffer)
+        # A fixed size of work-groups: PoCL compiles a kernel again for each size, and the count differs between calls.
+        self._patch.launch(
+            context.queue,
+            (-(-count // GROUP) * GROUP,),
+            (GROUP,),
+            chunks.draws.buffer,
+            *numbers,
+            places.buffer,
+            values.buffer,
+        )
 
     def _finish(self, task: _Task, chunks: _Chunks, number: int, position: int, count: int) -> None:
         """Let NumPy make the draws of the last chunk, so that the Generator is in NumPy's state.

@@ -62,8 +62,8 @@ class ScanLoop(Routine):
     The inputs are the number of steps, and for each array of the program the array, or for an OUTPUT the number of its
     rows; then the numbers of rows of those arrays that have initial values only. Numbers are integers of the host. A
     STATE or an OUTPUT may have fewer rows than there are steps: it then has the last ones. What is behind the last
-    row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM. A loop with a condition may end early: a
-    call waits for it, and its outputs lack as many rows as steps have not been run.
+    row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM. An OUTPUT of no steps has no rows. A loop
+    with a condition may end early: a call waits for it, and its outputs lack as many rows as steps have not been run.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class ScanLoop(Routine):
         rows: list[int] = []
         for k, array in enumerate(arrays):
             if array.role == OUTPUT:
-                rows.append(_integer(values[k]))
+                rows.append(_integer(values[k]) if steps else 0)
                 values[k] = None
             elif array.has_rows:
                 rows.append(_integer(next(further)))

@@ -447,3 +447,21 @@ def test_grid_of_shared_panels_reads_little_and_uses_all_work_items(items):
         assert x * y <= items
         assert z == 1
         assert items < 16 or m * n < 10_000 or x * y >= 16
+
+
+@pytest.mark.parametrize("n, k", [(5, 3), (64, 64), (130, 40), (300, 70)])
+def test_products_of_which_the_lower_triangle_is_used(context, rng, n, k):
+    """Tiles above the diagonal are left as they are; the output may be the transpose of a C-contiguous array."""
+    a = rng.normal(size=(2, n, k))
+    expected = 1 - a @ a.swapaxes(-1, -2)
+    given = context.from_host(a)
+    flipped = given.view(given.layout.transpose((0, 2, 1)))
+    gemm = BatchedGemm(context, "float64", has_c=True, is_lower=True, schedule="cpu")
+    for order in ((0, 1, 2), (0, 2, 1)):
+        target = context.from_host(np.ones((2, n, n)))
+        out = target.view(target.layout.transpose(order))
+        gemm.launch((out,), (out, np.float64(-1), given, flipped, np.float64(1)))
+        got = np.asarray(out)
+        np.testing.assert_allclose(np.tril(got), np.tril(expected), atol=1e-10)
+        if n > 2 * max(gemm.tile.nr, gemm.tile.mr):
+            assert (got[:, 0, -1] == 1).all()

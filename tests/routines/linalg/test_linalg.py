@@ -190,6 +190,28 @@ def test_lu_factors(context, rng, schedule, dtype):
         np.testing.assert_allclose(lower @ upper, a[order], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * n)
 
 
+@dtypes
+def test_lu_factors_in_lanes(context, rng, dtype):
+    """Each lane has pivots of its own; one of the matrices is zero, one has a pivot whose inverse would overflow."""
+    factor = LUFactor(context, dtype, "cpu", marks_singular=False)
+    for count, n in ((37, 17), (40, 4), (16, 64)):
+        a = general(rng, (count, n, n), dtype)
+        a[1] = 0
+        a[2] *= np.finfo(dtype).tiny
+        array = context.from_host(a)
+        for view, host in ((array, a), (array.view(array.layout.transpose((0, 2, 1))), a.swapaxes(1, 2))):
+            lu, pivots = map(np.asarray, factor(view))
+            rows = np.arange(count)
+            order = np.tile(np.arange(n), (count, 1))
+            for k in range(n):
+                order[rows, k], order[rows, pivots[:, k]] = order[rows, pivots[:, k]], order[rows, k].copy()
+            lower, upper = np.tril(lu, -1) + np.eye(n), np.triu(lu)
+            assert np.abs(lower).max() <= 1.01
+            permuted = host[rows[:, None], order]
+            scale = np.maximum(np.abs(host).max((1, 2), keepdims=True), np.finfo(dtype).tiny)
+            np.testing.assert_allclose(lower @ upper / scale, permuted / scale, atol=10 * TOLERANCE[dtype])
+
+
 @schedules
 @dtypes
 def test_solutions(context, rng, schedule, dtype):
@@ -211,6 +233,11 @@ def test_singular_matrices(context, rng, schedule):
     a[4] = 0
     (got,) = Solve(context, "float64", schedule=schedule)(context.from_host(a), context.from_host(np.ones((20, 6, 2))))
     assert np.array_equal(np.isnan(np.asarray(got)).all((1, 2)), np.arange(20) == 4)
+    for n, m in ((3, 1), (40, 40), (70, 2)):
+        single = general(rng, (n, n), "float64")
+        single[:, n // 2] = 0
+        (got,) = Solve(context, "float64", schedule=schedule)(*map(context.from_host, (single, np.ones((n, m)))))
+        assert np.isnan(np.asarray(got)).all()
     lu, _ = LUFactor(context, "float64", schedule)(context.from_host(a))
     assert np.array_equal(np.isnan(np.asarray(lu)).all((1, 2)), np.arange(20) == 4)
     inverse = Inverse(context, "float64", schedule)
@@ -277,3 +304,21 @@ def test_repeated_squares(context, rng, schedule, dtype):
             expected[k] = np.linalg.matrix_power(x[k], 2 ** int(counts[k]))
         (got,) = squares(context.from_host(x), context.from_host(counts))
         assert_near(got, expected, dtype)
+
+
+@schedules
+@dtypes
+def test_determinants_that_overflow_or_vanish(context, rng, schedule, dtype):
+    """The logarithm is exact where the determinant is infinite or zero; a zero pivot has sign zero."""
+    limits = np.finfo(dtype)
+    a = general(rng, (6, 5, 5), dtype)
+    a *= np.array([limits.max / 1e3, limits.tiny * 1e3, 0, 1, -1, 1e-3], dtype)[:, None, None]
+    a[3, :, 1] = 0
+    sign, log = Determinant(context, dtype, in_parts=True, schedule=schedule)(context.from_host(a))
+    (got,) = Determinant(context, dtype, schedule=schedule)(context.from_host(a))
+    with np.errstate(all="ignore"):
+        signs, logs = np.linalg.slogdet(a)
+        expected = np.linalg.det(a)
+    np.testing.assert_array_equal(np.asarray(sign), signs)
+    np.testing.assert_allclose(np.asarray(log), logs, rtol=1e-4)
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-3)
