@@ -158,7 +158,7 @@ def sample(
     max_steps : int
         Most leapfrog steps of a trajectory. For ``"nuts"``, trees have 1, 3, 7, 15, ... steps at most.
     trajectory_length : float, optional
-        Longest trajectory in units of the mass matrix: the first one for ``"chees"`` and ``"smc"`` (default 1), all
+        Longest trajectory in units of the mass matrix: the first one for ``"chees"`` and ``"smc"`` (default 2), all
         for ``"hmc"`` (default pi). For ``"meads"``: the time between two draws (default: that in which the momenta are
         replaced).
     superchains : int, optional
@@ -284,7 +284,7 @@ def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequen
         settings.tune,
         settings.target_accept,
         settings.max_steps,
-        settings.trajectory_length or 1.0,
+        settings.trajectory_length or 2.0,
         settings.sampler != "hmc",
     )
 
