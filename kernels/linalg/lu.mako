@@ -1,6 +1,7 @@
 ## LU factors with partial pivoting, P A = L U, of panels of a batch of matrices; and what is computed from them.
 ##
-## Algorithm  `_panel`: right-looking; a row's multiples are subtracted from the rows below it.
+## Algorithm  `_panel`: schedule cpu: left-looking in a copy with contiguous columns, vectors along the rows; simt:
+##            right-looking; a row's multiples are subtracted from the rows below it.
 ##            `_lanes`: left-looking, `lanes` square matrices at a time, one in each lane of a vector, with pivots of
 ##            its own.
 ##            `_swap`: applies the interchanges of rows to other columns. `_determinant`: signs and logarithms of
@@ -11,7 +12,8 @@
 ## NDRange    `_panel`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over them.
 ##            `_lanes`: work-items share groups of matrices evenly.
 ##            `_swap`: work-items share the columns. `_determinant`, `_singular`: work-items loop over matrices.
-## Workspace  `_lanes`: rows * (rows + 1) vectors for each work-item.
+## Workspace  `_lanes`: rows * (rows + 1) vectors for each work-item. `_panel`, schedule cpu: columns * (rows | 1), rows
+##            in vectors.
 ## Invariant  A pivot that is zero divides nothing: its column below the diagonal is zero already.
 ## Reference  Golub and Van Loan, Matrix Computations, 3.4.
 <%page args="name, ctype, lanes, block, group, schedule"/>
@@ -19,61 +21,116 @@
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
-<% steps = -(-block // lanes) %>
-__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
-void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
-                   __global ${T} *a, __global int *pivots)
-{
-    const long part = get_global_id(0), parts = get_global_size(0);
-    const int m = size.rows, n = size.columns;
-    ${V} row[${steps}];
-    ${T} *element = (${T} *)row;
-    const long b_end = partition_begin(size.count, 1, part + 1, parts);
-    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
-        __global ${T} *matrix = a + a_at.offset + b * a_at.batch;
-        __global int *pivot = pivots + p_at.offset + b * p_at.batch;
-        for (int k = 0; k < min(m, n); ++k) {
-            int best = k;
-            ${T} largest = fabs(matrix[k * (a_at.row + a_at.column)]);
-            for (int i = k + 1; i < m; ++i) {
-                const ${T} size_of = fabs(matrix[i * a_at.row + k * a_at.column]);
-                if (size_of > largest) {
-                    largest = size_of;
-                    best = i;
-                }
-            }
-            pivot[k] = p_at.base + best;
-            for (int j = 0; best != k && j < n; ++j) {
-                const ${T} other = matrix[k * a_at.row + j * a_at.column];
-                matrix[k * a_at.row + j * a_at.column] = matrix[best * a_at.row + j * a_at.column];
-                matrix[best * a_at.row + j * a_at.column] = other;
-            }
-            /* Zeros up to the pivot: whole vectors leave L as it is. */
-            for (int j = 0; j < n; ++j)
-                element[j] = j > k ? matrix[k * a_at.row + j * a_at.column] : 0;
-            const ${T} divisor = matrix[k * (a_at.row + a_at.column)];
-            for (int i = k + 1; i < m; ++i) {
-                __global ${T} *target = matrix + i * a_at.row;
-                const ${T} factor = divisor == 0 ? target[k * a_at.column] : target[k * a_at.column] / divisor;
-                target[k * a_at.column] = factor;
-                int j = k + 1;
-                if (a_at.column == 1) {
-                    int v = j / ${lanes};
-                    for (; (v + 1) * ${lanes} <= n; ++v)
-                        *(__global linalg_${V} *)(target + v * ${lanes}) -= factor * row[v];
-                    j = max(j, v * ${lanes});
-                }
-                for (; j < n; ++j)
-                    target[j * a_at.column] -= factor * element[j];
-            }
-        }
-    }
-}
 <%
     digits, is_double = "0123456789abcdef", ctype == "double"
     I = f"{'long' if is_double else 'int'}{lanes}"
     smallest = "DBL_MIN" if is_double else "FLT_MIN"
 %>
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
+void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
+                   __global ${T} *a, __global int *pivots, __global ${V} *workspace)
+{
+    const long part = get_global_id(0), parts = get_global_size(0);
+    const int m = size.rows, n = size.columns, vectors = (m + ${lanes - 1}) / ${lanes};
+    const int step = vectors | 1; /* from column to column: odd, so that they do not share sets of the cache */
+    __global ${V} *columns = workspace + part * n * step;
+    __global ${T} *element = (__global ${T} *)columns;
+    const ${I} lane = (${I})(${", ".join(map(str, range(lanes)))});
+    const long b_end = partition_begin(size.count, 1, part + 1, parts);
+    for (long b = partition_begin(size.count, 1, part, parts); b < b_end; ++b) {
+        __global ${T} *matrix = a + a_at.offset + b * a_at.batch;
+        __global int *pivot = pivots + p_at.offset + b * p_at.batch;
+        for (int v = 0; v < vectors; ++v)
+            linalg_load_${V}(matrix + v * ${lanes} * a_at.row, a_at.row, min(${lanes}, m - v * ${lanes}), a_at.column,
+                             n, columns + v, step);
+        for (int j = 0; j < n; ++j)
+            for (int i = m; i < vectors * ${lanes}; ++i)
+                element[j * step * ${lanes} + i] = 0; /* is no pivot */
+        for (int k = 0; k < min(m, n); ++k) {
+            __global ${V} *column = columns + k * step;
+            __global ${T} *values = (__global ${T} *)column;
+            const int first = k / ${lanes};
+            /* Rows up to the vector of row k: U, one after the other. */
+            for (int t = 0; t < k; ++t) {
+                __global const ${V} *left = columns + t * step;
+                const ${T} factor = values[t];
+                int v = t / ${lanes};
+                column[v] = select(column[v], column[v] - factor * left[v], lane > (${I})(t - v * ${lanes}));
+                for (++v; v <= first; ++v)
+                    column[v] -= factor * left[v];
+            }
+            const ${V} top = select((${V})-1, fabs(column[first]), lane >= (${I})(k - first * ${lanes}));
+            ${V} largest = select((${V})-1, top, top > -1);
+            ${I} best_vector = first;
+            int v = first + 1;
+            for (; v + 4 <= vectors; v += 4) {
+    % for r in range(4):
+                ${V} sum${r} = column[v + ${r}];
+    % endfor
+                for (int t = 0; t < k; ++t) {
+                    __global const ${V} *left = columns + t * step + v;
+                    const ${T} factor = values[t];
+    % for r in range(4):
+                    sum${r} -= factor * left[${r}];
+    % endfor
+                }
+    % for r in range(4):
+                {
+                    column[v + ${r}] = sum${r};
+                    const ${I} is_larger = fabs(sum${r}) > largest;
+                    largest = select(largest, fabs(sum${r}), is_larger);
+                    best_vector = select(best_vector, (${I})(v + ${r}), is_larger);
+                }
+    % endfor
+            }
+            for (; v < vectors; ++v) {
+                ${V} sum = column[v];
+                for (int t = 0; t < k; ++t)
+                    sum -= values[t] * columns[t * step + v];
+                column[v] = sum;
+                const ${I} is_larger = fabs(sum) > largest;
+                largest = select(largest, fabs(sum), is_larger);
+                best_vector = select(best_vector, (${I})(v), is_larger);
+            }
+            /* Of equal ones the first row counts. A pivot that is NaN stays: nothing is larger. */
+            int best = k;
+            ${T} size_of = fabs(values[k]);
+    % for l in range(lanes):
+            {
+                const ${T} other = largest.s${digits[l]};
+                const int row = best_vector.s${digits[l]} * ${lanes} + ${l};
+                if (other > size_of || (other == size_of && row < best)) {
+                    size_of = other;
+                    best = row;
+                }
+            }
+    % endfor
+            pivot[k] = p_at.base + best;
+            for (int j = 0; best != k && j < n; ++j) {
+                __global ${T} *pair = element + j * step * ${lanes};
+                const ${T} other = pair[k];
+                pair[k] = pair[best];
+                pair[best] = other;
+            }
+            const ${T} divisor = values[k] == 0 ? 1 : values[k];
+            const ${I} is_below = lane > (${I})(k - first * ${lanes});
+            if (fabs(divisor) >= ${smallest}) {
+                const ${T} inverse = 1 / divisor;
+                column[first] = select(column[first], column[first] * inverse, is_below);
+                for (int v = first + 1; v < vectors; ++v)
+                    column[v] *= inverse;
+            } else {
+                column[first] = select(column[first], column[first] / divisor, is_below);
+                for (int v = first + 1; v < vectors; ++v)
+                    column[v] /= divisor;
+            }
+        }
+        for (int v = 0; v < vectors; ++v)
+            linalg_store_${V}(matrix + v * ${lanes} * a_at.row, a_at.row, min(${lanes}, m - v * ${lanes}), a_at.column,
+                              n, columns + v, step);
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
 void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const linalg_strides lu_at,
                    const linalg_pivots p_at, __global const ${T} *a, __global ${T} *lu, __global int *pivots,
@@ -201,7 +258,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
             }
             largest[item] = size_of;
             best[item] = row;
-            <%workgroup:tree_reduce group="${group // 2}">
+            <%workgroup:tree_reduce group="${group // 2}" fences="CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE">
                     const ${T} other = largest[item + distance];
                     /* Of equal ones the first row counts, as LAPACK's does. */
                     if (other > largest[item] || (other == largest[item] && best[item + distance] < best[item])) {

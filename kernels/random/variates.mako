@@ -10,6 +10,7 @@
 ##             26 (2000). Poisson: W. Hoermann, Insur. Math. Econ. 12 (1993), PTRS. Binomial: V. Kachitvichyanukul,
 ##             B. W. Schmeiser, Commun. ACM 31 (1988), BTPE. Inverse Gaussian: J. R. Michael, W. R. Schucany,
 ##             R. W. Haas, Am. Stat. 30 (1976). Von Mises: D. J. Best, N. I. Fisher, Appl. Stat. 28 (1979).
+##             Hypergeometric: E. Stadlober, J. Comput. Appl. Math. 31 (1990), HRUA.
 ##             Integers: D. Lemire, ACM Trans. Model. Comput. Simul. 29 (2019).
 <%page args="generator, needed"/>\
 <%!
@@ -306,7 +307,8 @@ static long ${G}_binomial_inversion(${G}_stream *r, const long n, const double p
 }
 % endif
 % if "bounded32" in needed:
-/* A number from 0 to `range`, of 32 bits and of 64: the method of Lemire (2019). */
+/* A number from 0 to `range`, of 32 bits and of 64: the method of Lemire (2019). A compiler may compute the threshold
+   before it is known to be needed, also where the count is 0. */
 static uint ${G}_next32(${G}_stream *r, long *word)
 {
     const long w = (*word)++;
@@ -322,7 +324,7 @@ static uint ${G}_bounded32(${G}_stream *r, long *word, const uint range)
     const uint count = range + 1U;
     uint n = ${G}_next32(r, word), low = n * count;
     if (low < count) {
-        const uint threshold = (0xFFFFFFFFU - range) % count;
+        const uint threshold = (0xFFFFFFFFU - range) % max(count, 1U);
         while (low < threshold) {
             n = ${G}_next32(r, word);
             low = n * count;
@@ -338,7 +340,7 @@ static ulong ${G}_bounded64(${G}_stream *r, const ulong range)
     const ulong count = range + 1UL;
     ulong n = ${G}_next(r), low = n * count;
     if (low < count) {
-        const ulong threshold = (0xFFFFFFFFFFFFFFFFUL - range) % count;
+        const ulong threshold = (0xFFFFFFFFFFFFFFFFUL - range) % max(count, 1UL);
         while (low < threshold) {
             n = ${G}_next(r);
             low = n * count;
@@ -427,6 +429,28 @@ static long ${G}_binomial(${G}_stream *r, const double n, const double p, const 
     const long x = rejects != 0.0 ? ${G}_binomial_rejection(r, n, p, m, p1, xm, xl, xr, c, left, right, p2, p3, p4)
                                   : ${G}_binomial_inversion(r, (long)n, p, first, (long)bound);
     return flip != 0.0 ? (long)n - x : x;
+}
+% endif
+% if "hrua" in needed:
+/* Hypergeometric numbers by a ratio of uniform numbers. tables: log(k!) as NumPy has it. */
+static long ${G}_hrua(${G}_stream *r, const double a, const double h, const double b, const double g, const long few,
+                      const long many, const long taken, const long good, const double swaps, const double is_rest)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    __global const double *log_factorial = (__global const double *)r->tables;
+    long k;
+    for (;;) {
+        const double u = ${G}_unit(r), v = ${G}_unit(r), x = a + h * (v - 0.5) / u;
+        if (!(x >= 0.0 && x < b)) continue;
+        k = (long)floor(x);
+        const double t = g - (log_factorial[k] + log_factorial[few - k] + log_factorial[taken - k]
+                              + log_factorial[many - taken + k]);
+        if (u * (4.0 - u) - 3.0 <= t) break;
+        if (u * (u - t) >= 1.0) continue;
+        if (2.0 * log(u) <= t) break;
+    }
+    if (swaps != 0.0) k = taken - k;
+    return is_rest != 0.0 ? good - k : k;
 }
 % endif
 % if G == "philox":

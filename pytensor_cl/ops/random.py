@@ -6,19 +6,28 @@ from inspect import getattr_static
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import custom_rng_deepcopy
 
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.routines.random.counter import CounterDraw
 from pytensor_cl.routines.random.dirichlet import DirichletDraw
-from pytensor_cl.routines.random.distributions import DISTRIBUTIONS
+from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, FEW_TRIALS
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["MIN_ELEMENTS", "GpuRandomVariable", "distribution_name"]
+__all__ = [
+    "MIN_ELEMENTS",
+    "GpuRandomVariable",
+    "distribution_name",
+    "has_few_trials",
+    "is_one_number",
+    "values_of",
+]
 
 MIN_ELEMENTS = 4096
 """Draws that NumPy makes faster than a device, whose kernels take 0.1 to 0.3 ms a call."""
@@ -41,6 +50,33 @@ def distribution_name(op: RandomVariable) -> str:
     return ""
 
 
+def _source(parameter: Variable) -> Variable:
+    """Return what a parameter repeats."""
+    while parameter.owner is not None and isinstance(parameter.owner.op, Alloc | DimShuffle):
+        parameter = parameter.owner.inputs[0]
+    return parameter
+
+
+def values_of(parameter: Variable) -> np.ndarray | None:
+    """Return the values of a parameter that are known when a function is compiled; None if they are not."""
+    source = _source(parameter)
+    return np.asarray(source.data) if isinstance(source, Constant) else None
+
+
+def is_one_number(parameter: Variable) -> bool:
+    """Whether all draws have the same value of a parameter: a constant, or one element, which may be repeated."""
+    values = values_of(parameter)
+    if values is not None:
+        return bool(values.size and (values == values.flat[0]).all())
+    return all(n == 1 for n in _source(parameter).type.shape)
+
+
+def has_few_trials(trials: Variable) -> bool:
+    """Whether NumPy takes one raw number for each binomial draw, whatever its probability is."""
+    values = values_of(trials)
+    return values is not None and bool(values.size and values.min() >= 1 and values.max() <= FEW_TRIALS)
+
+
 class GpuRandomVariable(GpuOp):
     """Device counterpart of a `RandomVariable`: the same numbers, and the same state of the Generator afterwards.
 
@@ -56,9 +92,11 @@ class GpuRandomVariable(GpuOp):
         Whether the Generator is changed, and not a copy of it.
     counts
         Whether the numbers are those of Philox, and not NumPy's.
+    of_arrays
+        Whether parameters that must else be numbers may be arrays of the device (`ARRAYS`).
     """
 
-    __props__ = ("host", "context_name", "by_value", "min_elements", "inplace", "counts")
+    __props__ = ("host", "context_name", "by_value", "min_elements", "inplace", "counts", "of_arrays")
     is_capturable = False
 
     def __init__(
@@ -69,12 +107,14 @@ class GpuRandomVariable(GpuOp):
         min_elements: int = 0,
         inplace: bool = False,
         counts: bool = False,
+        of_arrays: bool = False,
     ) -> None:
         super().__init__(host, context_name)
         self.by_value = by_value
         self.min_elements = min_elements
         self.inplace = inplace
         self.counts = counts
+        self.of_arrays = of_arrays
         if inplace:
             self.destroy_map = {0: [0]}
 
@@ -83,7 +123,7 @@ class GpuRandomVariable(GpuOp):
 
     @cached_property
     def _fixed(self) -> tuple[int, ...]:
-        return DISTRIBUTIONS[distribution_name(self.host)].fixed
+        return (ARRAYS if self.of_arrays else DISTRIBUTIONS)[distribution_name(self.host)].fixed
 
     def placement_of(self, index: int) -> str:
         """Return where input number `index` must be."""
@@ -99,7 +139,9 @@ class GpuRandomVariable(GpuOp):
 
     def in_place(self) -> "GpuRandomVariable":
         """Return the Op that changes the Generator."""
-        return GpuRandomVariable(self.host, self.context_name, self.by_value, self.min_elements, True, self.counts)
+        return GpuRandomVariable(
+            self.host, self.context_name, self.by_value, self.min_elements, True, self.counts, self.of_arrays
+        )
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels of the distribution."""
@@ -111,5 +153,7 @@ class GpuRandomVariable(GpuOp):
         copy = None if self.inplace else custom_rng_deepcopy
         name, dtype = distribution_name(host), node.outputs[1].type.dtype
         numpys = DirichletDraw if name == "DirichletRV" else Draw
+        if self.of_arrays:
+            return Draw(context, name, dtype, HostDraw(draw, copy, self.min_elements), of_arrays=True)
         kind = CounterDraw if self.counts else numpys
         return kind(context, name, dtype, HostDraw(draw, copy, self.min_elements))

@@ -12,6 +12,7 @@ import pytensor_cl
 from pytensor_cl.ops.linalg import GpuCholesky
 from pytensor_cl.ops.random import GpuRandomVariable
 from pytensor_cl.rewriting.placement.placement import SCALAR
+from pytensor_cl.routines.random.draw import Draw
 from tests.helpers import assert_on_device, opencl
 
 COVARIANCE = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]])
@@ -130,6 +131,76 @@ def test_the_reason_why_a_dirichlet_draw_is_numpys(context, on_device):
         assert any(reason in n.reason for n in pytensor_cl.explain(f).host_nodes)
 
 
+@pytest.fixture
+def by_the_device(on_device, monkeypatch):
+    """Fail where NumPy draws."""
+    monkeypatch.setattr(Draw, "_by_host", lambda *_: pytest.fail("NumPy has drawn"))
+
+
+def assert_numpys(make, own, inputs=(), values=(), seed=0):
+    """Compare draws, and the states of the generators after them, with those of a function of NumPy's Generator."""
+    f = function(make, inputs, seed)
+    other = np.random.default_rng(seed)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(*values), own(other))
+    generator = next(v for v in f.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator))
+    assert generator.get_value().bit_generator.state == other.bit_generator.state
+
+
+def test_binomial_numbers_of_arrays_are_numpys(context, by_the_device, rng):
+    p = pt.dvector("p")
+    chances = rng.uniform(0.001, 1.0, 600)
+    chances[:3] = 1.0, 0.5, 1e-12
+    trials = rng.integers(1, 61, 600)
+    for n, size in ((60, (20, 600)), (1, None), (trials, (3, 600)), (trials, None)):
+        make, seed = draw_with("binomial", n, p, size=size), int(rng.integers(1000))
+        assert_numpys(make, lambda g, n=n, size=size: g.binomial(n, chances, size), [p], [chances], seed)
+    half = np.full(600, 0.5)
+    assert_numpys(draw_with("binomial", trials, 0.5), lambda g: g.binomial(trials, half))
+
+
+def test_binomial_numbers_that_numpy_draws(context, on_device):
+    """More trials than a constant says; a probability of zero, for which NumPy takes no number."""
+    n, p = pt.lscalar("n"), pt.dvector("p")
+    for trials in (n, 61, 0):
+        f = opencl(
+            [n, p],
+            pt.random.binomial(trials, p, rng=pytensor.shared(np.random.default_rng(1))),
+            on_unused_input="ignore",
+        )
+        assert any("number of trials" in node.reason for node in pytensor_cl.explain(f).host_nodes)
+    chances = np.array([0.3, 0.0, 0.7, 0.5])
+    assert_numpys(draw_with("binomial", 9, p), lambda g: g.binomial(9, chances), [p], [chances])
+    f = function(draw_with("binomial", 9, p), [p])
+    with pytest.raises(ValueError, match="p > 1"):
+        f(np.array([0.5, 1.5]))
+
+
+def test_beta_binomial_numbers_are_numpys(context, by_the_device, rng):
+    a = pt.dscalar("a")
+    for n, size in ((10, (4000,)), (np.array([5, 60]), (700, 2))):
+        for value in (2.0, 0.4):
+            make, seed = draw_with("betabinom", n, a, 3.0, size=size), int(rng.integers(1000))
+
+            def own(generator, n=n, size=size, value=value):
+                return scipy.stats.betabinom.rvs(n, value, 3.0, size=size, random_state=generator)
+
+            assert_numpys(make, own, [a], [value], seed)
+
+
+def test_hypergeometric_numbers_are_numpys(context, by_the_device, rng):
+    for numbers in ((30, 20, 15), (40, 50, 80), (20_000, 40_000, 900)):
+        seed = int(rng.integers(1000))
+        make = draw_with("hypergeometric", *numbers, size=(50, 40))
+        assert_numpys(make, lambda g, numbers=numbers: g.hypergeometric(*numbers, (50, 40)), seed=seed)
+
+
+def test_the_reason_why_a_hypergeometric_draw_is_numpys(context, on_device):
+    generator = pytensor.shared(np.random.default_rng(1))
+    f = opencl([], pt.random.hypergeometric(30, 20, 9, size=(5,), rng=generator))
+    assert any("one by one" in node.reason for node in pytensor_cl.explain(f).host_nodes)
+
+
 def test_multinomial(context, philox):
     chances = np.array([0.2, 0.5, 0.0, 0.3])
     sample = function(draw_with("multinomial", 10, chances, size=(COUNT,)))()
@@ -145,7 +216,7 @@ def test_multinomial(context, philox):
 
 
 def test_a_multinomial_draw_of_many_categories(context, philox, rng):
-    chances = rng.dirichlet(np.ones(100))
+    chances = rng.dirichlet(np.full(100, 10.0))  # none is so rare that its variance is unsure
     chances[[3, 64, 99]] = 0
     chances /= chances.sum()
     n, p = 1000, pt.tensor("p", shape=(None, 100))

@@ -1,7 +1,8 @@
 """Draws of vectors and of composed distributions -> draws that have kernels, and arithmetic.
 
-A multivariate normal number is made of normal ones as NumPy makes it, so it is NumPy's to rounding. The others are made
-only with ``opencl__random=philox``, whose numbers are not NumPy's anyway.
+A multivariate normal number is made of normal ones as NumPy makes it, so it is NumPy's to rounding, and beta-binomial
+numbers of few trials are made as SciPy makes them. The others are made only with ``opencl__random=philox``, whose
+numbers are not NumPy's anyway.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.random import basic as draws
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneTypeT
+
+from pytensor_cl.ops.random import has_few_trials, is_one_number
 
 __all__ = ["lower_random"]
 
@@ -129,6 +132,12 @@ def _beta_binomial(op: Any, node: Apply) -> tuple[Variable, Variable]:
     return _draw(draws.binomial, rng, batch, n, probability)
 
 
+def _beta_binomial_of_numbers(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
+    """BetaBinomialRV(n, a, b) -> the same two draws as SciPy makes, if both have kernels for NumPy's numbers."""
+    n, a, b = _parameters(node)[2]
+    return _beta_binomial(op, node) if has_few_trials(n) and is_one_number(a) and is_one_number(b) else None
+
+
 def _permutation(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
     """PermutationRV(x) -> x in the order of uniform numbers."""
     rng, size, (x,) = _parameters(node)
@@ -162,7 +171,10 @@ def _choice(op: Any, node: Apply) -> tuple[Variable, Variable] | None:
     return rng, taken.reshape((*lengths, *(values.shape[k] for k in range(1, values.type.ndim))))
 
 
-_EXACT: dict[type[RandomVariable], Form] = {draws.MvNormalRV: _normal}
+_EXACT: dict[type[RandomVariable], Form] = {
+    draws.BetaBinomialRV: _beta_binomial_of_numbers,
+    draws.MvNormalRV: _normal,
+}
 _COUNTED: dict[type[RandomVariable], Form] = {
     draws.BetaBinomialRV: _beta_binomial,
     draws.ChoiceWithoutReplacement: _choice,
@@ -180,7 +192,7 @@ def lower_random(fgraph: FunctionGraph) -> None:
     fgraph
         A graph of host Ops; changed in place.
     """
-    forms = {**_EXACT, **_COUNTED} if config.opencl__random == "philox" else _EXACT
+    forms = _EXACT | _COUNTED if config.opencl__random == "philox" else _EXACT
     for node in fgraph.toposort():
         form = forms.get(type(node.op))
         new = form(node.op, node) if form is not None else None

@@ -29,7 +29,7 @@ __all__ = ["Determinant", "Inverse", "LUFactor", "Permutation", "Solve"]
 
 LANES_ROWS = 64
 """Rows of the largest matrices that are factored in lanes."""
-PANEL = 16
+PANELS = {"cpu": 32, "simt": 16}
 """Columns that one kernel factors in a matrix of more rows than a block."""
 
 
@@ -83,7 +83,7 @@ class _LURoutine(BlockedRoutine):
     def _factor(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
         """Enqueue the factors of columns (count, m, n) in place; their row 0 is row `first` of the whole matrix."""
         m, n = lu.shape[1:]
-        width = self.block if m <= self.block else PANEL
+        width = self.block if m <= self.block else PANELS[self.schedule]
         if n <= width:
             self._factor_panel(lu, pivots, first)
             return
@@ -99,13 +99,16 @@ class _LURoutine(BlockedRoutine):
     def _factor_panel(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
         count, m, n = lu.shape
         arguments = SIZES.pack_values(count, m, n, 0), strides_argument(lu), self._pivots_argument(pivots, first)
+        workspace: tuple[Any, ...] = ()
         if self.schedule == "simt":
             kernel = self._kernel("panel", self.limits.size(GROUP))
             size = self._group_grid(count)
         else:
             kernel = self._kernel("panel")
             size = self._grid(kernel, count)
-        kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer)
+            vectors = size[0][0] * n * (-(-m // self.lanes) | 1)
+            workspace = (self.context.empty((vectors * self.lanes,), self.dtype).buffer,)
+        kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer, *workspace)
 
     def _swap(self, target: GpuArray, pivots: GpuArray, first: int, steps: int) -> None:
         """Enqueue the interchanges of `steps` pivots in an array (count, rows, columns) whose row 0 is row `first`."""

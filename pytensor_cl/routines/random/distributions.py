@@ -1,12 +1,24 @@
 """How each distribution takes its numbers from a generator, and what becomes of them."""
 
 from collections.abc import Callable
-from math import exp, floor, inf, isfinite, log, log1p, sqrt
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from math import exp, factorial, floor, inf, isfinite, log, log1p, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["COUNTER_VARIATES", "DISTRIBUTIONS", "VARIATES", "CounterVariate", "Distribution", "Variate"]
+__all__ = [
+    "ARRAYS",
+    "COUNTER_VARIATES",
+    "DISTRIBUTIONS",
+    "FEW_TRIALS",
+    "VARIATES",
+    "CounterVariate",
+    "Distribution",
+    "Variate",
+    "is_hypergeometric",
+]
 
 NORMAL_R, NORMAL_INVERSE_R = 3.6541528853610087963519472518, 0.27366123732975827203338247596
 EXPONENTIAL_R = 7.69711747013104972
@@ -108,6 +120,8 @@ class Variate(NamedTuple):
         From the numbers that the kernel lists, and the constants, to such draws; None: NumPy draws them.
     fast
         Code of the template `random/stream` for draws that take one number and no function, many at once.
+    table
+        From the parameters to the table that the kernel reads; None: those of the ziggurats.
     """
 
     draw: str
@@ -124,6 +138,7 @@ class Variate(NamedTuple):
     is_exact: Callable[..., bool] = lambda *_: True
     recompute: Callable[..., np.ndarray] | None = None
     fast: str = ""
+    table: Callable[..., np.ndarray] | None = None
 
 
 def _log1p(numbers: np.ndarray) -> np.ndarray:
@@ -147,6 +162,44 @@ def _odd_gamma(numbers: np.ndarray, shape: float, b: float, c: float) -> np.ndar
         return _tail_of_exponential(numbers)
     v = 1.0 + c * _tail_of_normal(numbers)
     return b * (v * v * v)
+
+
+LARGEST_POPULATION = 1 << 16  # of a hypergeometric draw: the table of log(k!) has so many elements
+_HALF_LOG_2PI = 0.9189385332046728
+_EXACT_FACTORIALS = 126  # NumPy has the logarithms of so many factorials in a table, and takes a series for others
+
+
+@lru_cache(8)
+def _log_factorials(count: int) -> np.ndarray:
+    """Return log(k!) for k < count, as NumPy computes it."""
+    with localcontext(prec=40):
+        exact = [float(Decimal(factorial(k)).ln()) for k in range(min(count, _EXACT_FACTORIALS))]
+    series = [
+        (k + 0.5) * log(k) - k + (_HALF_LOG_2PI + (1.0 / k) * (1 / 12.0 - 1 / (360.0 * k * k)))
+        for k in range(_EXACT_FACTORIALS, count)
+    ]
+    return np.array(exact + series)
+
+
+def _hypergeometric(good: int, bad: int, sample: int) -> tuple[float, ...]:
+    """Return the constants of the method HRUA."""
+    population, few, many = good + bad, min(good, bad), max(good, bad)
+    taken = min(sample, population - sample)
+    p, q = few / population, many / population
+    a = taken * p + 0.5
+    c = sqrt(float(population - taken) * taken * p * q / (population - 1) + 0.5)
+    h = 1.7155277699214135 * c + 0.8989161620588988
+    m = floor(float(taken + 1) * (few + 1) / (population + 2))
+    logs = _log_factorials(population + 1)
+    g = logs[m] + logs[few - m] + logs[taken - m] + logs[many - taken + m]
+    b = min(min(taken, few) + 1, floor(a + 16 * c))
+    return a, h, b, float(g), few, many, taken, good, float(good > bad), float(taken < sample)
+
+
+def is_hypergeometric(good: float, bad: float, sample: float) -> bool:
+    """Whether NumPy takes the method HRUA. It draws a few items one by one, which the kernel does not."""
+    are_counts = all(isinstance(n, int) and n >= 0 for n in (good, bad, sample))
+    return are_counts and good + bad < LARGEST_POPULATION and 10 <= sample <= good + bad - 10
 
 
 def _is_range(low: float, high: float) -> bool:
@@ -305,6 +358,18 @@ VARIATES: dict[str, Variate] = {
         warm=128,
         is_proper=lambda n, p: 0 < n < 2**40 and 0 < p <= 1,
     ),
+    "hypergeometric": Variate(
+        "{g}_hrua(r, p0, p1, p2, p3, (long)p4, (long)p5, (long)p6, (long)p7, p8, p9)",
+        lambda rng, n, good, bad, sample: rng.hypergeometric(good, bad, sample, n),
+        _hypergeometric,
+        10,
+        lambda good, bad, sample: 2.8,
+        ("hrua",),
+        kind="long",
+        least=2,
+        is_proper=is_hypergeometric,
+        table=lambda good, bad, sample: _log_factorials(good + bad + 1),
+    ),
 }
 
 
@@ -331,6 +396,9 @@ class Distribution(NamedTuple):
         C expression that makes ``a`` of the first free parameter ``{x}``. The conditions are those of ``a``.
     made
         The same in NumPy, in the parameter's own precision, in which NumPy and SciPy compute it.
+    function
+        Template with the function that the expression calls for one element; empty if it calls none, so that vectors
+        are computed.
     """
 
     finish: str = "z"
@@ -342,6 +410,7 @@ class Distribution(NamedTuple):
     is_exact: bool = True
     first: str = "{x}"
     made: Callable[[np.ndarray], Any] | None = None
+    function: str = ""
 
 
 def _is_scale(loc: float, scale: float) -> bool:
@@ -355,6 +424,13 @@ def _expm1_of_minus(x: np.ndarray) -> Any:
     return expm1(-x)
 
 
+def _is_inverted(n: float, p: float) -> bool:
+    """Whether NumPy draws a binomial number by inversion, which takes one raw number."""
+    return n >= 1 and 0 < p <= 1 and n * min(p, 1.0 - p) <= 30
+
+
+FEW_TRIALS = 60
+"""Binomial numbers of so many trials are drawn by inversion, whatever the probability is."""
 _SCALE = "isfinite(a) && b > 0.0 && isfinite(b)"
 
 DISTRIBUTIONS: dict[str, Distribution] = {
@@ -446,6 +522,17 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "HyperGeometricRV": Distribution(variate="hypergeometric", fixed=(0, 1, 2)),
 }
 """By the name of PyTensor's Op."""
+
+ARRAYS: dict[str, Distribution] = {
+    "BinomialRV": Distribution(
+        "random_binomial(z, a, b)",
+        free=(0, 1),
+        proper="a >= 1.0 && b > 0.0 && b <= 1.0 && a * fmin(b, 1.0 - b) <= 30.0",
+        is_proper=_is_inverted,
+        function="random/binomial",
+    ),
+}
+"""Distributions of which arrays of parameters have a kernel too, if NumPy takes one raw number for each draw."""
 
 
 class CounterVariate(NamedTuple):

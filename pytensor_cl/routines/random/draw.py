@@ -11,7 +11,7 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES, Distribution
+from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, VARIATES, Distribution
 from pytensor_cl.routines.random.generator import ARGUMENTS, RawSequence, is_known, sequence_of
 from pytensor_cl.routines.random.stream import FILL_LANES, GROUP, NotNumpy, Stream
 from pytensor_cl.runtime.array import GpuArray
@@ -73,6 +73,8 @@ class Draw:
         NumPy's side.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    of_arrays
+        Take the distribution of `ARRAYS`.
 
     Attributes
     ----------
@@ -80,13 +82,21 @@ class Draw:
         Calls that were left to NumPy.
     """
 
-    def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        dtype: str,
+        host: HostDraw,
+        schedule: str | None = None,
+        of_arrays: bool = False,
+    ) -> None:
         self.context, self.dtype, self.host = context, np.dtype(dtype), host
         self.schedule = schedule or context.info.schedule
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
-        self._lanes = LANES if self.schedule == "cpu" else 1
-        self.distribution: Distribution = DISTRIBUTIONS[name]
+        self.distribution: Distribution = (ARRAYS if of_arrays else DISTRIBUTIONS)[name]
+        self._lanes = LANES if self.schedule == "cpu" and not self.distribution.function else 1
         self.on_host = 0
         self._name = name
         self._streams: dict[str, Stream] = {}
@@ -112,6 +122,8 @@ class Draw:
     def _finished(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return arguments of the templates, and the functions that the expression calls."""
         finish, preambles = self.distribution.finish, []
+        if self.distribution.function:
+            preambles.append(render(self.distribution.function))
         if self._lanes > 1:
             for name, family in FUNCTIONS.items():
                 finish, count = re.subn(rf"\b{name}\(", f"{name}_double{self._lanes}(", finish)

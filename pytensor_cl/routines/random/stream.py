@@ -62,6 +62,7 @@ class _Task(NamedTuple):
     values: tuple[float, ...]
     constants: tuple[np.float64, ...]
     is_exact: bool
+    table: GpuArray
 
 
 class _Chunks(NamedTuple):
@@ -146,7 +147,10 @@ class Stream:
         """
         variate = self.variate
         constants = tuple(map(np.float64, variate.constants(*values)))
-        task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values))
+        table = tables_on(self.context)
+        if variate.table is not None:
+            table = self.context.from_host(variate.table(*values))
+        task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values), table)
         origin = -1 if variate.words == 32 and sequence.pending is not None else 0
         done = 0
         while done < size:
@@ -200,7 +204,7 @@ class Stream:
             *map(np.int64, extents),
             context.from_host(again).buffer,
             np.int64(chunks.capacity),
-            tables_on(context).buffer,
+            task.table.buffer,
             chunks.draws.buffer,
             chunks.report.buffer,
             odd_count.buffer,

@@ -24,6 +24,7 @@ PARAMETERS = {
     "GumbelRV": [(1.0, 2.0)],
     "HalfCauchyRV": [(1.0, 2.0)],
     "HalfNormalRV": [(1.0, 2.0)],
+    "HyperGeometricRV": [(30, 20, 15), (20, 90, 80), (3000, 2000, 700), (200, 0, 100)],
     "IntegersRV": [(0, 10), (-5, 2**32 - 5), (-7, 3 * 2**30), (0, 2**40), (-(2**62), 2**62 + 5), (-(2**63), 2**63 - 1)],
     "InvGammaRV": [(3.0, 2.0)],
     "LaplaceRV": [(1.0, 2.0)],
@@ -108,6 +109,13 @@ def test_generators_and_schedules(context, bits, schedule):
         check(context, name, PARAMETERS[name][number], (5000,), generators(bits, before=1), schedule)
 
 
+@pytest.mark.parametrize("schedule", ["cpu", "simt"])
+def test_few_numbers(context, schedule):
+    for name in ("UniformRV", "NormalRV", "IntegersRV"):
+        for size in ((1,), (5, 60)):
+            check(context, name, PARAMETERS[name][0], size, generators(before=1), schedule)
+
+
 def test_many_draws_one_after_the_other(context):
     pair = generators()
     for size in (1, 10, 300, 40_000, 2):
@@ -153,6 +161,21 @@ def test_arrays_of_parameters_are_broadcast(context, dtype):
     check(context, "BernoulliRV", (columns / 5,), (4, 500), generators())
     check(context, "StudentTRV", (5.0, columns, 1.0), (4, 500), generators())
     check(context, "CategoricalRV", (np.random.default_rng(2).dirichlet([1, 2, 3], (4, 1)),), (5, 4, 7), generators())
+
+
+@pytest.mark.parametrize("schedule", ["cpu", "simt"])
+def test_binomial_numbers_of_arrays(context, rng, schedule):
+    n, p = np.arange(1, 61), rng.uniform(0.01, 1.0, (50, 1))
+    op = op_of("BinomialRV")
+    routine = Draw(context, "BinomialRV", "int64", HostDraw(op.rng_fn, None), schedule, of_arrays=True)
+    mine, other = generators()
+    drawn = routine(mine, None, context.from_host(n), context.from_host(p))[1]
+    np.testing.assert_array_equal(drawn.to_host(), other.binomial(n, p))
+    assert mine.bit_generator.state == other.bit_generator.state
+    assert routine.on_host == 0
+    drawn = routine(mine, None, context.from_host(n + 100), context.from_host(p))[1]  # BTPE for some
+    np.testing.assert_array_equal(drawn.to_host(), other.binomial(n + 100, p))
+    assert routine.on_host == 1
 
 
 @pytest.mark.parametrize("name", ["ParetoRV", "TruncExponentialRV", "InvGammaRV", "GenGammaRV"])
