@@ -55,7 +55,7 @@ def test_a_list_of_choices_that_do_not_fit(context):
     f = opencl([i, v, w], pt.choose(i, [v, w]))
     for arguments, message in (
         (([0, 2], [1.0, 2.0], [3.0, 4.0]), "invalid entry"),
-        (([0, 1], [1.0, 2.0], [3.0] * 3), ""),
+        (([0, 1], [1.0, 2.0], [3.0] * 3), "shape mismatch"),
     ):
         with pytest.raises(ValueError, match=message):
             f(*arguments)
