@@ -1,22 +1,23 @@
-"""Loops: the device beside NUMBA, call by call in turns, and JAX where it is installed.
+"""Loops: the device beside NUMBA, call by call in turns, and beside JAX, in processes of its own.
 
-usage: python benchmarks/scan.py [device] [--steps 128] [--rows 64] [--width 256] [--rounds 15]
+usage: python benchmarks/scan.py [device] [--steps 128] [--rows 64] [--width 256] [--rounds 15] [--only rnn]
+       [--jax-python PATH] [--turns 3]
 
 The first table is a recurrent layer: h = tanh(x + h W), its last state, and the gradient of its squared norm. Its bound
-is the time of its products at the rate of one product of the same shape. The second table is an autoregression of two
-lags with many steps, one and 256 of them at once.
+is the time of its products at the rate of one product of the same shape. PATH is a Python with jax: so many times, a
+process times JAX, and then the same is timed on the device. The second table is an autoregression of two lags with
+many steps, one and 256 of them at once.
 """
 
 import argparse
+import json
+import subprocess
 from collections.abc import Callable, Sequence
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
-from pytensor.configdefaults import config
 
 SEED = 20261125
 
@@ -28,8 +29,18 @@ def timed(call: Callable[[], Any]) -> float:
     return perf_counter() - start
 
 
+def both_times(call: Callable[[], Any]) -> tuple[float, float]:
+    """Return the seconds of a call, and those of the processor."""
+    start, used = perf_counter(), process_time()
+    call()
+    return perf_counter() - start, process_time() - used
+
+
 def recurrent_layer() -> tuple[list[Any], list[tuple[str, list[Any]]]]:
     """Return the inputs, and the outputs to compare."""
+    import pytensor
+    import pytensor.tensor as pt
+
     x, h, w = pt.ftensor3("x"), pt.fmatrix("h"), pt.fmatrix("w")
     states = pytensor.scan(
         lambda row, state, w: pt.tanh(row + state @ w),
@@ -44,6 +55,9 @@ def recurrent_layer() -> tuple[list[Any], list[tuple[str, list[Any]]]]:
 
 def autoregression() -> tuple[list[Any], list[tuple[str, list[Any]]]]:
     """Return the inputs, and the outputs to compare: the sum of squared innovations of an AR(2), and its gradient."""
+    import pytensor
+    import pytensor.tensor as pt
+
     y, a, b = pt.dmatrix("y"), pt.dvector("a"), pt.dvector("b")
     innovations = pytensor.scan(
         lambda older, old, now, a, b: now - a * old - b * older,
@@ -62,11 +76,20 @@ def autoregression() -> tuple[list[Any], list[tuple[str, list[Any]]]]:
     return [y, a, b], [("logp and gradient", [cost, *pytensor.grad(cost, [a, b])])]
 
 
+def compiled(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that runs on the device."""
+    import pytensor
+    from pytensor.configdefaults import config
+
+    with config.change_flags(opencl__placement="device"):
+        return pytensor.function(inputs, outputs, mode="OPENCL")
+
+
 def compare(name: str, inputs: Sequence[Any], outputs: Sequence[Any], values: Sequence[Any], rounds: int) -> str:
     """Return a line of the table."""
-    with config.change_flags(opencl__placement="device"):
-        device = pytensor.function(inputs, outputs, mode="OPENCL")
-    numba = pytensor.function(inputs, outputs, mode="NUMBA")
+    import pytensor
+
+    device, numba = compiled(inputs, outputs), pytensor.function(inputs, outputs, mode="NUMBA")
     for _ in range(5):
         got = device(*values)
     expected = numba(*values)
@@ -79,20 +102,26 @@ def compare(name: str, inputs: Sequence[Any], outputs: Sequence[Any], values: Se
 
 def product_seconds(rows: int, width: int, rounds: int) -> float:
     """Return the seconds of one product of a step."""
+    import pytensor.tensor as pt
+
     a, b = pt.fmatrix("a"), pt.fmatrix("b")
-    with config.change_flags(opencl__placement="device"):
-        product = pytensor.function([a, b], a @ b, mode="OPENCL")
+    product = compiled([a, b], a @ b)
     values = np.ones((rows, width), "float32"), np.ones((width, width), "float32")
     return min(timed(lambda: product(*values)) for _ in range(10 * rounds))
 
 
-def with_jax(values: Sequence[np.ndarray], rounds: int) -> str | None:
-    """Return a line with the times of JAX; None where there is no JAX."""
-    try:
-        import jax
-        import jax.numpy as jnp
-    except ImportError:
-        return None
+def layer_values(options: argparse.Namespace) -> list[np.ndarray]:
+    """Return the inputs of the recurrent layer."""
+    rng = np.random.default_rng(SEED)
+    steps, rows, width = options.steps, options.rows, options.width
+    shapes = (steps, rows, width), (rows, width), (width, width)
+    return [(rng.normal(size=shape) / shape[-1] ** 0.5).astype("float32") for shape in shapes]
+
+
+def jax_times(options: argparse.Namespace) -> list[list[tuple[float, float]]]:
+    """Return the seconds of JAX's calls, and those of the processor: of the states, and of the gradients."""
+    import jax
+    import jax.numpy as jnp
 
     def states(x: Any, h: Any, w: Any) -> Any:
         def step(state: Any, row: Any) -> tuple[Any, Any]:
@@ -101,42 +130,84 @@ def with_jax(values: Sequence[np.ndarray], rounds: int) -> str | None:
 
         return jax.lax.scan(step, h, x)[1]
 
-    forward = jax.jit(states)
-    backward = jax.jit(jax.grad(lambda x, h, w: (states(x, h, w) ** 2).sum(), (1, 2)))
+    values = layer_values(options)
     found = []
-    for function in (forward, backward):
+    for function in (jax.jit(states), jax.jit(jax.grad(lambda x, h, w: (states(x, h, w) ** 2).sum(), (1, 2)))):
         jax.block_until_ready(function(*values))
-        found.append(median(timed(lambda f=function: jax.block_until_ready(f(*values))) for _ in range(rounds)))
-    return f"JAX: states {found[0] * 1e3:.2f} ms, gradients {found[1] * 1e3:.2f} ms"
+
+        def call(function: Any = function) -> None:
+            jax.block_until_ready(function(*values))
+
+        found.append([both_times(call) for _ in range(options.rounds)])
+    return found
+
+
+def beside_jax(options: argparse.Namespace) -> str:
+    """Return a table: JAX in a process of its own, and the device, by turns."""
+    inputs, cases = recurrent_layer()
+    values = layer_values(options)
+    names = [name for name, _ in cases if name != "last state"]
+    calls: list[Callable[[], Any]] = []
+    for name in names:
+        function = compiled(inputs, dict(cases)[name])
+        calls.append(lambda function=function: function(*values))
+        for _ in range(5):
+            calls[-1]()
+    ours: list[list[Any]] = [[] for _ in names]
+    theirs: list[list[Any]] = [[] for _ in names]
+    sizes = [f"--{name}={getattr(options, name)}" for name in ("steps", "rows", "width", "rounds")]
+    command = [options.jax_python, __file__, "--child", *sizes]
+    for _ in range(options.turns):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        for own, found in zip(theirs, json.loads(done.stdout.splitlines()[-1]), strict=True):
+            own += found
+        for own, call in zip(ours, calls, strict=True):
+            own += [both_times(call) for _ in range(options.rounds)]
+    lines = ["| ms | median | fastest | processor time, fastest |", "|---|---|---|---|"]
+    for name, *both in zip(names, theirs, ours, strict=True):
+        for who, times in zip(("JAX", "device"), both, strict=True):
+            walls, used = zip(*times, strict=True)
+            figures = " | ".join(f"{1e3 * f:.2f}" for f in (median(walls), min(walls), min(used)))
+            lines.append(f"| {name}, {who} | {figures} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("device", nargs="?", default="opencl")
-    for name, default in (("steps", 128), ("rows", 64), ("width", 256), ("lags_steps", 10_000), ("rounds", 15)):
+    numbers = ("steps", 128), ("rows", 64), ("width", 256), ("lags_steps", 10_000), ("rounds", 15), ("turns", 3)
+    for name, default in numbers:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    parser.add_argument("--only", choices=("rnn", "ar"), default="")
+    parser.add_argument("--jax-python", default="")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.child:
+        print(json.dumps(jax_times(options)))
+        return
     import pytensor_cl
 
     pytensor_cl.use(options.device)
-    rng = np.random.default_rng(SEED)
-    steps, rows, width = options.steps, options.rows, options.width
-    shapes = (steps, rows, width), (rows, width), (width, width)
-    values = [(rng.normal(size=shape) / shape[-1] ** 0.5).astype("float32") for shape in shapes]
-    bound = steps * product_seconds(rows, width, options.rounds) * 1e3
-    print(f"bound of the states: {bound:.2f} ms; of the gradients, with three products a step: {3 * bound:.2f} ms")
+    if options.only != "ar":
+        bound = options.steps * product_seconds(options.rows, options.width, options.rounds) * 1e3
+        print(f"bound of the states: {bound:.2f} ms; of the gradients, with three products a step: {3 * bound:.2f} ms")
+        if options.jax_python:
+            print(beside_jax(options), flush=True)
     print("| | NUMBA, ms | device, ms | device, fastest | NUMBA / device | error |\n|---|---|---|---|---|---|")
-    inputs, cases = recurrent_layer()
-    for name, outputs in cases:
-        print(compare(name, inputs, outputs, values, options.rounds), flush=True)
-    print(with_jax(values, options.rounds) or "JAX is not installed")
-    inputs, cases = autoregression()
-    for many in (1, 256):
-        series = rng.normal(size=(options.lags_steps, many))
+    if options.only != "ar":
+        inputs, cases = recurrent_layer()
         for name, outputs in cases:
-            line = compare(f"AR(2), {many}: {name}", inputs, outputs, [series, *np.full((2, many), 0.3)], 5)
-            print(line, flush=True)
+            print(compare(name, inputs, outputs, layer_values(options), options.rounds), flush=True)
+    if options.only != "rnn":
+        inputs, cases = autoregression()
+        for many in (1, 256):
+            series = np.random.default_rng(SEED).normal(size=(options.lags_steps, many))
+            for name, outputs in cases:
+                line = compare(f"AR(2), {many}: {name}", inputs, outputs, [series, *np.full((2, many), 0.3)], 5)
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 ## them: they have barriers. The work-item's number is the variable `item`.
 
 ## Tree reduction. The body combines what is at `item` and at `item + distance`; the result is at 0. `group` is half
-## of the work-items, a power of two.
-<%def name="tree_reduce(group)">
-    barrier(CLK_LOCAL_MEM_FENCE);
+## of the work-items, a power of two. If work-items write global memory afterwards that others have read before,
+## `fences` has CLK_GLOBAL_MEM_FENCE too.
+<%def name="tree_reduce(group, fences='CLK_LOCAL_MEM_FENCE')">
+    barrier(${fences});
     for (int distance = ${group}; distance; distance /= 2) {
         if (item < distance) {
             ${caller.body()}

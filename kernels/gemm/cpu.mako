@@ -96,13 +96,24 @@
                         const long sums_row = stores_in_place ? p.o.row : ${nr};
                         const int accumulate = stores_in_place && k0 > k_begin;
 </%def>
-<%def name="prefetch_epilogue_operands()">
+## What is read at each element of the tile: rows need not begin at cache lines, so their last elements are fetched too.
+<%def name="prefetch_tile(start, row, col)">
+                        for (int r = 0; r < height; r++)
+                            for (long j = 0; j < padded_width + ${lanes}; j += ${lanes})
+                                prefetch_line(${start} + (i0 + r) * ${row}
+                                              + (n0 + min(j, padded_width - 1L)) * ${col});
+</%def>
+## The products of the tile hide how long its addends take to arrive.
+<%def name="prefetch_addends()">
+                        % if has_c:
+                        if (k0 == k_begin && s.beta != 0) {
+                            ${prefetch_tile("c", "p.c.row", "p.c.col")}
+                        }
+                        % endif
                         % for number, is_repeated in enumerate(repeated, 1):
                         % if not is_repeated:
-                        for (int r = 0; r < height; r++)
-                            for (int j = 0; j < padded_width; j += ${lanes})
-                                prefetch_line(at->i${number} + (m0 + i0 + r) * at->row${number}
-                                              + (n0 + j) * at->col${number});
+                        <% start, row, col = (f"at->{field}{number}" for field in ("i", "row", "col")) %>
+                        ${prefetch_tile(f"{start} + m0 * {row}", row, col)}
                         % endif
                         % endfor
 </%def>
@@ -183,7 +194,7 @@ void ${name}(gemm_plan p${f', {name}_operands operands' if outputs else ''}, ${s
                     ${rows_of_panel()}
                     for (long i0 = i_begin; i0 < i_end; i0 += ${mr}) {
                         ${tile_pointers()}
-                        ${prefetch_epilogue_operands()}
+                        ${prefetch_addends()}
                         ${multiply()}
                         ${store_tile()}
                     }

@@ -258,7 +258,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
             }
             largest[item] = size_of;
             best[item] = row;
-            <%workgroup:tree_reduce group="${group // 2}">
+            <%workgroup:tree_reduce group="${group // 2}" fences="CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE">
                     const ${T} other = largest[item + distance];
                     /* Of equal ones the first row counts, as LAPACK's does. */
                     if (other > largest[item] || (other == largest[item] && best[item + distance] < best[item])) {

@@ -21,7 +21,8 @@ from pytensor_cl.linker.steps.device import (
 )
 from pytensor_cl.linker.steps.host import host_thunk
 from pytensor_cl.linker.types import Cell, StepProgram, Thunk
-from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.base import GpuOp, OverwritingRoutine, context_of
+from pytensor_cl.ops.indexing.slice_update import GpuSubtensor
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -71,6 +72,9 @@ class GraphLinker:
         self.keep = {*keep, *self.device_updates.values()}
         self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
         self.routines = {n: n.op.routine(n, get_context(n.op.context_name)) for n in nodes if isinstance(n.op, GpuOp)}
+        for node, routine in self.routines.items():
+            if isinstance(routine, OverwritingRoutine):
+                routine.take_over([k for k, v in enumerate(node.inputs) if self._is_only_reader(v)])
         self._mutated = mutated_inputs(nodes)
         self._importers: dict[Variable, ArgumentImporter] = {}
         self._programs: list[Any] = []  # kept as long as the function may create kernels
@@ -218,6 +222,23 @@ class GraphLinker:
         return download.outputs[0] not in self._mutated or (is_only_client and not is_view)
 
     # Steps
+
+    def _is_only_reader(self, variable: Variable) -> bool:
+        """Whether a device array, or the one of which it is a view, was computed for one client alone, a node."""
+        while self._has_one_client(variable):
+            owner = variable.owner
+            if _has_own_results(owner):
+                return True
+            if not isinstance(owner.op, GpuSubtensor):
+                break
+            variable = owner.inputs[0]
+        return False
+
+    def _has_one_client(self, variable: Variable) -> bool:
+        """Whether a result of a device node has one client, a node."""
+        is_visible = variable in self.keep or variable in self.fgraph.outputs
+        is_result = variable.owner is not None and isinstance(variable.owner.op, GpuOp)
+        return is_result and not is_visible and len(self.fgraph.clients[variable]) == 1
 
     def thunk(self, node: Apply) -> Thunk:
         """Return the step of a node."""

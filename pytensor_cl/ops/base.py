@@ -1,7 +1,7 @@
 """The base class of device Ops: it takes Types and shape inference from a host Op, and a kernel from a routine."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "HOST",
     "CheckedRoutine",
     "GpuOp",
+    "OverwritingRoutine",
     "ViewRoutine",
     "as_host_variable",
     "context_of",
@@ -60,6 +61,14 @@ class CheckedRoutine(Routine, Protocol):
 
     def check(self) -> None:
         """Wait for the device, and raise the error that a kernel reported."""
+
+
+@runtime_checkable
+class OverwritingRoutine(Protocol):
+    """A routine that can use the memory of inputs as that of its results."""
+
+    def take_over(self, inputs: Sequence[int]) -> None:
+        """Use the memory of these inputs: nothing else reads them, now or later."""
 
 
 class ViewRoutine:
@@ -135,6 +144,10 @@ class GpuOp(Op):
         if self.operand_placements is None:
             return DEVICE
         return self.operand_placements[min(index, len(self.operand_placements) - 1)]
+
+    def reads_rows(self, index: int) -> bool:
+        """Return whether kernels read an input, a matrix, by rows, and copy it first if its rows are not contiguous."""
+        return False
 
     def may_overwrite(self, index: int) -> bool:
         """Return whether an output may share the memory of an input of the same layout."""

@@ -68,6 +68,10 @@ class GpuEpilogue(GpuOp):
         """Inputs keep the placements of the replaced nodes."""
         return ANY
 
+    def reads_rows(self, index: int) -> bool:
+        """As the producer."""
+        return self.producer.reads_rows(index)
+
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Divide a sequence with an entry for each input into those of the producer and of the further arrays."""
         count = len(inputs) - len(self.function.inputs) + 1

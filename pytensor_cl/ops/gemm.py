@@ -105,7 +105,19 @@ def scaled_product(
 
 
 class _GpuProduct(StoringOp):
-    """A product of matrices, whose kernel can apply a function to the elements that it stores."""
+    """A product of matrices, whose kernel can apply a function to the elements that it stores.
+
+    Attributes
+    ----------
+    right
+        Which input is the right operand.
+    """
+
+    right = 1
+
+    def reads_rows(self, index: int) -> bool:
+        """The right operand is packed where its rows are not contiguous."""
+        return index == self.right
 
     def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
         """Whether the result needs no cast, is no vector, and the epilogue does not read too many arrays."""
@@ -143,6 +155,7 @@ class GpuGemm(_GpuProduct):
 
     operand_placements = (DEVICE, ANY, DEVICE, DEVICE, ANY)
     scalars_on_device = True
+    right = 3
 
     def may_overwrite(self, index: int) -> bool:
         """The result may be C itself."""

@@ -40,6 +40,8 @@ __all__ = [
 
 MAX_CAPTURED_KERNELS = 1 << 14
 """Kernels of a loop up to which a captured call holds all of its steps. To capture one takes about 0.2 ms."""
+_STEPS_WORTH_A_COPY = 4
+"""Steps from which a matrix is copied once, so that no step has to."""
 _INNER_NUMBER = 16
 """Bits of an error record's number for the node of the outer graph. The others are for the node of the step."""
 
@@ -214,7 +216,18 @@ class GpuScan(GpuOp):
         """Return the routine that runs the loop."""
         (link,) = _linkers
         is_array = [isinstance(v.type, TensorType) and not context_of(v) for v in node.inputs]
-        return _Loop(self, link(self.graph), context, is_array)
+        return _Loop(self, link(self.graph), context, is_array, self._matrices_by_rows())
+
+    def _matrices_by_rows(self) -> list[int]:
+        """Return which of the values that are the same in all steps are matrices that a product reads by rows."""
+        inputs = self.graph.inputs
+        first = len(inputs) - len(self.placement.non_seqs)
+        read = {v for n in self.graph.apply_nodes for k, v in enumerate(n.inputs) if _reads_rows(n, k)}
+        return [k - first for k in range(first, len(inputs)) if inputs[k] in read]
+
+
+def _reads_rows(node: Apply, index: int) -> bool:
+    return isinstance(node.op, GpuOp) and node.op.reads_rows(index)
 
 
 _REPEATED_HOST_OPS = frozenset(
@@ -252,6 +265,15 @@ def _row(array: Value, at: int) -> Value:
 def _rows(array: Value, start: int, stop: int) -> Value:
     """Return rows of an array; a view."""
     return array[start:stop]
+
+
+def _has_separate_rows(array: Value) -> bool:
+    """Whether each row of a device array is contiguous, and none overlaps another one."""
+    if not isinstance(array, GpuArray):
+        return False
+    (_, *shape), (step, *strides), offset = array.layout
+    row = Layout(tuple(shape), tuple(strides), offset)
+    return row.is_contiguous and abs(step) >= row.size
 
 
 class _Trace:
@@ -312,13 +334,19 @@ class _Loop:
         Where it runs.
     is_array
         Which inputs of the node are arrays of the host, of 0 dimensions too.
+    by_rows
+        Which of the values that are the same in all steps are matrices that the steps read by rows.
     """
 
-    def __init__(self, op: GpuScan, step: LinkedStep, context: Context, is_array: Sequence[bool]) -> None:
+    def __init__(
+        self, op: GpuScan, step: LinkedStep, context: Context, is_array: Sequence[bool], by_rows: Sequence[int]
+    ) -> None:
         self._scan: Scan = op.host
         self._info: ScanInfo = op.host.info
         self._step, self._context = step, context
         self._is_array = tuple(is_array)
+        self._by_rows = tuple(by_rows)
+        self._owned: frozenset[int] = frozenset()
         self._output_types = list(op.host.output_types)
         self._places = op.placement.outer_outputs(self._info)
         self._copies: dict[tuple[str, int], Copy] = {}
@@ -365,11 +393,23 @@ class _Loop:
         if not count:
             return (*self._empty(traces), *untraced)
         self._limit_capture(count)
+        if count >= _STEPS_WORTH_A_COPY:
+            for k in self._by_rows:
+                non_seqs[k] = self._with_contiguous_rows(non_seqs[k])
         untraced, steps = self._run(count, seqs, traces, untraced, non_seqs)
         first = self._info.n_mit_mot
         for trace in traces[first:]:
             self._finish(trace, steps, count)
         return (*(trace.array for trace in traces), *untraced)
+
+    def take_over(self, inputs: Sequence[int]) -> None:
+        """Use the memory of these inputs of the node as that of results: nothing else reads them."""
+        self._owned = frozenset(inputs)
+
+    def _with_contiguous_rows(self, matrix: Value) -> Value:
+        """Return a matrix as products read it in place: they would copy it in each step."""
+        strides = matrix.layout.strides if isinstance(matrix, GpuArray) else (1,)
+        return matrix if strides[-1:] == (1,) else self._copy_of(matrix)
 
     def _limit_capture(self, count: int) -> None:
         """Note in a capture that it cannot have so many launches."""
@@ -410,7 +450,8 @@ class _Loop:
         for k, (state, taps, out) in enumerate(zip(states, info.tap_array, outs, strict=True)):
             is_mit_mot, first = k < info.n_mit_mot, -min(taps)
             initial = state.shape[0] if is_mit_mot else min(first, state.shape[0])
-            array = self._copy_of(state, initial)
+            is_own = self._scan.seqs_arg_offset + k in self._owned and _has_separate_rows(state)
+            array = state if is_own else self._copy_of(state, initial)
             yield _Trace(array, state.shape[0], taps, out, first, not is_mit_mot)
 
     def _run(

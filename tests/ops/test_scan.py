@@ -58,6 +58,42 @@ def rnn(states=None):
     return scan(lambda xt, ht, w: pt.tanh(xt + ht @ w), sequences=[x], outputs_info=[h], non_sequences=[w])
 
 
+def kernels(f):
+    """Number of kernels in a replay of the only captured graph."""
+    (captured,) = f.vm.executor.graphs.values()
+    return captured.kernels
+
+
+# Buffers
+
+
+def test_buffers_without_values_are_not_copied(context, data):
+    """One kernel writes the first state to the buffer of all states."""
+    assert kernels(check([x, h, w], [rnn()], *data)) == STEPS + 1
+
+
+def test_a_matrix_of_all_steps_is_copied_once(context, data):
+    """The rows of a transposed matrix are not contiguous."""
+    states = scan(lambda xt, ht, w: pt.tanh(xt + ht @ w), sequences=[x], outputs_info=[h], non_sequences=[w.T])
+    assert kernels(check([x, h, w], [states], *data)) == STEPS + 2
+    one = scan(lambda ht, w: ht @ w, outputs_info=[h], non_sequences=[w.T], n_steps=2)
+    assert kernels(check([h, w], [one], *data[1:])) == 2 + 1
+
+
+def test_states_with_the_same_start(context, data):
+    """Two loops, or two states of a loop, begin in one buffer, which neither may overwrite."""
+    first = scan(lambda ht: ht * 2 + 1, outputs_info=[h], n_steps=4)
+    second = scan(lambda ht, w: ht @ w, outputs_info=[h], non_sequences=[w], n_steps=4)
+    longer = scan(lambda ht, w: ht - w[:ROWS], outputs_info=[h], non_sequences=[w], n_steps=5)
+    check([h, w], [first, second, longer], *data[1:])
+
+
+def test_a_gradient_of_a_state_that_is_read_again(context, data):
+    states = rnn()
+    gradients = pytensor.grad((states**2).sum() + states[-1].sum(), [x, h, w])
+    check([x, h, w], [states, *gradients], *data, rtol=1e-4)
+
+
 # Kinds of states and results
 
 

@@ -8,6 +8,7 @@ from pytensor.scalar import add
 from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.ops.alloc import GpuAllocEmpty
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.routines.elemwise.routine import Cast, Copy, ElementFunction, Elemwise
@@ -97,14 +98,16 @@ class _Writes:
     Parameters
     ----------
     copy
-        Makes the copy.
+        Makes the copy; None where the array has no values yet, so that none are copied.
     writes
         Each with its number of arguments: the value and the indices that are not static.
     together
         The routine that does all that with one kernel, for values that are arrays of the same dtype.
     """
 
-    def __init__(self, copy: Copy, writes: Sequence[tuple[_Write, int]], together: SliceUpdate | None = None) -> None:
+    def __init__(
+        self, copy: Copy | None, writes: Sequence[tuple[_Write, int]], together: SliceUpdate | None = None
+    ) -> None:
         self._copy = copy
         self._writes = tuple(writes)
         self._together = together
@@ -113,7 +116,8 @@ class _Writes:
         """Kernels of the copy and of the writes."""
         if self._together is not None:
             return self._together.sources()
-        return (*self._copy.sources(), *(source for write, _ in self._writes for source in write.sources()))
+        copies = () if self._copy is None else self._copy.sources()
+        return (*copies, *(source for write, _ in self._writes for source in write.sources()))
 
     def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
         rest = iter(values)
@@ -122,7 +126,7 @@ class _Writes:
             result = array.context.empty(array.shape, array.dtype)
             self._together.launch(result, array, [items for *_, items in ready], [value for _, value, _ in ready])
             return (result,)
-        (result,) = self._copy(array)
+        (result,) = (array.context.empty(array.shape, array.dtype),) if self._copy is None else self._copy(array)
         for (write, _), (layout, value, _) in zip(self._writes, ready, strict=True):
             write.launch(result, layout, value)
         return (result,)
@@ -131,10 +135,11 @@ class _Writes:
 def _writes(array: Variable, parts: Sequence[tuple[IncSubtensor, Sequence[Variable]]], context: Context) -> _Writes:
     """Return the routine that updates slices of an array; each part is an Op with its value and indices."""
     kind = array.type
-    copy = Copy(context, kind.dtype, kind.ndim)
+    is_empty = array.owner is not None and isinstance(array.owner.op, GpuAllocEmpty)
+    copy = None if is_empty else Copy(context, kind.dtype, kind.ndim)
     writes = [(_write(host, array, own[0], context), len(own)) for host, own in parts]
     are_arrays = all(own[0].type.dtype == kind.dtype and not is_by_value(own[0]) for _, own in parts)
-    if not are_arrays or not SliceUpdate.takes(context, kind.dtype, kind.ndim, len(parts)):
+    if is_empty or not are_arrays or not SliceUpdate.takes(context, kind.dtype, kind.ndim, len(parts)):
         return _Writes(copy, writes)
     adds = [not host.set_instead_of_inc for host, _ in parts]
     return _Writes(copy, writes, SliceUpdate(context, kind.dtype, kind.ndim, adds))

@@ -93,6 +93,14 @@ def test_both_schedules_draw_the_same(context):
         np.testing.assert_allclose(cpu, simt, rtol=1e-14)
 
 
+@pytest.mark.parametrize("schedule", ["cpu", "simt"])
+def test_a_few_numbers_are_the_first_of_many(context, schedule):
+    for name in ("UniformRV", "NormalRV", "IntegersRV"):
+        values, _ = {**CONTINUOUS, **DISCRETE}[name][0]
+        many, few = (draw(context, name, values, size, schedule=schedule) for size in ((300,), (5,)))
+        np.testing.assert_array_equal(few, many[:5])
+
+
 def test_arrays_of_any_parameter(context):
     shapes, rates = np.array([[0.5], [1.0], [4.0]]), np.array([3.0, 40.0])
     drawn = draw(context, "GammaRV", (shapes, 2.0), (3, N))

@@ -109,6 +109,13 @@ def test_generators_and_schedules(context, bits, schedule):
         check(context, name, PARAMETERS[name][number], (5000,), generators(bits, before=1), schedule)
 
 
+@pytest.mark.parametrize("schedule", ["cpu", "simt"])
+def test_few_numbers(context, schedule):
+    for name in ("UniformRV", "NormalRV", "IntegersRV"):
+        for size in ((1,), (5, 60)):
+            check(context, name, PARAMETERS[name][0], size, generators(before=1), schedule)
+
+
 def test_many_draws_one_after_the_other(context):
     pair = generators()
     for size in (1, 10, 300, 40_000, 2):
