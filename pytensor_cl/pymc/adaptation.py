@@ -139,22 +139,20 @@ class Adam:
 
 
 class MassMatrix:
-    """Variances of the parameters, from the chains' means and variances in a window of iterations.
+    """Scales of the parameters, from the chains' means and variances in a window of iterations.
 
-    Early windows, in which the chains have not forgotten where they started, use the gradients too: the square root of
-    the ratio of the variances of positions and gradients. For a normal distribution that is its variance, wherever the
-    chains are.
+    The inverse mass of a parameter is the square root of the ratio of the variances of positions and gradients, which
+    minimises the Fisher divergence from a normal distribution of that variance (nutpie has the same estimate). For a
+    normal distribution it is the variance, wherever the chains are. A few chains far from the others make both
+    variances large, and change the ratio by less than the variance of the positions.
 
     Parameters
     ----------
     size
         Number of parameters.
-    chains
-        Number of chains.
     """
 
-    def __init__(self, size: int, chains: int) -> None:
-        self._chains = chains
+    def __init__(self, size: int) -> None:
         self._moments = np.zeros((3, size))
         self._squares = np.zeros(size)
         self._count = 0
@@ -171,21 +169,10 @@ class MassMatrix:
         self._moments += moments
         self._squares += moments[0] ** 2
 
-    def estimate(self, from_gradients: bool) -> np.ndarray | None:
-        """Return the variances of the window and begin the next one; None if they are not finite.
-
-        Parameters
-        ----------
-        from_gradients
-            Whether gradients are used.
-        """
+    def estimate(self) -> np.ndarray | None:
+        """Return the inverse masses of the window and begin the next one; None if they are not finite."""
         means, variances, slopes = self._moments / self._count
         variances = variances + np.maximum(self._squares / self._count - means**2, 0)
-        draws = self._chains * self._count
         self._moments[:] = self._squares[:] = self._count = 0
-        if from_gradients:
-            variances = np.sqrt(np.maximum(variances, 1e-20) / np.maximum(slopes, 1e-20))
-        else:
-            # Stan's shrinkage towards a small unit matrix.
-            variances = variances * (draws / (draws + 5)) + 1e-3 * 5 / (draws + 5)
-        return np.clip(variances, 1e-20, 1e20) if np.isfinite(variances).all() else None
+        found = np.sqrt(np.maximum(variances, 1e-20) / np.maximum(slopes, 1e-20))
+        return np.clip(found, 1e-20, 1e20) if np.isfinite(found).all() else None

@@ -7,6 +7,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
+from pytensor_cl.pymc.adaptation import harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Trajectory, compile_function
 from pytensor_cl.pymc.samplers import Iteration, StepAndMass
@@ -14,8 +15,8 @@ from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
 __all__ = ["Nuts", "TreeChains"]
 
-_EARLY_DEPTH = 8
-"""Most doublings in the first half of the warm-up: trees are long while the step size and the scales are not right."""
+_EARLY_DEPTH = 4
+"""Most doublings in the first third of the warm-up: trees are long while the step size and the scales are not right."""
 _BOOLEAN = ("diverging", "reached_max_treedepth")
 _INTEGER = ("n_steps", "tree_depth")
 
@@ -119,7 +120,8 @@ class TreeChains:
         momentum += 0.5 * step_size * trees.start_gradient
         log_density, gradient = self._gradient(trees.start_position + step_size * mass * momentum)
         momentum += 0.5 * step_size * gradient
-        error = 0.5 * np.sum(mass * momentum**2, axis=1) - log_density - before
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that is far too large
+            error = 0.5 * np.sum(mass * momentum**2, axis=1) - log_density - before
         return np.exp(np.minimum(np.where(np.isnan(error), -np.inf, -error), 0))
 
     def restart(self, step_size: float, draws: int = 0) -> None:
@@ -140,8 +142,8 @@ class TreeChains:
         )
         begin_trees(self.trees, self.inverse_mass, self._rng, step_size)
 
-    def advance(self, step_size: float, max_depth: int) -> tuple[int, float, int]:
-        """Add a leaf to each tree (`trees.advance`).
+    def advance(self, step_size: float, max_depth: int) -> int:
+        """Add a leaf to each tree (`trees.advance`), and return how many trees ended.
 
         Parameters
         ----------
@@ -175,7 +177,7 @@ class Nuts:
 
     A chain whose tree is finished begins the next one at once, so that no chain waits for the longest tree of all. An
     iteration of the warm-up is over when as many trees have ended as there are chains. The acceptance that adapts the
-    step size is the mean over all leaves since the last iteration; each chain has the same number of them.
+    step size is the harmonic mean over chains of the means over their leaves since the last iteration.
 
     Parameters
     ----------
@@ -186,7 +188,7 @@ class Nuts:
     draws
         Draws of each chain, at most.
     target_accept
-        Wanted mean acceptance probability of the leaves.
+        Wanted harmonic mean of the chains' acceptance probabilities.
     """
 
     trajectory_length = math.nan
@@ -219,19 +221,22 @@ class Nuts:
 
     def _warm_up(self) -> Iteration:
         chains, step_size = self._chains, self.step_size
-        depth = min(chains.max_depth, _EARLY_DEPTH) if self._count < self._tune // 2 else chains.max_depth
-        ended, leaves, accepted = 0, 0, 0.0
-        while ended < chains.chains:
-            more, acceptance, moving = chains.advance(step_size, depth)
-            ended, leaves, accepted = ended + more, leaves + moving, accepted + acceptance
+        depth = min(chains.max_depth, _EARLY_DEPTH) if self._count < self._tune // 3 else chains.max_depth
         trees = chains.trees
+        trees.recent[:] = 0
+        ended = leaves = 0
+        while ended < chains.chains:
+            ended += chains.advance(step_size, depth)
+            leaves += 1
         moments = np.stack(
             [trees.start_position.mean(axis=0), trees.start_position.var(axis=0), trees.start_gradient.var(axis=0)]
         )
-        if self._adaptation.update(accepted / leaves, moments):
+        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
+        acceptance = harmonic_mean(np.maximum(trees.recent / leaves, 1e-2))
+        if self._adaptation.update(acceptance, moments):
             chains.restart(self.step_size)
         nothing = np.zeros(0)
-        return Iteration(Trajectory(*[nothing] * 8), step_size, round(leaves / ended), True)
+        return Iteration(Trajectory(*[nothing] * 8), step_size, round(leaves * chains.chains / ended), True)
 
     def _next_draw(self) -> Iteration:
         chains, index = self._chains, self._count - self._tune

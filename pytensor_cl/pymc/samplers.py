@@ -11,7 +11,11 @@ from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["Chees", "Iteration", "StepAndMass", "SteppingChains", "window_ends"]
+__all__ = ["EARLY_STEPS", "Chees", "Iteration", "StepAndMass", "SteppingChains", "window_ends"]
+
+
+EARLY_STEPS = 10
+"""Most leapfrog steps of a trajectory in the first third of a warm-up, while step size and scales are not right yet."""
 
 
 class Iteration(NamedTuple):
@@ -85,8 +89,7 @@ class StepAndMass:
         self._chains = chains
         self._tune = tune
         self._windows = set(window_ends(tune))
-        self._early = tune // 3
-        self._mass = MassMatrix(chains.density.size, chains.chains)
+        self._mass = MassMatrix(chains.density.size)
         self._variances = np.ones(chains.density.size)
         self._step = DualAveraging(1.0, target_accept)
         self._count = 0
@@ -129,7 +132,7 @@ class StepAndMass:
         self._count += 1
         if self._count not in self._windows:
             return False
-        variances = self._mass.estimate(from_gradients=self._count <= self._early)
+        variances = self._mass.estimate()
         if variances is None:
             return False
         changes = np.abs(np.log(variances) - np.log(self._variances))
@@ -202,7 +205,8 @@ class Chees:
         tuning = self._count < self._tune
         step_size = self.step_size
         jitter = halton(self._count)
-        n_steps = min(max(math.ceil(jitter * self.trajectory_length / step_size), 1), self._max_steps)
+        most = min(self._max_steps, EARLY_STEPS) if self._count < self._tune // 3 else self._max_steps
+        n_steps = min(max(math.ceil(jitter * self.trajectory_length / step_size), 1), most)
         trajectory = self._hamiltonian.trajectory(step_size, n_steps)
         if tuning:
             self._adapt(trajectory, step_size, jitter)

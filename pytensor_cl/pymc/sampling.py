@@ -153,7 +153,7 @@ def sample(
         The same seed gives the same draws on the same device.
     target_accept : float, optional
         Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"`` and
-        ``"nuts"``; for ``"nuts"`` it is the mean over all steps.
+        ``"nuts"``, where each chain's probability is the mean over its steps.
         Not for ``"meads"``, whose step size follows from the curvature of the log density.
     max_steps : int
         Most leapfrog steps of a trajectory. For ``"nuts"``, trees have 1, 3, 7, 15, ... steps at most.

@@ -55,6 +55,8 @@ class Trees(NamedTuple):
         Step size; negative if the newest subtree grows backward.
     acceptance, worst
         Sum of the acceptance probabilities of the leaves, and the largest energy error.
+    recent
+        Sum of the acceptance probabilities of all leaves, of this tree and earlier ones, since it was set to 0.
     leaves, leaf, depth
         Leaves of the tree, finished leaves of its newest subtree, and subtrees: int64.
     n_draws
@@ -85,6 +87,7 @@ class Trees(NamedTuple):
     step: np.ndarray
     acceptance: np.ndarray
     worst: np.ndarray
+    recent: np.ndarray
     leaves: np.ndarray
     leaf: np.ndarray
     depth: np.ndarray
@@ -213,7 +216,9 @@ def _add_leaf(t, c, gradient, log_density, inverse_mass, rng):
     if math.isnan(error):
         error = np.inf
     t.leaves[c] += 1
-    t.acceptance[c] += math.exp(min(-error, 0.0))
+    probability = math.exp(min(-error, 0.0))
+    t.acceptance[c] += probability
+    t.recent[c] += probability
     if abs(error) > abs(t.worst[c]):
         t.worst[c] = error
     if error > _MAX_ERROR:
@@ -328,19 +333,13 @@ def advance(t, gradient, log_density, inverse_mass, is_periodic, rng, step_size,
     -------
     ended : int
         Trees that ended.
-    acceptance : float
-        Sum of the acceptance probabilities of the leaves.
-    moving : int
-        Chains that did not rest.
     """
-    ended, moving, acceptance = 0, 0, 0.0
+    ended = 0
     most = t.draws.shape[0]
     for c in range(t.n_draws.size):
         if most and t.n_draws[c] >= most:
             continue
-        moving += 1
         error, turns = _add_leaf(t, c, gradient[c], log_density[c], inverse_mass, rng)
-        acceptance += math.exp(min(-error, 0.0))
         is_diverging = error > _MAX_ERROR
         ends = turns or is_diverging
         is_whole = not ends and t.leaf[c] == 1 << t.depth[c]
@@ -357,4 +356,4 @@ def advance(t, gradient, log_density, inverse_mass, is_periodic, rng, step_size,
             _begin_subtree(t, c, inverse_mass, rng)
         else:
             _kick_and_drift(t, c, gradient[c], inverse_mass)
-    return ended, acceptance, moving
+    return ended

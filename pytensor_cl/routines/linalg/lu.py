@@ -119,11 +119,11 @@ class _LURoutine(BlockedRoutine):
         size = self._grid(kernel, columns)
         kernel.launch(self.context.queue, *size, *arguments, target.buffer, pivots.buffer)
 
-    def _substitute(self, lu: GpuArray, pivots: GpuArray, x: GpuArray) -> None:
-        """Enqueue the solution in place: x (count, n, m) holds B before and X after."""
+    def _substitute(self, lu: GpuArray, pivots: GpuArray, x: GpuArray, marks_singular: bool = False) -> None:
+        """Enqueue the solution in place: x (count, n, m) holds B before and X after; see `TriangularSolve.solve`."""
         self._swap(x, pivots, 0, x.shape[1])
         self._lower.solve(lu, x)
-        self._upper.solve(lu, x)
+        self._upper.solve(lu, x, marks_singular)
 
     def _mark_singular(self, lu: GpuArray, x: GpuArray, error_flag: Any = None, number: int = 0) -> None:
         """Enqueue NaN for the arrays of x whose factors have a zero pivot; report them if there is a number."""
@@ -230,8 +230,10 @@ class Solve(_LURoutine):
             lu, pivots = self._factored(a, output.shape[:-2])
             self._copy(b, output)
             x = stacked(output)
-            self._substitute(lu, pivots, x)
-            self._mark_singular(lu, x)
+            is_block = lu.shape[-1] <= self.block  # then the substitution marks them
+            self._substitute(lu, pivots, x, marks_singular=is_block)
+            if not is_block:
+                self._mark_singular(lu, x)
 
         self.limits.with_fitting_groups(run, self._kernels.clear)
 

@@ -104,11 +104,14 @@ class TriangularSolve(BlockedRoutine):
         if not self.unit_diagonal:
             self._mark_singular(a, x)
 
-    def solve(self, a: GpuArray, x: GpuArray) -> None:
-        """Enqueue the solution in place: x (count, n, m) holds B before and X after; a is (count, n, n)."""
+    def solve(self, a: GpuArray, x: GpuArray, marks_singular: bool = False) -> None:
+        """Enqueue the solution in place: x (count, n, m) holds B before and X after; a is (count, n, n).
+
+        With `marks_singular` X is NaN where A has a zero on its diagonal, if A has no more rows than a block.
+        """
         n = a.shape[-1]
         if n <= self.block:
-            self._solve_block(a, x, x, whole=False)
+            self._solve_block(a, x, x, whole=marks_singular)
             return
         half = self._half(n)
         first, second = (0, half), (half, n)

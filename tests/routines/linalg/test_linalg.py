@@ -233,6 +233,11 @@ def test_singular_matrices(context, rng, schedule):
     a[4] = 0
     (got,) = Solve(context, "float64", schedule=schedule)(context.from_host(a), context.from_host(np.ones((20, 6, 2))))
     assert np.array_equal(np.isnan(np.asarray(got)).all((1, 2)), np.arange(20) == 4)
+    for n, m in ((3, 1), (40, 40), (70, 2)):
+        single = general(rng, (n, n), "float64")
+        single[:, n // 2] = 0
+        (got,) = Solve(context, "float64", schedule=schedule)(*map(context.from_host, (single, np.ones((n, m)))))
+        assert np.isnan(np.asarray(got)).all()
     lu, _ = LUFactor(context, "float64", schedule)(context.from_host(a))
     assert np.array_equal(np.isnan(np.asarray(lu)).all((1, 2)), np.arange(20) == 4)
     inverse = Inverse(context, "float64", schedule)
