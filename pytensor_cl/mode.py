@@ -37,6 +37,7 @@ from pytensor_cl.rewriting.lowering.optimize import give_device_functions
 from pytensor_cl.rewriting.lowering.random import lower_random
 from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices
+from pytensor_cl.rewriting.lowering.take_along_axis import open_lists
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
@@ -126,6 +127,7 @@ def opencl_lower(fgraph: FunctionGraph) -> None:
         lower_linalg(fgraph)
         lower_blockwise(fgraph)
         split_convolutions(fgraph)
+        open_lists(fgraph)
 
 
 @graph_rewriter

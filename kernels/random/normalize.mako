@@ -19,8 +19,8 @@ void ${name}(const long rows, const long length, __global const double *in, __gl
 % else:
     for (long i = item; i < rows; i += items) {
 % endif
-        double sum = 0.0;
-        for (long k = 0; k < length; ++k) sum += in[i * length + k];
+        volatile double sum = 0.0;  /* some compilers change the order of a sum in a register */
+        for (long k = 0; k < length; ++k) sum = sum + in[i * length + k];
         const double factor = 1.0 / sum;
         for (long k = 0; k < length; ++k) out[i * length + k] = (${result})(in[i * length + k] * factor);
     }

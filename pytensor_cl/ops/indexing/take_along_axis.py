@@ -1,13 +1,20 @@
 """Elements of each row, picked by an index: Choose and PermuteRowElements."""
 
-from pytensor.graph.basic import Apply
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.tensor.exceptions import ShapeError
+from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import GpuOp, Routine
 from pytensor_cl.routines.indexing.permute_row_elements import PermuteRowElements
-from pytensor_cl.routines.indexing.take_along_axis import Choose
+from pytensor_cl.routines.indexing.take_along_axis import Choose, ChooseFromList
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuChoose", "GpuPermuteRowElements"]
+__all__ = ["ChooseOf", "GpuChoose", "GpuChooseOf", "GpuPermuteRowElements"]
 
 
 class GpuChoose(GpuOp):
@@ -20,6 +27,48 @@ class GpuChoose(GpuOp):
         """Return the kernel."""
         index, choices = (v.type for v in node.inputs)
         return Choose(context, choices.dtype, index.dtype, index.ndim, choices.ndim, self.host.mode)
+
+
+class ChooseOf(Op):
+    """`Choose` from tensors that are inputs of the node, and not items of a list: ``(index, *choices)``.
+
+    Parameters
+    ----------
+    mode
+        See `pytensor.tensor.choose`.
+    """
+
+    __props__ = ("mode",)
+
+    def __init__(self, mode: Literal["raise", "wrap", "clip"]) -> None:
+        self.mode = mode
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node whose result has the dimensions of the index."""
+        index, *choices = inputs
+        shape = tuple(1 if n == 1 else None for n in index.type.shape)
+        return Apply(self, list(inputs), [TensorType(choices[0].type.dtype, shape)()])
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        """Compute the result by NumPy."""
+        index, *choices = inputs
+        output_storage[0][0] = np.choose(index, choices, mode=self.mode)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
+        """Leave the shape to the result: arrays of one element are broadcast, whatever their Types say."""
+        raise ShapeError("the shape is known when the arrays are")
+
+
+class GpuChooseOf(GpuOp):
+    """Device counterpart of `ChooseOf`."""
+
+    is_memory_bound = True
+    checks_data = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernels."""
+        index, first = (v.type for v in node.inputs[:2])
+        return ChooseFromList(context, first.dtype, index.dtype, index.ndim, first.ndim, self.host.mode)
 
 
 class GpuPermuteRowElements(GpuOp):

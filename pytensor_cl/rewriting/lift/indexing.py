@@ -12,7 +12,7 @@ from pytensor_cl.ops.indexing.diagonal import GpuExtractDiag, GpuFillDiagonal, G
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor, index_placements
 from pytensor_cl.ops.indexing.ravel_multi_index import GpuRavelMultiIndex, GpuUnravelIndex
 from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuSubtensor
-from pytensor_cl.ops.indexing.take_along_axis import GpuChoose, GpuPermuteRowElements
+from pytensor_cl.ops.indexing.take_along_axis import ChooseOf, GpuChoose, GpuChooseOf, GpuPermuteRowElements
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -71,6 +71,14 @@ def lift_choose(op: Choose, node: Apply, context_name: str, info: DeviceInfo) ->
     if node.inputs[0].type.dtype == "uint64":
         return NoKernel("NumPy takes no uint64 as an index")
     return GpuChoose(op, context_name)
+
+
+@register_lift(ChooseOf, every_dtype=True)
+def lift_choose_of(op: ChooseOf, node: Apply, context_name: str, info: DeviceInfo) -> GpuChooseOf | NoKernel:
+    """ChooseOf(index, *choices) -> GpuChooseOf(index, *choices)."""
+    if node.inputs[0].type.dtype == "uint64":
+        return NoKernel("NumPy takes no uint64 as an index")
+    return GpuChooseOf(op, context_name)
 
 
 @register_lift(PermuteRowElements, every_dtype=True)

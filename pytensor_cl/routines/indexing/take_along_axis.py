@@ -11,13 +11,14 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, struct_argument
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Choose", "TakeAlongAxis"]
+__all__ = ["Choose", "ChooseFromList", "TakeAlongAxis"]
 
 GROUP = 256  # work-items of a work-group on schedule simt
 SHARE = 1 << 12  # elements that justify a work-item, on schedule cpu
@@ -189,3 +190,55 @@ class Choose(TakeAlongAxis):
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""
         return ValueError("invalid entry in choice array")
+
+
+class ChooseFromList(Choose):
+    """The element of one of several arrays: ``choose(index, (first, second, ..))``; they are copied into one array.
+
+    Parameters
+    ----------
+    context, dtype, index_dtype, index_ndim, mode, schedule
+        See `Choose`.
+    ndim
+        Dimensions of each array.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        index_dtype: str,
+        index_ndim: int,
+        ndim: int,
+        mode: str = "raise",
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(context, dtype, index_dtype, index_ndim, 1 + ndim, mode, schedule)
+        self._copy = Copy(context, dtype, ndim, None, schedule)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel, and that of the copies."""
+        return (*super().sources(), *self._copy.sources())
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the common shape of the index and all arrays.
+
+        Raises
+        ------
+        ValueError
+            They do not broadcast together.
+        """
+        index, *choices = inputs
+        common = np.broadcast_shapes(*(choice.shape for choice in choices))
+        return super().layout(index, Layout.contiguous((len(choices), *common)))
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
+        """Enqueue the copies and the kernel."""
+        index, *choices = inputs
+        common = np.broadcast_shapes(*(choice.shape for choice in choices))
+        stacked = self.context.empty((len(choices), *common), self.output_dtypes[0])
+        for k, choice in enumerate(choices):
+            part = stacked.view(stacked.layout.subscript((k,)))
+            if part.size:
+                self._copy.launch((part,), (choice.view(choice.layout.broadcast_to(common)),))
+        super().launch(outputs, (index, stacked))

@@ -377,6 +377,7 @@ def test_batches_of_equal_dirichlet_shapes(context):
     for size in (None, (500, 3)):
         check(context, "DirichletRV", (np.full((3, 4), 1.5),), size, generators())
     check(context, "DirichletRV", (np.full((3, 4), 1.5),), (5, 3), generators(), dtype="float32")
+    check(context, "DirichletRV", (np.full(500, 2.5),), (30,), generators())  # the order of a long sum
 
 
 def test_gamma_numbers_of_shape_one_are_exponential_numbers(context):
