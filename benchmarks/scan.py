@@ -167,10 +167,10 @@ def beside_jax(options: argparse.Namespace) -> str:
             own += [both_times(call) for _ in range(options.rounds)]
     lines = ["| ms | median | fastest | processor time, fastest |", "|---|---|---|---|"]
     for name, *both in zip(names, theirs, ours, strict=True):
-        for who, times in zip(("JAX", "device"), both, strict=True):
+        for peer, times in zip(("JAX", "device"), both, strict=True):
             walls, used = zip(*times, strict=True)
             figures = " | ".join(f"{1e3 * f:.2f}" for f in (median(walls), min(walls), min(used)))
-            lines.append(f"| {name}, {who} | {figures} |")
+            lines.append(f"| {name}, {peer} | {figures} |")
     return "\n".join(lines)
 
 

@@ -110,9 +110,7 @@ def sampling_arguments(description: str | None, chains: int = 256, draws: int = 
     parser.add_argument("--tune", type=int, default=150, help="steps of warm-up")
     parser.add_argument("--draws", type=int, default=draws, help="of each chain on the device")
     parser.add_argument("--nuts-draws", type=int, default=1000, help="of each of two chains on the host")
-    parser.add_argument(
-        "--nuts", nargs="+", default=["pymc"], help="whose NUTS to compare with: pymc, numpyro, blackjax"
-    )
+    parser.add_argument("--nuts", nargs="+", default=["pymc"], help="samplers to compare with: pymc, numpyro, blackjax")
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
     return parser
 

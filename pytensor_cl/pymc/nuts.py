@@ -125,14 +125,14 @@ class TreeChains:
         return np.exp(np.minimum(np.where(np.isnan(error), -np.inf, -error), 0))
 
     def restart(self, step_size: float, draws: int = 0) -> None:
-        """Give up the trees that are not finished, and begin others at the last draws.
+        """Discard the trees that are not finished, and begin others at the last draws.
 
         Parameters
         ----------
         step_size
             Of these trees.
         draws
-            How many draws of each chain are to be stored. Chains do not rest if it is 0.
+            How many draws of each chain are to be stored. No chain is idle if it is 0.
         """
         shape = (draws, self.chains, self.density.size)
         self.trees = self.trees._replace(

@@ -62,8 +62,8 @@ class Trees(NamedTuple):
     n_draws
         Draws that were made: int64.
     draws
-        Shape (draws, chains, size). A chain with as many draws rests. With shape (0, ...) none are stored and no chain
-        rests.
+        Shape (draws, chains, size). A chain with as many draws is idle. With shape (0, ...) none are stored and no
+        chain is idle.
     statistics
         Shape (len(STATISTICS), draws, chains).
     """
@@ -296,7 +296,7 @@ def _end_tree(t, c, is_periodic, is_diverging, is_deepest):
 
 @numba.njit(cache=True)
 def begin_trees(t, inverse_mass, rng, step_size):
-    """Begin a tree of each chain at its last draw, and give up those that are not finished.
+    """Begin a tree of each chain at its last draw, and discard those that are not finished.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def started(chains, draws, rng, step_size, max_depth=6):
 
 @pytest.mark.parametrize("step_size", [0.3, 1.2])
 def test_draws_are_those_of_the_distribution(rng, step_size):
-    """Chains that start in the distribution stay there, whatever the error of the steps; a chain with all draws rests."""
+    """Chains that start in the distribution stay there, whatever the error of the steps; a chain with all draws is idle."""
     chains, draws = 2000, 5
     found = started(chains, draws, rng, step_size)
     resting = np.zeros(chains, bool)

@@ -58,7 +58,7 @@ class RawSequence(ABC):
     @property
     @abstractmethod
     def arguments(self) -> tuple[np.uint64, ...]:
-        """What kernels take: see `ARGUMENTS`."""
+        """Arguments of the kernels: see `ARGUMENTS`."""
 
     @property
     def pending(self) -> int | None:
