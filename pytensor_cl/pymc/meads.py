@@ -77,7 +77,7 @@ class Meads:
     """MEADS (Hoffman and Sountsov 2022).
 
     In the warm-up the chains are divided into folds at random. A fold moves with the scales, the step size and the
-    damping that follow from the chains of another fold, and one fold does not move in each iteration. Draws are made with
+    damping that follow from the chains of another fold; in each iteration one fold does not move. Draws are made with
     parameters from all chains, which stay as they are.
 
     An iteration is as many steps as it takes for the momenta to be replaced, so that draws do not depend on each other
