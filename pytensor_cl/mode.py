@@ -33,7 +33,7 @@ from pytensor_cl.rewriting.lowering.conv import split_convolutions
 from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.linalg import lower_linalg
-from pytensor_cl.rewriting.lowering.optimize import give_device_functions
+from pytensor_cl.rewriting.lowering.optimize import place_objectives
 from pytensor_cl.rewriting.lowering.random import lower_random
 from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices
@@ -148,10 +148,10 @@ def opencl_lift_loops(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
-def opencl_search_functions(fgraph: FunctionGraph) -> None:
+def opencl_device_objectives(fgraph: FunctionGraph) -> None:
     """Minimize(x) -> the same, whose function runs on the device."""
     if _placement() == "device":
-        give_device_functions(fgraph)
+        place_objectives(fgraph)
 
 
 @graph_rewriter
@@ -243,7 +243,7 @@ _PASSES = (
     (opencl_lower, 47.95),
     (opencl_lift_branches, 48.93),
     (opencl_lift_loops, 48.94),
-    (opencl_search_functions, 48.945),
+    (opencl_device_objectives, 48.945),
     (opencl_fusion_barrier, 48.95),
     (opencl_lift, 49.2),
     (opencl_shorten_loops, 49.22),

@@ -7,22 +7,22 @@ from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.optimize import MinimizeOp, MinimizeScalarOp, RootOp, RootScalarOp, ScipyWrapperOp
 
-__all__ = ["SearchWithDeviceFunction", "with_device_function"]
+__all__ = ["DeviceObjectiveOp", "with_device_objective"]
 
 
-class SearchWithDeviceFunction(ScipyWrapperOp):
+class DeviceObjectiveOp(ScipyWrapperOp):
     """An Op that calls SciPy, whose objective, gradient and Hessian matrix are a function of mode OPENCL.
 
     Parameters
     ----------
-    search
+    host
         The Op; its inner graph is the user's.
     function_mode
         The mode of its function.
     """
 
-    def __init__(self, search: ScipyWrapperOp, function_mode: Mode) -> None:
-        self.__dict__.update(search.__dict__)
+    def __init__(self, host: ScipyWrapperOp, function_mode: Mode) -> None:
+        self.__dict__.update(host.__dict__)
         self._fn = self._fn_wrapped = None
         self.function_mode = function_mode
 
@@ -36,23 +36,23 @@ class SearchWithDeviceFunction(ScipyWrapperOp):
             return super().link_fgraph(fgraph, mode)
 
 
-class _Minimize(SearchWithDeviceFunction, MinimizeOp):
+class _Minimize(DeviceObjectiveOp, MinimizeOp):
     """A minimum of several variables."""
 
 
-class _MinimizeScalar(SearchWithDeviceFunction, MinimizeScalarOp):
+class _MinimizeScalar(DeviceObjectiveOp, MinimizeScalarOp):
     """A minimum of one variable."""
 
 
-class _Root(SearchWithDeviceFunction, RootOp):
+class _Root(DeviceObjectiveOp, RootOp):
     """A root of several variables."""
 
 
-class _RootScalar(SearchWithDeviceFunction, RootScalarOp):
+class _RootScalar(DeviceObjectiveOp, RootScalarOp):
     """A root of one variable."""
 
 
-_SEARCHES: dict[type, type[SearchWithDeviceFunction]] = {
+_CLASSES: dict[type, type[DeviceObjectiveOp]] = {
     MinimizeOp: _Minimize,
     MinimizeScalarOp: _MinimizeScalar,
     RootOp: _Root,
@@ -60,7 +60,7 @@ _SEARCHES: dict[type, type[SearchWithDeviceFunction]] = {
 }
 
 
-def with_device_function(op: Any, function_mode: Mode) -> SearchWithDeviceFunction | None:
+def with_device_objective(op: Any, function_mode: Mode) -> DeviceObjectiveOp | None:
     """Return the Op whose function runs on the device; None for Ops of other classes."""
-    kind = _SEARCHES.get(type(op))
+    kind = _CLASSES.get(type(op))
     return None if kind is None else kind(op, function_mode)

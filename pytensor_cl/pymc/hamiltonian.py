@@ -46,6 +46,26 @@ class Trajectory(NamedTuple):
     growth: np.ndarray
     moments: np.ndarray
 
+    def statistics(self, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
+        """Return the statistics of each chain by PyMC's names.
+
+        Parameters
+        ----------
+        step_size, n_steps
+            Of the leapfrog steps, the same for all chains.
+        """
+        chains = self.acceptance.shape
+        return {
+            "acceptance_rate": self.acceptance,
+            "accepted": self.accepted,
+            "diverging": self.diverging,
+            "energy": self.energy,
+            "energy_error": self.energy_error,
+            "lp": self.log_density,
+            "n_steps": np.full(chains, n_steps),
+            "step_size": np.full(chains, step_size),
+        }
+
 
 def rows(values: Sequence[TensorVariable]) -> TensorVariable:
     """Return the sum of `values` over all axes but that of chains."""

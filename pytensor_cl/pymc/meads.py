@@ -130,7 +130,8 @@ class Meads:
             self._adapt()
         trajectory = self._chains.trajectory(self._n_steps)
         self._time += self._n_steps * self.step_size
-        done = Iteration(trajectory, self.step_size, self._n_steps, tuning)
+        stats = {} if tuning else trajectory.statistics(self.step_size, self._n_steps)
+        done = Iteration(stats, self.step_size, self._n_steps, tuning)
         self._count += 1
         if tuning and self._count == self._tune:
             self._finish_warm_up()

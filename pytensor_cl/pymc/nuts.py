@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 from pytensor_cl.pymc.adaptation import harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
-from pytensor_cl.pymc.hamiltonian import Trajectory, compile_function
+from pytensor_cl.pymc.hamiltonian import compile_function
 from pytensor_cl.pymc.samplers import Iteration, StepAndMass
 from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
@@ -235,23 +235,11 @@ class Nuts:
         acceptance = harmonic_mean(np.maximum(trees.recent / leaves, 1e-2))
         if self._adaptation.update(acceptance, moments):
             chains.restart(self.step_size)
-        nothing = np.zeros(0)
-        return Iteration(Trajectory(*[nothing] * 8), step_size, round(leaves * chains.chains / ended), True)
+        return Iteration({}, step_size, round(leaves * chains.chains / ended), True)
 
     def _next_draw(self) -> Iteration:
         chains, index = self._chains, self._count - self._tune
         while chains.trees.n_draws.min() <= index:
             chains.advance(self.step_size, chains.max_depth)
         stats = chains.draw(index)
-        nothing = np.zeros(0)
-        trajectory = Trajectory(
-            stats["acceptance_rate"],
-            stats["n_steps"] > 0,
-            stats["diverging"],
-            stats["lp"],
-            stats["energy"],
-            stats["energy_error"],
-            nothing,
-            nothing,
-        )
-        return Iteration(trajectory, self.step_size, round(stats["n_steps"].mean()), False, stats)
+        return Iteration(stats, self.step_size, round(stats["n_steps"].mean()), False)

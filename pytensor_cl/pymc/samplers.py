@@ -23,20 +23,18 @@ class Iteration(NamedTuple):
 
     Attributes
     ----------
-    trajectory : Trajectory
+    stats : dict
+        Statistics of each chain by PyMC's names; empty in the warm-up.
     step_size : float
     n_steps : int
         Leapfrog steps; their mean, if chains have different numbers.
     tuning : bool
-    stats : dict or None
-        Statistics of each chain by name, if they are others than those of a trajectory.
     """
 
-    trajectory: Trajectory
+    stats: Mapping[str, np.ndarray]
     step_size: float
     n_steps: int
     tuning: bool
-    stats: Mapping[str, np.ndarray] | None = None
 
 
 class SteppingChains(Protocol):
@@ -211,7 +209,8 @@ class Chees:
         if tuning:
             self._adapt(trajectory, step_size, jitter)
         self._count += 1
-        return Iteration(trajectory, step_size, n_steps, tuning)
+        stats = {} if tuning else trajectory.statistics(step_size, n_steps)
+        return Iteration(stats, step_size, n_steps, tuning)
 
     def _adapt(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
         if self._adapts_length:

@@ -67,7 +67,6 @@ class _Draws:
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
         self._values = [np.empty((draws, chains, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
         self._stats: list[Mapping[str, np.ndarray]] = []
-        self._chains = chains
 
     def __len__(self) -> int:
         return len(self._stats)
@@ -76,20 +75,7 @@ class _Draws:
         """Keep the state after an iteration."""
         for array, value in zip(self._values, positions, strict=True):
             array[len(self)] = value
-        trajectory = done.trajectory
-        self._stats.append(
-            done.stats
-            or {
-                "acceptance_rate": trajectory.acceptance,
-                "accepted": trajectory.accepted,
-                "diverging": trajectory.diverging,
-                "energy": trajectory.energy,
-                "energy_error": trajectory.energy_error,
-                "lp": trajectory.log_density,
-                "n_steps": np.full(self._chains, done.n_steps),
-                "step_size": np.full(self._chains, done.step_size),
-            }
-        )
+        self._stats.append(done.stats)
 
     def values(self) -> list[np.ndarray]:
         """Return, for each value variable, an array of shape (chains, draws, *shape)."""
@@ -305,7 +291,7 @@ def _run(state: _AnyChains, iterations: _AnySampler, settings: _Settings) -> tup
             done = iterations.iterate()
             if not done.tuning:
                 kept.add(state.positions(), done)
-                divergences += int(done.trajectory.diverging.sum())
+                divergences += int(done.stats["diverging"].sum())
             show(index + 1, f"{divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps")
             if settings.target_ess and len(kept) >= next_check:
                 next_check = int(next_check * 1.3) + 1

@@ -17,7 +17,7 @@ from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.ifelse import GpuLazyIfElse
-from pytensor_cl.ops.optimize import SearchWithDeviceFunction
+from pytensor_cl.ops.optimize import DeviceObjectiveOp
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
@@ -410,7 +410,7 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
 
 def _inner_kind(op: Op) -> str:
     """Return what a report calls an Op with an inner graph."""
-    return "loop" if isinstance(op, GpuScan) else "ifelse" if isinstance(op, GpuLazyIfElse) else "search"
+    return "loop" if isinstance(op, GpuScan) else "ifelse" if isinstance(op, GpuLazyIfElse) else "objective"
 
 
 def _inner_graphs(op: Any) -> Sequence[Any]:
@@ -419,8 +419,8 @@ def _inner_graphs(op: Any) -> Sequence[Any]:
         return (op.graph,)
     if isinstance(op, GpuLazyIfElse):
         return op.graphs
-    search = op.core_op if isinstance(op, Blockwise) else op
-    return (search.fn.maker.fgraph,) if isinstance(search, SearchWithDeviceFunction) else ()
+    host = op.core_op if isinstance(op, Blockwise) else op
+    return (host.fn.maker.fgraph,) if isinstance(host, DeviceObjectiveOp) else ()
 
 
 def _inner_nodes(op: Any) -> list[InnerNode]:

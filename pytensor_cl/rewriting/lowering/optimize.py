@@ -7,21 +7,21 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.tensor.blockwise import Blockwise
 
-from pytensor_cl.ops.optimize import with_device_function
+from pytensor_cl.ops.optimize import with_device_objective
 
-__all__ = ["give_device_functions"]
+__all__ = ["place_objectives"]
 
 
-def _with_device_function(node: Apply, mode: Any) -> Any:
+def _with_device_objective(node: Apply, mode: Any) -> Any:
     """Return the Op of a node with a function of the mode; None if it is no such Op, or has one."""
     op = node.op
     if not isinstance(op, Blockwise):
-        return with_device_function(op, mode)
-    core = with_device_function(op.core_op, mode)
+        return with_device_objective(op, mode)
+    core = with_device_objective(op.core_op, mode)
     return None if core is None else Blockwise(core, signature=op.signature, name=op.name)
 
 
-def give_device_functions(fgraph: FunctionGraph) -> None:
+def place_objectives(fgraph: FunctionGraph) -> None:
     """Replace the Ops of `pytensor.tensor.optimize`.
 
     Parameters
@@ -31,9 +31,9 @@ def give_device_functions(fgraph: FunctionGraph) -> None:
     """
     mode = get_active_mode(fgraph)
     for node in fgraph.toposort():
-        op = _with_device_function(node, mode)
+        op = _with_device_objective(node, mode)
         if op is not None:
             new = op.make_node(*node.inputs)
             new.tag.opencl_no_kernel = "SciPy chooses the points; the function of a point runs on the device"
             pairs = list(zip(node.outputs, new.outputs, strict=True))
-            fgraph.replace_all(pairs, reason="opencl_search_functions")
+            fgraph.replace_all(pairs, reason="opencl_device_objectives")

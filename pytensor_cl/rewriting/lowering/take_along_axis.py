@@ -5,6 +5,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import Choose
+from pytensor.typed_list.basic import MakeList
 
 from pytensor_cl.ops.indexing.take_along_axis import ChooseOf
 
@@ -14,7 +15,7 @@ __all__ = ["open_lists"]
 def _items(node: Apply) -> list[Any] | None:
     """Return the tensors of a list that the graph makes; None if there is no such list, or they exceed the result."""
     index, choices = node.inputs
-    if choices.owner is None or type(choices.owner.op).__name__ != "MakeList":
+    if choices.owner is None or not isinstance(choices.owner.op, MakeList):
         return None
     items = list(choices.owner.inputs)
     excess = index.type.ndim - items[0].type.ndim

@@ -177,12 +177,11 @@ class CpuSchedule:
         if packs_b and split_k == 1 and self.shares_b(p, _ceil_div(p.m, y)):
             x, y, z = shared_b_grid(p, self.tile, _SHARED_ITEMS * items, self.units)
             blocking = self._shared_blocking(p, x, y)
-            blocking = blocking._replace(triangle=p.triangle)
             workspace = blocking.shared_b_size + blocking.workspace_size * x * y
             return CpuPartition((x, y, z), blocking, workspace, self._packing_size(p))
         blocking = self._blocking(p, x, y, split_k)
         count = x * y * z * split_k
-        blocking = blocking._replace(split_k_start=blocking.workspace_size * count, triangle=p.triangle)
+        blocking = blocking._replace(split_k_start=blocking.workspace_size * count)
         partial_sums = split_k * p.m * p.n if split_k > 1 else 0
         return CpuPartition((x, y, z * split_k), blocking, blocking.split_k_start + partial_sums)
 
@@ -234,7 +233,7 @@ class CpuSchedule:
         mc = _balanced_block(rows, self.tuning["gemm.block_rows"], self.tile.mr)
         pack_a = columns >= _REUSE_A and any(map(self._aliases_cache_sets, p.a[-2:]))
         prefetch = not pack_a and p.m * p.k * p.batch_count * self.itemsize >= _PREFETCHED_BYTES
-        return CpuBlocking(mc, kc, pack_a, prefetch=prefetch, split_k=split_k)
+        return CpuBlocking(mc, kc, pack_a, prefetch=prefetch, triangle=p.triangle, split_k=split_k)
 
     def _blocking(self, p: GemmProblem, x: int, y: int, split_k: int) -> CpuBlocking:
         """Blocking where each work-item packs what it needs of B."""
