@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for step in setup lint docs wheel examples pytensor_versions pythons pytensor_tests matrix; do
+for step in setup lint docs wheel commands examples pytensor_versions pythons pytensor_tests matrix; do
     printf '\n===== %s (%s) =====\n' "$step" "ci/$step.sh"
     SECONDS=0
     bash "ci/$step.sh" || { printf '\n===== %s failed after %d s =====\n' "$step" "$SECONDS"; exit 1; }

@@ -21,7 +21,7 @@ from pytensor.graph.op import Op
 
 from pytensor_cl import explain
 from tests.conftest import DRIVERS, context_of
-from tests.helpers import CHECKOUT, opencl
+from tests.helpers import CHECKOUT, opencl, run_script
 from tests.probes.census import ops, title
 from tests.probes.survey import BATCH, DEVICE, FAMILIES, PROBES, run_all
 
@@ -99,6 +99,16 @@ def test_the_page_has_every_op():
 
 def test_the_page_is_of_the_pinned_version():
     assert f"Which Ops of PyTensor {_pinned()} run" in PAGE.read_text()
+
+
+def test_the_list_of_ops_compiles_nothing(tmp_path):
+    """The first run on a machine has no C code of PyTensor's linkers yet, and need not have a compiler."""
+    script = """
+    from tests.probes.census import ops
+    seen["ops"] = len(ops())
+    """
+    seen, _ = run_script(script, f"base_compiledir={tmp_path},cxx=", PYTHONPATH=str(CHECKOUT))
+    assert seen["ops"] > 300
 
 
 class Invented(Op):
