@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytensor
 
-from pytensor_cl.codegen.rendered import is_intact, rendered_folder, user_folder
+from pytensor_cl.codegen.folders import user_folder
+from pytensor_cl.codegen.rendered import is_intact, rendered_folder
 from pytensor_cl.runtime.build.binaries import programs_folder
 from pytensor_cl.runtime.build.kernel_objects import INVOKER_FILES, invoker_folder
 from pytensor_cl.runtime.drivers import all_hooks

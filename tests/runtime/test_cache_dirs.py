@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pytensor_cl.codegen.rendered import rendered_folder, user_folder
+from pytensor_cl.codegen.folders import user_folder
+from pytensor_cl.codegen.rendered import rendered_folder
 from tests.helpers import run_script
 
 SCRIPT = """

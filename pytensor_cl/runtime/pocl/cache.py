@@ -17,21 +17,15 @@ from random import shuffle
 from threading import Thread
 from time import thread_time
 
-from pytensor_cl.codegen.rendered import user_folder
+from pytensor_cl.runtime.cache_dirs import compiler_folder
 
-__all__ = ["Repair", "damaged_files", "pocl_folder", "repair"]
+__all__ = ["Repair", "damaged_files", "repair"]
 
 _log = logging.getLogger("pytensor_cl.cache")
 _BITCODE = b"BC\xc0\xde"
 _MAX_BLOCKS = 64  # of a bitcode file; it has four
 _BUDGET = 0.2
 """Seconds of CPU time for the check. Of a larger cache a part is checked, a different one each time."""
-
-
-def pocl_folder() -> Path:
-    """Return the folder of PoCL's cache."""
-    named = os.environ.get("POCL_CACHE_DIR")
-    return Path(named) if named else user_folder() / "pocl" / "kcache"
 
 
 def _is_whole_library(file: int, size: int) -> bool:
@@ -147,7 +141,7 @@ class Repair:
 
     def __enter__(self) -> None:
         self._thread: Thread | None = None
-        if not pocl_folder().is_dir():
+        if not compiler_folder().is_dir():
             return
         thread = Thread(target=self._run, name="pytensor-cl check of PoCL's cache", daemon=True)
         with suppress(RuntimeError):  # no new threads while the interpreter shuts down
@@ -156,7 +150,7 @@ class Repair:
 
     @staticmethod
     def _run() -> None:
-        Repair.removed += repair(pocl_folder(), _BUDGET)
+        Repair.removed += repair(compiler_folder(), _BUDGET)
 
     def __exit__(self, *_: object) -> None:
         if self._thread is not None:

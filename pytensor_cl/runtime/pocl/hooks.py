@@ -5,12 +5,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cache_dirs import compiler_folder
 from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks, register
 from pytensor_cl.runtime.interfaces import ContextHooks, ContextOptions, DeviceContext, KernelLauncher
 from pytensor_cl.runtime.names import unversioned_name
 from pytensor_cl.runtime.pocl.affinity import pin_threads, rebalance, without_python_threads
 from pytensor_cl.runtime.pocl.batch import BatchLauncher
-from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
+from pytensor_cl.runtime.pocl.cache import Repair, damaged_files
 from pytensor_cl.runtime.pocl.compile_workers import precompile
 from pytensor_cl.runtime.pocl.entry_points import supports_entry_points
 from pytensor_cl.runtime.pocl.variants import PoclVariants
@@ -95,11 +96,11 @@ class PoclHooks:
 
     def cache_folder(self) -> tuple[Path, tuple[str, ...]]:
         """Return the folder of PoCL's cache, and patterns of the names in it."""
-        return pocl_folder(), _CACHE_NAMES
+        return compiler_folder(), _CACHE_NAMES
 
     def damaged_files(self) -> Iterator[Path]:
         """Yield damaged files of that cache."""
-        return damaged_files(pocl_folder())
+        return damaged_files(compiler_folder())
 
 
 register(PoclHooks())

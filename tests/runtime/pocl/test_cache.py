@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pytensor_cl.cli import main
+from pytensor_cl.runtime.cache_dirs import compiler_folder
 from pytensor_cl.runtime.pocl import cache as pocl_cache
 from pytensor_cl.runtime.pocl.cache import damaged_files, repair
 from tests.helpers import run_script
@@ -101,7 +102,7 @@ def test_of_a_large_cache_a_part_is_checked(tmp_path, monkeypatch):
 
 def test_the_folder_is_the_drivers(monkeypatch, tmp_path):
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
-    assert pocl_cache.pocl_folder() == tmp_path
+    assert compiler_folder() == tmp_path
     monkeypatch.setenv("POCL_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert pocl_cache.pocl_folder() == tmp_path / "pocl" / "kcache"
+    assert compiler_folder() == tmp_path / "pocl" / "kcache"
