@@ -96,8 +96,9 @@ def _environment() -> Iterator[Finding]:
 
 
 def _cache(folder: CacheFolder) -> Finding:
-    if not folder.is_writable():
-        return Finding("warn", folder.owner, f"{folder.path} cannot be written to")
+    problem = folder.problem()
+    if problem:
+        return Finding("warn", folder.owner, f"{folder.path} is not used: {problem}")
     text = f"{folder.path}, {size(folder.size())}"
     damaged = list(folder.damaged())
     if damaged:

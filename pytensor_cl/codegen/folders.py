@@ -7,11 +7,23 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["default_folder", "free_bytes", "is_own", "make_private", "problem_of", "user_folder"]
+__all__ = [
+    "default_folder",
+    "expected_problem",
+    "free_bytes",
+    "is_own",
+    "make_private",
+    "may_be_read",
+    "problem_of",
+    "remove_stale",
+    "user_folder",
+]
 
+_STALE_SECONDS = 3_600.0
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -61,15 +73,52 @@ def problem_of(folder: Path) -> str:
     """Return why nothing can be kept in a folder, which is made if it is missing; empty if it can be used."""
     try:
         make_private(folder)
-        status = folder.stat()
-        if not _is_own(status):
-            return "it belongs to another user"
-        if status.st_mode & _OTHERS_MAY_WRITE:
-            return f"other users may write to it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 makes it private)"
-        with tempfile.TemporaryFile(dir=folder), os.scandir(folder):
-            return ""
+        problem = _reading_problem(folder)
+        if not problem:
+            with tempfile.TemporaryFile(dir=folder):
+                return ""
     except OSError as error:
-        return f"it cannot be used ({error.strerror or error})"
+        return error.strerror or str(error)
+    return problem
+
+
+def expected_problem(folder: Path) -> str:
+    """Return what `problem_of` would, but make and write nothing."""
+    try:
+        if folder.exists():
+            problem = _reading_problem(folder)
+        else:
+            problem, folder = "", next(path for path in folder.parents if path.exists())
+    except OSError as error:
+        return error.strerror or str(error)
+    return problem or ("" if os.access(folder, os.W_OK | os.X_OK) else "it cannot be written to")
+
+
+def may_be_read(folder: Path) -> bool:
+    """Whether what is kept in a folder can be used, even if nothing can be added: part of a container's image."""
+    try:
+        return not _reading_problem(folder)
+    except OSError:
+        return False
+
+
+def _reading_problem(folder: Path) -> str:
+    status = folder.stat()
+    if not _is_own(status):
+        return "it belongs to another user"
+    if status.st_mode & _OTHERS_MAY_WRITE:
+        return f"other users may write to it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 makes it private)"
+    with os.scandir(folder):
+        return ""
+
+
+def remove_stale(folder: Path, pattern: str) -> None:
+    """Remove the drafts in a folder that a process which ended has left: those of more than an hour."""
+    with suppress(OSError):
+        for draft in folder.glob(pattern):
+            with suppress(OSError):  # another process removed it
+                if time.time() - draft.lstat().st_mtime > _STALE_SECONDS:
+                    draft.unlink()
 
 
 def free_bytes(folder: Path) -> int:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from pytensor_cl.codegen.announcement import announce
-from pytensor_cl.codegen.folders import free_bytes, is_own, problem_of
+from pytensor_cl.codegen.folders import free_bytes, is_own, may_be_read, problem_of
 
 __all__ = ["abandoned_folders", "report_unusable", "temporary_folder", "usable_folder"]
 
@@ -37,12 +37,12 @@ _made = _Made()
 
 @cache
 def usable_folder(folder: Path) -> Path:
-    """Return a folder if it can be used, else one in this process's temporary folder; a line on stderr says why."""
+    """Return a folder if it can be read, else one in this process's temporary folder; a line on stderr says why."""
     problem = problem_of(folder)
     if not problem:
         return folder
     report_unusable(folder, problem)
-    return temporary_folder() / folder.name
+    return folder if may_be_read(folder) else temporary_folder() / folder.name
 
 
 def report_unusable(folder: Path, problem: str) -> None:

@@ -6,6 +6,7 @@ the setting before they are loaded: PoCL gets a temporary one, pyopencl keeps no
 """
 
 import os
+from functools import cache
 from pathlib import Path
 
 from pytensor_cl.codegen.folders import problem_of, user_folder
@@ -28,6 +29,7 @@ def foreign_folders() -> tuple[Path, ...]:
     return user_folder() / "pyopencl", user_folder() / "pytools"
 
 
+@cache
 def configure_caches() -> None:
     """Set the variables of PoCL and pyopencl, for this process and those it starts, if their folders are no use."""
     if not all(map(_is_usable, foreign_folders())):

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pytensor_cl.codegen.folders import default_folder, make_private
+from pytensor_cl.codegen.folders import default_folder, make_private, remove_stale
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 
@@ -194,6 +194,7 @@ def _write(file: Path, devices: dict[str, str]) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             json.dump(devices, out, indent=1, sort_keys=True)
         Path(draft).replace(file)
+        remove_stale(file.parent, f"{file.name}.*.tmp")
 
 
 @cache

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from pytensor_cl.codegen.folders import default_folder, make_private
+from pytensor_cl.codegen.folders import default_folder, make_private, remove_stale
 from pytensor_cl.codegen.temporary import usable_folder
 
 __all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
@@ -189,6 +189,7 @@ class FeatureFile:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(text, file, indent=1)
             Path(name).replace(self.path)
+            remove_stale(self.path.parent, "*.tmp")
         except OSError:
             return False
         return True
