@@ -122,11 +122,16 @@ def remove_stale(folder: Path, pattern: str) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that can be added to a folder, or to the nearest that exists above it; 0 if it is not known."""
+    """Return the bytes that can be added to a folder, or to the nearest that exists above it.
+
+    It is 0 for a folder that cannot be looked at, and the largest integer where the file system does not tell.
+    """
     with suppress(OSError):
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
         status = os.statvfs(folder)
+        if not status.f_blocks:
+            return sys.maxsize
         if status.f_files and not status.f_favail:
             return 0
         return status.f_bavail * status.f_frsize

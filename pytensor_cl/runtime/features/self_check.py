@@ -75,10 +75,10 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     with compiling("the self-check of a new driver", f"{entry.info.platform} {entry.info.driver}"):
         results = check.results()
     features = _collected(results, check.passing)
-    if features.passing:
-        _announce_repetition(entry, features)
-    else:
+    if not features.passing:
         file.write(features)
+    elif not features.problem:  # which is told where the device is opened
+        _announce_repetition(entry, features)
     return features
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.cache_dirs import compiler_folder
+from pytensor_cl.runtime.cache_dirs import check_room, compiler_folder
 from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks, register
 from pytensor_cl.runtime.interfaces import ContextHooks, ContextOptions, DeviceContext, KernelLauncher
 from pytensor_cl.runtime.names import unversioned_name
@@ -19,6 +19,9 @@ from pytensor_cl.runtime.pocl.variants import PoclVariants
 __all__ = ["PoclHooks"]
 
 _CACHE_NAMES = ("[A-P][A-P]", "tempfile_*")
+_KERNEL_ROOM, _ROOM_PER_BYTE = 1 << 20, 4
+"""Bytes that PoCL may write for a kernel, and per byte of a program. A kernel takes 15 to 100 KB, a program as much as
+its text, and drafts the same."""
 _WIDEST_FLOATS = 16  # floats in a vector of 64 bytes
 
 
@@ -55,6 +58,10 @@ class PoclContextHooks:
         self._variants = PoclVariants(version, is_narrow, has_batches)
         self.queue = PoclQueueHooks()
         self.build_variants = self._variants
+
+    def check_room(self, text: str) -> None:
+        """Check that there is room in PoCL's cache: where it cannot write, it ends the process."""
+        check_room(_KERNEL_ROOM + _ROOM_PER_BYTE * len(text))
 
     def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
         """Return a context manager that starts compile workers for a program with many kernels."""
