@@ -39,26 +39,31 @@ ${arrays[a].name} + offset.at[${a}] + row * g.row_step[${a}]
 load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
 </%def>
 
-## Groups of a block of rows to or from a tile: in registers if all lanes have a row, and the groups of a row follow one
-## another.
+## Groups of a block of rows to a tile; in registers, if the groups of a row follow one another.
 <%def name="turned(item, a)">
 <% block = f"{access_name(arrays[a].dtype, lanes)}_{lanes}__global" %>\
-        if (last_lane == ${lanes - 1} && g.step[${a}] == 1 && g.length[${item.index_number}] >= ${lanes})
-            transpose_load_${block}((__global dense_${block} *)tile${item.tile}, ${place(a)}, g.row_step[${a}],
-                g.length[${item.index_number}], 0);
-        else
+        if (g.step[${a}] == 1 && g.length[${item.index_number}] >= ${lanes}) {
+            long place[${lanes}];
+            for (int l = 0; l < ${lanes}; ++l)
+                place[l] = min(l, last_lane) * g.row_step[${a}];
+            transpose_gather_${block}((__global dense_${block} *)tile${item.tile}, ${place(a)}, place,
+                g.length[${item.index_number}], 1, 0);
+        } else
             for (long k = 0; k < g.length[${item.index_number}]; ++k)
                 tile${item.tile}[k] = ${load(a, f"{place(a)} + k * g.step[{a}]")};
 </%def>
 
+## A tile to the groups of a block of rows.
 <%def name="turned_back(item)">
-<% a = item.array; vector = access_name(arrays[a].dtype, lanes); block = f"{vector}_{lanes}__global" %>\
+<% a = item.array; T = ctype(arrays[a].dtype); block = f"{access_name(arrays[a].dtype, lanes)}_{lanes}__global" %>\
         if (last_lane == ${lanes - 1} && g.step[${a}] == 1 && g.length[${item.index_number}] >= ${lanes})
             transpose_store_${block}((__global dense_${block} *)tile${item.tile}, ${place(a)}, g.row_step[${a}],
                 g.length[${item.index_number}]);
         else
-            for (long k = 0; k < g.length[${item.index_number}]; ++k)
-                store_${vector}(tile${item.tile}[k], ${place(a)} + k * g.step[${a}], g.row_step[${a}], last_lane);
+            for (int l = 0; l <= last_lane; ++l)
+                for (long k = 0; k < g.length[${item.index_number}]; ++k)
+                    (${place(a)})[l * g.row_step[${a}] + k * g.step[${a}]] =
+                        ((__global const ${T} *)tile${item.tile})[k * ${lanes} + l];
 </%def>
 
 ## What is done with the elements of a block of rows.

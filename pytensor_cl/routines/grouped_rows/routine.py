@@ -29,6 +29,15 @@ LINE = 64
 TASK = 1024
 """Vectors that justify another work-item."""
 
+ELEMENTS = 1 << 16
+"""Elements from which the parts share the rows among all compute units, where there are fewer blocks of them."""
+
+UNFUSED_BLOCKS = 4
+"""Compute units that take as long for the parts as one for the kernel."""
+
+TILE_COST = 8
+"""Groups of a tile that take as long as an element of the parts."""
+
 ALONG_ROW = slice(None), 0
 """The index of a gather from the columns of a matrix, and of a scatter-add to them."""
 
@@ -242,7 +251,7 @@ class GroupedRows(Checked):
         functions = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
         kinds = dict.fromkeys(array.dtype for array in self._arrays)
         turned = dict.fromkeys(self._arrays[t.array].dtype for t in (*self._tables, *self._sums))
-        block: dict[str, Any] = {"lanes": lanes, "tile": lanes, "is_gathered_tile": False, "space": "__global"}
+        block: dict[str, Any] = {"lanes": lanes, "tile": lanes, "is_gathered_tile": True, "space": "__global"}
         return kernel_source(
             "grouped_rows/cpu",
             preambles=(
@@ -363,17 +372,25 @@ class GroupedRows(Checked):
         full = self._full_layouts(inputs)
         if any(full[k].shape != (sizes.rows, sizes.elements) for k, _ in self.groups.scatters):
             return None
-        if not sizes.rows or not sizes.elements or not all(sizes.groups) or self._is_inexact(sizes.elements):
+        if not sizes.rows or not sizes.elements or not all(sizes.groups) or not self._is_faster(sizes):
             return None
         for bounds, length in zip(self.groups.bounds, sizes.groups, strict=True):
             if bounds is not None:
                 check_bounds(bounds, 1, length)
         return sizes
 
-    def _is_inexact(self, count: int) -> bool:
-        """Whether sums in float32 are so long that they must be added up in parts."""
+    def _is_faster(self, sizes: _Sizes) -> bool:
+        """Whether one kernel takes less time than its parts, and its sums are as accurate."""
         is_rounded = any(t.acc_dtype == "float32" and not t.compensation for t in self._totals)
-        return is_rounded and count > MAX_SEQUENTIAL_TERMS
+        if is_rounded and sizes.elements > MAX_SEQUENTIAL_TERMS:
+            return False
+        if 2 * sizes.rows < self._lanes:
+            return False
+        blocks, units = -(-sizes.rows // self._lanes), self.context.info.compute_units
+        if blocks * UNFUSED_BLOCKS < units and blocks * self._lanes * sizes.elements > ELEMENTS:
+            return False
+        groups = sum(sizes.groups[t.index_number] for t in (*self._tables, *self._sums))
+        return TILE_COST * min(sizes.rows, self._lanes) * sizes.elements >= self._lanes * groups
 
 
 def _spread(layout: Layout) -> Layout:
