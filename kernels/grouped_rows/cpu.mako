@@ -4,13 +4,13 @@
 ##             kernels, in as many passes as reductions depend on one another.
 ## Operands    Arrays x<k>, b<k>, y<k>: "full" ones have every element, "row" ones an element for each row, "table" ones
 ##             a column for each group; b<k> is what is added to. Indices i<k> are the same for all rows.
-## Tiling      Blocks of `lanes` rows.
+## Tiling      Blocks of `lanes` rows. Other full arrays are turned in chunks of `chunk` elements of a row.
 ## NDRange     (work-items): each takes a contiguous range of the blocks.
-## Workspace   scratch, of each work-item: a tile for each table and each sum of groups, one vector for each group; then
-##             values that a later pass reloads.
+## Workspace   scratch, of each work-item: a tile for each table and each sum of groups, one vector for each group, and for
+##             each other full array; then values that a later pass reloads.
 ## Invariants  Lanes past the last row repeat it and are not stored. An index that is out of range is reported, and taken
 ##             for another. Sums of groups are added up in the order of the elements, as NumPy does.
-<%page args="name, geometry, lanes, arrays, values, indices, tables, sums, passes, row_values, spills, totals"/>
+<%page args="name, geometry, lanes, arrays, values, indices, tables, sums, full, chunk, passes, row_values, spills, totals"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
@@ -22,7 +22,8 @@
     numbers = {array.name: a for a, array in enumerate(arrays)}
     table_of = {table.array: table for table in tables}
     sum_of = {item.output: item for item in sums}
-    tile_dtypes = dict.fromkeys([arrays[item.array].dtype for item in (*tables, *sums)] + [dtype for _, dtype in spills])
+    tile_of = {item.array: item.tile for item in full}
+    tile_dtypes = dict.fromkeys([arrays[item.array].dtype for item in (*tables, *sums, *full)] + [dtype for _, dtype in spills])
 %>
 ${geometry.c_typedef(f"{name}_geometry")}
 typedef struct { long at[${len(arrays)}], index_at[${len(indices)}]; } ${name}_offsets;
@@ -39,31 +40,28 @@ ${arrays[a].name} + offset.at[${a}] + row * g.row_step[${a}]
 load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
 </%def>
 
-## Groups of a block of rows to a tile; in registers, if the groups of a row follow one another.
-<%def name="turned(item, a)">
+## Columns of a block of rows to a tile; in registers, if the elements of a row follow one another.
+<%def name="turned(tile, a, at, count)">
 <% block = f"{access_name(arrays[a].dtype, lanes)}_{lanes}__global" %>\
-        if (g.step[${a}] == 1 && g.length[${item.index_number}] >= ${lanes}) {
+        if (g.step[${a}] == 1 && ${count} >= ${lanes}) {
             long place[${lanes}];
             for (int l = 0; l < ${lanes}; ++l)
                 place[l] = min(l, last_lane) * g.row_step[${a}];
-            transpose_gather_${block}((__global dense_${block} *)tile${item.tile}, ${place(a)}, place,
-                g.length[${item.index_number}], 1, 0);
+            transpose_gather_${block}((__global dense_${block} *)${tile}, ${at}, place, ${count}, 1, 0);
         } else
-            for (long k = 0; k < g.length[${item.index_number}]; ++k)
-                tile${item.tile}[k] = ${load(a, f"{place(a)} + k * g.step[{a}]")};
+            for (long k = 0; k < ${count}; ++k)
+                ${tile}[k] = ${load(a, f"{at} + k * g.step[{a}]")};
 </%def>
 
-## A tile to the groups of a block of rows.
-<%def name="turned_back(item)">
-<% a = item.array; T = ctype(arrays[a].dtype); block = f"{access_name(arrays[a].dtype, lanes)}_{lanes}__global" %>\
-        if (last_lane == ${lanes - 1} && g.step[${a}] == 1 && g.length[${item.index_number}] >= ${lanes})
-            transpose_store_${block}((__global dense_${block} *)tile${item.tile}, ${place(a)}, g.row_step[${a}],
-                g.length[${item.index_number}]);
+## A tile to columns of a block of rows.
+<%def name="turned_back(tile, a, at, count)">
+<% T = ctype(arrays[a].dtype); block = f"{access_name(arrays[a].dtype, lanes)}_{lanes}__global" %>\
+        if (last_lane == ${lanes - 1} && g.step[${a}] == 1 && ${count} >= ${lanes})
+            transpose_store_${block}((__global dense_${block} *)${tile}, ${at}, g.row_step[${a}], ${count});
         else
             for (int l = 0; l <= last_lane; ++l)
-                for (long k = 0; k < g.length[${item.index_number}]; ++k)
-                    (${place(a)})[l * g.row_step[${a}] + k * g.step[${a}]] =
-                        ((__global const ${T} *)tile${item.tile})[k * ${lanes} + l];
+                for (long k = 0; k < ${count}; ++k)
+                    (${at})[l * g.row_step[${a}] + k * g.step[${a}]] = ((__global const ${T} *)${tile})[k * ${lanes} + l];
 </%def>
 
 ## What is done with the elements of a block of rows.
@@ -72,9 +70,16 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
     read = [numbers[f"x{v}"] for v in row_pass.reads]
     written = [numbers[f"y{o}"] for o, _ in row_pass.writes]
     used = sorted({item.index_number for item in (*tables, *sums) if item.array in (*read, *written)})
+    inputs, outputs = ([item for item in full if item.array in arrays_of] for arrays_of in (read, written))
+    step = chunk if inputs or outputs else "g.count"
 %>
+        for (long first = 0; first < g.count; first += ${step}) {
+        const long count = min(g.count - first, (long)${step});
+        % for item in inputs:
+        ${turned(f"tile{item.tile}", item.array, f"{place(item.array)} + first * g.step[{item.array}]", "count")}
+        % endfor
         #pragma clang loop unroll(disable) vectorize(disable)
-        for (long n = 0; n < g.count; ++n) {
+        for (long n = first; n < first + count; ++n) {
             % for i in used:
             const long given${i} = ${to_long(ctype(indices[i].dtype), f"i{i}[offset.index_at[{i}] + n * g.index_step[{i}]]")};
             long at${i} = given${i} + ((given${i} >> 63) & g.length[${i}]);
@@ -92,7 +97,7 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
             % elif arrays[a].access == "splat":
             const ${vector} v${v} = (${vector})(${arrays[a].name}[offset.at[${a}] + n * g.step[${a}]]);
             % else:
-            const ${vector} v${v} = ${load(a, f"{place(a)} + n * g.step[{a}]")};
+            const ${vector} v${v} = tile${tile_of[a]}[n - first];
             % endif
             % endfor
             % for number, (v, dtype) in enumerate(spills):
@@ -115,10 +120,13 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
             % if o in sum_of:
             tile${sum_of[o].tile}[at${sum_of[o].index_number}] += ${value};
             % else:
-            store_${access_name(arrays[a].dtype, lanes)}(${value}, ${place(a)} + n * g.step[${a}], g.row_step[${a}],
-                last_lane);
+            tile${tile_of[a]}[n - first] = ${value};
             % endif
             % endfor
+        }
+        % for item in outputs:
+        ${turned_back(f"tile{item.tile}", item.array, f"{place(item.array)} + first * g.step[{item.array}]", "count")}
+        % endfor
         }
 </%def>
 
@@ -137,7 +145,7 @@ void ${name}(
     volatile __global int *error_flag, const int error_code)
 {
     scratch += get_global_id(0) * g.scratch;
-    % for item in (*tables, *sums):
+    % for item in (*tables, *sums, *full):
     __global ${name}_${ctype(arrays[item.array].dtype)} *tile${item.tile} =
         (__global ${name}_${ctype(arrays[item.array].dtype)} *)(scratch + g.tile_at[${item.tile}]);
     % endfor
@@ -151,10 +159,10 @@ void ${name}(
         const long row = block * ${lanes};
         const int last_lane = min((long)${lanes}, g.rows - row) - 1;
         % for item in tables:
-        ${turned(item, item.array)}
+        ${turned(f"tile{item.tile}", item.array, place(item.array), f"g.length[{item.index_number}]")}
         % endfor
         % for item in sums:
-        ${turned(item, item.base)}
+        ${turned(f"tile{item.tile}", item.base, place(item.base), f"g.length[{item.index_number}]")}
         % endfor
         % for v, dtype in row_values:
         ${vector_type(dtype, lanes)} r${v};
@@ -186,7 +194,7 @@ void ${name}(
         % endif
         % endfor
         % for item in sums:
-        ${turned_back(item)}
+        ${turned_back(f"tile{item.tile}", item.array, place(item.array), f"g.length[{item.index_number}]")}
         % endfor
     }
 }

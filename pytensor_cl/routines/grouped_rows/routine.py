@@ -38,6 +38,9 @@ UNFUSED_BLOCKS = 4
 TILE_COST = 8
 """Groups of a tile that take as long as an element of the parts."""
 
+CHUNK = 64
+"""Elements of a row of an array that is neither gathered nor scattered: vectors of a tile in the first-level cache."""
+
 ALONG_ROW = slice(None), 0
 """The index of a gather from the columns of a matrix, and of a scatter-add to them."""
 
@@ -158,8 +161,8 @@ class GroupedRows(Checked):
         ]
         self.value_arguments = value_arguments(self._scalars)
         self._arrays = self._describe_arrays(broadcast)
-        self._tables, self._sums = self._describe_tiles()
-        tiles, indices = max(1, len(self._tables) + len(self._sums)), len(groups.dtypes)
+        self._tables, self._sums, self._full = self._describe_tiles()
+        tiles, indices = len(self._tables) + len(self._sums) + len(self._full), len(groups.dtypes)
         members = (
             f"rows count scratch row_step[{len(self._arrays)}] step[{len(self._arrays)}] tile_at[{tiles}]"
             f" spill_at[{max(1, len(self._program.spills))}] index_step[{indices}] length[{indices}]"
@@ -190,10 +193,11 @@ class GroupedRows(Checked):
         arrays += [Array(f"b{k}", function.outputs[k], "base", self.output_dtypes[k], False) for k in scattered]
         for k, v in enumerate(function.outputs):
             kind = "sum" if k in scattered else function.kinds[v]
-            arrays.append(Array(f"y{k}", v, kind, function.dtypes[v], True))
+            arrays.append(Array(f"y{k}", v, kind, function.dtypes[v], True, "lanes"))
         return tuple(arrays)
 
-    def _describe_tiles(self) -> tuple[list[_Tile], list[_Tile]]:
+    def _describe_tiles(self) -> tuple[list[_Tile], list[_Tile], list[_Tile]]:
+        """Return the tiles of tables, of sums of groups, and of other full arrays with elements for each row."""
         numbers = {array.name: a for a, array in enumerate(self._arrays)}
         gathers, scatters = self.groups.gathers, self.groups.scatters
         tables = [_Tile(numbers[f"x{k}"], index, tile) for tile, (k, index) in enumerate(gathers)]
@@ -201,7 +205,9 @@ class GroupedRows(Checked):
             _Tile(numbers[f"y{k}"], index, tile, numbers[f"b{k}"], k)
             for tile, (k, index) in enumerate(scatters, len(gathers))
         ]
-        return tables, sums
+        others = (a for a, array in enumerate(self._arrays) if array.kind == "full" and array.access == "lanes")
+        full = [_Tile(a, -1, tile) for tile, a in enumerate(others, len(tables) + len(sums))]
+        return tables, sums, full
 
     # Shapes
 
@@ -250,7 +256,7 @@ class GroupedRows(Checked):
         read = (k for k in self._operands if self.function.operands[k].kind == "row")
         functions = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
         kinds = dict.fromkeys(array.dtype for array in self._arrays)
-        turned = dict.fromkeys(self._arrays[t.array].dtype for t in (*self._tables, *self._sums))
+        turned = dict.fromkeys(self._arrays[t.array].dtype for t in (*self._tables, *self._sums, *self._full))
         block: dict[str, Any] = {"lanes": lanes, "tile": lanes, "is_gathered_tile": True, "space": "__global"}
         return kernel_source(
             "grouped_rows/cpu",
@@ -272,6 +278,8 @@ class GroupedRows(Checked):
             ),
             tables=self._tables,
             sums=self._sums,
+            full=self._full,
+            chunk=CHUNK,
             passes=self._passes,
             row_values=tuple((v, dtypes[v]) for v in (*read, *program.row_values)),
             spills=tuple((v, dtypes[v]) for v in program.spills),
@@ -333,6 +341,7 @@ class GroupedRows(Checked):
         blocks = -(-sizes.rows // self._lanes)
         tiles = (*self._tables, *self._sums)
         vectors = [(self._arrays[t.array].dtype, sizes.groups[t.index_number]) for t in tiles]
+        vectors += [(self._arrays[t.array].dtype, CHUNK) for t in self._full]
         vectors += [(self._fused.dtypes[v], sizes.elements) for v in self._program.spills]
         at, places = 0, []
         for dtype, number in vectors:
@@ -346,8 +355,8 @@ class GroupedRows(Checked):
             scratch=at,
             row_step=[layout.strides[0] for layout in spread],
             step=[layout.strides[1] for layout in spread],
-            tile_at=places[: len(tiles)] or [0],
-            spill_at=places[len(tiles) :] or [0],
+            tile_at=places[: len(tiles) + len(self._full)],
+            spill_at=places[len(tiles) + len(self._full) :] or [0],
             index_step=[layout.strides[0] for layout in indices],
             length=sizes.groups,
         )

@@ -82,14 +82,17 @@ def test_shapes(context, rng, schedule, dtype):
     """Blocks with and without missing rows; fewer groups than lanes, and more."""
     routine = slopes_of(context, dtype, schedule)
     for rows, count, groups in (
-        (1, 1, (1, 1)),
-        (7, 20, (3, 40)),
         (16, 33, (16, 9)),
-        (41, 100, (37, 5)),
-        (64, 3, (2, 33)),
+        (41, 150, (37, 5)),
+        (64, 3, (2, 3)),
+        (9, 1, (1, 1)),
+        (33, 128, (40, 100)),
     ):
         check(routine, given_for(rng, dtype, rows, count, groups))
     assert set(is_fused(routine)) == {schedule == "cpu"}
+    for rows, count, groups in ((1, 1, (1, 1)), (7, 20, (3, 400))):  # few rows, many groups
+        check(routine, given_for(rng, dtype, rows, count, groups))
+    assert not any(is_fused(routine)[-2:])
 
 
 def test_nothing(context, rng, schedule, dtype):
