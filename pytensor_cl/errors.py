@@ -12,6 +12,7 @@ __all__ = [
     "OnHostWarning",
     "OpenCLError",
     "OutOfDeviceMemory",
+    "OutOfDiskSpace",
     "TemplateError",
     "UnsupportedDtype",
     "UnsupportedIndex",
@@ -142,6 +143,10 @@ class UnsupportedIndex(OpenCLError, IndexError, TypeError):
 
 class OutOfDeviceMemory(OpenCLError, MemoryError):
     """The device could not allocate a buffer, even after the pool gave back what it held."""
+
+
+class OutOfDiskSpace(OpenCLError, OSError):
+    """The driver has no space on a disk for the kernels that it compiles; the message names the folder."""
 
 
 class ForkedProcessError(OpenCLError, RuntimeError):

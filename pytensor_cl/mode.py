@@ -21,6 +21,7 @@ from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
+from pytensor_cl.rewriting.fusion.grouped_rows import fuse_grouped_rows
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
@@ -221,6 +222,13 @@ def opencl_table_lookup(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_grouped_rows(fgraph: FunctionGraph) -> None:
+    """Gathers, a row function and scatter-adds along the same rows -> one device Op."""
+    fuse_grouped_rows(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_merge_slice_updates(fgraph: FunctionGraph) -> None:
     """Successive slice updates of one array -> one device Op, which copies the array once."""
     merge_slice_updates(fgraph)
@@ -253,6 +261,7 @@ _PASSES = (
     (opencl_gemv_pair, 49.32),
     (opencl_epilogue, 49.35),
     (opencl_table_lookup, 49.4),
+    (opencl_grouped_rows, 49.41),
     (opencl_merge_slice_updates, 49.42),
     (opencl_draw_in_place, 50.9),
 )

@@ -37,7 +37,11 @@ FILES = """
     rewriting/test_basic rewriting/test_elemwise rewriting/test_math rewriting/test_shape rewriting/test_subtensor
     rewriting/test_reshape rewriting/test_extra_ops rewriting/test_blas
 """
-DEFAULT_FILES = tuple(f"tests/tensor/{name}.py" for name in FILES.split())
+SPARSE_FILES = "test_basic test_linalg test_math test_sharedvar test_variable"
+DEFAULT_FILES = (
+    *(f"tests/tensor/{name}.py" for name in FILES.split()),
+    *(f"tests/sparse/{name}.py" for name in SPARSE_FILES.split()),
+)
 
 # Class, a pattern of the test's name, the failure's message or its source line, and why a device graph may fail there.
 STRUCTURE, ARGUMENTS, UNSPECIFIED, SLOW, NUMBERS, CRASH = CLASSES = (

@@ -1,15 +1,18 @@
 ## Orthogonalise the vectors of a batch of matrices by rotations of pairs (one-sided Jacobi).
 ##
-## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are scaled so that their
-##            largest element is one. Rotations are accumulated in v. `_sort`: the result, sorted by norm.
-##            `_shift`: a symmetric matrix, of which one triangle is read, plus a multiple of the identity so that it
-##            is positive semidefinite (Gershgorin).
+## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are multiplied by a power
+##            of two so that their largest element is near one. Rotations are accumulated in v. `_sort`: the result,
+##            sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, times a power of two, plus a
+##            multiple of the identity so that it is positive semidefinite (Gershgorin).
 ##            `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector; lanes that are
 ##            done turn by nothing.
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
 ##            norms: of the vectors, with the scale; contiguous.
+##            shifts: for each matrix the multiple of the identity, and the inverse of the power of two.
+## Invariant  Powers of two and their inverses are normal numbers. Norms whose squares are not are taken for the smallest
+##            whose square is: those of vectors so much shorter than the longest one are not needed more exactly.
 ## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
 ##            the matrices.
 ##            `_lanes`: work-items share groups of matrices evenly.
@@ -24,8 +27,17 @@
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
 integers = f"{'int' if ctype == 'float' else 'long'}{lanes}"
 epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
+smallest = "FLT_MIN" if ctype == "float" else "DBL_MIN"
+shortest = "0x1p-63f" if ctype == "float" else "0x1p-511"
+exponent = 126 if ctype == "float" else 1022
 %>
 #define SWEEPS 60
+
+/* A power of two near a number that is not negative. */
+static ${T} ${name}_power(const ${T} value)
+{
+    return ldexp((${T})1, clamp(ilogb(value), -${exponent}, ${exponent}));
+}
 
 /* The sine of the rotation of two vectors with these products, and the tangent of half the angle: with both, rotations
    keep the length of vectors (H. Rutishauser, The Jacobi method for real symmetric matrices, 1966). Returns 0 if the
@@ -33,7 +45,8 @@ epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
 static int ${name}_angle(const ${T} first, const ${T} second, const ${T} mixed, const ${T} tolerance, ${T} *sine,
                          ${T} *ratio)
 {
-    if (!(fabs(mixed) > tolerance * sqrt(first) * sqrt(second)))
+    const ${T} limit = tolerance * fmax(sqrt(first), ${shortest}) * fmax(sqrt(second), ${shortest});
+    if (!(fabs(mixed) > fmax(limit, ${smallest})))
         return 0;
     const ${T} zeta = (second - first) / (2 * mixed);
     const ${T} tangent = copysign((${T})1, zeta) / (fabs(zeta) + hypot((${T})1, zeta));
@@ -79,9 +92,9 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         ${T} scale = 0;
         for (int e = 0; e < n * m; ++e)
             scale = fmax(scale, fabs(vectors[e]));
-        scale = scale > 0 && scale < INFINITY ? scale : 1;
+        scale = ${name}_power(scale);
         for (int e = 0; e < n * m; ++e)
-            vectors[e] /= scale;
+            vectors[e] *= 1 / scale;
         for (int e = 0; size.whole && e < n * n; ++e)
             turns[e] = e / n == e % n;
         int is_turned = 1;
@@ -140,11 +153,11 @@ void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, 
         ${V} scale = 0;
         for (int e = 0; e < n * m; ++e)
             scale = fmax(scale, fabs(vectors[e]));
-        scale = select((${V})1, scale, scale > 0 && scale < INFINITY);
+        for (int lane = 0; lane < ${lanes}; ++lane)
+            ((${T} *)&scale)[lane] = ${name}_power(((const ${T} *)&scale)[lane]);
         const ${V} inverse = 1 / scale;
-        const int is_exact = all(isfinite(inverse));
         for (int e = 0; e < n * m; ++e)
-            vectors[e] = is_exact ? vectors[e] * inverse : vectors[e] / scale;
+            vectors[e] *= inverse;
         for (int e = 0; size.whole && e < n * n; ++e)
             turns[e] = e / n == e % n;
         int is_turned = 1;
@@ -162,7 +175,8 @@ void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, 
                         mixed += x * y;
                     }
                     /* As `_angle`; lanes that need no rotation turn by nothing. */
-                    const ${integers} needs_turn = fabs(mixed) > tolerance * sqrt(first) * sqrt(second);
+                    const ${V} product = fmax(sqrt(first), ${shortest}) * fmax(sqrt(second), ${shortest});
+                    const ${integers} needs_turn = fabs(mixed) > fmax(tolerance * product, ${smallest});
                     if (!any(needs_turn))
                         continue;
                     is_turned = 1;
@@ -216,9 +230,9 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
         <%workgroup:tree_reduce group="${group // 2}">
                 partial[item] = fmax(partial[item], partial[item + distance]);
         </%workgroup:tree_reduce>
-        scale = partial[0] > 0 && partial[0] < INFINITY ? partial[0] : 1;
+        scale = ${name}_power(partial[0]);
         for (int e = item; e < n * m; e += ${group})
-            vectors[e] /= scale;
+            vectors[e] *= 1 / scale;
         for (int e = item; size.whole && e < n * n; e += ${group})
             turns[e] = e / n == e % n;
         for (int sweep = 0; sweep < SWEEPS; ++sweep) {
@@ -289,7 +303,7 @@ void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const lina
         for (long k = 0; k < n; ++k)
             place += norm[k] > own || (norm[k] == own && k < j);
         place = size.whole & 4 ? n - 1 - place : place;
-        values[values_at + b * n + place] = size.whole & 8 ? own - shifts[b] : own;
+        values[values_at + b * n + place] = size.whole & 8 ? (own - shifts[2 * b]) * shifts[2 * b + 1] : own;
 <% vector, element = ("m", "1") if schedule == "cpu" else ("1", "n") %>
         for (long i = 0; size.whole & 1 && i < m; ++i)
             w_sorted[w_at.offset + b * w_at.batch + i * w_at.row + place * w_at.column] =
@@ -301,8 +315,8 @@ void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const lina
     }
 }
 
-/* w (rows x rows, contiguous) = a + shift * identity, from the lower triangle of a, or from the upper one if `whole`.
- */
+/* w (rows x rows, contiguous) = a / scale + shift * identity, from the lower triangle of a, or from the upper one if
+   `whole`; the shift and the scale are written. */
 __kernel ${one_item_groups}
 void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
                    __global ${T} *w, __global ${T} *shifts)
@@ -311,13 +325,17 @@ void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global 
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *source = a + a_at.offset + b * a_at.batch;
         __global ${T} *matrix = w + b * n * n;
-        ${T} shift = 0;
+        ${T} shift = 0, largest = 0;
+        for (long i = 0; i < n; ++i)
+            for (long j = size.whole ? i : 0; j < (size.whole ? n : i + 1); ++j)
+                largest = fmax(largest, fabs(source[i * a_at.row + j * a_at.column]));
+        const ${T} scale = ${name}_power(largest);
         for (long i = 0; i < n; ++i) {
             ${T} radius = 0;
             for (long j = 0; j < n; ++j) {
                 const int is_own = size.whole ? i <= j : i >= j;
                 const long at = is_own ? i * a_at.row + j * a_at.column : j * a_at.row + i * a_at.column;
-                const ${T} value = source[at];
+                const ${T} value = source[at] * (1 / scale);
                 matrix[i * n + j] = value;
                 radius += i == j ? -value : fabs(value);
             }
@@ -325,6 +343,7 @@ void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global 
         }
         for (long i = 0; i < n; ++i)
             matrix[i * (n + 1)] += shift;
-        shifts[b] = shift;
+        shifts[2 * b] = shift;
+        shifts[2 * b + 1] = scale;
     }
 }

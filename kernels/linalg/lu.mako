@@ -114,7 +114,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
             }
             const ${T} divisor = values[k] == 0 ? 1 : values[k];
             const ${I} is_below = lane > (${I})(k - first * ${lanes});
-            if (fabs(divisor) >= ${smallest}) {
+            if (fabs(divisor) >= ${smallest} && fabs(divisor) <= 1 / ${smallest}) {
                 const ${T} inverse = 1 / divisor;
                 column[first] = select(column[first], column[first] * inverse, is_below);
                 for (int v = first + 1; v < vectors; ++v)
@@ -202,7 +202,7 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
             }
     % endfor
             const ${V} pivot = pivot_row[k], divisor = select(pivot, (${V})1, pivot == 0);
-            if (all(fabs(divisor) >= ${smallest})) {
+            if (all(fabs(divisor) >= ${smallest} && fabs(divisor) <= 1 / ${smallest})) {
                 const ${V} inverse = 1 / divisor;
                 for (int i = k + 1; i < n; ++i)
                     values[i * n + k] *= inverse;

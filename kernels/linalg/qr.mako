@@ -11,12 +11,28 @@
 ##            `_lanes`: work-items share groups of matrices evenly.
 ##            `_factor`: work-items loop over the matrices. Others: work-items share the elements.
 ## Workspace  `_lanes`: rows * (columns + whole) vectors for each work-item.
+## Invariant  A column whose elements are so small or so large that its norm, or a multiple of it, cannot be represented is
+##            multiplied by a power of two before it is reflected, as in LAPACK's larfg; else Q is not orthogonal.
 ## Reference  Golub and Van Loan, Matrix Computations, 5.2; R. Schreiber and C. Van Loan, A storage-efficient WY
 ##            representation for products of Householder transformations, 1989.
 <%page args="name, ctype, lanes, block, group, schedule"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
-<% T = ctype %>
+<%
+T = ctype
+# The smallest normal number over epsilon, its inverse; a large number, and what makes it smaller.
+exponents = (-103, 103, 111, -32) if T == "float" else (-970, 970, 1000, -64)
+low, up, high, down = (f"0x1p{e}{'f' if T == 'float' else ''}" for e in exponents)
+%>
+<%def name="reflection(element, squares)">
+            const ${T} extent = fmax(largest, fabs(${element}));
+            const ${T} scale = extent < ${low} ? ${up} : extent > ${high} ? ${down} : 1;
+            const ${T} pivot = ${element} * scale, norm = largest * scale * sqrt(${squares});
+            const int is_done = norm == 0 && !isnan(pivot);
+            const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);
+            const ${T} tau = is_done ? 0 : (head - pivot) / head;
+            const ${T} divisor = is_done ? 1 : pivot - head;
+</%def>
 % if schedule == "cpu":
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global ${T} *a, __global ${T} *all_taus)
@@ -36,18 +52,14 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
                 const ${T} value = column[i * a_at.row] / largest;
                 rest += value * value;
             }
-            const ${T} pivot = column[k * a_at.row], norm = largest * sqrt(rest);
-            const int is_done = norm == 0 && !isnan(pivot);
-            const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);
-            const ${T} tau = is_done ? 0 : (head - pivot) / head;
-            const ${T} divisor = is_done ? 1 : pivot - head;
-            column[k * a_at.row] = head;
+            ${reflection("column[k * a_at.row]", "rest")}
+            column[k * a_at.row] = head / scale;
             taus[k] = tau;
             for (int j = k + 1; j < n; ++j)
                 sums[j] = matrix[k * a_at.row + j * a_at.column];
             for (int i = k + 1; i < m; ++i) {
                 __global ${T} *row = matrix + i * a_at.row;
-                const ${T} value = row[k * a_at.column] / divisor;
+                const ${T} value = row[k * a_at.column] * scale / divisor;
                 row[k * a_at.column] = value;
                 for (int j = k + 1; j < n; ++j)
                     sums[j] += value * row[j * a_at.column];
@@ -86,20 +98,22 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
             ${V} largest = 0, rest = 0;
             for (int i = k + 1; i < m; ++i)
                 largest = fmax(largest, fabs(column[i * n]));
-            const ${V} scale = select((${V})1, largest, largest > 0);
+            const ${V} unit = select((${V})1, largest, largest > 0), extent = fmax(largest, fabs(column[k * n]));
             for (int i = k + 1; i < m; ++i) {
-                const ${V} value = column[i * n] / scale;
+                const ${V} value = column[i * n] / unit;
                 rest += value * value;
             }
-            const ${V} pivot = column[k * n], norm = largest * sqrt(rest);
+            ${V} scale = select((${V})1, (${V})${up}, extent < ${low});
+            scale = select(scale, (${V})${down}, extent > ${high});
+            const ${V} pivot = column[k * n] * scale, norm = largest * scale * sqrt(rest);
             const ${integers} is_done = norm == 0 && !isnan(pivot);
             const ${V} head = select(-copysign(hypot(pivot, norm), pivot), pivot, is_done);
             const ${V} tau = select((head - pivot) / head, (${V})0, is_done);
             const ${V} divisor = select(pivot - head, (${V})1, is_done);
-            column[k * n] = head;
+            column[k * n] = head / scale;
             taus[k] = tau;
             for (int i = k + 1; i < m; ++i)
-                column[i * n] /= divisor;
+                column[i * n] = column[i * n] * scale / divisor;
             for (int j = k + 1; j < n; ++j) {
                 __global ${V} *other = factor + j;
                 ${V} sum = other[k * n];
@@ -168,18 +182,14 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
             <%workgroup:tree_reduce group="${group // 2}">
                     partial[item] += partial[item + distance];
             </%workgroup:tree_reduce>
-            const ${T} pivot = column[k * a_at.row], norm = largest * sqrt(partial[0]);
-            const int is_done = norm == 0 && !isnan(pivot);
-            const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);
-            const ${T} tau = is_done ? 0 : (head - pivot) / head;
-            const ${T} divisor = is_done ? 1 : pivot - head;
+            ${reflection("column[k * a_at.row]", "partial[0]")}
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* every work-item has read the pivot */
             if (item == 0) {
-                column[k * a_at.row] = head;
+                column[k * a_at.row] = head / scale;
                 taus[k] = tau;
             }
             for (int i = k + 1 + item; i < m; i += ${group})
-                column[i * a_at.row] /= divisor;
+                column[i * a_at.row] = column[i * a_at.row] * scale / divisor;
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
             for (int j = k + 1 + item; j < n; j += ${group}) {
                 __global ${T} *other = matrix + j * a_at.column;

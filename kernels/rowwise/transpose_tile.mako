@@ -4,15 +4,18 @@
 ## Operands    p: rows `step` elements apart, or (transpose_gather) at p + rows[l]; t: one vector for each column.
 ## Invariants  A row that is shorter than a vector of `tile` elements is read with what follows it, unless that may not
 ##             exist (is_whole, or beyond `last`). transpose_store writes such excess too, and the next row repairs it.
+##             With a name of an address space, t is there, and need not be aligned.
 ## Reference   Bit-rotation shuffle (perfect unshuffle): D. E. Knuth, The Art of Computer Programming 4A, 7.1.3.
-<%page args="dtype, lanes, tile, is_gathered_tile"/>\
+<%page args="dtype, lanes, tile, is_gathered_tile, space=''"/>\
 <%!
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import access_name, ctype, vector_type
 %>\
 <%
-T, V, P, A = ctype(dtype), vector_type(dtype, lanes), vector_type(dtype, tile), f"{access_name(dtype, lanes)}_{tile}"
+T, V, P = ctype(dtype), vector_type(dtype, lanes), vector_type(dtype, tile)
+A = f"{access_name(dtype, lanes)}_{tile}{space}"
+column, inlining = (f"{space} dense_{A}", "__attribute__((noinline))") if space else (V, "inline")
 rounds, rows = tile.bit_length() - 1, lanes // tile
 many = tile == lanes
 %>\
@@ -26,7 +29,7 @@ typedef ${P} row_${A} __attribute__((aligned(${np.dtype(dtype).itemsize})));
 /* Column k to t[k]. A row that is shorter than a vector of `tile` elements is read with what follows it, unless that
    may not exist. */
 % for gathered in (False, True) if is_gathered_tile else (False,):
-static inline void transpose_${'gather' if gathered else 'load'}_${A}(${V} *t, __global const ${T} *p,
+static ${inlining} void transpose_${'gather' if gathered else 'load'}_${A}(${column} *t, __global const ${T} *p,
     const long ${'*rows' if gathered else 'step'}, const int n,
     const int is_whole${', const long last' if gathered else ''})
 {
@@ -77,7 +80,7 @@ static inline void transpose_${'gather' if gathered else 'load'}_${A}(${V} *t, _
 
 /* t[k] to column k. A row may write past its end: the next row, which is stored later, corrects that. The last row
    writes no more than it has. */
-static inline void transpose_store_${A}(const ${V} *t, __global ${T} *p, const long step, const int n)
+static ${inlining} void transpose_store_${A}(const ${column} *t, __global ${T} *p, const long step, const int n)
 {
 % if many:
     for (int c = 0; c < n; c += ${tile}) {

@@ -19,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat.numba_draws import replace_contracted_draws
+from pytensor_cl._compat.numba_lock import check_numba, load_numba
 
 __all__ = [
     "compile_node_with_numba",
@@ -96,6 +97,7 @@ def compile_node_with_numba(node: Apply) -> Callable[..., Any]:
     callable
         Takes the values of all inputs (those of constants are ignored), returns the tuple of outputs.
     """
+    check_numba()
     inputs = [v if isinstance(v, Constant) else v.type() for v in node.inputs]
     free = [i for i, v in enumerate(inputs) if not isinstance(v, Constant)]
     copy = Apply(node.op, inputs, [o.type() for o in node.outputs])
@@ -138,8 +140,9 @@ def compile_with_numba(
     Raises
     ------
     NotImplementedError
-        NUMBA would run an Op in Python.
+        NUMBA would run an Op in Python, or cannot compile in this process (`NumbaLockedError`).
     """
+    check_numba()
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         maker = _numba_maker(graph, mode, {*mutable_rngs, *scattered})
@@ -210,7 +213,8 @@ def run_in_object_mode(*op_types: type) -> None:
     op_types
         Classes of Ops.
     """
-    from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify  # loads NUMBA
+    load_numba()
+    from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
     def quietly(op: Any, node: Any = None, **kwargs: Any) -> Any:
         with warnings.catch_warnings():
@@ -231,7 +235,8 @@ def register_numba_implementation(op_type: type, make: Callable[..., tuple[Any, 
     make
         Takes the Op, a node of it, and NUMBA's decorator; returns the decorated function and its cache key.
     """
-    from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key  # loads NUMBA
+    load_numba()
+    from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 
     @register_funcify_and_cache_key(op_type)
     def funcify(op: Any, node: Any, **kwargs: Any) -> tuple[Any, str]:

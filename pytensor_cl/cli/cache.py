@@ -2,7 +2,7 @@
 
 import argparse
 
-from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
+from pytensor_cl.cli.cache_folders import TUNED, CacheFolder, cache_folders
 from pytensor_cl.cli.text import print_json, size, table
 
 __all__ = ["add_arguments", "run"]
@@ -12,6 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     actions = ("info", "clear")
     parser.add_argument("action", choices=actions, nargs="?", default="info", help="default: %(default)s")
+    parser.add_argument("--keep-tuned", action="store_true", help="do not remove what 'pytensor-cl tune' found")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -21,20 +22,23 @@ def _describe(folder: CacheFolder) -> dict[str, object]:
         "path": str(folder.path),
         "entries": sum(1 for _ in folder.entries()),
         "bytes": folder.size(),
-        "writable": folder.is_writable(),
+        "writable": not folder.problem(),
+        "problem": folder.problem(),
     }
 
 
 def _print_text(folders: list[dict], action: str) -> None:
     rows = [(f["owner"], f["path"], f["entries"], size(f["bytes"])) for f in folders]
     print(table(("cache", "folder", "entries", "size"), rows, right=("entries", "size")))
+    for problem in dict.fromkeys(f["problem"] for f in folders if f["problem"]):
+        print(f"not used: {', '.join(f['owner'] for f in folders if f['problem'] == problem)}: {problem}")
     if action == "clear":
         print("removed: the next build of each kernel compiles it again")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the size of each cache, before it was cleared."""
-    folders = cache_folders()
+    folders = [folder for folder in cache_folders() if not (options.keep_tuned and folder.owner == TUNED)]
     found = [_describe(folder) for folder in folders]
     if options.action == "clear":
         for folder in folders:

@@ -1,6 +1,5 @@
-"""The folders of compiled kernels on disk."""
+"""The folders of what can be made again, on disk."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -10,21 +9,27 @@ from typing import NamedTuple
 
 import pytensor
 
-from pytensor_cl.codegen.rendered import is_intact, rendered_folder, user_folder
+from pytensor_cl.codegen.announcement import abandoned_trees
+from pytensor_cl.codegen.folders import default_folder, expected_problem, user_folder
+from pytensor_cl.codegen.rendered import is_intact, rendered_folder
+from pytensor_cl.codegen.temporary import abandoned_folders
 from pytensor_cl.runtime.build.binaries import programs_folder
 from pytensor_cl.runtime.build.kernel_objects import INVOKER_FILES, invoker_folder
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
 
-__all__ = ["CacheFolder", "cache_folders"]
+__all__ = ["TUNED", "CacheFolder", "cache_folders"]
 
 _HEX_KEY = "[0-9a-f]" * 32
-_FEATURES = "[0-9a-f]" * 16 + ".json"
+_FEATURES = tuple("[0-9a-f]" * 16 + end for end in (".json", ".json.*.tmp"))
 _DRAFT = f"{_HEX_KEY}.*.tmp"
+_TUNED_FILES = ("*-*.json", "*-*.json*.new")
+TUNED = "pytensor-cl, tuned"
+"""Owner of the parameters that ``pytensor-cl tune`` found."""
 
 
 class CacheFolder(NamedTuple):
-    """A folder with compiled kernels.
+    """A folder with compiled kernels, or with what else can be made again.
 
     Attributes
     ----------
@@ -37,26 +42,29 @@ class CacheFolder(NamedTuple):
         counted or removed.
     damaged
         Yields what is damaged there, among the owner's files.
+    is_private
+        Whether nothing but the owner's entries is in the folder, so that it can be removed when it is empty.
     """
 
     owner: str
     path: Path
     patterns: tuple[str, ...]
     damaged: Callable[[], Iterable[Path]] = tuple
+    is_private: bool = True
 
     def entries(self) -> Iterator[Path]:
-        """Yield the owner's files and folders."""
+        """Yield the owner's files and folders that may be seen."""
         for pattern in self.patterns:
-            yield from self.path.glob(pattern)
+            with suppress(OSError):
+                yield from self.path.glob(pattern)
 
     def size(self) -> int:
         """Return the bytes of all entries; entries that another process removes count as zero."""
         return sum(_file_size(file) for entry in self.entries() for file in (entry, *entry.rglob("*")))
 
-    def is_writable(self) -> bool:
-        """Return whether entries can be added; a folder that does not exist counts as its nearest parent."""
-        folder = next(p for p in (self.path, *self.path.parents) if p.exists())
-        return folder.is_dir() and os.access(folder, os.W_OK)
+    def problem(self) -> str:
+        """Return why entries cannot be added; a folder that does not exist counts as its nearest parent."""
+        return expected_problem(self.path)
 
     def clear(self) -> int:
         """Remove all entries and return their number."""
@@ -65,8 +73,21 @@ class CacheFolder(NamedTuple):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
-                entry.unlink(missing_ok=True)
+                with suppress(OSError):
+                    entry.unlink(missing_ok=True)
+        if self.is_private:
+            for folder in {*(entry.parent for entry in entries if entry.parent != self.path), self.path}:
+                _remove_empty(folder)
         return len(entries)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder, and those above it in the user's cache folder, as far as they are empty."""
+    root = user_folder()
+    with suppress(OSError):  # it is not empty, or there is none
+        while root in folder.parents:
+            folder.rmdir()
+            folder = folder.parent
 
 
 def _file_size(path: Path) -> int:
@@ -95,7 +116,9 @@ def cache_folders() -> list[CacheFolder]:
         _checked("pytensor-cl, programs", programs_folder(None)),
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("pyopencl, invokers", invoker_folder(), (INVOKER_FILES,)),
-        CacheFolder("pytensor-cl, features", features_folder(ours or None), (_FEATURES,)),
+        CacheFolder("pytensor-cl, features", features_folder(ours or None), _FEATURES),
+        CacheFolder("pytensor-cl, names", default_folder(), ("names.json*", "pruned")),
+        CacheFolder(TUNED, default_folder(ours or None) / "tuning", _TUNED_FILES),
     ]
     for hooks in all_hooks():
         folder = hooks.cache_folder()
@@ -104,4 +127,12 @@ def cache_folders() -> list[CacheFolder]:
     if ours:
         folders.insert(0, _checked("opencl__cache_dir", programs_folder(ours)))
         folders.insert(1, CacheFolder("opencl__cache_dir, old", Path(ours).expanduser(), (_HEX_KEY,)))
-    return folders
+    return [*folders, *_abandoned()]
+
+
+def _abandoned() -> Iterator[CacheFolder]:
+    """Yield the temporary folders of processes that were killed, by where they are."""
+    paths = [*abandoned_folders(), *abandoned_trees()]
+    for parent in sorted({path.parent for path in paths}):
+        names = tuple(path.name for path in paths if path.parent == parent)
+        yield CacheFolder("of killed processes", parent, names, is_private=False)

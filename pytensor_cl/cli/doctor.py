@@ -96,8 +96,9 @@ def _environment() -> Iterator[Finding]:
 
 
 def _cache(folder: CacheFolder) -> Finding:
-    if not folder.is_writable():
-        return Finding("warn", folder.owner, f"{folder.path} cannot be written to")
+    problem = folder.problem()
+    if problem:
+        return Finding("warn", folder.owner, f"{folder.path} is not used: {problem}")
     text = f"{folder.path}, {size(folder.size())}"
     damaged = list(folder.damaged())
     if damaged:
@@ -117,13 +118,15 @@ def _features(features: Features) -> Iterator[Finding]:
     """Yield the features of a device's driver, with the reasons of missing ones."""
     reasons = dict(features.reasons)
     for name, value in features.as_dict().items():
-        if name in ("problem", "reasons"):
+        if name in ("problem", "passing", "reasons"):
             continue
         shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else str(value)
         why = f": {reasons[name]}" if name in reasons else ""
         yield Finding("warn" if why else "ok", name.replace("_", " "), f"{shown}{why}")
     if features.warning:
         yield Finding("warn", "self-check", features.warning)
+    if features.passing:
+        yield Finding("warn", "self-check", f"{features.passing}; the next process repeats it")
     if features.problem:
         yield Finding("FAIL", "self-check", features.problem)
 

@@ -17,6 +17,7 @@ from pytensor.configdefaults import config
 from pytensor_cl.cli.text import print_json, table
 from pytensor_cl.cli.tuning_search import Bench, Trial, candidates, improve
 from pytensor_cl.cli.tuning_workloads import STAGES
+from pytensor_cl.codegen.folders import make_private
 from pytensor_cl.runtime.context import Context, Settings, open_context
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.tuning import TUNING_VERSION, checked, identity_of, shipped, tuning_digest, tuning_file
@@ -94,7 +95,7 @@ class _State:
             "digest": tuning_digest(parameters),
             "stages": self.stages,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         handle, draft = tempfile.mkstemp(prefix=self.path.name, suffix=".new", dir=self.path.parent)
         with os.fdopen(handle, "w") as file:
             json.dump(content, file, indent=1)

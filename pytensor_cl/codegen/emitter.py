@@ -490,6 +490,8 @@ class Emitter:
         if self.count == 1:
             return Value(f"({mask.text} ? {if_true.text} : {if_false.text})", dtype, self)
         mask = mask.resize(np.dtype(dtype).itemsize)
+        if np.dtype(dtype).kind == "f":  # PoCL's select() is a call, before which all vectors of a loop are stored
+            return Value(f"({mask.text} ? {if_true.text} : {if_false.text})", dtype, self)
         return Value(f"select({if_false.text}, {if_true.text}, {mask.text})", dtype, self)
 
     def body(self, outputs: Sequence[Scalar]) -> str:

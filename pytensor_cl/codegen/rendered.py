@@ -18,33 +18,26 @@ from pathlib import Path
 
 import numpy as np
 
+from pytensor_cl.codegen.folders import default_folder, make_private
 from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.codegen.temporary import usable_folder
 
-__all__ = ["CheckedFolder", "code_digest", "is_intact", "kept", "load_or_render", "rendered_folder", "user_folder"]
+__all__ = ["CheckedFolder", "code_digest", "is_intact", "kept", "load_or_render", "rendered_folder"]
 
 _log = logging.getLogger("pytensor_cl.cache")
 _PLAIN = (str, int, float, bool, type(None), np.dtype, Struct)
 _VERSION = b"pytensor-cl cache 1"
 _UNUSED = 86_400.0
 """Seconds after which the reading of a file is noted in its time stamp: files that are in use are removed last."""
+_NAME = "rendered"
 _STALE_SECONDS = 3_600.0
 """Seconds after which a draft belongs to a process that ended."""
 _MODULE = re.compile(r"(pytensor_cl(?:\.\w+)*)(?:[ \t]+import[ \t]+(?:\(([^)]*)\)|([^#\n]*)))?")
 
 
-def user_folder() -> Path:
-    """Return where the programs of this user keep what they can make again."""
-    if sys.platform == "darwin" and "XDG_CACHE_HOME" not in os.environ:
-        return Path.home() / "Library" / "Caches"
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a name and a home, as containers may have
-        return Path(os.devnull) / "cache"  # where nothing can be kept
-
-
 def rendered_folder() -> Path:
     """Return the folder of rendered templates; each file is named by the digest of all that its text comes from."""
-    return user_folder() / "pytensor_cl" / "rendered"
+    return default_folder() / _NAME
 
 
 # --- files that are checked when they are read ---
@@ -109,7 +102,7 @@ class CheckedFolder:
         path = self._file(key)
         draft = None
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private(self.path)
             handle, draft = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=self.path)
             with os.fdopen(handle, "wb") as file:
                 file.write(b" ".join((_VERSION, path.name.encode(), _digest(content))) + b"\n" + content)
@@ -240,7 +233,7 @@ def kept(key: bytes, make: Callable[[], str]) -> str:
     make
         Makes the text.
     """
-    folder = _texts(rendered_folder())
+    folder = _texts(usable_folder(default_folder()) / _NAME)
     content = folder.read(key)
     if content is None:
         text = make()

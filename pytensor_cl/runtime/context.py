@@ -125,6 +125,7 @@ class Context:
             self._hooks.build_variants,
             self._hooks.precompile,
             structs_by_reference=not features.struct_arguments,
+            check_room=self._hooks.check_room,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena

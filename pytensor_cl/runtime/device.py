@@ -11,6 +11,7 @@ from typing import Any
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cache_dirs import configure_caches
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.host_cpu import thread_ids
@@ -166,6 +167,7 @@ def are_drivers_loaded() -> bool:
 def _platforms() -> list["cl.Platform"]:
     _loaded.append(True)
     try:
+        configure_caches()  # before hooks look at them
         with ExitStack() as stack:
             for hooks in all_hooks():
                 stack.enter_context(hooks.loading())

@@ -259,6 +259,15 @@ class ContextHooks(Protocol):
     def build_variants(self) -> BuildVariants:
         """From a program's text to the ways to build it."""
 
+    def check_room(self, text: str) -> None:
+        """Check that there is room for what the driver writes when it compiles a program, or a kernel (no text).
+
+        Raises
+        ------
+        OutOfDiskSpace
+            There is none.
+        """
+
     def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
         """Return a context manager around the build of a new program.
 

@@ -21,7 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pytensor_cl.codegen.rendered import user_folder
+from pytensor_cl.codegen.folders import default_folder, make_private, remove_stale
+from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 
 __all__ = [
@@ -175,7 +176,7 @@ def sort_key(name: str) -> tuple[str, bool, list[int]]:
 
 
 def _devices_file() -> Path:
-    return user_folder() / "pytensor_cl" / "names.json"
+    return default_folder() / "names.json"
 
 
 def _read(file: Path) -> dict[str, str]:
@@ -188,11 +189,12 @@ def _read(file: Path) -> dict[str, str]:
 
 def _write(file: Path, devices: dict[str, str]) -> None:
     with suppress(OSError):  # without a file no change is reported
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(prefix=file.name, dir=file.parent)
+        make_private(file.parent)
+        handle, draft = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".tmp", dir=file.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             json.dump(devices, out, indent=1, sort_keys=True)
         Path(draft).replace(file)
+        remove_stale(file.parent, f"{file.name}.*.tmp")
 
 
 @cache
@@ -207,6 +209,8 @@ def report_change_of_device(spec: str, device: str) -> None:
         The device to which it refers now, and its driver.
     """
     file = _devices_file()
+    if usable_folder(file.parent) != file.parent:
+        return
     known = _read(file)
     before = known.get(spec)
     if before == device:

@@ -148,6 +148,8 @@ class ProgramCache:
         Makes a context manager around the build of a new program (`ContextHooks.precompile`); None makes none.
     structs_by_reference
         Whether kernels read structs from buffers: the driver takes none as arguments.
+    check_room
+        Called before the driver compiles a program, and a kernel (`ContextHooks.check_room`).
     """
 
     def __init__(
@@ -158,10 +160,12 @@ class ProgramCache:
         variants: BuildVariants = plain,
         precompile: Precompile | None = None,
         structs_by_reference: bool = False,
+        check_room: Callable[[str], object] = id,
     ) -> None:
         self._context = context
         self._variants = variants
         self._precompile = precompile
+        self._check_room = check_room
         self._options = list(options)
         self._binaries = Binaries(context, cache_dir)
         self._driver = context.devices[0].platform.name
@@ -187,6 +191,7 @@ class ProgramCache:
         found = {name: self._programs.get(name) for name in wanted}
         new = [s for s in wanted.values() if found[s.name] is None]
         if new:
+            self._check_room("".join(source.source for source in new))
             with compiling(f"{len(new)} kernel{'s' * (len(new) > 1)}", self._driver):
                 program = self._compile(assemble(new))
             self._recent.append(program)
@@ -244,6 +249,7 @@ class ProgramCache:
             Name of the kernel function if it is not the source's own.
         """
         (program,) = self.build((source,))
+        self._check_room("")
         kernel_is_new(self._driver)
         return self._kernel_of(program, _handle(program, function or source.name, source))
 

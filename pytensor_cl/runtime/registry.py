@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, OpenCLError, UnusableDevice
-from pytensor_cl.runtime.announcement import announce
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, Settings, open_entry
 from pytensor_cl.runtime.device import resolve

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytensor_cl import __version__
-from pytensor_cl.codegen.rendered import user_folder
+from pytensor_cl.codegen.folders import default_folder
+from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime.device import DeviceEntry
 from pytensor_cl.runtime.names import unversioned_name
 
@@ -203,7 +204,7 @@ def tuning_file(entry: DeviceEntry, cache_dir: str | None) -> Path:
     cache_dir
         Folder of the package's caches; None is the user's cache folder.
     """
-    folder = Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl"
+    folder = default_folder(cache_dir)
     digest = blake2s(json.dumps(identity_of(entry)).encode(), digest_size=8).hexdigest()
     return folder / "tuning" / f"{driver_of(entry).replace(':', '-')}-{digest}.json"
 
@@ -240,8 +241,11 @@ def load_tuning(entry: DeviceEntry, cache_dir: str | None = None, tuned: bool = 
     tuned
         Whether to look for the user's own.
     """
-    base, path = shipped(entry), tuning_file(entry, cache_dir)
-    if not tuned or not path.is_file():
+    base, folder = shipped(entry), default_folder(cache_dir)
+    if not tuned or usable_folder(folder) != folder:
+        return base
+    path = tuning_file(entry, cache_dir)
+    if not path.is_file():
         return base
     try:
         values = _read(path)

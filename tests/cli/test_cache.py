@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pytensor_cl.cli import main
+from pytensor_cl.codegen import temporary
 from pytensor_cl.codegen.rendered import CheckedFolder, kept, rendered_folder
 from pytensor_cl.runtime.build.binaries import programs_folder
 
@@ -52,7 +53,46 @@ def test_what_pytensor_cl_keeps_is_counted_and_removed(folders, capsys):
     assert main(["cache", "clear", "--json"]) == 0
     found = report(capsys)
     assert [found[f"pytensor-cl, {what}"]["entries"] for what in ("texts", "programs")] == [2, 1]
-    assert not [*rendered_folder().iterdir(), *programs_folder(None).iterdir()]
+    assert not rendered_folder().exists() and not programs_folder(None).exists()
+
+
+def test_clear_leaves_nothing(folders, capsys, monkeypatch):
+    monkeypatch.delenv("POCL_CACHE_DIR")
+    monkeypatch.setattr(temporary, "_places", lambda: (folders / "tmp",))
+    own = folders / "pytensor_cl"
+    files = (
+        f"pytensor_cl/rendered/{KEY}",
+        f"pytensor_cl/programs/{KEY}.x.tmp",
+        "pytensor_cl/features/0123456789abcdef.json",
+        "pytensor_cl/features/0123456789abcdef.json.x.tmp",
+        "pytensor_cl/names.json",
+        "pytensor_cl/names.json.x.tmp",
+        "pytensor_cl/pruned",
+        "pytensor_cl/tuning/pocl-cpu-0123.json",
+        "pocl/kcache/AB/CDEF/program.bc",
+        "pocl/kcache/tempfile_x",
+        "pytools/pdict-v5-pyopencl-invoker-cache-v1.sqlite",
+        "tmp/pytensor-cl-cache-abc/lock",
+    )
+    for name in files:
+        (folders / name).parent.mkdir(parents=True, exist_ok=True)
+        (folders / name).write_bytes(b"x")
+    (folders / "pocl" / "kcache" / "AB" / "GHIJ").mkdir()
+    assert main(["cache", "clear", "--keep-tuned"]) == 0
+    assert [path for path in own.rglob("*") if path.is_file()] == [own / "tuning" / "pocl-cpu-0123.json"]
+    assert main(["cache", "clear"]) == 0
+    assert sorted(path.name for path in folders.iterdir()) == ["my files", "tmp"]
+    assert list((folders / "tmp").iterdir()) == []
+
+
+def test_folders_that_cannot_be_looked_at(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("x" * 300)))
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
+    for command in (["cache"], ["cache", "clear"]):
+        assert main(command) == 0
+        assert capsys.readouterr().out.count(": File name too long") == 1
+    assert main(["cache", "--json"]) == 0
+    assert {cache["problem"] for cache in report(capsys).values()} == {"File name too long"}
 
 
 def test_folders_that_do_not_exist_are_empty(tmp_path, monkeypatch, capsys):

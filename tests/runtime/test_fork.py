@@ -99,3 +99,59 @@ def test_other_start_methods_work_after_the_device_was_opened(context, method, t
     """
     seen, _ = run_script(script)
     assert seen["values"] == [5, 5]
+
+
+def test_a_fork_while_another_thread_compiles_with_numba():
+    """The child had NUMBA's lock as the other thread held it, and waited for ever."""
+    script = """
+        import os, signal, threading
+        import numba, numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
+        from numba.core.compiler_lock import global_compiler_lock
+        from pytensor_cl._compat import numba_lock
+
+        def child_of_a_fork(run, seconds):
+            entered, forked = threading.Event(), threading.Event()
+
+            def compile():
+                with global_compiler_lock:
+                    entered.set()
+                    forked.wait(seconds)
+
+            thread = threading.Thread(target=compile)
+            thread.start()
+            entered.wait()
+            reader, writer = os.pipe()
+            if os.fork() == 0:
+                signal.alarm(60)  # what does not hang ends long before
+                try:
+                    text = run()
+                except Exception as error:
+                    text = type(error).__name__
+                os.write(writer, text.encode())
+                os._exit(0)
+            forked.set()
+            os.close(writer)
+            thread.join()
+            with os.fdopen(reader) as result:
+                return result.read()
+
+        def compile_with_numba():
+            return str(numba.njit(lambda x: x + 1)(1))
+
+        def call():
+            x = pt.vector("x", dtype="float32")
+            f = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
+            return f"{f(np.zeros(5000, 'float32')):.0f}"
+
+        def check():
+            numba_lock.check_numba()
+            return "compiles"
+
+        seen["waiting"] = [child_of_a_fork(compile_with_numba, 0.2) for _ in range(3)]
+        seen["parent"] = compile_with_numba()
+        numba_lock.WAIT_SECONDS = 0.1
+        seen["without"] = [child_of_a_fork(run, 600) for run in (check, call)]
+        check()
+    """
+    seen, _ = run_script(script, flags="cxx=")
+    assert seen == {"waiting": ["2"] * 3, "parent": "2", "without": ["NumbaLockedError", "5000"]}

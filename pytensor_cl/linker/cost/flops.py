@@ -14,6 +14,7 @@ from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.gemm import GpuBatchedDot, GpuDot, GpuDot22, GpuDot22Scalar, GpuGemm, GpuMatmul
 from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
+from pytensor_cl.ops.grouped_rows import GpuGroupedRows
 from pytensor_cl.ops.rowwise import GpuRowwise
 
 __all__ = ["bytes_moved", "flops"]
@@ -29,6 +30,12 @@ def _scalar_count(scalar_op: Any) -> int:
 
 def _rows(op: Any, inputs: Shapes, outputs: Shapes) -> float:
     return len(op.function.steps) * max(map(prod, (*inputs, *outputs)))
+
+
+def _grouped(op: Any, inputs: Shapes, outputs: Shapes) -> float:
+    indices = op.split(inputs)[1]
+    rows = max(n[0] for n in (*inputs, *outputs) if len(n) > 1)
+    return (len(op.rows.function.steps) + len(op.scatters)) * rows * prod(indices[0])
 
 
 def _product(left: int) -> Callable[[Any, Shapes, Shapes], float]:
@@ -61,6 +68,7 @@ def _pair(op: Any, inputs: Shapes, outputs: Shapes) -> float:
 
 _COUNTS: dict[type, Callable[[Any, Shapes, Shapes], float]] = {
     GpuRowwise: _rows,
+    GpuGroupedRows: _grouped,
     GpuEpilogue: _epilogue,
     GpuGemm: _product(2),
     GpuGemv: _product(2),

@@ -16,7 +16,7 @@ from typing import Any
 from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.link.basic import Container
 
-from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory
+from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory, OutOfDiskSpace
 from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, HostFunction, Run
@@ -32,6 +32,8 @@ __all__ = ["DEVICE", "HOST", "NUMBA", "POLICY", "C", "SelectedSignature", "Selec
 POLICY = SelectionPolicy()
 BLAS_SPIN_SECONDS = 0.15
 """Seconds that the threads of a BLAS spin after a call, while they slow the calls of every other backend."""
+_OF_THE_DEVICE = (ForkedProcessError, OutOfDeviceMemory, OutOfDiskSpace)
+"""Errors of the device after which a call runs on the host."""
 FORKED = "the process was forked"
 EMPTY = "no elements"
 NO_DEVICE_WORK = "the graph computes nothing on a device"
@@ -257,7 +259,7 @@ class SelectingVM(OpenCLVM):
     def _run_on_device(self) -> list[Any]:
         try:
             return super().__call__()
-        except (ForkedProcessError, OutOfDeviceMemory) as error:
+        except _OF_THE_DEVICE as error:
             failure = error  # handled outside the except clause, so that a later error is not chained to it
         return self._run_on_host(failure)
 
@@ -273,12 +275,12 @@ class SelectingVM(OpenCLVM):
         """
         if not stats.is_on_device:
             return self._run_on_device()
-        if isinstance(failure, ForkedProcessError | OutOfDeviceMemory):
+        if isinstance(failure, _OF_THE_DEVICE):
             return self._run_on_host(failure)
         raise failure
 
     def _run_on_host(self, failure: OpenCLError) -> list[Any]:
-        """Run a call on a host: the device is the parent process's, or has no memory for it now.
+        """Run a call on a host: the device is the parent process's, or has no memory or disk space for it now.
 
         Raises
         ------
@@ -318,7 +320,7 @@ class SelectingVM(OpenCLVM):
         Exception
             The failure, if it was the data's or no other backend is left.
         """
-        if isinstance(failure, ForkedProcessError | OutOfDeviceMemory):
+        if isinstance(failure, _OF_THE_DEVICE):
             return self._run_on_host(failure)
         if failed == stats.backend == DEVICE or (failed != DEVICE and not self._host_backends[failed].compile_failed):
             raise failure

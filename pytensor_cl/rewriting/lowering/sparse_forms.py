@@ -62,17 +62,21 @@ def _properties(op: Any, inputs: Sequence[Matrix]) -> list[Variable]:
 
 
 def _csm_gradient(op: Any, inputs: Sequence[Variable]) -> Variable:
-    """CSMGrad(x, g): the elements of g at the places of x."""
-    x, g = (_assembled_rows(inputs[k : k + 4]) for k in (0, 4))
+    """CSMGrad(x, g): the elements of g at the places of x; both are taken for compressed rows."""
+    return _values_at_places(inputs, "csr", "csr")
+
+
+def _values_at_places(parts: Sequence[Variable], *forms: str) -> Variable:
+    """Return the elements of a matrix at the places of another one: four vectors and a format of either."""
+    x, g = (_of_parts(parts[k : k + 4], form) for k, form in zip((0, 4), forms, strict=True))
     return values_at(g, x.keys())
 
 
-def _assembled_rows(parts: Sequence[Variable]) -> Matrix:
-    """Return compressed rows, or columns taken for rows, of which only the places count."""
+def _of_parts(parts: Sequence[Variable], form: str) -> Matrix:
+    """Return a matrix of which only the places count, so that its lengths may be too large."""
     data, indices, pointers, shape = parts
-    pointers = _int64(pointers)
-    width = _int64(pt.maximum(shape[0], shape[1]))
-    return Matrix(data, _int64(indices), pointers, pointers.shape[0] - 1, width, "csr")
+    length = _int64(pt.maximum(shape[0], shape[1]))
+    return Matrix(data, _int64(indices), _int64(pointers), length, length, form)
 
 
 def _to_dense(op: Any, inputs: Sequence[Matrix]) -> Variable:
@@ -92,7 +96,18 @@ def _to_sparse(op: Any, inputs: Sequence[Variable]) -> Matrix:
 
 
 def _cast(op: Any, inputs: Sequence[Matrix]) -> Matrix:
-    return inputs[0].with_data(pt.cast(inputs[0].data, op.out_type))
+    """Cast(x); SciPy adds up entries of one place before they become whole numbers."""
+    (x,) = inputs
+    if x.data.type.dtype.startswith("float") and not op.out_type.startswith("float"):
+        x = _without_duplicates(x)
+    return x.with_data(pt.cast(x.data, op.out_type))
+
+
+def _without_duplicates(x: Matrix) -> Matrix:
+    """Return a matrix with one entry for each place that has any."""
+    groups = groups_of(x.keys())
+    is_place = pt.lt(pt.arange(x.data.shape[0]), groups.count)
+    return chosen(groups.keys, groups.sums(x.data), is_place, x, x.form)
 
 
 def _transpose(op: Any, inputs: Sequence[Matrix]) -> Matrix:
@@ -136,6 +151,7 @@ def _plus_vector(op: Any, inputs: Sequence[Any]) -> Matrix:
     """StructuredAddSparseDenseVector(x, v): only to elements that are not zero."""
     x, added = inputs
     added = _ASSERT(added, pt.eq(added.shape[0], x.columns))
+    x = _without_duplicates(x)
     zero = np.zeros((), x.data.type.dtype)
     return x.with_data(x.data + pt.switch(pt.neq(x.data, 0), added[x.coordinates()[1]], zero))
 
@@ -165,8 +181,7 @@ def _plus_data(op: Any, inputs: Sequence[Matrix]) -> Matrix:
 def _union(x: Matrix, y: Matrix) -> tuple[Variable, Variable, Variable]:
     """Return the places of two matrices, and the elements of each there."""
     dtype = np.result_type(x.data.type.dtype, y.data.type.dtype).name
-    other = y.keys() if x.form == y.form else _like(y, x.form).keys()
-    groups = groups_of(pt.join(0, x.keys(), _agrees(_INCONSISTENT, other, x, y.rows, y.columns)))
+    groups = groups_of(pt.join(0, x.keys(), _agrees(_INCONSISTENT, y.keys(), x, y.rows, y.columns)))
     first, second = (pt.cast(v.data, dtype) for v in (x, y))
     left = groups.sums(pt.join(0, first, pt.zeros_like(second)))
     right = groups.sums(pt.join(0, pt.zeros_like(first), second))
@@ -494,6 +509,7 @@ class _Lowering:
         self._fgraph = fgraph
         self._package: Any = package
         self._matrices: dict[Variable, Matrix] = {}
+        self._mixed = self._gradients_of_two_formats()
 
     def _is_sparse(self, variable: Variable) -> bool:
         return isinstance(variable.type, self._package.SparseTensorType)
@@ -528,6 +544,22 @@ class _Lowering:
         data = pt.cast(result.data, node.outputs[0].type.dtype)
         return [self._package.CSM(result.form)(data, indices, pointers, shape)]
 
+    def _gradients_of_two_formats(self) -> dict[Apply, tuple[str, str]]:
+        """Return the nodes of CSMGrad whose matrix and gradient have two formats, and both formats.
+
+        The node itself has vectors only, and PyTensor takes them for two matrices of one format. The pointers tell the
+        format: they come from a matrix, or make one up.
+        """
+        form_of: dict[Variable, str] = {}
+        for node in self._fgraph.apply_nodes:
+            if isinstance(node.op, self._package.CSM):
+                form_of[node.inputs[2]] = node.op.format
+            elif isinstance(node.op, self._package.CSMProperties):
+                form_of[node.outputs[2]] = node.inputs[0].type.format
+        gradients = [node for node in self._fgraph.apply_nodes if isinstance(node.op, self._package.CSMGrad)]
+        forms = {node: (form_of.get(node.inputs[2]), form_of.get(node.inputs[6])) for node in gradients}
+        return {node: (x, g) for node, (x, g) in forms.items() if x and g and x != g}
+
     def _sorts(self, form: Any, node: Apply) -> bool:
         """Whether a form sorts entries."""
         return form in _SORTING or (form is _product and all(map(self._is_sparse, node.inputs)))
@@ -540,6 +572,8 @@ class _Lowering:
             return False
         if form is _properties and node.inputs[0] not in self._matrices:
             return False
+        if node in self._mixed:  # on the host they are wrong
+            return self._put(node, _values_at_places(node.inputs, *self._mixed[node]))
         if config.opencl__placement != "device" and self._sorts(form, node):
             node.tag.opencl_no_kernel = SCIPY
             return False

@@ -67,7 +67,8 @@ class SymmetricEigen(_Jacobi):
     The input is A (..., n, n), of which one triangle is read. Outputs are the eigenvalues (..., n) and the
     eigenvectors (..., n, n), which are the columns. The signs of the vectors may differ from LAPACK's.
 
-    A multiple of the identity makes the matrix positive semidefinite; its singular values are found by rotations.
+    A power of two brings the largest element near one, a multiple of the identity makes the matrix positive
+    semidefinite, and its singular values are found by rotations.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class SymmetricEigen(_Jacobi):
         count, n, _ = shape = a.shape
         w = self.context.empty(shape, self.dtype)
         v = self.context.empty(shape, self.dtype) if self.has_vectors else w
-        shifts = self.context.empty((count,), self.dtype)
+        shifts = self.context.empty((count, 2), self.dtype)
         kernel = self._kernel("shift")
         sizes = SIZES.pack_values(count, n, n, not self.lower)
         buffers = a.buffer, w.buffer, shifts.buffer

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pytensor_cl.codegen.rendered import CheckedFolder, user_folder
+from pytensor_cl.codegen.folders import default_folder
+from pytensor_cl.codegen.rendered import CheckedFolder
+from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 
 __all__ = ["Binaries", "programs_folder"]
 
 _log = logging.getLogger("pytensor_cl.cache")
+_NAME = "programs"
 _LIMIT = 512 << 20
 """Bytes: a program takes 10 KB to 3 MB."""
 
@@ -27,7 +30,7 @@ def programs_folder(cache_dir: str | None) -> Path:
     cache_dir
         Folder of the package's caches; None is the user's cache folder.
     """
-    return (Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl") / "programs"
+    return default_folder(cache_dir) / _NAME
 
 
 def _is_wanted(device: "cl.Device") -> bool:
@@ -52,7 +55,8 @@ class Binaries:
     def __init__(self, context: "cl.Context", cache_dir: str | None) -> None:
         (self._device,) = context.devices
         self._context = context
-        self._folder = CheckedFolder(programs_folder(cache_dir), _LIMIT) if _is_wanted(self._device) else None
+        is_wanted = _is_wanted(self._device)
+        self._folder = CheckedFolder(usable_folder(default_folder(cache_dir)) / _NAME, _LIMIT) if is_wanted else None
 
     def _key(self, text: str, options: Sequence[str]) -> bytes:
         device = self._device

@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from pytensor_cl.codegen.rendered import user_folder
+from pytensor_cl.codegen.folders import user_folder
 from pytensor_cl.runtime import opencl as cl
 
 __all__ = ["INVOKER_FILES", "invoker_folder", "new_kernel"]

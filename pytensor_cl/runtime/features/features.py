@@ -14,10 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from pytensor_cl.codegen.rendered import user_folder
+from pytensor_cl.codegen.folders import default_folder, make_private, remove_stale
+from pytensor_cl.codegen.temporary import usable_folder
 
 __all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
 
+_NAME = "features"
 WIDTHS = (2, 4, 8, 16)
 """Lanes of the vectors in kernels of schedule ``cpu``."""
 
@@ -58,6 +60,9 @@ class Features:
         Events have time stamps; otherwise profiles wait for each command and read the host's clock.
     problem
         Why kernels cannot be run at all; empty if they can.
+    passing
+        Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results
+        are not kept then.
     reasons
         Pairs of a missing feature and the result of its probe.
     """
@@ -77,6 +82,7 @@ class Features:
     long_loops: bool = True
     profiling: bool = True
     problem: str = ""
+    passing: str = ""
     reasons: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -132,7 +138,7 @@ class Features:
 
 def features_folder(cache_dir: str | Path | None) -> Path:
     """Return where results are stored: in the package's cache folder; None is the user's."""
-    return (Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl") / "features"
+    return default_folder(cache_dir) / _NAME
 
 
 @cache
@@ -159,7 +165,7 @@ class FeatureFile:
     def __init__(self, identity: tuple[str, ...], folder: str | Path | None = None) -> None:
         self._identity = list(identity)
         digest = hashlib.blake2s(json.dumps(self._identity).encode(), digest_size=8).hexdigest()
-        self.path = features_folder(folder) / f"{digest}.json"
+        self.path = usable_folder(default_folder(folder)) / _NAME / f"{digest}.json"
 
     def read(self) -> Features | None:
         """Return the results; None if there are none, or none that can be used."""
@@ -178,11 +184,12 @@ class FeatureFile:
         values = features.as_dict()
         text = {"identity": self._identity, "probes": probes_digest(), "features": values, "digest": _digest(values)}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.path.parent)
+            make_private(self.path.parent)
+            handle, name = tempfile.mkstemp(prefix=f"{self.path.name}.", suffix=".tmp", dir=self.path.parent)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(text, file, indent=1)
             Path(name).replace(self.path)
+            remove_stale(self.path.parent, "*.tmp")
         except OSError:
             return False
         return True

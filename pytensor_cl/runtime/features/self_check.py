@@ -3,10 +3,15 @@
 The probes run in a child process: some drivers end the process instead of rejecting a program. All run at once, in one
 program. Those without a result, and those that failed, run again one by one, in as many processes as necessary. The
 probe during which a process ends has failed.
+
+The results are kept if they are the driver's own answers: values, errors of its compiler, and crashes. A probe that
+failed for another reason fails for this process only: somebody ended its process, it took too long, or there was no
+memory, no room on disk, or no other process.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +24,10 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from pytensor_cl.codegen.announcement import announce
+from pytensor_cl.codegen.folders import free_bytes
 from pytensor_cl.errors import UnusableDevice
+from pytensor_cl.runtime.cache_dirs import ROOM, compiler_folder
 from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover
 from pytensor_cl.runtime.features.features import FeatureFile, Features
 from pytensor_cl.runtime.features.probe import ProbeResult
@@ -33,6 +41,12 @@ _FIRST, _NEXT = 90, 20
 """Seconds for loading the drivers, and for each probe."""
 
 _COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.features.probe_process")
+
+_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP, signal.SIGSYS}
+"""Signals with which a driver ends a process. Others come from outside."""
+
+_LACKS = ("MemoryError:", "OSError:", "BlockingIOError:", "OUT_OF_HOST_MEMORY", "OUT_OF_RESOURCES", "No space left")
+"""Texts in the errors of a probe when the machine lacks something."""
 
 _NOT_PROBED = "not probed: the probe may end the process, and no other process could be started"
 
@@ -59,12 +73,22 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
         return known
     check = _SelfCheck(entry, identity)
     with compiling("the self-check of a new driver", f"{entry.info.platform} {entry.info.driver}"):
-        features = _collected(check.results())
-    if check.is_final and not (
-        check.timed_out and features.problem
-    ):  # a busy machine makes no device unusable for good
+        results = check.results()
+    features = _collected(results, check.passing)
+    if not features.passing:
         file.write(features)
+    elif not features.problem:  # which is told where the device is opened
+        _announce_repetition(entry, features)
     return features
+
+
+def _announce_repetition(entry: DeviceEntry, features: Features) -> None:
+    names = ", ".join(name.replace("_", " ") for name in features.missing)
+    announce(
+        f"pytensor-cl: the self-check of {entry.stable_spec} is repeated by the next process. This one does without: "
+        f"{names} ({features.passing})",
+        f"self-check of {entry.stable_spec}",
+    )
 
 
 def with_features(info: DeviceInfo, features: Features) -> DeviceInfo:
@@ -86,8 +110,13 @@ def check_usable(entry: DeviceEntry, features: Features) -> None:
     UnusableDevice
         A feature without a substitute is missing; the message has its name and the driver.
     """
+    info = entry.info
+    if features.problem and features.passing:
+        raise UnusableDevice(
+            f"the self-check of {entry.stable_spec} {info.name} could not be finished: {features.passing}. "
+            "The next process repeats it"
+        )
     if features.problem:
-        info = entry.info
         raise UnusableDevice(
             f"{entry.stable_spec} {info.name} failed its self-check (driver: {info.platform} {info.driver}): "
             f"{features.problem}. Update the driver, or choose another device: 'python -m pytensor_cl devices' lists "
@@ -95,12 +124,12 @@ def check_usable(entry: DeviceEntry, features: Features) -> None:
         )
 
 
-def _collected(results: dict[str, ProbeResult]) -> Features:
+def _collected(results: dict[str, ProbeResult], passing: str = "") -> Features:
     """Return the features according to the results of probes."""
     values: dict[str, Any] = {name: result.value for name, result in results.items() if name != "plain"}
     values["vectors"] = tuple(values["vectors"])
     reasons = tuple((name, result.why) for name, result in results.items() if result.why)
-    features = Features(**values, reasons=reasons)
+    features = Features(**values, reasons=reasons, passing=passing if reasons else "")
     return replace(features, problem=_problem(features, dict(reasons)))
 
 
@@ -125,16 +154,14 @@ class _SelfCheck:
 
     Attributes
     ----------
-    is_final
-        Whether the results may be kept: all probes ran in processes of their own.
-    timed_out
-        Whether a probe gave no result in time.
+    passing
+        Why a probe has failed without being the driver's answer; empty if none has.
     """
 
     def __init__(self, entry: DeviceEntry, identity: tuple[str, ...]) -> None:
         self._entry, self._identity = entry, identity
         self._names = [probe.name for probe in PROBES]
-        self.is_final, self.timed_out = True, False
+        self.passing = ""
 
     def results(self) -> dict[str, ProbeResult]:
         """Return the results of all probes, in their order."""
@@ -144,12 +171,24 @@ class _SelfCheck:
             found = self._run_in_processes()
         except OSError:
             found = self._run_in_this_process()
+        self._note_lacks([result.why for result in found.values() if result.why])
         return {name: found[name] for name in self._names}
+
+    def _note_lacks(self, reasons: Sequence[str]) -> None:
+        """Find out whether probes failed because the machine lacked something."""
+        if not reasons or self.passing:
+            return
+        full = next((f for f in (compiler_folder(), Path(tempfile.gettempdir())) if free_bytes(f) < ROOM), None)
+        if full is not None:
+            self.passing = f"there is no space left in {full}"
+        else:
+            self.passing = next((why for why in reasons if any(text in why for text in _LACKS)), "")
 
     def _run_in_processes(self) -> dict[str, ProbeResult]:
         results, _ = self._process(self._names, together=True)
         found = {name: result for name, result in results.items() if not result.why}
         left = [name for name in self._names if name not in found]
+        self.passing = ""  # what failed is probed again
         while left:
             results, end = self._process(left, together=False)
             found |= results
@@ -157,6 +196,10 @@ class _SelfCheck:
             if left:
                 found[left[0]] = ProbeResult(_fallback_of(left[0]), end)
                 del left[0]
+            if left and not results:  # the drivers cannot be loaded
+                self.passing = self.passing or end
+                found |= {name: ProbeResult(_fallback_of(name), end) for name in left}
+                break
         return found
 
     def _process(self, names: Sequence[str], together: bool) -> tuple[dict[str, ProbeResult], str]:
@@ -178,17 +221,20 @@ class _SelfCheck:
             finally:
                 process.kill()  # no effect if it has ended
             if timed_out:
-                self.timed_out = True
-                return results, f"no result within {_NEXT if results else _FIRST} s"
+                self.passing = f"no result within {_NEXT if results else _FIRST} s"
+                return results, self.passing
             status = process.wait()
             errors.seek(0)
             last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return results, ": ".join((f"the process ended with {how}", *last))
+        end = ": ".join((f"the process ended with {how}", *last))
+        if status < 0 and -status not in _CRASHES:
+            self.passing = end
+        return results, end
 
     def _run_in_this_process(self) -> dict[str, ProbeResult]:
         """Run in this process the probes that have never ended a process."""
-        self.is_final = False
+        self.passing = _NOT_PROBED
         found = {probe.name: ProbeResult(probe.fallback, _NOT_PROBED) for probe in PROBES if probe.is_risky}
         run_probes(self._entry.handle, [n for n in self._names if n not in found], False, found.__setitem__)
         return found

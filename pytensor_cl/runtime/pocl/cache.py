@@ -1,5 +1,8 @@
 """Repair of PoCL's cache on disk: truncated and overwritten files are removed before the driver reads them.
 
+Once a day it is cut to a limit as well, which PoCL does not do: the programs that were used longest ago are removed,
+and what killed processes have left, drafts and empty folders.
+
 PoCL does not check its files. A damaged program has no kernels ("INVALID_KERNEL_NAME"), or an assertion ends the
 process; a damaged kernel also ends it. PoCL compiles again what is missing. The files have no digest, but both kinds
 contain their length: a linked kernel in its section headers, a program in the blocks of LLVM bitcode. The check of
@@ -8,6 +11,7 @@ contain their length: a linked kernel in its section headers, a program in the b
 
 import logging
 import os
+import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,23 +19,25 @@ from math import inf
 from pathlib import Path
 from random import shuffle
 from threading import Thread
-from time import thread_time
+from time import thread_time, time
+from typing import NamedTuple
 
-from pytensor_cl.codegen.rendered import user_folder
+from pytensor_cl.codegen.folders import default_folder, remove_stale
+from pytensor_cl.codegen.temporary import usable_folder
+from pytensor_cl.runtime.cache_dirs import compiler_folder
 
-__all__ = ["Repair", "damaged_files", "pocl_folder", "repair"]
+__all__ = ["Repair", "damaged_files", "prune", "repair"]
 
 _log = logging.getLogger("pytensor_cl.cache")
 _BITCODE = b"BC\xc0\xde"
 _MAX_BLOCKS = 64  # of a bitcode file; it has four
+_LIMIT = 2 << 30
+"""Bytes of the cache. A program takes 50 to 500 KB."""
+_DAY, _HOUR = 86_400.0, 3_600.0
+_STAMP = "pruned"
+"""Name of the file whose time stamp is the last time the cache was cut."""
 _BUDGET = 0.2
 """Seconds of CPU time for the check. Of a larger cache a part is checked, a different one each time."""
-
-
-def pocl_folder() -> Path:
-    """Return the folder of PoCL's cache."""
-    named = os.environ.get("POCL_CACHE_DIR")
-    return Path(named) if named else user_folder() / "pocl" / "kcache"
 
 
 def _is_whole_library(file: int, size: int) -> bool:
@@ -134,6 +140,74 @@ def repair(folder: Path, budget: float = inf) -> int:
     return count
 
 
+class _Program(NamedTuple):
+    """A folder of a program in PoCL's cache: when it was used last, and the bytes in it."""
+
+    used: float
+    size: int
+    path: str
+
+
+def _program(entry: os.DirEntry[str]) -> _Program:
+    """Return the facts of a program's folder; PoCL writes a file in it when it is used."""
+    used, size, left = entry.stat(follow_symlinks=False).st_mtime, 0, [entry.path]
+    while left:
+        for found in _entries(left.pop()):
+            if found.is_dir(follow_symlinks=False):
+                left.append(found.path)
+            else:
+                status = found.stat(follow_symlinks=False)
+                used, size = max(used, status.st_mtime), size + status.st_size
+    return _Program(used, size, entry.path)
+
+
+def _programs(folder: Path) -> Iterator[_Program]:
+    for part in _entries(str(folder)):
+        if _is_pocls(part.name):
+            for entry in _entries(part.path):
+                with suppress(OSError):  # another process removed it
+                    yield _program(entry)
+
+
+def prune(folder: Path, limit: int = _LIMIT) -> int:
+    """Remove the programs that were used longest ago down to three quarters of a limit, if all exceed it.
+
+    Drafts and empty folders of killed processes are removed too. What was used within the last hour is kept.
+
+    Parameters
+    ----------
+    folder
+        Folder of the cache.
+    limit
+        Bytes.
+
+    Returns
+    -------
+    int
+        The bytes that are left.
+    """
+    remove_stale(folder, "tempfile_*")
+    old = time() - _HOUR
+    programs = sorted(_programs(folder))
+    total = sum(program.size for program in programs)
+    allowed = total if total <= limit else limit * 3 // 4
+    for program in programs:
+        if program.used < old and (total > allowed or not program.size):
+            shutil.rmtree(program.path, ignore_errors=True)
+            total -= program.size
+            with suppress(OSError):  # there are other programs
+                Path(program.path).parent.rmdir()
+    return total
+
+
+def _prune_daily() -> None:
+    stamp = usable_folder(default_folder()) / _STAMP
+    with suppress(OSError):
+        if not stamp.exists() or time() - stamp.stat().st_mtime > _DAY:
+            stamp.touch(mode=0o600)
+            prune(compiler_folder())
+
+
 class Repair:
     """A context manager that repairs PoCL's cache in a thread, and waits for it at its end.
 
@@ -147,7 +221,7 @@ class Repair:
 
     def __enter__(self) -> None:
         self._thread: Thread | None = None
-        if not pocl_folder().is_dir():
+        if not os.path.isdir(compiler_folder()):  # noqa: PTH112 - Path.is_dir raises an error where it may not look
             return
         thread = Thread(target=self._run, name="pytensor-cl check of PoCL's cache", daemon=True)
         with suppress(RuntimeError):  # no new threads while the interpreter shuts down
@@ -156,7 +230,8 @@ class Repair:
 
     @staticmethod
     def _run() -> None:
-        Repair.removed += repair(pocl_folder(), _BUDGET)
+        Repair.removed += repair(compiler_folder(), _BUDGET)
+        _prune_daily()
 
     def __exit__(self, *_: object) -> None:
         if self._thread is not None:

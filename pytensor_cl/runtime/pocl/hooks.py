@@ -5,12 +5,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cache_dirs import check_room, compiler_folder
 from pytensor_cl.runtime.driver_hooks import DefaultQueueHooks, register
 from pytensor_cl.runtime.interfaces import ContextHooks, ContextOptions, DeviceContext, KernelLauncher
 from pytensor_cl.runtime.names import unversioned_name
 from pytensor_cl.runtime.pocl.affinity import pin_threads, rebalance, without_python_threads
 from pytensor_cl.runtime.pocl.batch import BatchLauncher
-from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
+from pytensor_cl.runtime.pocl.cache import Repair, damaged_files
 from pytensor_cl.runtime.pocl.compile_workers import precompile
 from pytensor_cl.runtime.pocl.entry_points import supports_entry_points
 from pytensor_cl.runtime.pocl.variants import PoclVariants
@@ -18,6 +19,9 @@ from pytensor_cl.runtime.pocl.variants import PoclVariants
 __all__ = ["PoclHooks"]
 
 _CACHE_NAMES = ("[A-P][A-P]", "tempfile_*")
+_KERNEL_ROOM, _ROOM_PER_BYTE = 1 << 20, 4
+"""Bytes that PoCL may write for a kernel, and per byte of a program. A kernel takes 15 to 100 KB, a program as much as
+its text, and drafts the same."""
 _WIDEST_FLOATS = 16  # floats in a vector of 64 bytes
 
 
@@ -54,6 +58,10 @@ class PoclContextHooks:
         self._variants = PoclVariants(version, is_narrow, has_batches)
         self.queue = PoclQueueHooks()
         self.build_variants = self._variants
+
+    def check_room(self, text: str) -> None:
+        """Check that there is room in PoCL's cache: where it cannot write, it ends the process."""
+        check_room(_KERNEL_ROOM + _ROOM_PER_BYTE * len(text))
 
     def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
         """Return a context manager that starts compile workers for a program with many kernels."""
@@ -95,11 +103,11 @@ class PoclHooks:
 
     def cache_folder(self) -> tuple[Path, tuple[str, ...]]:
         """Return the folder of PoCL's cache, and patterns of the names in it."""
-        return pocl_folder(), _CACHE_NAMES
+        return compiler_folder(), _CACHE_NAMES
 
     def damaged_files(self) -> Iterator[Path]:
         """Yield damaged files of that cache."""
-        return damaged_files(pocl_folder())
+        return damaged_files(compiler_folder())
 
 
 register(PoclHooks())

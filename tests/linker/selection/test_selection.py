@@ -15,7 +15,7 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl import explain
-from pytensor_cl.errors import OutOfDeviceMemory
+from pytensor_cl.errors import OutOfDeviceMemory, OutOfDiskSpace
 from pytensor_cl.linker import make_vm
 from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.execution.vm import OpenCLVM
@@ -227,7 +227,8 @@ def test_other_errors_exclude_a_backend(context, sides, estimates):
     assert "no such Op" in only(f).why and "a bug of the compiler" in only(f).why
 
 
-def test_a_device_that_runs_out_of_memory_leaves_the_call_to_the_host(context, sides, estimates):
+@pytest.mark.parametrize("error", [OutOfDeviceMemory("the device is full"), OutOfDiskSpace("the disk is full")])
+def test_a_device_that_runs_out_of_memory_leaves_the_call_to_the_host(context, sides, estimates, error):
     """In the first call, and in one that is not measured."""
     estimates(device=1e-6)
     sides.take(numba=1.0, c=1.0)
@@ -235,9 +236,9 @@ def test_a_device_that_runs_out_of_memory_leaves_the_call_to_the_host(context, s
         f = opencl([x], pt.exp(x))
         call(f, ONE, calls)
         assert not calls or ran(f, sides, ONE) == DEVICE
-        sides.errors[DEVICE] = OutOfDeviceMemory("the device is full")
+        sides.errors[DEVICE] = error
         assert ran(f, sides, ONE) == NUMBA
-        assert only(f).side == HOST and "the device is full" in only(f).why
+        assert only(f).side == HOST and str(error) in only(f).why
         sides.errors.clear()
         until(f, sides, ONE, lambda f=f: chosen(f) == DEVICE, 500)
         assert ran(f, sides, ONE) == DEVICE

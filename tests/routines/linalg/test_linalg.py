@@ -322,3 +322,28 @@ def test_determinants_that_overflow_or_vanish(context, rng, schedule, dtype):
     np.testing.assert_array_equal(np.asarray(sign), signs)
     np.testing.assert_allclose(np.asarray(log), logs, rtol=1e-4)
     np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-3)
+
+
+@schedules
+@dtypes
+@pytest.mark.parametrize("scale", ["tiny", "huge"])
+def test_systems_of_tiny_and_huge_matrices(context, rng, schedule, dtype, scale):
+    """Elements of a diagonal whose inverse is no normal number; the residuals are rounding errors."""
+    kind = np.finfo(dtype)
+    routines = [make(context, dtype, schedule=schedule) for make in (TriangularSolve, Solve)]
+    for batch, n, m in (((), 5, 1), ((), 20, 40), ((19,), 6, 3), ((), 90, 2)):
+        size = {"tiny": float(kind.smallest_normal) / 16, "huge": float(kind.max) / 8 / n}[scale]
+        lower = np.tril(rng.normal(size=(*batch, n, n)), -1) / n + rng.uniform(0.5, 1, (*batch, n, 1)) * np.eye(n)
+        whole = rng.normal(size=(*batch, n, n)) / 4 / np.sqrt(n) + np.eye(n)
+        x = rng.uniform(-1, 1, (*batch, n, m))
+        for routine, matrix in zip(routines, (lower, whole), strict=True):
+            a, b = (matrix * size).astype(dtype), (matrix @ x * size).astype(dtype)
+            (got,) = (np.asarray(v, "float64") for v in routine(*map(context.from_host, (a, b))))
+            residual = (a / np.float64(size)) @ got - b / np.float64(size)
+            error = np.finfo(dtype).eps + float(kind.smallest_subnormal) / size
+            assert np.abs(residual).max() <= 8 * n * error * max(1, np.abs(got).max())
+        factor = Cholesky(context, dtype, schedule=schedule)
+        symmetric = positive(rng, (*batch, n, n), "float64")
+        a = (symmetric * (size / 4)).astype(dtype)
+        (got,) = (np.asarray(v, "float64") / np.sqrt(size) for v in factor(context.from_host(a)))
+        assert np.abs(got @ np.swapaxes(got, -1, -2) - a / np.float64(size)).max() <= 8 * n * error

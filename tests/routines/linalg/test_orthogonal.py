@@ -134,3 +134,76 @@ def test_symmetric_eigenvalues(context, rng, schedule, dtype, lower):
             assert_orthonormal(v)
     with pytest.raises(ValueError, match="square"):
         eigen(context.from_host(np.ones((2, 3), dtype)))
+
+
+def extreme_matrices(rng, shape, dtype):
+    """Matrices whose columns become tiny, or are from the start, and others whose squares cannot be represented."""
+    m, n = shape
+    kind = np.finfo(dtype)
+    least, most = float(kind.smallest_subnormal), float(kind.max) / 16 / max(m, n)
+    decades = {"float32": 37, "float64": 300}[dtype]
+    a = rng.uniform(-1, 1, (m, n))
+    yield "zeros", np.zeros((m, n))
+    yield "ones", np.ones((m, n))
+    yield "rank one", np.outer(rng.normal(size=m), rng.normal(size=n))
+    yield "rank two", rng.normal(size=(m, 2)) @ rng.normal(size=(2, n))
+    yield "columns that grow", a * np.logspace(-decades, decades - 1, n)
+    yield "columns that shrink", a * np.logspace(decades - 1, -decades, n)
+    yield "rows that shrink", a * np.logspace(decades - 1, -decades, m)[:, None]
+    yield "subnormal", np.round(3 * a) * least
+    yield "half subnormal", a * float(kind.smallest_normal)
+    yield "huge", a * most
+    yield "huge ones", np.ones((m, n)) * most
+
+
+def assert_factors(factors, a, orthonormal, name):
+    """Columns are orthonormal, and the product of the factors is the matrix, to rounding relative to its size."""
+    size = sum(a.shape[-2:])
+    eps = np.finfo(a.dtype).eps
+    for columns in orthonormal:
+        columns = columns.astype("float64")
+        error = np.abs(swapped(columns) @ columns - np.eye(columns.shape[-1])).max(initial=0)
+        assert error <= 4 * size * eps, (name, "orthogonality", error / eps)
+    # Dividing by the largest element keeps products in the range of float64.
+    least = float(np.finfo(a.dtype).smallest_subnormal)
+    scale = max(np.abs(a).max(initial=0).astype("float64"), least)
+    left, middle, right = (f.astype("float64") for f in factors)
+    error = np.abs(left @ (middle / scale) @ right - a.astype("float64") / scale).max(initial=0)
+    assert error <= 4 * size * (eps + least / scale), (name, "product", error / eps)
+
+
+PATHS = (
+    ((), (30, 30)),
+    ((), (6, 4)),
+    ((), (45, 70)),
+    ((), (70, 45)),
+    ((19,), (5, 5)),
+    ((9,), (24, 17)),
+    ((9,), (5, 12)),
+)
+"""Batches and shapes: one panel and several, blocks and lanes, wide and tall."""
+
+
+@schedules
+@dtypes
+def test_extreme_matrices(context, rng, schedule, dtype):
+    qr, svd = QR(context, dtype, schedule=schedule), SVD(context, dtype, schedule=schedule)
+    eigen = SymmetricEigen(context, dtype, schedule=schedule)
+    for batch, shape in PATHS:
+        for name, matrix in extreme_matrices(rng, shape, dtype):
+            a = np.broadcast_to(matrix, (*batch, *shape)).astype(dtype)
+            array = context.from_host(np.ascontiguousarray(a))
+            q, r = map(np.asarray, qr(array))
+            identity = np.eye(shape[1])
+            assert_factors((q, r, identity), a, (q,), (name, batch, shape, "QR"))
+            u, s, vt = map(np.asarray, svd(array))
+            k = min(shape)
+            middle = s[..., None] * np.eye(k, dtype=dtype)
+            assert_factors((u[..., :k], middle, vt[..., :k, :]), a, (u, swapped(vt)), (name, batch, shape, "SVD"))
+            if shape[0] == shape[1]:
+                symmetric = np.triu(a) + swapped(np.triu(a, 1))
+                w, v = map(np.asarray, eigen(context.from_host(np.ascontiguousarray(symmetric))))
+                middle = w[..., None] * np.eye(shape[0], dtype=dtype)
+                assert_factors((v, middle, swapped(v)), symmetric, (v,), (name, batch, shape, "Eigen"))
+    paths = {"cpu": {"rotate", "lanes", "panel"}, "simt": {"rotate", "panel"}}[schedule]
+    assert paths <= {*svd._kernels, *svd._householder._kernels}

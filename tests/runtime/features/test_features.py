@@ -1,12 +1,14 @@
 """The features of a driver: the file of results, the probes, and processes that end during a probe."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytensor_cl.codegen.announcement import TREE, _remove
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime import device
 from pytensor_cl.runtime import opencl as cl
@@ -30,10 +32,15 @@ for name in ["", *job["names"]]:
         sys.stderr.write("no such intrinsic")
         sys.stderr.flush()
         os._exit(8)
+    if name in {crashes_at!r}:
+        os.kill(os.getpid(), signal.SIGABRT)
+    if name in {killed_at!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
     if name in {hangs_at!r}:
         signal.pause()
     value = [2, 4, 8, 16] if name == "vectors" else 64 if name == "host_alignment" else True
-    print("{mark}" + json.dumps([name, value, ""]), flush=True)
+    fails = name in {fails_at!r}
+    print("{mark}" + json.dumps([name, not fails and value, "{error}" if fails else ""]), flush=True)
 """
 
 
@@ -42,8 +49,10 @@ def child(tmp_path, monkeypatch):
     """Return a function that replaces the process of the probes."""
     log = tmp_path / "log"
 
-    def put(ends_at=(), hangs_at=()):
-        text = CHILD.format(log=str(log), ends_at=tuple(ends_at), hangs_at=tuple(hangs_at), mark=probe_process.MARK)
+    def put(error="", **places):
+        names = ("ends_at", "hangs_at", "crashes_at", "killed_at", "fails_at")
+        places = {name: tuple(places.get(name, ())) for name in names}
+        text = CHILD.format(log=str(log), mark=probe_process.MARK, error=error, **places)
         (tmp_path / "child.py").write_text(text)
         monkeypatch.setattr(self_check, "_COMMAND", (sys.executable, str(tmp_path / "child.py")))
         return lambda: [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -158,14 +167,51 @@ def test_a_process_that_hangs_fails_one_probe(child, features_again, monkeypatch
     assert not found.has_cpu_schedule
 
 
-def test_a_device_is_not_unusable_for_good_because_the_machine_was_busy(child, features_again, monkeypatch):
+PASSING = {
+    "a busy machine": (lambda child: child(hangs_at=["maps"]), "no result within 0.5 s"),
+    "a process that is killed": (lambda child: child(killed_at=["maps"]), "ended with signal 9"),
+    "no memory": (lambda child: child("MemoryError: out of memory", fails_at=["maps"]), "out of memory"),
+    "drivers that do not load": (lambda child: child(killed_at=[""]), "ended with signal 9"),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_is_no_answer_of_the_driver_is_not_kept(child, features_again, context, fault, monkeypatch, capsys):
     monkeypatch.setattr(self_check, "_NEXT", 0.5)
-    asked = child(hangs_at=("atomics",))
-    assert "32-bit atomic functions (no result within 0.5 s)" in features_again().problem
+    monkeypatch.setenv(TREE, f"test-{context.name}-{fault}".replace(" ", "-"))
+    prepare, reason = PASSING[fault]
+    asked = prepare(child)
+    found = features_again()
+    assert not found.maps and reason in found.passing
+    if found.problem:
+        with pytest.raises(UnusableDevice, match="could not be finished: .*The next process repeats it"):
+            check_usable(context.entry, found)
+    else:
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "is repeated by the next process. This one does without: maps" in line and reason in line
     before = len(asked())
     child()
-    assert not features_again().problem  # probed again, since the result was not kept
-    assert len(asked()) > before
+    assert features_again() == features_again() and not features_again().reasons
+    assert len(asked()) == before + 1  # probed again, and kept then
+    _remove(os.getpid())
+
+
+def test_a_full_disk_is_no_answer_of_the_driver(child, features_again, monkeypatch):
+    """A compiler that cannot write ends its process as if it had crashed."""
+    monkeypatch.setattr(self_check, "free_bytes", lambda folder: 80 << 10)
+    child(crashes_at=["plain"])
+    assert "there is no space left in" in features_again().passing
+    monkeypatch.undo()
+    child()
+    assert not features_again().reasons
+
+
+def test_crashes_are_answers(child, features_again):
+    asked = child(crashes_at=["maps"])
+    found = features_again()
+    assert not found.maps and not found.passing and "signal 6" in dict(found.reasons)["maps"]
+    before = len(asked())
+    assert features_again() == found and len(asked()) == before
 
 
 def test_without_processes_the_probes_run_in_this_one(features_again, context, monkeypatch):

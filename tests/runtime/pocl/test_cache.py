@@ -1,12 +1,15 @@
 """PoCL's cache: damaged files are removed before the driver reads them."""
 
 import json
+import os
+import time
 
 import pytest
 
 from pytensor_cl.cli import main
+from pytensor_cl.runtime.cache_dirs import compiler_folder
 from pytensor_cl.runtime.pocl import cache as pocl_cache
-from pytensor_cl.runtime.pocl.cache import damaged_files, repair
+from pytensor_cl.runtime.pocl.cache import damaged_files, prune, repair
 from tests.helpers import run_script
 
 SCRIPT = """
@@ -57,6 +60,46 @@ def test_the_command_line_shows_and_clears_the_cache(tmp_path, monkeypatch, caps
     assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
+def entry(folder, name, nbytes, hours):
+    """Make a program's folder that was used some hours ago."""
+    made = folder / name
+    (made / "kernel").mkdir(parents=True)
+    (made / "last_accessed").touch()
+    (made / "kernel" / "kernel.so").write_bytes(b"x" * nbytes)
+    for path in (*made.rglob("*"), made):
+        os.utime(path, (time.time() - 3600 * hours,) * 2)
+
+
+def test_the_cache_is_bounded(tmp_path):
+    """What was used longest ago is removed first, and nothing that is in use."""
+    for name, nbytes, hours in (("AB/C", 400, 30), ("AB/D", 400, 20), ("EF/G", 400, 10), ("EF/H", 400, 0)):
+        entry(tmp_path, name, nbytes, hours)
+    entry(tmp_path, "IJ/K", 0, 50)  # of a process that was killed
+    entry(tmp_path, "LM/N", 0, 0)
+    for name, hours in (("tempfile_old", 5), ("tempfile_new", 0), ("other", 50)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - 3600 * hours,) * 2)
+    assert prune(tmp_path, 2000) == 1600
+    assert not (tmp_path / "IJ").exists() and (tmp_path / "LM" / "N").exists()
+    assert prune(tmp_path, 1500) == 800
+    assert sorted(p.parent.name for p in tmp_path.rglob("kernel")) == ["G", "H", "N"]
+    assert prune(tmp_path, 100) == 400  # H is in use
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["EF", "LM", "other", "tempfile_new"]
+
+
+def test_the_cache_is_cut_once_a_day(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "kcache"))
+    cut = []
+    monkeypatch.setattr(pocl_cache, "prune", cut.append)
+    for _ in range(2):
+        pocl_cache._prune_daily()
+    assert cut == [tmp_path / "kcache"]
+    os.utime(tmp_path / "pytensor_cl" / "pruned", (0, 0))
+    pocl_cache._prune_daily()
+    assert len(cut) == 2
+
+
 def test_files_of_pocl_are_not_damaged(folder):
     assert {path.suffix for path in folder.rglob("*.*")} == {".so", ".bc"}
     assert list(damaged_files(folder)) == []
@@ -101,7 +144,7 @@ def test_of_a_large_cache_a_part_is_checked(tmp_path, monkeypatch):
 
 def test_the_folder_is_the_drivers(monkeypatch, tmp_path):
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
-    assert pocl_cache.pocl_folder() == tmp_path
+    assert compiler_folder() == tmp_path
     monkeypatch.setenv("POCL_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert pocl_cache.pocl_folder() == tmp_path / "pocl" / "kcache"
+    assert compiler_folder() == tmp_path / "pocl" / "kcache"

@@ -1,0 +1,138 @@
+"""The folders in which results are kept on disk: where they are, and whether they can be used.
+
+Compiled kernels are run as they are found, so a folder that somebody else owns or may write to is not used.
+"""
+
+import os
+import stat
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = [
+    "default_folder",
+    "expected_problem",
+    "free_bytes",
+    "is_own",
+    "make_private",
+    "may_be_read",
+    "problem_of",
+    "remove_stale",
+    "user_folder",
+]
+
+_STALE_SECONDS = 3_600.0
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def user_folder() -> Path:
+    """Return where the programs of this user keep what they can make again."""
+    if sys.platform == "darwin" and "XDG_CACHE_HOME" not in os.environ:
+        return Path.home() / "Library" / "Caches"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a name and a home, as containers may have
+        return Path(os.devnull) / "cache"  # where nothing can be kept
+
+
+def default_folder(cache_dir: str | Path | None = None) -> Path:
+    """Return the package's cache folder according to a setting; None is that of the user."""
+    return Path(cache_dir).expanduser() if cache_dir else user_folder() / "pytensor_cl"
+
+
+def is_own(path: Path) -> bool:
+    """Whether a path belongs to this user; links do not count."""
+    return _is_own(path.lstat())
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone, whatever the process's umask.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        with suppress(FileExistsError):  # another process made it
+            path.mkdir(mode=0o700)
+            path.chmod(0o700)
+
+
+def problem_of(folder: Path) -> str:
+    """Return why nothing can be kept in a folder, which is made if it is missing; empty if it can be used."""
+    try:
+        make_private(folder)
+        problem = _reading_problem(folder)
+        if not problem:
+            with tempfile.TemporaryFile(dir=folder):
+                return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return problem
+
+
+def expected_problem(folder: Path) -> str:
+    """Return what `problem_of` would, but make and write nothing."""
+    try:
+        if folder.exists():
+            problem = _reading_problem(folder)
+        else:
+            problem, folder = "", next(path for path in folder.parents if path.exists())
+    except OSError as error:
+        return error.strerror or str(error)
+    return problem or ("" if os.access(folder, os.W_OK | os.X_OK) else "it cannot be written to")
+
+
+def may_be_read(folder: Path) -> bool:
+    """Whether what is kept in a folder can be used, even if nothing can be added: part of a container's image."""
+    try:
+        return not _reading_problem(folder)
+    except OSError:
+        return False
+
+
+def _reading_problem(folder: Path) -> str:
+    status = folder.stat()
+    if not _is_own(status):
+        return "it belongs to another user"
+    if status.st_mode & _OTHERS_MAY_WRITE:
+        return f"other users may write to it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 makes it private)"
+    with os.scandir(folder):
+        return ""
+
+
+def remove_stale(folder: Path, pattern: str) -> None:
+    """Remove the drafts in a folder that a process which ended has left: those of more than an hour."""
+    with suppress(OSError):
+        for draft in folder.glob(pattern):
+            with suppress(OSError):  # another process removed it
+                if time.time() - draft.lstat().st_mtime > _STALE_SECONDS:
+                    draft.unlink()
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the bytes that can be added to a folder, or to the nearest that exists above it.
+
+    It is 0 for a folder that cannot be looked at, and the largest integer where the file system does not tell.
+    """
+    with suppress(OSError):
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        status = os.statvfs(folder)
+        if not status.f_blocks:
+            return sys.maxsize
+        if status.f_files and not status.f_favail:
+            return 0
+        return status.f_bavail * status.f_frsize
+    return 0

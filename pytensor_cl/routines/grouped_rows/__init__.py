@@ -1,0 +1,1 @@
+"""Functions of rows whose elements belong to groups."""
