@@ -116,17 +116,15 @@ class ModelDensity:
         Returns
         -------
         log_density : TensorVariable
-            Shape (chains,). Minus infinity where a parameter is bad.
+            Shape (chains,), dtype floatX. Minus infinity where a parameter is bad.
         gradient : list of TensorVariable
-            Shapes as `positions`.
+            Shapes as `positions`, dtypes as `dtypes`.
         """
         replaced = dict(zip(self.values, positions, strict=True))
         total, *gradient = vectorize_graph([self._total, *self._parts[: len(self.values)]], replaced)
-        if not total.type.ndim:
-            total = pt.broadcast_to(total, (positions[0].shape[0],))
-        return total, [
-            pt.broadcast_to(part, position.shape) if part.type.ndim < position.type.ndim else part
-            for part, position in zip(gradient, positions, strict=True)
+        return self._for_each_chain(total, positions), [
+            (pt.broadcast_to(part, position.shape) if part.type.ndim < position.type.ndim else part).astype(dtype)
+            for part, position, dtype in zip(gradient, positions, self.dtypes, strict=True)
         ]
 
     def observed(self, positions: Sequence[TensorVariable]) -> TensorVariable:
@@ -138,4 +136,10 @@ class ModelDensity:
             See `__call__`.
         """
         (part,) = vectorize_graph(self._parts[len(self.values) :], dict(zip(self.values, positions, strict=True)))
-        return part if part.type.ndim else pt.broadcast_to(part, (positions[0].shape[0],))
+        return self._for_each_chain(part, positions)
+
+    @staticmethod
+    def _for_each_chain(total: TensorVariable, positions: Sequence[TensorVariable]) -> TensorVariable:
+        """Return a log density of shape (chains,) and dtype floatX. With floatX=float32, counts make it float64."""
+        total = total if total.type.ndim else pt.broadcast_to(total, (positions[0].shape[0],))
+        return total.astype(pytensor.config.floatX)
