@@ -43,6 +43,7 @@ from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import Settings
 from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
+from pytensor_cl.runtime.features import early_check
 from pytensor_cl.runtime.registry import (
     add_context,
     change_settings,
@@ -299,6 +300,8 @@ def apply_flags() -> None:
         define_contexts({}, None, _settings_of_flags, flag_error=str(error))
     else:
         define_contexts(specs, default, _settings_of_flags)
+        if default is not None:
+            early_check.start(specs[default], config.opencl__cache_dir or None)
 
 
 def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:

@@ -12,6 +12,7 @@ from pytensor_cl.runtime.pocl.affinity import pin_threads, rebalance, without_py
 from pytensor_cl.runtime.pocl.batch import BatchLauncher
 from pytensor_cl.runtime.pocl.cache import Repair, damaged_files, pocl_folder
 from pytensor_cl.runtime.pocl.compile_workers import precompile
+from pytensor_cl.runtime.pocl.compiler_start import start_if_cold
 from pytensor_cl.runtime.pocl.entry_points import supports_entry_points
 from pytensor_cl.runtime.pocl.variants import PoclVariants
 
@@ -54,6 +55,8 @@ class PoclContextHooks:
         self._variants = PoclVariants(version, is_narrow, has_batches)
         self.queue = PoclQueueHooks()
         self.build_variants = self._variants
+        if options.parallel_compile:
+            start_if_cold(device)
 
     def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
         """Return a context manager that starts compile workers for a program with many kernels."""
