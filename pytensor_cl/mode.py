@@ -40,10 +40,12 @@ from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices
 from pytensor_cl.rewriting.lowering.take_along_axis import open_lists
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
+from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import Settings
 from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
+from pytensor_cl.runtime.features import early_check
 from pytensor_cl.runtime.registry import (
     add_context,
     change_settings,
@@ -165,6 +167,14 @@ def opencl_fusion_barrier(fgraph: FunctionGraph) -> None:
 
 @graph_rewriter
 @_report
+def opencl_fusion_limit(fgraph: FunctionGraph) -> None:
+    """Composite of very many arrays -> several Composites."""
+    if _placement() != "host":
+        split_large_composites(fgraph)
+
+
+@graph_rewriter
+@_report
 def opencl_lift(fgraph: FunctionGraph) -> None:
     """Host Ops -> device Ops and transfers."""
     policy = Policy(_placement(), config.opencl__on_host, config.opencl__float64)
@@ -253,6 +263,7 @@ _PASSES = (
     (opencl_lift_loops, 48.94),
     (opencl_device_objectives, 48.945),
     (opencl_fusion_barrier, 48.95),
+    (opencl_fusion_limit, 49.1),
     (opencl_lift, 49.2),
     (opencl_shorten_loops, 49.22),
     (opencl_fuse_gather, 49.25),
@@ -308,6 +319,8 @@ def apply_flags() -> None:
         define_contexts({}, None, _settings_of_flags, flag_error=str(error))
     else:
         define_contexts(specs, default, _settings_of_flags)
+        if default is not None:
+            early_check.start(specs[default], config.opencl__cache_dir or None)
 
 
 def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:

@@ -6,7 +6,8 @@ of those calls that belong to a comparison.
 1. The first backend is the one with the least estimated time of a call, plus its time to compile spread over
    `SelectionPolicy.horizon` calls. It is timed at once.
 2. Each other backend is tried once. It waits until the calls so far took `SelectionPolicy.trial_budget` times what the
-   trial is expected to cost. That is a finite number of calls, which `SignatureStats.next_comparison` returns. An
+   trial is expected to cost, most of which is the time to compile. So a trial does not take longer than an earlier one
+   could have saved. That is a finite number of calls, which `SignatureStats.next_comparison` returns. An
    estimate delays a trial; it never forbids one.
 3. A comparison times the present backend and then the other one. The other one takes over if it is faster by
    `SelectionPolicy.min_gain`.
@@ -45,7 +46,8 @@ class SelectionPolicy:
     trial_budget
         The present backend runs for this multiple of a trial's expected cost before the trial.
     horizon
-        Calls over which the time to compile is spread when the first backend is chosen.
+        Calls over which the time to compile is spread when the first backend is chosen. With a small number it is the
+        one that compiles fastest, unless its calls are much slower.
     recheck_growth
         The two fastest backends are compared again when the time spent in calls has grown by this factor.
     max_signatures
@@ -56,8 +58,8 @@ class SelectionPolicy:
     long_seconds: float = 0.02
     abort_ratio: float = 2.0
     min_gain: float = 0.03
-    trial_budget: float = 0.1
-    horizon: int = 10_000
+    trial_budget: float = 1.0
+    horizon: int = 1000
     recheck_growth: float = 4.0
     max_signatures: int = 256
 

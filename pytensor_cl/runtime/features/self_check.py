@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
@@ -29,6 +28,7 @@ from pytensor_cl.codegen.folders import free_bytes
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime.cache_dirs import ROOM, compiler_folder
 from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover
+from pytensor_cl.runtime.features import early_check
 from pytensor_cl.runtime.features.features import FeatureFile, Features
 from pytensor_cl.runtime.features.probe import ProbeResult
 from pytensor_cl.runtime.features.probe_process import MARK, identity_of, run_probes
@@ -69,6 +69,8 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     identity = identity_of(entry.handle)
     file = FeatureFile(identity, cache_dir)
     known = file.read()
+    if known is None and early_check.finish():
+        known = file.read()
     if known is not None:
         return known
     check = _SelfCheck(entry, identity)
@@ -144,11 +146,6 @@ def _problem(features: Features, reasons: dict[str, str]) -> str:
     return ""
 
 
-def _can_start() -> bool:
-    """Whether there is a Python interpreter to start."""
-    return "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
-
-
 class _SelfCheck:
     """The probes of one device.
 
@@ -166,7 +163,7 @@ class _SelfCheck:
     def results(self) -> dict[str, ProbeResult]:
         """Return the results of all probes, in their order."""
         try:
-            if not _can_start():
+            if not early_check.can_start():
                 raise OSError("no interpreter")
             found = self._run_in_processes()
         except OSError:
@@ -205,7 +202,6 @@ class _SelfCheck:
     def _process(self, names: Sequence[str], together: bool) -> tuple[dict[str, ProbeResult], str]:
         """Return the results of a process, and a message about its end."""
         job = {"identity": self._identity, "number": _alike(self._entry), "names": list(names), "together": together}
-        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         with (
             tempfile.TemporaryFile() as errors,
             subprocess.Popen(
@@ -213,7 +209,7 @@ class _SelfCheck:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": early_check.python_path()},
             ) as process,
         ):
             try:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.build.kernel_objects import new_kernel
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
+from pytensor_cl.runtime.pocl.compiler_start import start_compiler
 
 __all__ = ["compile_all", "main"]
 
@@ -70,6 +71,7 @@ def main(platform: str, version: str, device: str) -> None:
     found = next(platforms).get_devices()[int(device)]
     repair_cpu_name(found)
     context, parent = cl.Context([found]), os.getppid()
+    start_compiler(found)  # while the parent builds the program
     job = sys.stdin.read()
     if job:
         compile_all(context, **json.loads(job), parent=parent)

@@ -13,6 +13,7 @@ from pytensor_cl.runtime.pocl.affinity import pin_threads, rebalance, without_py
 from pytensor_cl.runtime.pocl.batch import BatchLauncher
 from pytensor_cl.runtime.pocl.cache import Repair, damaged_files
 from pytensor_cl.runtime.pocl.compile_workers import precompile
+from pytensor_cl.runtime.pocl.compiler_start import start_if_cold
 from pytensor_cl.runtime.pocl.entry_points import supports_entry_points
 from pytensor_cl.runtime.pocl.variants import PoclVariants
 
@@ -58,6 +59,8 @@ class PoclContextHooks:
         self._variants = PoclVariants(version, is_narrow, has_batches)
         self.queue = PoclQueueHooks()
         self.build_variants = self._variants
+        if options.parallel_compile:
+            start_if_cold(device)
 
     def check_room(self, text: str) -> None:
         """Check that there is room in PoCL's cache: where it cannot write, it ends the process."""

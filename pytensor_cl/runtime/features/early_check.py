@@ -1,0 +1,78 @@
+"""The self-check of a device that a flag names, begun while the program still imports its modules.
+
+The self-check of a driver that is not known yet takes more than a second, and the first function waits for it. So
+`start` runs it in a process of its own if no results are on disk at all: the cache is empty. The process ends with
+this one.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from pytensor_cl.runtime.features.features import features_folder
+
+__all__ = ["can_start", "finish", "python_path", "start"]
+
+_started: dict[int, "subprocess.Popen[bytes]"] = {}
+"""The process, by the number of the process that started it: a forked child has none."""
+
+
+def can_start() -> bool:
+    """Whether there is a Python interpreter to start."""
+    return "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
+
+
+def python_path() -> str:
+    """Return the module search path of this process, for another one."""
+    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+
+
+def start(device: str, cache_dir: str | None) -> None:
+    """Begin the self-check of a device if nothing is known of any device.
+
+    Parameters
+    ----------
+    device
+        As the flag ``device`` names it.
+    cache_dir
+        The package's cache folder; None is the user's.
+    """
+    if _started or not can_start() or any(features_folder(cache_dir).glob("*.json")):
+        return
+    command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.features.early_check_process", device]
+    null = subprocess.DEVNULL
+    with suppress(OSError):
+        _started[os.getpid()] = subprocess.Popen(
+            [*command, *([cache_dir] if cache_dir else [])],
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            env={**os.environ, "PYTHONPATH": python_path()},
+            start_new_session=True,  # with its probes in one group, which `_end` can kill
+        )
+        atexit.register(_end)
+
+
+def finish() -> bool:
+    """Wait for the self-check that was begun; return whether there was one."""
+    process = _started.pop(os.getpid(), None)
+    if process is not None:
+        process.wait()
+    return process is not None
+
+
+def _end() -> None:
+    """End the self-check, which nothing has waited for."""
+    process = _started.pop(os.getpid(), None)
+    if process is None or process.poll() is not None:
+        return
+    with suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
