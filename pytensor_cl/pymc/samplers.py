@@ -116,18 +116,19 @@ class StepAndMass:
         self._step.restart(step_size)
 
     def update(self, acceptance: float, moments: np.ndarray) -> bool:
-        """Take an iteration of the warm-up into account, and return whether the mass matrix is a new one.
+        """Take iterations of the warm-up into account, and return whether the mass matrix is a new one.
 
         Parameters
         ----------
         acceptance
-            Of the iteration.
+            Of the iterations.
         moments
-            See `Trajectory`.
+            Of each iteration, see `Trajectory`: shape (iterations, 3, parameters).
         """
         self._step.update(acceptance)
-        self._mass.update(moments)
-        self._count += 1
+        for part in moments:
+            self._mass.update(part)
+        self._count += len(moments)
         if self._count not in self._windows:
             return False
         variances = self._mass.estimate()
@@ -216,7 +217,7 @@ class Chees:
         if self._adapts_length:
             self._adapt_length(trajectory, step_size, jitter)
         # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
-        if self._adaptation.update(harmonic_mean(np.maximum(trajectory.acceptance, 1e-2)), trajectory.moments):
+        if self._adaptation.update(harmonic_mean(np.maximum(trajectory.acceptance, 1e-2)), trajectory.moments[None]):
             # The gradient with respect to the length has another scale now.
             self._length.restart()
 
