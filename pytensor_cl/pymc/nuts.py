@@ -7,10 +7,9 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pytensor_cl.pymc.adaptation import harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import compile_function
-from pytensor_cl.pymc.samplers import Iteration, StepAndMass, window_ends
+from pytensor_cl.pymc.samplers import Iteration, State, StepAndMass, window_ends
 from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
 __all__ = ["Nuts", "TreeChains", "block_ends"]
@@ -116,6 +115,10 @@ class TreeChains:
     def positions(self) -> list[np.ndarray]:
         """Return the draws of the last iteration."""
         return list(self.density.split(self._latest, self.chains))
+
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions and gradients that trees begin at, of shape (chains, parameters)."""
+        return self.trees.start_position, self.trees.start_gradient
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix; `begin` must follow.
@@ -281,10 +284,15 @@ class Nuts:
             self._begin_block()
         return done
 
+    @property
+    def restarted(self) -> set[int]:
+        """Chains that were lost in the warm-up, and have started again from another one's position."""
+        return self._adaptation.restarted
+
     def _adapt(self) -> None:
         trees = self._chains.trees
-        acceptance = trees.statistics[STATISTICS.index("acceptance_rate")].mean(axis=0)
-        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
-        q, g = trees.draws, trees.gradients
-        moments = np.stack([q.mean(axis=1), q.var(axis=1), g.var(axis=1)], axis=1)
-        self._adaptation.update(harmonic_mean(np.maximum(acceptance, 1e-2)), moments)
+        acceptance, log_density = (trees.statistics[STATISTICS.index(name)] for name in ("acceptance_rate", "lp"))
+        self._adaptation.update(
+            acceptance.mean(axis=0),
+            [State(*state) for state in zip(trees.draws, trees.gradients, log_density, strict=True)],
+        )
