@@ -1,9 +1,9 @@
 """Generalised Hamiltonian Monte Carlo of all chains: one leapfrog step, and a partial refreshment of the momenta."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 
 from pytensor_cl.pymc.density import ModelDensity
@@ -29,16 +29,27 @@ class Langevin(Chains):
         super().__init__(density, chains, seed, mode)
         rng = np.random.default_rng(seed).spawn(1)[0]
         self._momentum, self._scale = self._state("momentum"), self._state("scale")
-        for shared in self._momentum:
-            value = shared.get_value(borrow=True)
-            shared.set_value(rng.standard_normal(value.shape).astype(value.dtype))
+        self._momentum.set_value(rng.standard_normal((chains, density.size)).astype(density.dtype))
         self._slice, self._step = self._per_chain_state("slice"), self._per_chain_state("step")
         self._damping, self._is_active = self._per_chain_state("damping"), self._per_chain_state("is_active")
-        self._slice.set_value(rng.uniform(-1, 1, chains).astype(pytensor.config.floatX))
+        self._slice.set_value(rng.uniform(-1, 1, chains).astype(density.dtype))
         self._energy_error = self._per_chain_state("energy_error")
         self._energy = self._per_chain_state("energy")
         self._accepted = self._per_chain_state("accepted")
+        self._evaluate = self._compile_evaluate()
         self.advance = self._compile_advance()
+
+    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
+        """Move the chains, and return their log densities.
+
+        Parameters
+        ----------
+        positions
+            Arrays of shape (chains, *shape).
+        """
+        self._position.set_value(self.density.join(positions))
+        self._evaluate()
+        return np.asarray(self._log_density.get_value())
 
     def set_parameters(
         self, scale: np.ndarray, step: np.ndarray, damping: np.ndarray, is_active: np.ndarray | None = None
@@ -54,15 +65,10 @@ class Langevin(Chains):
         is_active
             Which chains move; default all.
         """
-        for shared, part in zip(self._scale, self.density.split(scale, self.chains), strict=True):
-            shared.set_value(np.ascontiguousarray(part))
         active = np.ones(self.chains) if is_active is None else is_active
-        for shared, value in ((self._step, step), (self._damping, damping), (self._is_active, active)):
-            shared.set_value(np.ascontiguousarray(value, pytensor.config.floatX))
-
-    def gradients(self) -> list[np.ndarray]:
-        """Return copies of the gradients."""
-        return [np.asarray(shared.get_value()) for shared in self._gradient]
+        values = ((self._scale, scale), (self._step, step), (self._damping, damping), (self._is_active, active))
+        for shared, value in values:
+            shared.set_value(np.ascontiguousarray(value, self.density.dtype))
 
     def trajectory(self, n_steps: int) -> Trajectory:
         """Take `n_steps` steps; what is returned is that of the last one.
@@ -75,7 +81,6 @@ class Langevin(Chains):
         for _ in range(n_steps):
             self.advance()
         error = np.asarray(self._energy_error.get_value())
-        nothing = np.zeros(0)
         return Trajectory(
             np.exp(np.minimum(-error, 0)),
             np.asarray(self._accepted.get_value()) > 0,
@@ -83,23 +88,23 @@ class Langevin(Chains):
             np.asarray(self._log_density.get_value()),
             np.asarray(self._energy.get_value()),
             error,
-            nothing,
-            nothing,
+            np.zeros(0),
         )
 
+    def _compile_evaluate(self) -> Any:
+        log_density, gradient = self.density(self._position)
+        return self._function([], [], {self._log_density: log_density, self._gradient: gradient}, "evaluate")
+
     def _compile_advance(self) -> Any:
-        rng, _, noise = self._draw_normal()
-        kept, replaced = pt.sqrt(1 - self._damping), pt.sqrt(self._damping)
-        momenta = [
-            per_chain(kept, p) * p + per_chain(replaced, p) * xi for p, xi in zip(self._momentum, noise, strict=True)
-        ]
-        half = [0.5 * per_chain(self._step, s) * s for s in self._scale]
-        middle = [p + h * g for p, h, g in zip(momenta, half, self._gradient, strict=True)]
-        moved = [q + 2 * h * p for q, h, p in zip(self._position, half, middle, strict=True)]
+        rng, noise = self._draw_normal()
+        momentum = per_chain(pt.sqrt(1 - self._damping)) * self._momentum + per_chain(pt.sqrt(self._damping)) * noise
+        half = 0.5 * per_chain(self._step) * self._scale
+        middle = momentum + half * self._gradient
+        moved = self._position + 2 * half * middle
         log_density, gradient = self.density(moved)
-        ends = [p + h * g for p, h, g in zip(middle, half, gradient, strict=True)]
-        before = 0.5 * rows([pt.sqr(p) for p in momenta]) - self._log_density
-        error = 0.5 * rows([pt.sqr(p) for p in ends]) - log_density - before
+        end = middle + half * gradient
+        before = 0.5 * rows(pt.sqr(momentum)) - self._log_density
+        error = 0.5 * rows(pt.sqr(end)) - log_density - before
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         # The slice variable is reflected at 1: it moves by half of the damping.
         level = self._slice + 1 + 0.5 * self._damping
@@ -110,23 +115,17 @@ class Langevin(Chains):
         # The ratio of densities that was compared is part of the slice variable of the new state.
         changed = pt.switch(accepted, level * pt.exp(pt.switch(accepted, error, 0)), level)
 
-        def chosen(new: Any, old: Any) -> Any:
-            return pt.switch(per_chain(takes, old), new, old)
-
-        position = [self._wrap(i, chosen(q, old)) for i, (q, old) in enumerate(zip(moved, self._position, strict=True))]
-        momentum = [
-            pt.switch(per_chain(active, old), pt.switch(per_chain(accepted, old), new, -p), old)
-            for new, p, old in zip(ends, momenta, self._momentum, strict=True)
-        ]
         updates = {
             self.rng: rng,
-            self._log_density: chosen(log_density, self._log_density),
+            self._position: self._wrap(pt.switch(per_chain(takes), moved, self._position)),
+            self._gradient: pt.switch(per_chain(takes), gradient, self._gradient),
+            self._log_density: pt.switch(takes, log_density, self._log_density),
+            self._momentum: pt.switch(
+                per_chain(active), pt.switch(per_chain(accepted), end, -momentum), self._momentum
+            ),
             self._slice: pt.switch(active, changed, self._slice),
             self._energy_error: error,
             self._energy: before + pt.switch(takes, error, 0),
-            self._accepted: takes.astype(pytensor.config.floatX),
-            **dict(zip(self._position, position, strict=True)),
-            **dict(zip(self._momentum, momentum, strict=True)),
-            **{old: chosen(g, old) for g, old in zip(gradient, self._gradient, strict=True)},
+            self._accepted: takes.astype(self.density.dtype),
         }
         return self._function([], [], updates, "advance")
