@@ -33,8 +33,6 @@ class Trajectory(NamedTuple):
     growth : ndarray
         For each chain, half the derivative in time of the squared distance from the mean at the end of the trajectory,
         times the growth of the squared distance: the term of the ChEES criterion.
-    moments : ndarray
-        Means and variances of the positions, and variances of the gradients, over chains: shape (3, parameters).
     """
 
     acceptance: np.ndarray
@@ -44,7 +42,6 @@ class Trajectory(NamedTuple):
     energy: np.ndarray
     energy_error: np.ndarray
     growth: np.ndarray
-    moments: np.ndarray
 
     def statistics(self, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
         """Return the statistics of each chain by PyMC's names.
@@ -138,6 +135,11 @@ class Chains:
     def positions(self) -> list[np.ndarray]:
         """Return copies of the positions, for each value variable."""
         return list(self.density.split(np.asarray(self._position.get_value()), self.chains))
+
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of the positions and gradients, as float64 of shape (chains, parameters)."""
+        position, gradient = (np.asarray(v.get_value(), "float64") for v in (self._position, self._gradient))
+        return position, gradient
 
     def set_inverse_temperature(self, value: float) -> None:
         """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
@@ -326,8 +328,7 @@ class Hamiltonian(Chains):
         }
         energy = self._energy + pt.switch(accepted, error, 0)
         growth = self._growth(momentum, ~diverging)
-        moments = pt.stack([position.mean(axis=0), position.var(axis=0), gradient.var(axis=0)])
-        outputs = [acceptance, accepted, diverging, log_density, energy, error, growth, moments]
+        outputs = [acceptance, accepted, diverging, log_density, energy, error, growth]
         return self._function([self._step_size, moves], outputs, updates, "finish")
 
     def _growth(self, momentum: TensorVariable, finite: TensorVariable) -> TensorVariable:

@@ -70,10 +70,6 @@ class Langevin(Chains):
         for shared, value in values:
             shared.set_value(np.ascontiguousarray(value, self.density.dtype))
 
-    def gradients(self) -> np.ndarray:
-        """Return a copy of the gradients, of shape (chains, parameters)."""
-        return np.asarray(self._gradient.get_value())
-
     def trajectory(self, n_steps: int) -> Trajectory:
         """Take `n_steps` steps; what is returned is that of the last one.
 
@@ -85,7 +81,6 @@ class Langevin(Chains):
         for _ in range(n_steps):
             self.advance()
         error = np.asarray(self._energy_error.get_value())
-        nothing = np.zeros(0)
         return Trajectory(
             np.exp(np.minimum(-error, 0)),
             np.asarray(self._accepted.get_value()) > 0,
@@ -93,8 +88,7 @@ class Langevin(Chains):
             np.asarray(self._log_density.get_value()),
             np.asarray(self._energy.get_value()),
             error,
-            nothing,
-            nothing,
+            np.zeros(0),
         )
 
     def _compile_evaluate(self) -> Any:

@@ -13,8 +13,9 @@ from pymc import modelcontext
 from pytensor_cl.pymc.density import ModelDensity, check_continuous
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
-from pytensor_cl.pymc.initial import InitialPoints
+from pytensor_cl.pymc.initial import InitialPoints, move_to_bulk
 from pytensor_cl.pymc.langevin import Langevin
+from pytensor_cl.pymc.lost import find_lost
 from pytensor_cl.pymc.meads import FOLDS, Meads
 from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
@@ -176,7 +177,9 @@ def sample(
         ``log_likelihood`` if it is wanted.
         Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
-        ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``.
+        ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``; ``restarted_chains``, how many
+        chains were lost in the warm-up and have started again from others' positions; and ``lost_chains``, the numbers
+        of those that are lost at the end. What a lost chain is, `pytensor_cl.pymc.lost.lost_chains` says.
 
     Raises
     ------
@@ -213,6 +216,8 @@ def sample(
     if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
         state.set_inverse_temperature(0.0)
     initial.find(point_seeds, chains, state.set_positions)
+    if not is_smc:
+        move_to_bulk(state, superchains)
     compiled = perf_counter()
     tempering = {}
     if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
@@ -232,8 +237,15 @@ def sample(
         "sampler": sampler,
         "step_size": iterations.step_size,
         "trajectory_length": iterations.trajectory_length,
+        "restarted_chains": len(iterations.restarted),
         **tempering,
     }
+    if iterations.restarted:
+        warnings.warn(
+            f"{len(iterations.restarted)} of {chains} chains were lost in the warm-up, and have started again from "
+            "others' positions",
+            stacklevel=2,
+        )
     stats = kept.stats()
     attrs.update(_summary(kept, stats, sum(times), superchains))
     return inference_data(model, posterior, stats, attrs, pointwise)
@@ -319,6 +331,14 @@ def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, supe
             "parametrisation helps",
             stacklevel=3,
         )
+    lost = find_lost(flat, stats)
+    if lost.size:
+        some = ", ".join(map(str, lost[:10])) + (", ..." if lost.size > 10 else "")
+        warnings.warn(
+            f"{lost.size} of {flat.shape[0]} chains are lost: they do not move, or are where the posterior has next to "
+            f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps",
+            stacklevel=3,
+        )
     # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
     if rhat**2 > 1 + superchains / flat.shape[0] + _RHAT_TOLERANCE:
         warnings.warn(
@@ -329,6 +349,7 @@ def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, supe
         "ess_per_second": ess / seconds,
         "nested_rhat_max": rhat,
         "superchains": superchains,
+        "lost_chains": [int(index) for index in lost],
         "divergences": divergences,
     }
 

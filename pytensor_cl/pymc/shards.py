@@ -70,9 +70,8 @@ class ShardedHamiltonian:
     """Hamiltonian trajectories of chains on several devices; it does what a `Hamiltonian` does on one.
 
     The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
-    compute at the same time. Statistics are those of all chains, in the order of the parts, but for two: the criterion
-    of the trajectory length compares a chain with the mean of its part, and variances of gradients are means over
-    parts.
+    compute at the same time. Statistics are those of all chains, in the order of the parts, but for one: the criterion
+    of the trajectory length compares a chain with the mean of its part.
 
     Parameters
     ----------
@@ -139,6 +138,11 @@ class ShardedHamiltonian:
         parts = self._each(lambda device, part: device.positions())
         return [np.concatenate(values) for values in zip(*parts, strict=True)]
 
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of the positions and gradients (`Chains.flat_state`)."""
+        positions, gradients = zip(*self._each(lambda device, part: device.flat_state()), strict=True)
+        return np.concatenate(positions), np.concatenate(gradients)
+
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix of all chains."""
         for device in self._devices:
@@ -160,7 +164,4 @@ class ShardedHamiltonian:
     def trajectory(self, step_size: float, n_steps: int) -> Trajectory:
         """Move all chains along trajectories of `n_steps` steps."""
         parts = self._each(lambda device, part: device.trajectory(step_size, n_steps))
-        joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in Trajectory._fields[:-1]}
-        means, variances, slopes = np.stack([part.moments for part in parts], axis=1)
-        moments = np.stack([means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0), slopes.mean(axis=0)])
-        return Trajectory(**joined, moments=moments)
+        return Trajectory(*(np.concatenate(values) for values in zip(*parts, strict=True)))
