@@ -55,7 +55,7 @@ def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
     """
     buffer, dtype = array.base_data, np.dtype(array.dtype)
     if not array.size:
-        return context.empty(array.shape, dtype)  # type: ignore[no-any-return]
+        return context.empty(array.shape, dtype)
     if not isinstance(buffer, cl.MemoryObjectHolder):
         raise TypeError("the pyopencl.array.Array is in shared virtual memory, not in a buffer")
     if array.context != context.cl_context:

@@ -108,7 +108,8 @@ def test_other_arrays_are_refused(context, queue, function):
         function(cla.zeros(queue, (3, 4), "int32"))
     with pytest.raises(TypeError, match="Wrong number of dimensions"):
         function(cla.zeros(queue, 3, "float32"))
-    other = cl.CommandQueue(cl.Context([context.device]))
+    elsewhere = cl.Context([context.device])
+    other = cl.CommandQueue(elsewhere)
     with pytest.raises(TypeError, match="belongs to another OpenCL context: make its queue by"):
         function(cla.zeros(other, (3, 4), "float32"))
 
