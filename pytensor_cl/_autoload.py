@@ -98,10 +98,18 @@ def _accept(name: str, parameter: "Any") -> None:
 
 
 def _accepting(name: str, apply: "Callable[[Any], Any]") -> "Callable[[Any], Any]":
-    """Take our name in capitals or without."""
+    """Take our name in capitals or without, and list it where PyTensor lists the names."""
 
     def accept(value: "Any") -> "Any":
-        return name if isinstance(value, str) and value.upper() == "OPENCL" else apply(value)
+        if isinstance(value, str) and value.upper() == "OPENCL":
+            return name
+        try:
+            return apply(value)
+        except ValueError as error:
+            text = str(error)
+            if repr(name) not in text:
+                error.args = (text.replace("]", f", {name!r}]", 1),)
+            raise
 
     return accept
 

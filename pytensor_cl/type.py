@@ -11,6 +11,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["GpuArrayType", "convert_to_device"]
@@ -92,13 +93,19 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
         return type(self)(dtype or self.dtype, shape, context_name or self.context_name)
 
     def filter(self, data: Any, strict: bool = False, allow_downcast: bool | None = None) -> GpuArray:
-        """Return `data` as a device array of this Type; arrays of the host are uploaded unless `strict`.
+        """Return `data` as a device array of this Type.
+
+        An array of pyopencl (`pyopencl.array.Array`) in the same OpenCL context is used where it is, once its commands
+        have ended. It must not change before the function's results are there. Arrays of the host are uploaded, unless
+        `strict`.
 
         Raises
         ------
         TypeError
             The dtype, the number of dimensions, a static extent or the context differ.
         """
+        if is_pyopencl_array(data):
+            data = from_pyopencl(get_context(self.context_name), data)
         if not isinstance(data, GpuArray):
             if strict:
                 raise TypeError(f"{self} expected a GpuArray (got {type(data)})")
@@ -157,7 +164,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     @staticmethod
     def may_share_memory(a: Any, b: Any) -> bool:
         """Whether two arrays are views of one buffer."""
-        return isinstance(a, GpuArray) and isinstance(b, GpuArray) and a.buffer is b.buffer
+        return isinstance(a, GpuArray) and isinstance(b, GpuArray) and a.buffer.int_ptr == b.buffer.int_ptr
 
     def get_shape_info(self, obj: GpuArray) -> tuple[int, ...]:
         """Return the shape, for PyTensor's memory profile."""

@@ -115,3 +115,17 @@ def test_sync_debug_and_check_program_in_a_process_of_its_own(context):
     seen, stderr = run_script(script, "floatX=float32")
     assert seen == {"same": True, "cpu": False, "waits": True}
     assert stderr.count("Mapped name None to device opencl") == 1
+
+
+def test_an_unknown_mode_is_answered_with_the_list_of_modes():
+    with pytest.raises(ValueError, match=r"'MLX', 'OPENCL'\].*Instead got: OPENCLX"):
+        pytensor.config.mode = "OPENCLX"
+    with pytest.raises(ValueError, match="'opencl'"):
+        pytensor.config.linker = "openclx"
+
+
+def test_a_function_is_shown_as_pytensors(context):
+    x = pt.fvector("x")
+    made = {mode: repr(pytensor.function([x], x + 1, mode=mode)) for mode in ("OPENCL", "FAST_COMPILE")}
+    kinds = {text.partition(" at 0x")[0] for text in made.values()}
+    assert kinds == {"<pytensor.compile.executor.Function object"}

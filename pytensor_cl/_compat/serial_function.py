@@ -79,6 +79,10 @@ class SerialFunction(Function):
 
     __call__ = _with_lock(Function.__call__)
 
+    def __repr__(self) -> str:
+        """Return what PyTensor returns for a function."""
+        return f"<{Function.__module__}.{Function.__qualname__} object at {id(self):#x}>"
+
     def call_unlocked(self, *args: Any, **kwargs: Any) -> Any:
         """Run a call in a thread that holds the lock."""
         return Function.__call__(self, *args, **kwargs)

@@ -9,7 +9,7 @@ from pytensor.configdefaults import config
 
 from pytensor_cl.cli.drivers import Driver, registered_drivers
 from pytensor_cl.cli.text import paint, print_json, size, table
-from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, DeviceInfo, discover, resolve
+from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover, empty_platforms, resolve, why_no_device
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of, with_features
 
@@ -72,9 +72,11 @@ def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> Non
         print(table(_HEADER, [_row(entry) for entry in entries], right=("units", "memory")))
         for remark in (line for entry in entries for line in _remarks(entry)):
             print(f"\n{remark}")
+        for line in empty_platforms():
+            print(f"\n{line[0].upper()}{line[1:]}.")
         print(f"\nUse one:  PYTENSOR_FLAGS=device={resolve('opencl').stable_spec},floatX=float32 python script.py")
     else:
-        print(f"No OpenCL device was found.\n{textwrap.fill(INSTALL_HINT, 100)}")
+        print(f"No OpenCL device was found.\n{textwrap.fill(why_no_device(), 100)}")
     if broken:
         print(f"\n{paint('Drivers that do not work:', 'yellow')}")
     for driver in broken:

@@ -16,7 +16,7 @@ from pytensor_cl.cli.drivers import registered_drivers, searched_places
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
-from pytensor_cl.runtime.device import INSTALL_HINT, DeviceEntry, discover, resolve
+from pytensor_cl.runtime.device import DeviceEntry, discover, empty_platforms, resolve, why_no_device
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of
@@ -64,7 +64,10 @@ def _drivers() -> Iterator[Finding]:
     for entry in entries:
         yield Finding("ok", entry.spec, f"{entry.info.name} ({entry.info.platform}), also {entry.stable_spec}")
     if not entries:
-        yield Finding("FAIL", "devices", f"none. {INSTALL_HINT}")
+        yield Finding("FAIL", "devices", f"none: {why_no_device()}")
+        return
+    for line in empty_platforms():
+        yield Finding("warn", "devices", line)
 
 
 def _installed(package: str) -> Finding:

@@ -24,12 +24,13 @@ from pytensor_cl.runtime.names import (
     unversioned_name,
 )
 
-__all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "resolve"]
+__all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "empty_platforms", "resolve", "why_no_device"]
 
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
-    "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm or Mesa rusticl, "
-    "Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was found and why a driver does not load."
+    "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm, or Mesa rusticl "
+    "with RUSTICL_ENABLE=radeonsi, Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was found and "
+    "why a driver does not load."
 )
 
 _KINDS = ("gpu", "cpu", "accelerator")
@@ -175,7 +176,10 @@ def _platforms() -> list["cl.Platform"]:
             before = thread_ids()  # after pyopencl's import, which loads libraries with threads of their own
             platforms = get_platforms()
             after = thread_ids()
-    except (cl.Error, ImportError):  # the ICD loader reports "no platform" as an error
+    except ImportError as error:
+        _no_pyopencl.append(f"pyopencl cannot be imported ({error}): pip install pyopencl")
+        return []
+    except cl.Error:  # the ICD loader reports "no platform" as an error
         return []
     names = [platform_name(platform).name for platform in platforms]
     for hooks in all_hooks():
@@ -190,11 +194,41 @@ def _devices(platform: "cl.Platform") -> list["cl.Device"]:
         return []
 
 
+_empty: list[str] = []
+"""What is to say about platforms without devices; found when devices are looked for."""
+_no_pyopencl: list[str] = []
+
+
+def empty_platforms() -> tuple[str, ...]:
+    """Return a text for each platform that has no device."""
+    discover()
+    return tuple(_empty)
+
+
+def why_no_device() -> str:
+    """Return why there is no device, and what to install."""
+    discover()
+    return _no_pyopencl[0] if _no_pyopencl else ". ".join((*_empty, INSTALL_HINT))
+
+
+def _note_empty(platform: str) -> None:
+    text = f"the platform {platform} has no device"
+    if "rusticl" in platform.lower():
+        text += (
+            ": it has those of the drivers that the environment variable RUSTICL_ENABLE names, such as "
+            "RUSTICL_ENABLE=radeonsi, iris, nouveau or llvmpipe (the CPU)"
+        )
+    _empty.append(text)
+
+
 @cache
 def discover() -> tuple[DeviceEntry, ...]:
     """Return every device of every platform, in the driver loader's order."""
     platforms = _platforms()
     names, devices = [platform_name(p) for p in platforms], [_devices(p) for p in platforms]
+    for platform, found in zip(platforms, devices, strict=True):
+        if not found:
+            _note_empty(platform.name.strip())
     entries: list[DeviceEntry] = []
     for p, first in enumerate(first_device_numbers(names, [len(found) for found in devices])):
         for d, device in enumerate(devices[p]):
@@ -206,7 +240,7 @@ def discover() -> tuple[DeviceEntry, ...]:
 def _missing(spec: str) -> DeviceNotFound:
     entries = discover()
     if not entries:
-        return DeviceNotFound(f"no OpenCL device at all, so no {spec!r}. {INSTALL_HINT}")
+        return DeviceNotFound(f"no OpenCL device at all, so no {spec!r}: {why_no_device()}")
     lines = [f"  {e.spec}  or  {e.stable_spec}  {e.info.name} ({e.info.platform})" for e in entries]
     meant = _with_prefix(spec)
     hint = f": names of devices begin with opencl, write {meant!r}" if meant else ""

@@ -64,6 +64,9 @@ class DeviceQueue(Protocol):
     def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
         """Enqueue a copy of a host array into a buffer."""
 
+    def keep_until_wait(self, user: Any, owner: Any) -> None:
+        """Keep the owner of memory until its user is gone and the kernels that read it have run."""
+
     def keep_until_event(self, event: "cl.Event", what: Any) -> None:
         """Keep an object until the command of an event has run."""
 

@@ -1,5 +1,7 @@
 """Messages about compilations of more than half a second: a line on stderr, and in the log.
 
+Where stderr is no terminal, as in a log file, the line comes after five seconds.
+
 A thread that runs during a compilation writes the line. It never keeps the process alive, and writes nothing in a
 forked child. Drivers compile when a program is built, or (PoCL) when a kernel is launched first: so the first use of a
 kernel in a call may be a compilation too, until the call ends.
@@ -17,8 +19,8 @@ from typing import Any
 __all__ = ["calling", "choose", "compiling", "kernel_is_new"]
 
 _log = logging.getLogger("pytensor_cl.progress")
-MIN_PAUSE_SECONDS = 0.5
-"""Seconds of a pause after which a line is written."""
+MIN_PAUSE_SECONDS, MIN_SILENT_SECONDS = 0.5, 5.0
+"""Seconds of a pause after which a line is written, to a terminal and elsewhere."""
 
 
 class _Settings:
@@ -52,19 +54,20 @@ def choose(mode: Callable[[], str]) -> None:
     Parameters
     ----------
     mode
-        Returns ``"auto"`` (if stderr is a terminal), ``"always"`` or ``"never"``.
+        Returns ``"auto"`` (later, if stderr is no terminal), ``"always"`` or ``"never"``.
     """
     _Settings.mode = staticmethod(mode)
 
 
 def _is_shown() -> bool:
-    mode = _Settings.mode()
-    if mode == "auto":
-        try:
-            return bool(_Settings.stream().isatty())
-        except (AttributeError, ValueError):  # there is none, or it is closed
-            return False
-    return mode == "always"
+    return _Settings.mode() != "never"
+
+
+def _is_terminal() -> bool:
+    try:
+        return bool(_Settings.stream().isatty())
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
 
 
 class _Pause:
@@ -83,9 +86,13 @@ class _Pause:
         self._lock = Lock()
         self._is_over = self._is_printed = False
         self._is_shown = _is_shown()
+        # To a terminal the time is added to the line; elsewhere other lines may come between.
+        self._is_line_open = self._is_shown and (_Settings.mode() == "always" or _is_terminal())
+        is_early = self._is_line_open or not self._is_shown
         self._timer: Timer | None = None
         if self._is_shown or _log.isEnabledFor(logging.INFO):
-            self._timer = _Settings.timer(MIN_PAUSE_SECONDS, self._print_line)
+            seconds = MIN_PAUSE_SECONDS if is_early else MIN_SILENT_SECONDS
+            self._timer = _Settings.timer(seconds, self._print_line)
             self._timer.daemon = True
             try:
                 self._timer.start()
@@ -98,7 +105,7 @@ class _Pause:
                 return
             self._is_printed = True
             _log.info("compiling %s", self._description)
-            self._write(f"pytensor-cl: compiling {self._description}...")
+            self._write(f"pytensor-cl: compiling {self._description}...{'' if self._is_line_open else chr(10)}")
 
     def end(self) -> None:
         """Write how long it took, if a line was written."""
@@ -110,7 +117,8 @@ class _Pause:
             if self._is_printed:
                 seconds = _Settings.clock() - self._begin
                 _log.info("compiled %s in %.1f s", self._description, seconds)
-                self._write(f" {seconds:.1f} s\n")
+                if self._is_line_open:
+                    self._write(f" {seconds:.1f} s\n")
 
     def _write(self, text: str) -> None:
         if self._is_shown:

@@ -63,7 +63,7 @@ class Queue:
         self._numbers = count()
         # pyopencl's event of a host copy waits when it is destroyed: it is kept until the copy has ended.
         self._uploads: dict[int, cl.Event] = {}
-        self._host_arrays: dict[int, tuple[ref[cl.Buffer], np.ndarray]] = {}
+        self._host_arrays: dict[int, tuple[ref[Any], Any]] = {}
         self._used: dict[int, tuple[cl.Event, Any]] = {}
 
     @property
@@ -151,13 +151,14 @@ class Queue:
 
     # What commands use
 
-    def keep_until_wait(self, buffer: "cl.Buffer", array: np.ndarray) -> None:
-        """Keep a host array that is the memory of a buffer until the kernels that read it have run.
+    def keep_until_wait(self, user: Any, owner: Any) -> None:
+        """Keep the owner of memory, such as a host array, until the kernels that read it have run.
 
-        They may be enqueued as long as the buffer exists. So the array is released by a wait that begins after the end
-        of the buffer. An earlier wait does not cover kernels that are enqueued later.
+        They may be enqueued as long as the user of the memory exists, a buffer or a device array. So the owner is
+        released by a wait that begins after the end of the user. An earlier wait does not cover kernels that are
+        enqueued later.
         """
-        self._host_arrays[next(self._numbers)] = ref(buffer), array
+        self._host_arrays[next(self._numbers)] = ref(user), owner
 
     def keep_until_event(self, event: "cl.Event", what: Any) -> None:
         """Keep an object that a command uses without a reference of the driver until the command has run."""

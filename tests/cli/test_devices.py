@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from pytensor_cl.cli import devices, main
+from pytensor_cl.cli import devices, doctor, main
+from pytensor_cl.cli.finding import Finding
 from pytensor_cl.runtime.device import discover, resolve
 
 
@@ -54,6 +55,15 @@ def test_without_a_device_the_message_names_packages_to_install(capsys):
 def test_without_a_device_json_is_empty(capsys):
     assert main(["devices", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["devices"] == []
+
+
+def test_a_platform_without_devices_is_shown(monkeypatch, capsys):
+    text = "the platform rusticl has no device: RUSTICL_ENABLE"
+    for module in (devices, doctor):
+        monkeypatch.setattr(module, "empty_platforms", lambda: (text,))
+    main(["devices"])
+    assert text[1:] in capsys.readouterr().out
+    assert Finding("warn", "devices", text) in list(doctor._drivers())
 
 
 def test_a_driver_that_does_not_load_is_shown_with_the_reason(tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Devices without double precision: float32 graphs never mention it, float64 stays on the host, with a reason."""
 
 import dataclasses
+import os
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl.codegen.announcement import TREE, _remove
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import resolve
@@ -65,6 +67,19 @@ def test_float64_stays_on_the_host_with_a_reason(texts):
     (node,) = pytensor_cl.explain(function).host_nodes
     assert "no double precision" in node.reason
     np.testing.assert_allclose(function(np.eye(2)), np.exp(np.eye(2)))
+
+
+def test_a_line_says_that_a_graph_of_float64_is_on_the_host(texts, monkeypatch, capsys):
+    monkeypatch.setenv(TREE, f"test-{os.getpid()}")
+    d, x = pt.dmatrix("d"), pt.fmatrix("x")
+    pytensor.function([x], pt.exp(x), mode="OPENCL")
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        pytensor.function([d], pt.exp(d), mode="OPENCL")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the host computes a graph, because" in line and "has no double precision (float64)" in line
+    assert "floatX=float32" in line
+    _remove(os.getpid())
 
 
 def test_float64_raises_if_the_flag_requires_it(texts):

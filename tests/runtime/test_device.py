@@ -1,12 +1,15 @@
 """Which device a string means."""
 
 import dataclasses
+from functools import cache
 
 import pytest
 
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import device
+from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
+from tests.helpers import run_script
 
 
 def entry(spec, stable, kind="cpu", name="device", platform="platform"):
@@ -81,6 +84,53 @@ def test_no_driver_at_all(monkeypatch):
     for name in ("opencl", "opencl0:0", "opencl:gpu"):
         with pytest.raises(DeviceNotFound, match="(?s)no OpenCL device at all.*pip install"):
             resolve(name)
+
+
+class Empty:
+    """A platform without devices."""
+
+    version = "OpenCL 3.0"
+
+    def __init__(self, name):
+        self.name = self.vendor = name
+
+    def get_devices(self):
+        raise cl.RuntimeError("clGetDeviceIDs failed: DEVICE_NOT_FOUND")
+
+
+def test_platforms_without_devices_are_named(monkeypatch):
+    monkeypatch.setattr(device, "_platforms", lambda: [Empty("rusticl"), Empty("other")])
+    monkeypatch.setattr(device, "_empty", [])
+    monkeypatch.setattr(device, "discover", cache(device.discover.__wrapped__))
+    rusticl, other = device.empty_platforms()
+    assert "the platform rusticl has no device" in rusticl and "RUSTICL_ENABLE=radeonsi" in rusticl
+    assert other == "the platform other has no device"
+    with pytest.raises(DeviceNotFound, match="platform rusticl has no device.*RUSTICL_ENABLE"):
+        resolve("opencl:gpu")
+
+
+def test_without_pyopencl_there_is_one_line():
+    script = """
+        import contextlib, io, sys
+        sys.modules["pyopencl"] = None
+        import pytensor, pytensor.tensor as pt
+        from pytensor_cl.cli import main
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            seen["code"] = main(["devices"])
+        seen["out"] = out.getvalue()
+        x = pt.fvector("x")
+        try:
+            pytensor.function([x], x + 1, mode="OPENCL")
+        except Exception as error:
+            seen["error"] = f"{type(error).__name__}: {error}"
+    """
+    seen, stderr = run_script(script)
+    assert (seen["code"], stderr) == (1, "")
+    for text in (seen["out"].removeprefix("No OpenCL device was found.\n"), seen["error"]):
+        assert len(text.splitlines()) == 1 and "pyopencl cannot be imported" in text
+        assert "pip install pyopencl" in text and "drivers" not in text
+    assert seen["error"].startswith("DeviceNotFound")
 
 
 def test_facts(context):

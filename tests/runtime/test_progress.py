@@ -106,7 +106,7 @@ def test_kernels_outside_of_calls_are_no_pause(timers, terminal):
 
 
 @pytest.mark.parametrize(("mode", "is_terminal", "is_printed"), [
-    ("auto", True, True), ("auto", False, False), ("always", False, True), ("never", True, False),
+    ("auto", True, True), ("auto", False, True), ("always", False, True), ("never", True, False),
 ])  # fmt: skip
 def test_where_messages_are_written(timers, terminal, monkeypatch, mode, is_terminal, is_printed):
     terminal.is_one = is_terminal
@@ -117,6 +117,17 @@ def test_where_messages_are_written(timers, terminal, monkeypatch, mode, is_term
             for timer in timers:
                 timer.tell()
     assert bool(terminal.getvalue()) == is_printed
+
+
+def test_elsewhere_than_on_a_terminal_a_whole_line_comes_after_five_seconds(timers, terminal, clock):
+    terminal.is_one = False
+    for name in "fg":
+        with compiling("3 kernels", "PoCL", name):
+            clock[0] += 6
+            timers[-1].tell()
+    assert [timer.seconds for timer in timers] == [5.0, 5.0]
+    assert terminal.getvalue().splitlines() == [f"pytensor-cl: compiling 3 kernels for {f} (PoCL)..." for f in "fg"]
+    assert terminal.getvalue().endswith("\n")
 
 
 @pytest.mark.parametrize("stream", [None, "closed"])

@@ -13,6 +13,7 @@ from pytensor.tensor import constant
 from pytensor.tensor.elemwise import DimShuffle
 
 import pytensor_cl
+from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
@@ -135,6 +136,16 @@ def _report_unsupported(decision: Decision, policy: Policy) -> None:
             warnings.warn(text, OnHostWarning, skip_file_prefixes=_PACKAGE_FOLDERS)
 
 
+def _announce_float64(decision: Decision) -> None:
+    """Write a line, once, if a whole graph is on the host because it computes in float64."""
+    lacking = next((missing.reason for missing in decision.unsupported.values() if missing.missing_fp64), None)
+    if lacking and not decision.ops:
+        announce(
+            f"pytensor-cl: the host computes a graph, because {lacking}. With floatX=float32 the device may compute it",
+            "a graph of float64 on the host",
+        )
+
+
 def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
     """Replace the nodes that run on devices, and insert transfers.
 
@@ -150,6 +161,7 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         lower_sparse(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
     _report_unsupported(decision, policy)
+    _announce_float64(decision)
     lifter = _Lifter(decision)
     for node in fgraph.toposort():
         if node in decision.ops:

@@ -1,0 +1,89 @@
+"""Arrays of pyopencl (`pyopencl.array.Array`) as values of device arrays, and the error where they cannot be."""
+
+import sys
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.interfaces import DeviceContext
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = ["from_pyopencl", "is_pyopencl_array", "refuse_conversion"]
+
+
+def _raise_type_error(self: Any, *_: Any, **__: Any) -> NoReturn:
+    raise TypeError(
+        "a pyopencl.array.Array is no NumPy array: pass x.get(), or let the function take it without a copy, by an "
+        f"input of type pytensor_cl.GpuArrayType({str(self.dtype)!r}, shape={(None,) * self.ndim})"
+    )
+
+
+def refuse_conversion() -> None:
+    """Let the conversion of pyopencl's arrays to NumPy's raise a TypeError.
+
+    NumPy would take them for sequences, and make Python objects of their elements, each with a kernel: 20 us.
+    """
+    from pyopencl.array import Array
+
+    if not hasattr(Array, "__array__"):
+        Array.__array__ = _raise_type_error
+
+
+def is_pyopencl_array(value: Any) -> bool:
+    """Whether a value is such an array."""
+    module = sys.modules.get("pyopencl.array")
+    return module is not None and isinstance(value, module.Array)
+
+
+def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
+    """Return a device array over the memory of pyopencl's, without a copy, after its commands have ended.
+
+    Parameters
+    ----------
+    context
+        The context to which the array belongs.
+    array
+        A `pyopencl.array.Array`. It is kept until the caller waits for the device, and must not change before that.
+
+    Raises
+    ------
+    TypeError
+        It belongs to another OpenCL context, or is in shared virtual memory, or its strides are no multiples of an
+        element.
+    """
+    buffer, dtype = array.base_data, np.dtype(array.dtype)
+    if not array.size:
+        return context.empty(array.shape, dtype)
+    if not isinstance(buffer, cl.MemoryObjectHolder):
+        raise TypeError("the pyopencl.array.Array is in shared virtual memory, not in a buffer")
+    if array.context != context.cl_context:
+        raise TypeError(
+            "the pyopencl.array.Array belongs to another OpenCL context: make its queue by pyopencl.CommandQueue("
+            f"get_context({context.name!r}).cl_context), with pytensor_cl.runtime.registry.get_context"
+        )
+    if any(step % dtype.itemsize for step in (array.offset, *array.strides)):
+        raise TypeError("offset and strides of the pyopencl.array.Array must be multiples of an element")
+    array.finish()
+    if array.queue is not None:
+        array.queue.finish()
+    held = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # of no pool: the mappings keep a pool's buffers
+    strides = tuple(step // dtype.itemsize for step in array.strides)
+    layout = Layout(tuple(array.shape), strides, array.offset // dtype.itemsize)
+    value = _Borrowed(context, held, dtype, layout)
+    context.queue.keep_until_wait(value, array)
+    return value
+
+
+class _Borrowed(GpuArray):
+    """A device array over the memory of another library, which its views keep."""
+
+    __slots__ = ("_owner",)
+    _owner: GpuArray
+
+    def view(self, layout: Layout) -> "_Borrowed":
+        """Return an array over the same buffer with another layout."""
+        view = _Borrowed(self.context, self.buffer, self.dtype, layout)
+        view._owner = self
+        return view
