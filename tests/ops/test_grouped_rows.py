@@ -116,6 +116,13 @@ def test_what_stays_as_it_is(context, rng):
     check([row, m, i], [pt.exp(row[:, i] * m)], (normal(rng, 1, 17), *given[1:]), fused=0, apart=1)
 
 
+def test_tables_that_leave_no_room_for_arguments(context, rng):
+    tables, i = [pt.fmatrix(f"t{k}") for k in range(20)], pt.lvector("i")
+    given = *(normal(rng, 17, 6) for _ in tables), rng.integers(-6, 6, 30)
+    has_room = context.info.max_parameter_size >= 2048
+    check([*tables, i], [sum(t[:, i] for t in tables)], given, fused=int(has_room), apart=0 if has_room else 20)
+
+
 def test_constant_index(context, rng):
     a, m = pt.fmatrix("a"), pt.fmatrix("m")
     places = rng.integers(-6, 6, 30)

@@ -314,7 +314,7 @@ class GroupedRows(Checked):
         bases: Sequence[Any],
     ) -> None:
         """Gather, apply the row function, and scatter, each with kernels of its own."""
-        for routine in (*self._gathers, *self._scatters):
+        for routine in (*self._gathers, *self._scatters) if self.is_checked else ():
             routine.set_error_flag(self.error_flag, int(self.number))
         given, results = list(operands), list(outputs)
         for (k, index), gather in zip(self.groups.gathers, self._gathers, strict=True):

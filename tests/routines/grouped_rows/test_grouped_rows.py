@@ -173,6 +173,17 @@ def test_sums_are_numpys_to_the_bit(context, rng, dtype):
     np.testing.assert_array_equal(result[3].to_host(), base)
 
 
+def test_sums_without_double_precision(context, rng):
+    """The rounding error is carried along."""
+    given = given_for(rng, "float32", 18, 3000, (4, 6))
+    narrow = slopes_of(context, "float32", has_fp64=False)
+    assert "double" not in narrow._source().source
+    check(narrow, given)
+    z = wanted_of(*given)[2]
+    sums = narrow(*map(context.from_host, given))[0].to_host()
+    np.testing.assert_allclose(sums, (z**2).sum(1), 1e-6)
+
+
 def test_several_passes(context, rng, schedule, dtype):
     """A softmax of gathered columns, and sums of the probabilities by group."""
     full = Operand("full", dtype)
