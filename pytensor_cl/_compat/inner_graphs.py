@@ -6,6 +6,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.compile.mode import get_mode
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.conditional.op import LazyIfElse
@@ -38,7 +39,7 @@ def graphs_inside(op: Op) -> Iterator[Any]:
 
 
 def rewrite_compiled_inner_graphs(fgraph: FunctionGraph, rewrite: Callable[[FunctionGraph], None]) -> None:
-    """Rewrite the graphs inside Scan, OpFromGraph and LazyIfElse nodes, which NUMBA compiles with the graph.
+    """Rewrite the graphs inside Scan, OpFromGraph, LazyIfElse and optimizer nodes, which are compiled with the graph.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def _with_rewritten_graph(op: Any, rewrite: Callable[[FunctionGraph], None]) -> 
     if isinstance(op, LazyIfElse):
         branches = [_with_rewritten_graph(branch, rewrite) for branch in (op.true_branch, op.false_branch)]
         new: Op = LazyIfElse(*branches, op.output_types)
-    elif isinstance(op, Scan | OpFromGraph) and not isinstance(op, FinalizedOpFromGraph):
+    elif isinstance(op, HasInnerFunction) and not isinstance(op, FinalizedOpFromGraph):
         inner = op.fgraph.unfreeze()
         rewrite(inner)
         new = op.clone_with_inner_graph(inner)

@@ -13,7 +13,6 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.numba.linker import NumbaLinker
-from pytensor.scan.op import Scan
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from pytensor.tensor.optimize import rewrite_optimize_inner_graph
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
@@ -53,8 +52,7 @@ def prepare_inner_graphs_for_numba(linker_type: type, guard: Callable[[FunctionG
                 return
             if hasattr(op, "function_mode"):  # its function is compiled in that mode
                 return
-            if isinstance(op, Scan | OpFromGraph):  # NUMBA does not compile the functions of the optimizers
-                guard(inner)
+            guard(inner)  # also for the optimizers: NUMBA's rewrites of masks drop a check
             host_mode = _numba_mode(mode)
             inner._compile_mode = host_mode
             _numba(host_mode.linker, op, node, inner, mode=host_mode)
