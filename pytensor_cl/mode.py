@@ -27,10 +27,12 @@ from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
+from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.conv import split_convolutions
+from pytensor_cl.rewriting.lowering.division import check_divisors
 from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
 from pytensor_cl.rewriting.lowering.ifelse import lift_branches
 from pytensor_cl.rewriting.lowering.linalg import lower_linalg
@@ -123,7 +125,8 @@ def opencl_inline(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 @_report
 def opencl_lower(fgraph: FunctionGraph) -> None:
-    """Ops without a kernel -> Ops with a kernel."""
+    """Ops without a kernel -> Ops with a kernel; checks that no backend but PyTensor's C makes."""
+    check_divisors(fgraph)
     if _placement() != "host":
         lower_random(fgraph)
         lower_sparse_matrices(fgraph)
@@ -371,7 +374,7 @@ def _register() -> None:
         optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
     optdb.register("opencl_drop_scan_modes", opencl_drop_scan_modes, "minimum_compile", position=-0.6)
     registration.register("OPENCL", OPENCL)
-    numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker)
+    numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker, guard_inner_graph)
     serial_function.serialise_calls(OpenCLVM, assign_lock)
     registration.check_before_jit(refuse_device_variables)
     c_backend.explain_call_errors(explain_c_error)

@@ -1,24 +1,81 @@
-"""Rewrites of inner graphs: Scan, OpFromGraph and Blockwise."""
+"""Rewrites of inner graphs: Scan, OpFromGraph, LazyIfElse and Blockwise."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.compile.mode import get_mode
 from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.conditional.op import LazyIfElse
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
+from pytensor.graph.op import HasMultipleInnerGraph, Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.scalar.basic import ScalarOp
 from pytensor.scan.op import Scan
 from pytensor.scan.rewriting.push_out import scan_push_out_add
 from pytensor.tensor.basic import AllocDiag
 from pytensor.tensor.blockwise import Blockwise
 
-__all__ = ["drop_scan_modes", "inline_op_from_graphs", "push_sums_out_of_loops"]
+__all__ = [
+    "drop_scan_modes",
+    "graphs_inside",
+    "inline_op_from_graphs",
+    "push_sums_out_of_loops",
+    "rewrite_compiled_inner_graphs",
+]
+
+
+def graphs_inside(op: Op) -> Iterator[Any]:
+    """Yield the graphs inside an Op, or inside the Op of a Blockwise; none for scalar Ops."""
+    core = op.core_op if isinstance(op, Blockwise) else op
+    if isinstance(core, HasMultipleInnerGraph) and not isinstance(core, ScalarOp):
+        yield from core.inner_graphs.values()
+
+
+def rewrite_compiled_inner_graphs(fgraph: FunctionGraph, rewrite: Callable[[FunctionGraph], None]) -> None:
+    """Rewrite the graphs inside Scan, OpFromGraph, LazyIfElse and optimizer nodes, which are compiled with the graph.
+
+    Parameters
+    ----------
+    fgraph
+        A graph before inner graphs are compiled; changed in place.
+    rewrite
+        Changes an inner graph in place. What is inside of that is its own concern.
+    """
+    known: dict[Op, Op] = {}
+    for node in fgraph.toposort():
+        if node.op not in known:
+            known[node.op] = _with_rewritten_graph(node.op, rewrite)
+        new = known[node.op]
+        if new is not node.op:
+            outputs = Apply(new, list(node.inputs), [v.type() for v in node.outputs]).outputs
+            fgraph.replace_all(list(zip(node.outputs, outputs, strict=True)), reason="opencl_inner_graph")
+
+
+def _with_rewritten_graph(op: Any, rewrite: Callable[[FunctionGraph], None]) -> Any:
+    """Return an Op with a rewritten inner graph; the same Op if nothing has changed."""
+    if isinstance(op, Blockwise):
+        core = _with_rewritten_graph(op.core_op, rewrite)
+        if core is op.core_op:
+            return op
+        options = {"gufunc_spec": op.gufunc_spec, "destroy_map": op.destroy_map}
+        return type(op)(core, signature=op.signature, name=op.name, **options)
+    if isinstance(op, LazyIfElse):
+        branches = [_with_rewritten_graph(branch, rewrite) for branch in (op.true_branch, op.false_branch)]
+        new: Op = LazyIfElse(*branches, op.output_types)
+    elif isinstance(op, HasInnerFunction) and not isinstance(op, FinalizedOpFromGraph):
+        inner = op.fgraph.unfreeze()
+        rewrite(inner)
+        new = op.clone_with_inner_graph(inner)
+    else:
+        return op
+    return op if new == op else new
 
 
 def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:

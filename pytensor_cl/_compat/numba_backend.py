@@ -22,6 +22,7 @@ from pytensor_cl._compat.numba_draws import replace_contracted_draws
 from pytensor_cl._compat.numba_lock import check_numba, load_numba
 
 __all__ = [
+    "call_perform",
     "compile_node_with_numba",
     "compile_with_numba",
     "numba_unsupported_errors",
@@ -34,13 +35,15 @@ __all__ = [
 _INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_optimize_inner_graph)
 
 
-def prepare_inner_graphs_for_numba(linker_type: type) -> None:
+def prepare_inner_graphs_for_numba(linker_type: type, guard: Callable[[FunctionGraph], None]) -> None:
     """Rewrite the inner graphs of Scan, OpFromGraph and the optimizers, which run on the host, for NUMBA.
 
     Parameters
     ----------
     linker_type
         The linker of the outer graphs.
+    guard
+        Adds the checks that NUMBA leaves out to an inner graph, in place.
     """
     for generic in _INNER_GRAPHS:
         numba = generic.dispatch(NumbaLinker)
@@ -50,6 +53,7 @@ def prepare_inner_graphs_for_numba(linker_type: type) -> None:
                 return
             if hasattr(op, "function_mode"):  # its function is compiled in that mode
                 return
+            guard(inner)  # also for the optimizers: NUMBA's rewrites of masks drop a check
             host_mode = _numba_mode(mode)
             inner._compile_mode = host_mode
             _numba(host_mode.linker, op, node, inner, mode=host_mode)
@@ -57,7 +61,7 @@ def prepare_inner_graphs_for_numba(linker_type: type) -> None:
         generic.register(linker_type, rewrite)
 
 
-def prepare_for_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
+def prepare_for_numba(op: OpFromGraph, mode: Any, guard: Callable[[FunctionGraph], None]) -> OpFromGraph:
     """Return an OpFromGraph whose inner graph is rewritten for NUMBA.
 
     Parameters
@@ -66,8 +70,11 @@ def prepare_for_numba(op: OpFromGraph, mode: Any) -> OpFromGraph:
         A branch of a conditional; not changed.
     mode
         The mode of the outer graph.
+    guard
+        As `prepare_inner_graphs_for_numba` takes it.
     """
     inner = op.fgraph.unfreeze()
+    guard(inner)
     host_mode = _numba_mode(mode)
     inner._compile_mode = host_mode
     node = op.make_node(*(v.type() for v in inner.inputs))
@@ -214,15 +221,26 @@ def run_in_object_mode(*op_types: type) -> None:
         Classes of Ops.
     """
     load_numba()
-    from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
-
-    def quietly(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
-            return generate_fallback_impl(op, node, **kwargs)
+    from pytensor.link.numba.dispatch.basic import numba_funcify
 
     for op_type in op_types:
-        numba_funcify.register(op_type)(quietly)
+        numba_funcify.register(op_type)(call_perform)
+
+
+def call_perform(op: Any, node: Any = None, **kwargs: Any) -> Any:
+    """Return a function of NUMBA that calls ``perform`` of an Op, without a warning.
+
+    Parameters
+    ----------
+    op, node, **kwargs
+        As PyTensor gives them to a NUMBA implementation.
+    """
+    load_numba()
+    from pytensor.link.numba.dispatch.basic import generate_fallback_impl
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+        return generate_fallback_impl(op, node, **kwargs)
 
 
 def register_numba_implementation(op_type: type, make: Callable[..., tuple[Any, str]]) -> None:

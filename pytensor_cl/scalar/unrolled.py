@@ -42,6 +42,7 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.codegen.dtypes import is_special, is_supported
 from pytensor_cl.codegen.emitter import Emitter, Value
 from pytensor_cl.scalar.base import emit
+from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
 
 __all__ = ["MOST_STATEMENTS", "Axes", "CannotUnroll", "Cells", "unroll"]
 
@@ -224,6 +225,8 @@ def _elemwise(run: _Unroller, node: Apply) -> list[Cells]:
     operands = [run.cells(v) for v in node.inputs]
     if not operands:
         raise CannotUnroll("an elementwise function without inputs")
+    if divides_integers(node) and not is_nonzero(node.inputs[1]):
+        raise CannotUnroll("whole numbers inside the loop are divided by what may be zero")
     tags = run.aligned(operands)
     arrays = np.broadcast_arrays(*(cells.values for cells in operands))
     dtypes = [check_dtype(v.type) for v in node.outputs]

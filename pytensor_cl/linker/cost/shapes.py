@@ -190,6 +190,8 @@ def _join(node: Apply, known: ShapeEnv) -> Shape:
 
 def _entries(node: Apply, first: int, known: ShapeEnv) -> Iterator[Any]:
     """Yield the entries of an index, slices with integers."""
+    if isinstance(node.op, Blockwise):  # each element of the batch has an index of its own
+        raise UnknownShape
     for entry in indices_from_subtensor(node.inputs[first:], node.op.idx_list):
         if isinstance(entry, slice):
             yield slice(*(None if v is None else known.number(v) for v in (entry.start, entry.stop, entry.step)))

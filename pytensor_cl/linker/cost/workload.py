@@ -173,7 +173,7 @@ def _scatter(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes
 
 
 def _scan(node: Apply, fgraph: FunctionGraph, inputs: Shapes, outputs: Shapes) -> Amounts:
-    op: Any = node.op
+    op: Any = core_of(node.op)
     steps = max((n[0] for n in (*inputs, *outputs) if n), default=1)
     inner = op.fgraph.toposort()
     wide = max((prod(n) // max(n[0], 1) for n in outputs if n), default=1)

@@ -10,50 +10,19 @@ from typing import Any
 from pytensor.compile.aliasing import Supervisor
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
-from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.configdefaults import config
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import get_active_mode
-from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import Composite, IntDiv, Maximum, Minimum, Mod, ScalarType
-from pytensor.scan.op import Scan
-from pytensor.tensor.basic import (
-    Alloc,
-    AllocDiag,
-    AllocEmpty,
-    ARange,
-    ExtractDiag,
-    Eye,
-    Join,
-    MakeVector,
-    Nonzero,
-    ScalarFromTensor,
-    Split,
-    TensorFromScalar,
-)
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp, Repeat, SearchsortedOp, Unique
-from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.linalg.decomposition.qr import QR
-from pytensor.tensor.linalg.inverse import MatrixInverse
-from pytensor.tensor.linalg.solvers.general import Solve
-from pytensor.tensor.linalg.solvers.psd import CholeskySolve
-from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
-from pytensor.tensor.linalg.summary import Det, SLogDet
-from pytensor.tensor.math import Argmax, Dot
+from pytensor.scalar.basic import Maximum, Minimum
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.sort import ArgSortOp, SortOp
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl._compat.inner_graphs import inline_op_from_graphs
-from pytensor_cl.rewriting.host_backend.constant_masks import has_constant_masks, replace_constant_masks
-from pytensor_cl.rewriting.host_backend.guards import add_guards, has_same_draws, is_mask_selection, may_need_guard
+from pytensor_cl.rewriting.host_backend.inner_guards import guard_for_numba
+from pytensor_cl.rewriting.host_backend.numba_ops import is_equal_in_numba
 from pytensor_cl.type import GpuArrayType
 
 __all__ = [
@@ -63,21 +32,6 @@ __all__ = [
     "check_host_backends",
     "keep_canonical_copy",
 ]
-
-EQUAL: tuple[type[Op], ...] = (
-    *(Alloc, AllocEmpty, ARange, ExtractDiag, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar),
-    *(CAReduce, DimShuffle, Elemwise, CumOp, Argmax, Dot, CheckAndRaise, DeepCopyOp, ViewOp),
-    *(Reshape, Shape, Shape_i, SpecifyShape, IncSubtensor, Subtensor, Split, AllocDiag, Nonzero),
-    *(SortOp, ArgSortOp, SearchsortedOp, Repeat, Unique, Scan),
-    *(Cholesky, CholeskySolve, Det, MatrixInverse, QR, SLogDet, Solve, SolveTriangular),
-)
-"""Ops whose data errors NUMBA reports, together with the checks of `guards`, wherever the other backends report them.
-
-A call that fails under NUMBA is repeated on the device, which words the error. Ops that were not examined are left out.
-Eigh and SVD are left out because NUMBA returns NaN where the others raise. NUMBA runs Scan on the host in any case.
-Random draws count as equal if NUMBA draws NumPy's numbers. Graphs with other Ops may run under C only: its errors and
-draws are those of the device's functions.
-"""
 
 ON_HOST = "opencl__select_backend=False"
 NOT_AUTO = "opencl__placement is not auto"
@@ -127,12 +81,7 @@ class CanonicalCopy:
     def with_guards(self) -> FunctionGraph:
         """Return a copy of the graph with the checks that NUMBA leaves out; a plain copy if it needs none."""
         graph = _copied(self.graph)
-        guarded = [node for node in _nodes(graph) if may_need_guard(node)]
-        if guarded:
-            if not graph.apply_nodes.issuperset(guarded):  # some are in inner graphs
-                inline_op_from_graphs(graph)
-            replace_constant_masks(graph)
-            add_guards(graph)
+        guard_for_numba(graph)
         return graph
 
 
@@ -211,7 +160,7 @@ def _reason_against_numba(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
     """Return why NUMBA must not run a graph; an empty text if it may."""
     if not all(type(v.type) in (TensorType, RandomGeneratorType) for v in (*fgraph.inputs, *fgraph.outputs)):
         return "inputs or results that are no tensors"
-    other = next((n for n in nodes if not _is_equal_in_numba(n)), None)
+    other = next((n for n in nodes if not is_equal_in_numba(n)), None)
     return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
 
 
@@ -257,32 +206,3 @@ def _nodes(fgraph: Any) -> Iterator[Apply]:
             yield from _nodes(node.op.fgraph)
         else:
             yield node
-
-
-def _is_equal_in_numba(node: Apply) -> bool:
-    """Whether NUMBA computes what the other backends compute, and reports the same errors; see `EQUAL`."""
-    if has_same_draws(node):
-        return True
-    if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
-        return False
-    if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
-        if is_mask_selection(node) or has_constant_masks(node):
-            return True
-        return all(v.type.dtype != "bool" for v in node.inputs[1:])
-    if isinstance(node.op, CumOp):  # NUMBA accumulates other integers as int64, whatever the dtype of the result
-        return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
-    if isinstance(node.op, ARange):
-        return isinstance(node.inputs[2], Constant)
-    if isinstance(node.op, Elemwise):
-        return not _has_fused_division(node.op.scalar_op)
-    if isinstance(node.op, Blockwise):
-        return isinstance(node.op.core_op, EQUAL)
-    return isinstance(node.op, EQUAL)
-
-
-def _has_fused_division(scalar_op: Op) -> bool:
-    """Whether a Composite divides integers, which `guards` cannot check: INT_MIN / -1 ends the process under NUMBA."""
-    if not isinstance(scalar_op, Composite):
-        return False
-    divisions = (n for n in scalar_op.fgraph.toposort() if isinstance(n.op, IntDiv | Mod | Composite))
-    return any(isinstance(n.op, Composite) or n.outputs[0].type.dtype.startswith(("int", "uint")) for n in divisions)

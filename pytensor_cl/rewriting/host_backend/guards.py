@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import IntDiv, Maximum, Minimum, Mod
+from pytensor.scalar.basic import IntDiv, Maximum, Minimum
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.basic import (
@@ -33,18 +34,20 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, i
 
 from pytensor_cl.rewriting.host_backend.axis_lengths import axis_lengths, length_conditions
 from pytensor_cl.rewriting.host_backend.in_bounds import MESSAGE, in_bounds
+from pytensor_cl.rewriting.host_backend.masks import MASK, is_mask_selection
+from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
 
-__all__ = ["add_guards", "has_same_draws", "is_mask_selection", "may_need_guard"]
+__all__ = ["add_guards", "checked_divisor", "has_same_draws", "may_need_guard"]
 
 Check = tuple[int, Variable]
 """The position of an input, and the checked variable that takes its place."""
 
-DIVISOR = CheckAndRaise(ZeroDivisionError, "a divisor of whole numbers is 0 or -1")
-ELEMENTS = CheckAndRaise(ValueError, "no elements")
+DIVISOR = CheckAndRaise(ZeroDivisionError, "integer division or modulo by zero")
+ELEMENTS = CheckAndRaise(ValueError, "zero-size array to reduction operation which has no identity")
 INDEX = CheckAndRaise(IndexError, MESSAGE)
-PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution may not have")
-SHAPES = CheckAndRaise(ValueError, "lengths differ")
-"""Users do not see these messages: a call that fails on the host is repeated on the device."""
+PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution must not have")
+SHAPES = CheckAndRaise(ValueError, "shape mismatch: lengths differ")
+"""Users see these messages for loops only: another call that fails on the host is repeated on the device."""
 
 
 def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
@@ -59,18 +62,13 @@ def _index_axes(node: Apply, first: int) -> Iterator[tuple[int, int]]:
         position += sum(part is not None for part in parts)
 
 
-def is_mask_selection(node: Apply) -> bool:
-    """Return whether a node selects the elements of an array where a mask is true, and does nothing else."""
-    return isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,) and node.inputs[1].type.dtype == "bool"
-
-
 def _masks(node: Apply) -> Iterator[Check]:
     """Check the shape of a mask."""
     x, mask = node.inputs
     pairs = zip(mask.type.shape, x.type.shape, tuple(mask.shape), tuple(x.shape), strict=False)
     same = [pt.eq(a, b) for known, other, a, b in pairs if known is None or known != other]
     if same:
-        yield 1, SHAPES(mask, *same)
+        yield 1, MASK(mask, *same)
 
 
 def _indices(node: Apply) -> Iterator[Check]:
@@ -158,17 +156,36 @@ def _axes_that_may_be_empty(node: Apply) -> list[int]:
     return [axis for axis in (range(len(shape)) if op.axis is None else op.axis) if not shape[axis]]
 
 
-def _divisors(node: Apply) -> Iterator[Check]:
-    """Check divisors of integers: INT_MIN / -1 ends the process."""
+def checked_divisor(divisor: Variable) -> Variable:
+    """Return whole numbers that are checked for zero, as the C backend does; the same ones if they cannot be zero."""
+    return divisor if is_nonzero(divisor) else DIVISOR(divisor, pt.all(pt.neq(divisor, 0)))
+
+
+def _safe_division(node: Apply, is_inside: bool) -> Variable | None:
+    """Return a division of whole numbers without division by -1; None if a constant shows that there is none.
+
+    Under NUMBA, INT_MIN / -1 ends the process. A function divides by -1 on the device, a loop changes the sign.
+    """
     op: Any = node.op
-    if isinstance(op.scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iu":
-        divisor = node.inputs[1]
-        if not (isinstance(divisor, Constant) and ((divisor.data != 0) & (divisor.data != -1)).all()):
-            yield 1, DIVISOR(divisor, pt.all(pt.neq(divisor, 0) & pt.neq(divisor, -1)))
+    x, divisor = node.inputs
+    if isinstance(divisor, Constant) and ((divisor.data != 0) & (divisor.data != -1)).all():
+        return None
+    if not is_inside:
+        return op(x, DIVISOR(divisor, pt.all(pt.neq(divisor, 0) & pt.neq(divisor, -1))))
+    checked, dtype = checked_divisor(divisor), node.outputs[0].type.dtype
+    if divisor.type.numpy_dtype.kind != "i":
+        return op(x, checked)
+    is_minus_one = pt.eq(divisor, -1)
+    quotient = op(x, pt.switch(is_minus_one, pt.constant(1, dtype=divisor.type.dtype), checked))
+    return pt.switch(is_minus_one, -pt.cast(x, dtype), quotient) if isinstance(op.scalar_op, IntDiv) else quotient
 
 
 def _positive(x: Any) -> Any:
     return x > 0
+
+
+def _not_negative(x: Any) -> Any:
+    return ~(x < 0)
 
 
 def _rate(x: Any) -> Any:
@@ -205,15 +222,18 @@ _PARAMETERS: dict[type, dict[int, Callable[[Any], Any]]] = {
 on parameters that NUMBA does not check. Where NumPy accepts zero but not minus zero, NumPy draws."""
 
 
+_ALWAYS_POSITIVE = {(BetaRV, 0), (BetaRV, 1), (StudentTRV, 0)}
+
+
 def has_same_draws(node: Apply) -> bool:
     """Return whether NUMBA draws NumPy's numbers."""
     return type(node.op) in _PARAMETERS
 
 
-def _parameters(node: Apply) -> Iterator[Check]:
+def _parameters(node: Apply, conditions: dict[int, Callable[[Any], Any]]) -> Iterator[Check]:
     """Check the parameters of a distribution."""
     first = len(node.inputs) - len(node.op.ndims_params)
-    for k, holds in _PARAMETERS[type(node.op)].items():
+    for k, holds in conditions.items():
         value = node.inputs[first + k]
         if not (isinstance(value, Constant) and np.all(holds(value.data))):
             yield first + k, PARAMETER(value, pt.all(holds(value)))
@@ -223,13 +243,30 @@ def _parameters(node: Apply) -> Iterator[Check]:
             yield first, PARAMETER(low, pt.all(low <= high))
 
 
+def _sufficient_parameters(node: Apply) -> Iterator[Check]:
+    """Check conditions under which NumPy accepts the parameters; it may accept others."""
+    return _parameters(node, _PARAMETERS[type(node.op)])
+
+
+def _necessary_parameters(node: Apply) -> Iterator[Check]:
+    """Check the conditions of NumPy, which accepts a scale of zero: nothing repeats a step of a loop."""
+    kind = type(node.op)
+    conditions = {
+        k: _not_negative if holds is _positive and (kind, k) not in _ALWAYS_POSITIVE else holds
+        for k, holds in _PARAMETERS[kind].items()
+        if holds is not _limit
+    }
+    return _parameters(node, conditions)
+
+
 _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     AdvancedSubtensor: _indices,
     AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
-    Elemwise: _divisors,
-    **dict.fromkeys(_PARAMETERS, _parameters),
+    **dict.fromkeys(_PARAMETERS, _sufficient_parameters),
 }
+_GUARDS_INSIDE = {**_GUARDS, **dict.fromkeys(_PARAMETERS, _necessary_parameters)}
+"""Of nodes inside of a loop: a check must not fail for data that the other backends accept."""
 
 
 def may_need_guard(node: Apply) -> bool:
@@ -238,15 +275,18 @@ def may_need_guard(node: Apply) -> bool:
     if isinstance(node.op, CAReduce):
         return isinstance(scalar_op, Maximum | Minimum) and bool(_axes_that_may_be_empty(node))
     if isinstance(node.op, Elemwise):
-        return isinstance(scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iu"
+        return divides_integers(node)
     return any(t in _GUARDS for t in type(node.op).__mro__)
 
 
 def _shared_index_checks(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Variable]:
     """Return the checks of index inputs, one for all nodes that share an index, so that NUMBA compiles one loop.
 
-    Lengths are taken only from arrays that depend on no gather; otherwise a check could depend on itself.
+    Lengths are taken only from arrays that depend on no gather; otherwise a check could depend on itself. Where there
+    are conditionals, not all nodes run, and each has its own check.
     """
+    if any(isinstance(node.op, IfElse) for node in fgraph.apply_nodes):
+        return {}
     dependent: set[Variable] = set()  # on a gather or scatter
     uses: dict[Variable, list[tuple[Apply, int, list[Variable]]]] = {}
     for node in fgraph.toposort():
@@ -264,21 +304,26 @@ def _shared_index_checks(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Varia
     }
 
 
-def add_guards(fgraph: FunctionGraph) -> None:
+def add_guards(fgraph: FunctionGraph, *, is_inside: bool = False) -> None:
     """Add the checks to a graph.
 
     Parameters
     ----------
     fgraph
         A graph before any rewrite; changed in place.
+    is_inside
+        Whether it is the graph inside of an Op, so that no call is repeated elsewhere if a check fails.
     """
+    guards = _GUARDS_INSIDE if is_inside else _GUARDS
     order = fgraph.toposort()
     for node in order:  # results first: one of them may be an index that is checked too
-        extreme = _extreme(node)
-        for client, at in list(fgraph.clients[node.outputs[0]]) if extreme is not None else ():
-            fgraph.change_node_input(client, at, extreme, import_missing=True)
+        checked = _extreme(node)
+        if checked is None and divides_integers(node):
+            checked = _safe_division(node, is_inside)
+        for client, at in list(fgraph.clients[node.outputs[0]]) if checked is not None else ():
+            fgraph.change_node_input(client, at, checked, import_missing=True)
     shared = _shared_index_checks(fgraph)
     for node in order:
-        make = next((_GUARDS[t] for t in type(node.op).__mro__ if t in _GUARDS), None)
-        for position, checked in list(make(node)) if make else ():
-            fgraph.change_node_input(node, position, shared.get((node, position), checked), import_missing=True)
+        make = next((guards[t] for t in type(node.op).__mro__ if t in guards), None)
+        for position, changed in list(make(node)) if make else ():
+            fgraph.change_node_input(node, position, shared.get((node, position), changed), import_missing=True)

@@ -3,14 +3,11 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Apply
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.tensor.basic import as_tensor_variable
 
-from pytensor_cl._compat.numba_backend import register_numba_implementation
+from pytensor_cl.rewriting.host_backend.numba_registration import register_when_met
 
 __all__ = ["InBounds", "in_bounds"]
 
@@ -73,16 +70,4 @@ def _for_numba(op: Op, node: Apply, njit: Any) -> tuple[Any, str]:
     return check, f"pytensor_cl_in_bounds_{VERSION}_{lowest}"
 
 
-class _RegisterWithNumba(GraphRewriter):
-    """Registers the Op with NUMBA when it first occurs, so that importing this module does not load NUMBA."""
-
-    _is_done = False
-
-    def apply(self, fgraph: FunctionGraph) -> Any:
-        """Register the Op if the graph has it; the graph is not changed."""
-        if not self._is_done and any(isinstance(node.op, InBounds) for node in fgraph.apply_nodes):
-            register_numba_implementation(InBounds, _for_numba)
-            self._is_done = True
-
-
-optdb.register("pytensor_cl_in_bounds_numba", _RegisterWithNumba(), "numba", position=0)
+register_when_met(InBounds, _for_numba)

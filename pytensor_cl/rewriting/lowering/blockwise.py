@@ -102,7 +102,7 @@ def _subtensor(batch: Batch) -> list[Variable]:
     source, *inputs = batch.node.inputs
     axes = [axis for axis in range(batch.ndim) if not source.type.broadcastable[axis]]
     core = range(batch.ndim, source.type.ndim)
-    return [BatchIndex(batch, inputs, axes).take(source.dimshuffle(*axes, *core))]
+    return [batch.broadcast(BatchIndex(batch, inputs, axes).take(source.dimshuffle(*axes, *core)))]
 
 
 def _inc_subtensor(batch: Batch) -> list[Variable]:

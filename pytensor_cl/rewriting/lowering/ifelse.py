@@ -14,6 +14,7 @@ from pytensor_cl._compat import numba_backend
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
 from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse, IfElseWithDeviceGraphs
 from pytensor_cl.ops.transfer import GpuFromHost
+from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
 from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
@@ -107,5 +108,6 @@ def prepare_host_branches(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if not isinstance(node.op, LazyIfElse):
             continue
-        branches = [numba_backend.prepare_for_numba(b, mode) for b in (node.op.true_branch, node.op.false_branch)]
+        given = (node.op.true_branch, node.op.false_branch)
+        branches = [numba_backend.prepare_for_numba(branch, mode, guard_inner_graph) for branch in given]
         _replace(fgraph, node, LazyIfElse(*branches, node.op.output_types))

@@ -157,7 +157,7 @@ def test_an_index_that_is_a_maximum_of_nothing():
     """That of unsigned integers would be zero to NUMBA, which is an index."""
     places = pt.matrix("places", dtype="uint8")
     call = check([rows[places.max(axis=0)]], {rows: np.eye(3), places: np.array([[0], [2]], dtype="uint8")})
-    with pytest.raises(ValueError, match="no elements"):
+    with pytest.raises(ValueError, match="zero-size array"):
         call({rows: np.eye(3), places: np.empty((0, 1), dtype="uint8")})
 
 
@@ -176,9 +176,9 @@ def test_maximum_of_nothing():
     outputs = [pt.max(pt.exp(x) + y), pt.min(rows, axis=0)]
     given = {x: MANY, y: MANY, rows: np.arange(6.0).reshape(2, 3)}
     call = check(outputs, given)
-    with pytest.raises(ValueError, match="no elements"):
+    with pytest.raises(ValueError, match="zero-size array"):
         call({**given, x: MANY[:0], y: MANY[:0]})
-    with pytest.raises(ValueError, match="no elements"):
+    with pytest.raises(ValueError, match="zero-size array"):
         call({**given, rows: np.empty((0, 3))})
     assert call({**given, rows: np.empty((2, 0))})[1].shape == (0,)
 

@@ -1,8 +1,9 @@
-"""Constant masks as positions, for the NUMBA backend.
+"""Masks as positions, for the NUMBA backend.
 
 NUMBA checks neither the shape of a mask nor the shape of the values that are written where it is true.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,9 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, i
 
 from pytensor_cl.rewriting.host_backend.axis_lengths import length_conditions
 
-__all__ = ["has_constant_masks", "replace_constant_masks"]
+__all__ = ["MASK", "has_constant_masks", "has_masks", "is_mask_selection", "replace_masks"]
 
-MASK = CheckAndRaise(IndexError, "a mask does not have the shape of the array")
-"""Users do not see this message: a call that fails on the host is repeated on the device."""
+MASK = CheckAndRaise(IndexError, "boolean index did not match indexed array: their shapes differ")
 
 
 def _is_mask(index: Any) -> bool:
@@ -32,10 +32,25 @@ def _entries(node: Apply) -> tuple[Any, ...]:
     return indices_from_subtensor(node.inputs[first:], node.op.idx_list)
 
 
+def is_mask_selection(node: Apply) -> bool:
+    """Return whether a node selects the elements of an array where a mask is true, and does nothing else."""
+    return isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,) and node.inputs[1].type.dtype == "bool"
+
+
+def has_masks(node: Apply) -> bool:
+    """Return whether a node reads or writes an array by masks that `replace_masks` can replace."""
+    masks = list(filter(_is_mask, _entries(node)))
+    return bool(masks) and all(mask.type.ndim for mask in masks) and not getattr(node.op, "ignore_duplicates", False)
+
+
 def has_constant_masks(node: Apply) -> bool:
     """Return whether a node reads or writes an array by masks that are all constants."""
-    masks = list(filter(_is_mask, _entries(node)))
-    return bool(masks) and all(isinstance(mask, Constant) and mask.type.ndim for mask in masks)
+    return has_masks(node) and all(isinstance(mask, Constant) for mask in filter(_is_mask, _entries(node)))
+
+
+def _positions(mask: Variable) -> Sequence[Variable]:
+    """Return the indices where a mask is true, one vector for each dimension."""
+    return [pt.constant(i) for i in np.nonzero(mask.data)] if isinstance(mask, Constant) else pt.nonzero(mask)
 
 
 def _by_positions(node: Apply) -> Variable:
@@ -50,7 +65,7 @@ def _by_positions(node: Apply) -> Variable:
             positions.append(entry)
             axis += 1
             continue
-        positions.extend(pt.constant(found) for found in np.nonzero(entry.data))
+        positions.extend(_positions(entry))
         for at in range(entry.type.ndim):
             same += length_conditions(x, axis + at, entry, at)
         axis += entry.type.ndim
@@ -60,8 +75,8 @@ def _by_positions(node: Apply) -> Variable:
     return selected.set(node.inputs[1]) if op.set_instead_of_inc else selected.inc(node.inputs[1])
 
 
-def replace_constant_masks(fgraph: FunctionGraph) -> None:
-    """Replace constant masks by the positions where they are true.
+def replace_masks(fgraph: FunctionGraph) -> None:
+    """Replace masks by the positions where they are true, but for selections by a mask that is no constant.
 
     Parameters
     ----------
@@ -69,5 +84,5 @@ def replace_constant_masks(fgraph: FunctionGraph) -> None:
         A graph before the checks of `guards` are added; changed in place.
     """
     for node in fgraph.toposort():
-        if has_constant_masks(node):
+        if has_constant_masks(node) or (has_masks(node) and not is_mask_selection(node)):
             fgraph.replace(node.outputs[0], _by_positions(node), import_missing=True)

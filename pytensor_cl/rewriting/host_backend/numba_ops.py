@@ -1,0 +1,104 @@
+"""Ops that NUMBA may run, and what else it may run inside of loops."""
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.ops import DeepCopyOp, TypeCastingOp, ViewOp
+from pytensor.conditional.op import IfElse, LazyIfElse
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.op import Op
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import Composite, IntDiv, Mod, ScalarType
+from pytensor.scan.op import Scan
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocDiag,
+    AllocEmpty,
+    ARange,
+    ExtractDiag,
+    Eye,
+    Join,
+    MakeVector,
+    Nonzero,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp, RavelMultiIndex, Repeat, SearchsortedOp, Unique
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.qr import QR
+from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.summary import Det, SLogDet
+from pytensor.tensor.math import Argmax, Dot
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.sort import ArgSortOp, SortOp
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.type import TensorType
+
+from pytensor_cl.rewriting.host_backend.guards import has_same_draws, is_mask_selection
+from pytensor_cl.rewriting.host_backend.in_python import InPython, can_run_in_python
+from pytensor_cl.rewriting.host_backend.masks import has_constant_masks, has_masks
+
+__all__ = ["is_equal_in_numba", "must_run_in_python"]
+
+EQUAL: tuple[type[Op], ...] = (
+    *(Alloc, AllocEmpty, ARange, ExtractDiag, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar),
+    *(CAReduce, DimShuffle, Elemwise, CumOp, Argmax, Dot, CheckAndRaise, DeepCopyOp, ViewOp),
+    *(Reshape, Shape, Shape_i, SpecifyShape, IncSubtensor, Subtensor, Split, AllocDiag, Nonzero),
+    *(SortOp, ArgSortOp, SearchsortedOp, Repeat, Unique, Scan),
+    *(Cholesky, CholeskySolve, Det, MatrixInverse, QR, SLogDet, Solve, SolveTriangular),
+)
+"""Ops whose data errors NUMBA reports, together with the checks of `guards`, wherever the other backends report them.
+
+A call that fails under NUMBA is repeated on the device, which words the error. Ops that were not examined are left out.
+Eigh and SVD are left out because NUMBA returns NaN where the others raise. Random draws count as equal if NUMBA draws
+NumPy's numbers. Graphs with other Ops may run under C only: its errors and draws are those of the device's functions.
+
+NUMBA runs Scan in any case. What is inside of it has the same checks, and Ops that are not listed run in Python there.
+"""
+
+INSIDE: tuple[type[Op], ...] = (
+    *(IfElse, LazyIfElse, OpFromGraph, RandomVariable, TypeCastingOp, RavelMultiIndex, InPython),
+)
+"""Further Ops that NUMBA runs inside of loops. A draw there is NUMBA's own, and its shape is checked by nobody."""
+
+
+def is_equal_in_numba(node: Apply) -> bool:
+    """Whether NUMBA computes what the other backends compute, and reports the same errors; see `EQUAL`."""
+    if has_same_draws(node):
+        return True
+    if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
+        return False
+    if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
+        if is_mask_selection(node) or has_constant_masks(node):
+            return True
+        return all(v.type.dtype != "bool" for v in node.inputs[1:])
+    if isinstance(node.op, CumOp):  # NUMBA accumulates other integers as int64, whatever the dtype of the result
+        return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
+    if isinstance(node.op, ARange):
+        return isinstance(node.inputs[2], Constant)
+    if isinstance(node.op, Elemwise):
+        return not _has_fused_division(node.op.scalar_op)
+    if isinstance(node.op, Blockwise):
+        return isinstance(node.op.core_op, EQUAL)
+    return isinstance(node.op, EQUAL)
+
+
+def _has_fused_division(scalar_op: Op) -> bool:
+    """Whether a Composite divides integers, which `guards` cannot check: INT_MIN / -1 ends the process under NUMBA."""
+    if not isinstance(scalar_op, Composite):
+        return False
+    divisions = (n for n in scalar_op.fgraph.toposort() if isinstance(n.op, IntDiv | Mod | Composite))
+    return any(isinstance(n.op, Composite) or n.outputs[0].type.dtype.startswith(("int", "uint")) for n in divisions)
+
+
+def must_run_in_python(node: Apply) -> bool:
+    """Return whether NUMBA's own code for a node inside of a loop would treat errors differently."""
+    if is_equal_in_numba(node) or has_masks(node) or not can_run_in_python(node):
+        return False
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    return not isinstance(op, INSIDE)

@@ -1,0 +1,37 @@
+"""Elementwise division of whole numbers: where it occurs, and which divisors cannot be zero."""
+
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import IntDiv, Maximum, Mod
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+__all__ = ["divides_integers", "is_nonzero"]
+
+
+def divides_integers(node: Apply) -> bool:
+    """Return whether a node is an elementwise division or remainder of whole numbers."""
+    scalar_op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+    return isinstance(scalar_op, IntDiv | Mod) and node.outputs[0].type.numpy_dtype.kind in "iub"
+
+
+def is_nonzero(variable: Variable) -> bool:
+    """Return whether no element of an array of whole numbers can be zero, as far as its graph tells."""
+    if isinstance(variable, Constant):
+        return bool(np.all(variable.data != 0))
+    node: Any = variable.owner
+    if node is None:
+        return False
+    if isinstance(node.op, DimShuffle | Alloc):
+        return is_nonzero(node.inputs[0])
+    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Maximum):
+        return any(isinstance(v, Constant) and bool(np.all(v.data > 0)) for v in map(_without_view, node.inputs))
+    return isinstance(node.op, CheckAndRaise) and node.op.exc_type is ZeroDivisionError
+
+
+def _without_view(variable: Variable) -> Variable:
+    is_view = variable.owner is not None and isinstance(variable.owner.op, DimShuffle)
+    return variable.owner.inputs[0] if is_view else variable
