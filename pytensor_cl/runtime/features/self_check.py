@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
