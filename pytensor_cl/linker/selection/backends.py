@@ -15,6 +15,7 @@ from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_stat
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
+from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, C, excluded_rewrites
 from pytensor_cl.runtime.interrupts import reraising_interrupts
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
@@ -22,7 +23,6 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["DEVICE", "HOST", "NUMBA", "Backend", "C", "CFunction", "HostFunction", "NumbaFunction", "host_functions"]
 
 DEVICE, HOST = "device", "host"
-NUMBA, C = "NUMBA", "C"
 
 Run = Callable[[], list[Any]]
 
@@ -214,7 +214,10 @@ class CFunction(HostFunction):
 
     def _compile(self) -> Run:
         graph = self._wanted(self._copy.graph)
-        vm, outputs = compile_with_c(graph, self._copy.mode, self._given, self._outputs, self._copy.mutable_rngs)
+        excluded = excluded_rewrites(C)
+        vm, outputs = compile_with_c(
+            graph, self._copy.mode, self._given, self._outputs, self._copy.mutable_rngs, excluded
+        )
         run = _with_results(vm, outputs) if outputs else vm
         generators = [self._cells[i] for i in self._copy.mutable_rngs]
         self._fast_run = _with_rng_rollback(run, generators) if generators else run
