@@ -225,13 +225,18 @@ class CFunction(HostFunction):
 
     @property
     def host_array_cells(self) -> list[Cell]:
-        """Cells of shared variables, and of numbers: with ``trust_input`` an argument may be a NumPy scalar."""
+        """Cells of shared variables, and of arguments that C code would misread.
+
+        With ``trust_input`` these may be NumPy scalars, or arrays whose byte order is not the machine's.
+        """
         pairs = zip(self._copy.graph.inputs, self._given, strict=True)
-        return [c for v, c in pairs if type(c) is not list or _is_number(v)]
+        return [c for v, c in pairs if type(c) is not list or _is_checked(v)]
 
 
-def _is_number(variable: Variable) -> bool:
-    return isinstance(variable.type, TensorType) and variable.type.ndim == 0
+def _is_checked(variable: Variable) -> bool:
+    """Whether an argument may be a NumPy scalar, or have a byte order."""
+    kind = variable.type
+    return isinstance(kind, TensorType) and (kind.ndim == 0 or kind.numpy_dtype.itemsize > 1)
 
 
 def _with_results(vm: Callable[[], Any], outputs: Sequence[Cell]) -> Run:
