@@ -71,6 +71,7 @@ def compile_with_c(
     cells: Sequence[list[Any]],
     results: Sequence[list[Any]],
     mutable_rngs: Collection[int] = (),
+    excluded: Collection[str] = (),
 ) -> tuple[Callable[[], Any], list[list[Any]]]:
     """Compile a graph for PyTensor's C backend, with a C compiler if there is one.
 
@@ -88,6 +89,8 @@ def compile_with_c(
         Storage that the outputs may have.
     mutable_rngs
         Positions of the random generators among the inputs that may be changed in place.
+    excluded
+        Names of the rewrites without which it is compiled.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def compile_with_c(
     """
     query = mode.provided_optimizer
     if isinstance(query, RewriteDatabaseQuery):
-        query = query.excluding("opencl", "gemm_optimizer")  # its Gemm broadcasts an addend without an error
+        query = query.excluding("opencl", *excluded)
     copied = graph.clone()
     try:
         with warnings.catch_warnings():

@@ -15,6 +15,7 @@ from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_stat
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
+from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, C, excluded_rewrites
 from pytensor_cl.runtime.interrupts import reraising_interrupts
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
@@ -22,7 +23,6 @@ from pytensor_cl.sharedvar import DeviceCell
 __all__ = ["DEVICE", "HOST", "NUMBA", "Backend", "C", "CFunction", "HostFunction", "NumbaFunction", "host_functions"]
 
 DEVICE, HOST = "device", "host"
-NUMBA, C = "NUMBA", "C"
 
 Run = Callable[[], list[Any]]
 
@@ -214,7 +214,10 @@ class CFunction(HostFunction):
 
     def _compile(self) -> Run:
         graph = self._wanted(self._copy.graph)
-        vm, outputs = compile_with_c(graph, self._copy.mode, self._given, self._outputs, self._copy.mutable_rngs)
+        excluded = excluded_rewrites(C)
+        vm, outputs = compile_with_c(
+            graph, self._copy.mode, self._given, self._outputs, self._copy.mutable_rngs, excluded
+        )
         run = _with_results(vm, outputs) if outputs else vm
         generators = [self._cells[i] for i in self._copy.mutable_rngs]
         self._fast_run = _with_rng_rollback(run, generators) if generators else run
@@ -222,13 +225,18 @@ class CFunction(HostFunction):
 
     @property
     def host_array_cells(self) -> list[Cell]:
-        """Cells of shared variables, and of numbers: with ``trust_input`` an argument may be a NumPy scalar."""
+        """Cells of shared variables, and of arguments that C code would misread.
+
+        With ``trust_input`` these may be NumPy scalars, or arrays whose byte order is not the machine's.
+        """
         pairs = zip(self._copy.graph.inputs, self._given, strict=True)
-        return [c for v, c in pairs if type(c) is not list or _is_number(v)]
+        return [c for v, c in pairs if type(c) is not list or _is_checked(v)]
 
 
-def _is_number(variable: Variable) -> bool:
-    return isinstance(variable.type, TensorType) and variable.type.ndim == 0
+def _is_checked(variable: Variable) -> bool:
+    """Whether an argument may be a NumPy scalar, or have a byte order."""
+    kind = variable.type
+    return isinstance(kind, TensorType) and (kind.ndim == 0 or kind.numpy_dtype.itemsize > 1)
 
 
 def _with_results(vm: Callable[[], Any], outputs: Sequence[Cell]) -> Run:

@@ -160,7 +160,8 @@ def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Cal
     run
         The compiled code.
     cells
-        Of arguments that may be NumPy scalars, and of shared variables that may be on a device.
+        Of arguments that may be NumPy scalars or have another byte order, and of shared variables, which may be on a
+        device.
     """
 
     def run_with_copies() -> list[Any]:
@@ -180,7 +181,9 @@ def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Cal
 def _needs_host_array(cells: Sequence[Cell]) -> list[str]:
     """Return for each cell the test whether compiled code cannot read its value as it is."""
     return [
-        f"e{i}.devices" if isinstance(cell, DeviceCell) else f"type(e{i}[0]) is not ndarray"
+        f"e{i}.devices"
+        if isinstance(cell, DeviceCell)
+        else f"type(v := e{i}[0]) is not ndarray or not v.dtype.isnative"
         for i, cell in enumerate(cells)
     ]
 
@@ -188,7 +191,8 @@ def _needs_host_array(cells: Sequence[Cell]) -> list[str]:
 def _put_host_array(cell: Cell) -> Any:
     if isinstance(cell, DeviceCell):
         return cell.expose()
-    cell[0] = np.asarray(cell[0])
+    value = np.asarray(cell[0])
+    cell[0] = value.astype(value.dtype.newbyteorder("="), copy=False)
     return None
 
 

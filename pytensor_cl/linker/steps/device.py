@@ -168,7 +168,9 @@ def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, upload:
     def each_call() -> None:
         value = source[0]
         if value.dtype != dtype:  # a function with trust_input=True checks nothing
-            raise TypeError(f"expected an array with dtype={dtype} (got {value.dtype})")
+            if value.dtype.newbyteorder("=") != dtype:
+                raise TypeError(f"expected an array with dtype={dtype} (got {value.dtype})")
+            source[0] = value = value.astype(dtype)
         out[0] = upload(value)
 
     if isinstance(source, DeviceCell):

@@ -14,14 +14,13 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
-from pytensor.scalar.basic import Maximum, Minimum
-from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.rewriting.host_backend.inner_guards import guard_for_numba
+from pytensor_cl.rewriting.host_backend.known_faults import C, fault_of
 from pytensor_cl.rewriting.host_backend.numba_ops import is_equal_in_numba
 from pytensor_cl.type import GpuArrayType
 
@@ -145,9 +144,10 @@ def _eligibility(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Eligibi
     if config.opencl__random != "numpy" and any(isinstance(n.op, RandomVariable) for n in nodes):
         return OTHER_NUMBERS
     numba_excluded = _reason_against_numba(fgraph, nodes)
-    c_eligible = not any(map(_differs_in_c, nodes))
-    if numba_excluded and not c_eligible:
-        return f"{numba_excluded}, and the C backend compares whole numbers as float64, or has no code for float16"
+    c_fault = next(filter(None, (fault_of(C, node) for node in nodes)), None)
+    c_eligible = c_fault is None
+    if numba_excluded and c_fault is not None:
+        return f"{numba_excluded}, and under C {c_fault.what}"
     return _Eligibility(numba_excluded, c_eligible, mode, _mutable_rngs(fgraph))
 
 
@@ -162,21 +162,6 @@ def _reason_against_numba(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
         return "inputs or results that are no tensors"
     other = next((n for n in nodes if not is_equal_in_numba(n)), None)
     return "" if other is None else f"NUMBA may treat errors in the data of {other.op} differently"
-
-
-def _differs_in_c(node: Apply) -> bool:
-    """Whether the C backend must not run a node.
-
-    Its code for the maximum or minimum of 64-bit integers goes through float64. It has no code for float16: a million
-    elements take ten seconds in Python.
-    """
-    if isinstance(node.op, Elemwise | CAReduce) and any(v.type.dtype == "float16" for v in node.outputs):
-        return True
-    op = getattr(node.op, "scalar_op", node.op)
-    if hasattr(op, "fgraph"):  # Composite, Scan
-        return any(map(_differs_in_c, op.fgraph.toposort()))
-    is_wide = any(getattr(v.type, "dtype", "") in ("int64", "uint64") for v in node.outputs)
-    return is_wide and isinstance(op, Maximum | Minimum)
 
 
 def _mutable_rngs(fgraph: FunctionGraph) -> tuple[int, ...]:

@@ -41,6 +41,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.rewriting.host_backend.guards import has_same_draws, is_mask_selection
 from pytensor_cl.rewriting.host_backend.in_python import InPython, can_run_in_python
+from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, fault_of
 from pytensor_cl.rewriting.host_backend.masks import has_constant_masks, has_masks
 
 __all__ = ["is_equal_in_numba", "must_run_in_python"]
@@ -73,12 +74,12 @@ def is_equal_in_numba(node: Apply) -> bool:
         return True
     if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
         return False
+    if not isinstance(node.op, Scan) and fault_of(NUMBA, node) is not None:  # a Scan runs such Ops in Python
+        return False
     if isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor):
         if is_mask_selection(node) or has_constant_masks(node):
             return True
         return all(v.type.dtype != "bool" for v in node.inputs[1:])
-    if isinstance(node.op, CumOp):  # NUMBA accumulates other integers as int64, whatever the dtype of the result
-        return node.outputs[0].type.dtype == "int64" or node.outputs[0].type.numpy_dtype.kind in "fc"
     if isinstance(node.op, ARange):
         return isinstance(node.inputs[2], Constant)
     if isinstance(node.op, Elemwise):

@@ -1,0 +1,149 @@
+"""Ops and rewrites of PyTensor's own backends whose results are wrong: a backend does not run them.
+
+The table is consulted where the backends of a function are chosen, and where they compile it. docs/cpu-faults.md
+lists the same faults for users.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.scalar.basic import Maximum, Minimum
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg.decomposition.eigen import Eigh
+from pytensor.tensor.linalg.decomposition.svd import SVD
+
+from pytensor_cl._compat.inner_graphs import graphs_inside
+
+__all__ = ["FAULTS", "NUMBA", "C", "KnownFault", "excluded_rewrites", "fault_of"]
+
+NUMBA, C = "NUMBA", "C"
+
+
+def _nowhere(node: Apply) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class KnownFault:
+    """A fault of a backend of PyTensor's.
+
+    Attributes
+    ----------
+    backend
+        ``"C"`` or ``"NUMBA"``.
+    ops
+        Names of PyTensor's Ops, as the documentation writes them.
+    what
+        What goes wrong.
+    seen_on
+        Versions of PyTensor that have it.
+    occurs
+        Whether a node has it; the backend is not handed a graph with such a node.
+    rewrites
+        Names of PyTensor's rewrites that make the faulty Ops; the backend compiles without them.
+    """
+
+    backend: str
+    ops: str
+    what: str
+    seen_on: str
+    occurs: Callable[[Apply], bool] = _nowhere
+    rewrites: tuple[str, ...] = ()
+
+
+def _is_extreme_of_wide_integers(node: Apply) -> bool:
+    op = getattr(node.op, "scalar_op", node.op)
+    is_wide = any(getattr(v.type, "dtype", "") in ("int64", "uint64") for v in node.outputs)
+    return is_wide and isinstance(op, Maximum | Minimum)
+
+
+def _is_of_half_precision(node: Apply) -> bool:
+    is_elementwise = isinstance(node.op, Elemwise | CAReduce)
+    return is_elementwise and any(v.type.dtype == "float16" for v in node.outputs)
+
+
+def _accumulates_narrow_integers(node: Apply) -> bool:
+    if not isinstance(node.op, CumOp):
+        return False
+    kind = node.outputs[0].type
+    return kind.dtype != "int64" and kind.numpy_dtype.kind not in "fc"
+
+
+FAULTS: tuple[KnownFault, ...] = (
+    KnownFault(
+        C,
+        "`MulSDCSC`, `MulSDCSR`",
+        "the product of a sparse and a dense matrix, and with it the gradient of `dense_from_sparse`, reads wrong "
+        "elements of a dense matrix whose rows are not contiguous, such as a transpose or what csc matrices become",
+        "3.3.8",
+        rewrites=("local_mul_s_d",),
+    ),
+    KnownFault(
+        C,
+        "`AddSparseDenseC`",
+        "the sum of a sparse and a dense matrix writes to wrong elements if the dense matrix is not in C order",
+        "3.3.8",
+        rewrites=("local_addsd_ccode",),
+    ),
+    KnownFault(
+        C,
+        "`Gemm`",
+        "an addend whose shape does not fit is broadcast without an error",
+        "3.3.8",
+        rewrites=("gemm_optimizer",),
+    ),
+    KnownFault(
+        C,
+        "`maximum`, `minimum`",
+        "64-bit integers are compared as float64, which has 53 bits",
+        "3.3.8",
+        occurs=_is_extreme_of_wide_integers,
+    ),
+    KnownFault(
+        C,
+        "`Elemwise`, `CAReduce`",
+        "there is no code for float16: Python computes each element, a million in ten seconds",
+        "3.3.8",
+        occurs=_is_of_half_precision,
+    ),
+    KnownFault(
+        NUMBA,
+        "`CumOp`",
+        "cumulative sums and products of integers other than int64 are accumulated as int64",
+        "3.3.8",
+        occurs=_accumulates_narrow_integers,
+    ),
+    KnownFault(
+        NUMBA,
+        "`Eigh`, `SVD`",
+        "a decomposition that does not converge gives NaN in place of an error",
+        "3.3.8",
+        occurs=lambda node: isinstance(node.op, Eigh | SVD),
+    ),
+)
+"""Wherever PyTensor's backends miss an error that a check can find (`guards`), they run with the check instead."""
+
+
+def fault_of(backend: str, node: Apply) -> KnownFault | None:
+    """Return a fault of a backend that a node, or one in its inner graphs, has; None if none is known.
+
+    Parameters
+    ----------
+    backend
+        `NUMBA` or `C`.
+    node
+        A node of a graph in canonical form, or before it.
+    """
+    own = (fault for fault in FAULTS if fault.backend == backend and fault.occurs(node))
+    scalar_op: Any = getattr(node.op, "scalar_op", None)
+    graphs = [scalar_op.fgraph] if hasattr(scalar_op, "fgraph") else list(graphs_inside(node.op))
+    inside = (fault_of(backend, inner) for graph in graphs for inner in graph.toposort())
+    return next(own, None) or next(filter(None, inside), None)
+
+
+def excluded_rewrites(backend: str) -> tuple[str, ...]:
+    """Return the names of PyTensor's rewrites without which a backend compiles."""
+    return tuple(name for fault in FAULTS if fault.backend == backend for name in fault.rewrites)
