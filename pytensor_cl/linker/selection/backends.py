@@ -155,7 +155,7 @@ class NumbaFunction(HostFunction):
     """
 
     name = NUMBA
-    _compile_seconds = 0.3, 0.15
+    _compile_seconds = 0.3, 0.12
     _fast_run: Run | None = None
 
     @property

@@ -201,3 +201,17 @@ def test_after_a_failure_of_the_present_backend_another_one_is_timed_at_once():
     assert (stats.backend, stats.timed_backend, stats.calls_left) == ("NUMBA", "NUMBA", 0)
     loop.until(lambda: stats.calls_left > 0)
     assert stats.next_comparison[0] == "device"
+
+
+def test_a_function_that_is_called_for_less_time_than_a_trial_compiles_meets_none():
+    stats = make({"device": 3e-4, "NUMBA": 5e-5, "C": 9e-5}, {"device": 2.0, "NUMBA": 5.0, "C": 20.0})
+    loop = Loop(stats, {"device": 3.5e-4, "NUMBA": 5e-5, "C": 9e-5})
+    assert {loop.call() for _ in range(10_000)} == {"device"}
+    loop.until(lambda: "NUMBA" in stats.seconds, 10_000)  # in all at least 5 and at most 7 seconds
+    assert stats.backend == "NUMBA"
+
+
+def test_what_compiles_fastest_goes_first_unless_its_calls_are_much_slower():
+    compiling = {"device": 2.0, "NUMBA": 6.0, "C": 20.0}
+    assert make({"device": 2e-4, "NUMBA": 1e-5, "C": 4e-5}, compiling).backend == "device"
+    assert make({"device": 2e-2, "NUMBA": 1e-5, "C": 4e-5}, compiling).backend == "NUMBA"
