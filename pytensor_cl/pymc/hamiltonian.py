@@ -196,6 +196,7 @@ class Hamiltonian(Chains):
         self._proposal_density = self._per_chain_state("proposal_density")
         self._energy = self._per_chain_state("energy")
         self.inverse_mass = self._shared("inverse_mass", (density.size,))
+        self._momentum_scale = self._shared("momentum_scale", (density.size,))
         self.set_inverse_mass(np.ones(density.size))
         self.begin = self._compile_begin()
         self.step = self._compile_step()
@@ -236,6 +237,8 @@ class Hamiltonian(Chains):
             One positive number for each parameter.
         """
         self.inverse_mass.set_value(np.asarray(flat, self.density.dtype))
+        # In the graph this would be a node of the host, which Numba compiles.
+        self._momentum_scale.set_value(np.asarray(1 / np.sqrt(flat), self.density.dtype))
 
     def observed(self) -> np.ndarray:
         """Return the log likelihood of each chain, of a tempered density."""
@@ -287,7 +290,7 @@ class Hamiltonian(Chains):
         updates = {
             self.rng: rng,
             self._energy: 0.5 * rows(pt.sqr(drawn)) - self._log_density,
-            self._momentum: drawn / pt.sqrt(self.inverse_mass) + 0.5 * self._step_size * self._gradient,
+            self._momentum: drawn * self._momentum_scale + 0.5 * self._step_size * self._gradient,
             self._proposal: self._position,
         }
         return self._function([self._step_size], [], updates, "begin")

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.elemwise import Elemwise
 
 pm = pytest.importorskip("pymc")
 pytest.importorskip("arviz_base")
@@ -13,7 +14,7 @@ from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, compile_function  # noqa: E402
 from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
-from tests.helpers import assert_on_device, on_one_driver  # noqa: E402
+from tests.helpers import assert_on_device, host_ops, on_one_driver  # noqa: E402
 
 CHAINS = 5
 
@@ -91,6 +92,8 @@ def test_moves(context):
     with pm.Model() as model:
         pm.Normal("x", [1.0, -2.0], [0.5, 3.0])
     chains = Hamiltonian(density_of(model), 400, 1, "OPENCL")
+    functions = chains.begin, chains.step, chains._finish
+    assert not any(isinstance(op, Elemwise) for f in functions for op in host_ops(f))  # Numba would compile each
     start = np.random.default_rng(3).normal(size=(400, 2))
     chains.set_positions([start])
     tried = chains.try_step(1.0)
