@@ -71,6 +71,8 @@ class ModelDensity:
         ]
         self.dtypes = [value.type.dtype for value in self.values]
         self.shapes = [tuple(shapes[name]) for name in self.names]
+        if not self.size:
+            raise ValueError(f"the model has no parameter to sample: {', '.join(self.names)} has no element")
         self.temperature: Any = None
         if not tempered:
             (total,) = replace_parameter_checks([model.logp()])
@@ -79,7 +81,8 @@ class ModelDensity:
             one = np.asarray(1, pytensor.config.floatX)
             self.temperature = pytensor.shared(one, name="inverse_temperature", shape=())
             prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
-            total = prior + self.temperature * observed
+            # A likelihood of zero to the power 0 is 1.
+            total = prior + pt.switch(self.temperature > 0, self.temperature * observed, np.asarray(0, observed.dtype))
             parts = [observed]
         self._total = total
         self._parts = [*pytensor.grad(total, self.values, disconnected_inputs="ignore"), *parts]
@@ -88,6 +91,11 @@ class ModelDensity:
     def size(self) -> int:
         """Number of parameters of one chain."""
         return sum(int(np.prod(shape)) for shape in self.shapes)
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """Name of the value variable of each parameter."""
+        return [name for name, shape in zip(self.names, self.shapes, strict=True) for _ in range(int(np.prod(shape)))]
 
     def split(self, flat: Any, *batch: int) -> Iterator[Any]:
         """Yield the part of each value variable, in its shape and dtype.

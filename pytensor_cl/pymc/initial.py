@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
@@ -12,9 +11,6 @@ __all__ = ["RETRIES", "InitialPoints"]
 
 RETRIES = 10
 """How often a starting point without a finite log density is drawn again, as in PyMC."""
-
-PRIOR_RETRIES = 200
-"""The same for draws from the prior: those that a transform does not allow, such as an ordering, are rejected."""
 
 
 class InitialPoints:
@@ -28,28 +24,13 @@ class InitialPoints:
         Starting values by variable or name, as `pymc.sample` takes them.
     jitter
         Whether each superchain starts at a point of its own.
-    from_prior
-        Whether the points are draws from the prior, without jitter.
-
-    Raises
-    ------
-    ValueError
-        If the points are draws from a prior that is improper.
     """
 
-    def __init__(self, model: Any, initvals: Any, jitter: bool, from_prior: bool = False) -> None:
-        improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-        if from_prior and improper:
-            raise ValueError(
-                f"sampler 'smc' begins with draws from the prior, and that of {', '.join(improper)} is improper"
-            )
-        self._retries = PRIOR_RETRIES if from_prior else RETRIES
+    def __init__(self, model: Any, initvals: Any, jitter: bool) -> None:
+        self._model = model
         self._names = [value.name for value in model.value_vars]
-        jittered = set(model.free_RVs) if jitter and not from_prior else set()
-        strategy = "prior" if from_prior else "support_point"
-        self._draw = make_initial_point_fn(
-            model=model, overrides=initvals, jitter_rvs=jittered, default_strategy=strategy
-        )
+        jittered = set(model.free_RVs) if jitter else set()
+        self._draw = make_initial_point_fn(model=model, overrides=initvals, jitter_rvs=jittered)
 
     def shapes(self, seed: int) -> Mapping[str, tuple[int, ...]]:
         """Return the shape of each value variable.
@@ -74,7 +55,7 @@ class InitialPoints:
         seeds
             One for each superchain.
         chains
-            Number of chains, which the number of superchains divides.
+            Number of chains; at least one for each superchain.
         log_density
             Returns the log densities of all chains.
 
@@ -85,17 +66,29 @@ class InitialPoints:
         """
         rng = np.random.default_rng(list(seeds))
         length = chains // len(seeds)
+        # Chains that are left over start with the last superchain.
+        superchain = np.minimum(np.arange(chains) // length, len(seeds) - 1)
         drawn = [self._draw(seed) for seed in seeds]
-        for _ in range(self._retries + 1):
+        for _ in range(RETRIES + 1):
             stacked = [np.stack([point[name] for point in drawn]) for name in self._names]
-            points = [np.repeat(values, length, axis=0) for values in stacked]
-            density = log_density(points)[::length]
+            points = [values[superchain] for values in stacked]
+            density = log_density(points)[::length][: len(seeds)]
             bad = np.flatnonzero(~np.isfinite(density))
             if not bad.size:
                 return points
             for index in bad:
                 drawn[index] = self._draw(int(rng.integers(2**30)))
+        last = drawn[bad[0]]
         raise SamplingError(
-            f"{bad.size} of {len(seeds)} starting points have no finite log density after {self._retries} further "
-            f"draws; the last: {drawn[bad[0]]}"
+            f"{bad.size} of {len(seeds)} starting points have no finite log density after {RETRIES} further "
+            f"draws. {self._culprits(last)} The last point: {last}"
         )
+
+    def _culprits(self, point: Mapping[str, np.ndarray]) -> str:
+        """Return a sentence that names the variables whose log density is not finite at a point."""
+        try:
+            terms = self._model.point_logps(point, round_vals=17)
+        except Exception as error:
+            return f"PyMC cannot evaluate the terms of the log density: {error}."
+        bad = ", ".join(f"{name} is {value}" for name, value in terms.items() if not np.isfinite(value))
+        return f"There the log density of {bad}." if bad else "There each term of the log density is finite by itself."

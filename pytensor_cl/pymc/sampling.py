@@ -8,28 +8,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
-from pymc import modelcontext
 
-from pytensor_cl.pymc.density import ModelDensity, check_continuous
+from pytensor_cl.pymc.arguments import (
+    SAMPLERS,
+    check_initvals,
+    check_model,
+    check_numbers,
+    check_others,
+    check_var_names,
+    entropy,
+    superchain_number,
+)
+from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints
 from pytensor_cl.pymc.langevin import Langevin
-from pytensor_cl.pymc.meads import FOLDS, Meads
+from pytensor_cl.pymc.meads import Meads
 from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
+from pytensor_cl.pymc.prior import PriorDraws
 from pytensor_cl.pymc.progress import progress_bar
 from pytensor_cl.pymc.samplers import Chees, Iteration
 from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
 from pytensor_cl.pymc.tempering import temper
 
-__all__ = ["SAMPLERS", "sample"]
+__all__ = ["SAMPLERS", "sample", "summary"]
 
-SAMPLERS = ("chees", "meads", "hmc", "nuts", "smc")
 _ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
-_LEAST_CHAINS = {"meads": 2 * FOLDS}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
 _MOVES = 8
@@ -110,6 +118,7 @@ def sample(
     devices: Sequence[str] | None = None,
     mode: Any = "OPENCL",
     progressbar: bool = True,
+    **others: Any,
 ) -> Any:
     """Draw from the posterior of a PyMC model with many chains that advance together.
 
@@ -134,9 +143,10 @@ def sample(
         sampler: each chain has trajectories of its own length, and begins the next one without waiting for others.
         ``"smc"`` first moves draws from the prior to the posterior through powers of the likelihood (sequential Monte
         Carlo), which suits posteriors with several modes, and then does as ``"chees"``. It adds the attribute
-        ``log_marginal_likelihood``; priors must be proper.
-    random_seed : int, Generator, RandomState or None
-        The same seed gives the same draws on the same device.
+        ``log_marginal_likelihood``: the logarithm of the integral of likelihood and prior, where a ``Potential``
+        counts as likelihood. Priors must be proper.
+    random_seed : int, sequence of int, SeedSequence, BitGenerator, Generator, RandomState or None
+        The same seed gives the same draws on the same device. Generators are advanced; a `SeedSequence` is not.
     target_accept : float, optional
         Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"`` and
         ``"nuts"``, where each chain's probability is the mean over its steps.
@@ -146,16 +156,17 @@ def sample(
     trajectory_length : float, optional
         Longest trajectory in units of the mass matrix: the first one for ``"chees"`` and ``"smc"`` (default 2), all
         for ``"hmc"`` (default pi). For ``"meads"``: the time between two draws (default: that in which the momenta are
-        replaced).
+        replaced). Not for ``"nuts"``.
     superchains : int, optional
         Number of groups of chains that start at one point each, for nested R-hat. It divides `chains`. Default: the
-        largest divisor of `chains` up to 16 that leaves at least two chains in each.
+        largest divisor of `chains` up to 16 that leaves at least two chains in each; if that is less than 4, as for a
+        prime number of chains, 16, and the chains that are left over have no part in nested R-hat.
     target_ess : float, optional
         Sampling ends when each parameter of the unbounded space has this bulk effective sample size.
     initvals : dict, optional
-        Starting values by variable or name, as for `pymc.sample`.
+        Starting values by variable or name, as for `pymc.sample`. Not for ``"smc"``.
     jitter : bool
-        Whether uniform numbers between -1 and 1 are added to starting values.
+        Whether uniform numbers between -1 and 1 are added to starting values. ``"smc"`` has none.
     var_names : sequence of str, optional
         Variables of the result; default all.
     log_likelihood : bool
@@ -182,41 +193,46 @@ def sample(
     ------
     ValueError
         If an argument is out of its range, the sampler is not known, or the model has discrete or no free variables.
+    TypeError
+        If an argument is of the wrong type, or one of `pymc.sample` that this function has not; the message says what
+        there is instead.
     pymc.exceptions.SamplingError
-        If no starting point with a finite log density is found.
+        If no starting point with a finite log density is found, or the likelihood is zero at all draws from the prior.
 
     Notes
     -----
     A chain whose parameters are not allowed has a log density of minus infinity and stays where it was; this changes
     nothing for other chains. Trajectories whose energy grows by more than 1,000 are counted as divergences.
     """
-    model = modelcontext(model)
-    _check(sampler, draws, tune, chains, target_accept, max_steps)
-    check_continuous(model)
-    superchains = _superchains(superchains, chains)
+    check_others(others)
+    model = check_model(model)
+    counts = {"draws": draws, "tune": tune, "chains": chains, "max_steps": max_steps}
+    check_numbers(sampler, counts, target_accept, trajectory_length, target_ess)
+    superchains = superchain_number(superchains, chains)
+    check_initvals(model, initvals, sampler)
+    check_var_names(model, var_names)
     if devices is not None:
         if sampler in _ONE_DEVICE:
             raise ValueError(f"sampler {sampler!r} runs on one device: {_ONE_DEVICE[sampler]}")
         check_devices(devices, chains)
-    target_accept = target_accept or _TARGET_ACCEPT.get(sampler, 0.651)
-    if sampler == "hmc":
-        trajectory_length = trajectory_length or float(np.pi)
+    seeds = entropy(random_seed)
+    if target_accept is None:
+        target_accept = _TARGET_ACCEPT.get(sampler, 0.651)
+    if sampler == "hmc" and trajectory_length is None:
+        trajectory_length = float(np.pi)
     settings = _Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
-    seeds = np.random.SeedSequence(_entropy(random_seed))
     begun = perf_counter()
     with _always_device():
-        is_smc = sampler == "smc"
-        initial = InitialPoints(model, initvals, jitter, from_prior=is_smc)
-        point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(chains if is_smc else superchains)]
-        shapes = initial.shapes(point_seeds[0])
-        state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
-    if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
-        state.set_inverse_temperature(0.0)
-    initial.find(point_seeds, chains, state.set_positions)
+        if sampler == "smc":
+            state, log_share, is_rounded = _at_prior(model, settings, chains, seeds, mode, devices)
+        else:
+            initial = InitialPoints(model, initvals, jitter)
+            state = _at_initial_points(model, settings, chains, superchains, initial, seeds, mode, devices)
     compiled = perf_counter()
     tempering = {}
-    if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
-        tempering = _temper(state, seeds.spawn(1)[0])
+    if isinstance(state, Hamiltonian | ShardedHamiltonian) and sampler == "smc":
+        log_evidence, stages = temper(state, seeds.spawn(1)[0], _MOVES, log_share, is_rounded)
+        tempering = {"log_marginal_likelihood": log_evidence, "temperatures": stages}
     tempered = perf_counter() - compiled
     iterations = _sampler(state, settings, seeds)
     kept, times = _run(state, iterations, settings)
@@ -235,8 +251,41 @@ def sample(
         **tempering,
     }
     stats = kept.stats()
-    attrs.update(_summary(kept, stats, sum(times), superchains))
+    attrs.update(summary(kept, stats, sum(times), superchains, state.density.parameter_names))
     return inference_data(model, posterior, stats, attrs, pointwise)
+
+
+def _at_initial_points(
+    model: Any,
+    settings: _Settings,
+    chains: int,
+    superchains: int,
+    initial: InitialPoints,
+    seeds: np.random.SeedSequence,
+    mode: Any,
+    devices: Sequence[str] | None,
+) -> _AnyChains:
+    """Return chains at the model's initial points."""
+    point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(superchains)]
+    shapes = initial.shapes(point_seeds[0])
+    state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
+    initial.find(point_seeds, chains, state.set_positions)
+    return state
+
+
+def _at_prior(
+    model: Any,
+    settings: _Settings,
+    chains: int,
+    seeds: np.random.SeedSequence,
+    mode: Any,
+    devices: Sequence[str] | None,
+) -> tuple[_AnyChains, float, bool]:
+    """Return chains at draws from the prior, and what `temper` wants to know of them."""
+    prior = PriorDraws(model)
+    state = _state(model, prior.shapes(), settings, chains, seeds.spawn(1)[0], mode, devices)
+    _, log_share = prior.find(int(seeds.spawn(1)[0].generate_state(1)[0]), chains, state.set_positions)
+    return state, log_share, prior.is_rounded
 
 
 def _state(
@@ -291,36 +340,48 @@ def _run(state: _AnyChains, iterations: _AnySampler, settings: _Settings) -> tup
             done = iterations.iterate()
             if not done.tuning:
                 kept.add(state.positions(), done)
-                divergences += int(done.stats["diverging"].sum())
+                divergences += int(done.stats.get("n_diverging", done.stats["diverging"]).sum())
             show(index + 1, f"{divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps")
             if settings.target_ess and len(kept) >= next_check:
                 next_check = int(next_check * 1.3) + 1
-                if np.nanmin(bulk_ess(kept.flat())) >= settings.target_ess:
+                if np.min(bulk_ess(kept.flat())) >= settings.target_ess:
                     break
     end = perf_counter()
     return kept, (tuned - begun, end - tuned)
 
 
-def _temper(hamiltonian: Hamiltonian | ShardedHamiltonian, seed: np.random.SeedSequence) -> dict[str, Any]:
-    """Move draws from the prior to the posterior; return attributes of the result."""
-    log_evidence, stages = temper(hamiltonian, seed, _MOVES)
-    return {"log_marginal_likelihood": log_evidence, "temperatures": stages}
+def summary(
+    kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return attributes that say how good the draws are, and warn if they are not.
 
-
-def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int) -> dict[str, Any]:
-    """Return attributes that say how good the draws are, and warn if they are not."""
+    What is NaN is never good: comparisons are written so that they fail for it.
+    """
     flat = kept.flat()
-    ess = float(np.min(bulk_ess(flat)))
-    rhat = float(np.max(nested_rhat(flat, superchains)))
-    divergences = int(stats["diverging"].sum())
+    length = len(flat) // superchains
+    rhats = nested_rhat(flat[: superchains * length], superchains)
+    ess, rhat = float(np.min(bulk_ess(flat))), float(np.max(rhats))
+    # Single trajectories diverge; those of an iteration of "meads" are its steps.
+    counts = stats.get("n_diverging", stats["diverging"])
+    trajectories = stats["n_steps"].sum() if "n_diverging" in stats else counts.size
+    divergences = int(counts.sum())
     if divergences:
         warnings.warn(
-            f"{divergences:,} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
+            f"{divergences:,} of {trajectories:,} trajectories diverged; a higher target_accept or another "
             "parametrisation helps",
             stacklevel=3,
         )
+    if superchains < 2 or length < 2:
+        warnings.warn(
+            f"nested R-hat is not known: it needs two superchains of two chains, and there are {superchains} of "
+            f"{length}",
+            stacklevel=3,
+        )
+    elif np.isnan(rhats).any():
+        bad = ", ".join(dict.fromkeys(name for name, value in zip(names, rhats, strict=True) if np.isnan(value)))
+        warnings.warn(f"nested R-hat is NaN: the draws of {bad} are all the same, or not finite", stacklevel=3)
     # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
-    if rhat**2 > 1 + superchains / flat.shape[0] + _RHAT_TOLERANCE:
+    elif not rhat**2 <= 1 + 1 / length + _RHAT_TOLERANCE:
         warnings.warn(
             f"nested R-hat is {rhat:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps", stacklevel=3
         )
@@ -338,36 +399,3 @@ def _always_device() -> Iterator[None]:
     """Compile without trials of other backends, which cost more than a run of a sampler."""
     with pytensor.config.change_flags(opencl__select_backend=False):
         yield
-
-
-def _entropy(random_seed: Any) -> Any:
-    if isinstance(random_seed, np.random.Generator):
-        return [int(word) for word in random_seed.integers(2**32, size=4)]
-    if isinstance(random_seed, np.random.RandomState):
-        return [int(word) for word in random_seed.randint(2**31, size=4)]
-    return random_seed
-
-
-def _superchains(superchains: int | None, chains: int) -> int:
-    if superchains is None:
-        return max(n for n in range(1, max(min(16, chains // 2), 1) + 1) if chains % n == 0)
-    if superchains < 1 or chains % superchains:
-        raise ValueError(f"{chains} chains cannot be divided into {superchains} superchains")
-    return superchains
-
-
-def _check(sampler: str, draws: int, tune: int, chains: int, target_accept: float | None, max_steps: int) -> None:
-    if sampler not in SAMPLERS:
-        raise ValueError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
-    for name, value, least in (
-        ("draws", draws, 1),
-        ("tune", tune, 0),
-        ("chains", chains, _LEAST_CHAINS.get(sampler, 2)),
-        ("max_steps", max_steps, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
-    if target_accept is not None and sampler == "meads":
-        raise ValueError("sampler 'meads' has no target_accept: its step size follows from the curvature")
-    if target_accept is not None and not 0 < target_accept < 1:
-        raise ValueError(f"target_accept must be between 0 and 1, not {target_accept}")
