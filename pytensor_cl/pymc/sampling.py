@@ -25,6 +25,7 @@ from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints
 from pytensor_cl.pymc.langevin import Langevin
 from pytensor_cl.pymc.meads import Meads
+from pytensor_cl.pymc.memory import available_memory
 from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
@@ -73,7 +74,7 @@ class _Draws:
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
-        self._values = [np.empty((draws, chains, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
+        self._values = [np.empty((chains, draws, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
         self._stats: list[Mapping[str, np.ndarray]] = []
 
     def __len__(self) -> int:
@@ -82,12 +83,12 @@ class _Draws:
     def add(self, positions: Sequence[np.ndarray], done: Iteration) -> None:
         """Keep the state after an iteration."""
         for array, value in zip(self._values, positions, strict=True):
-            array[len(self)] = value
+            array[:, len(self)] = value
         self._stats.append(done.stats)
 
     def values(self) -> list[np.ndarray]:
         """Return, for each value variable, an array of shape (chains, draws, *shape)."""
-        return [np.ascontiguousarray(array[: len(self)].swapaxes(0, 1)) for array in self._values]
+        return [np.ascontiguousarray(array[:, : len(self)]) for array in self._values]
 
     def flat(self) -> np.ndarray:
         """Return the draws as one array of shape (chains, draws, parameters)."""
@@ -251,7 +252,10 @@ def sample(
         **tempering,
     }
     stats = kept.stats()
-    attrs.update(summary(kept, stats, sum(times), superchains, state.density.parameter_names))
+    try:
+        attrs.update(summary(kept, stats, sum(times), superchains, state.density.parameter_names))
+    except MemoryError:
+        warnings.warn("memory is not enough for effective sample sizes and nested R-hat", stacklevel=2)
     return inference_data(model, posterior, stats, attrs, pointwise)
 
 
@@ -303,9 +307,20 @@ def _state(
         densities = [ModelDensity(model, shapes, tempered=is_tempered) for _ in devices]
         return ShardedHamiltonian(densities, chains, seed, mode, devices)
     density = ModelDensity(model, shapes, tempered=is_tempered)
+    _check_memory(density, chains, settings.draws)
     if settings.sampler == "nuts":
         return TreeChains(density, chains, seed, mode, settings.max_steps)
     return (Langevin if settings.sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
+
+
+def _check_memory(density: ModelDensity, chains: int, draws: int) -> None:
+    """Raise a MemoryError if the draws cannot be held, before anything is compiled."""
+    needed, room = 8 * density.size * chains * draws, available_memory()
+    if needed > room:
+        raise MemoryError(
+            f"{draws:,} draws of {chains:,} chains of {density.size:,} parameters take {needed / 1e9:,.1f} GB, and "
+            f"{room / 1e9:,.1f} GB are available: fewer draws or chains"
+        )
 
 
 def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequence) -> _AnySampler:

@@ -93,7 +93,12 @@ class _Kept:
 
 @pytest.mark.parametrize(
     ("value", "superchains", "message"),
-    [(np.nan, 4, "NaN: the draws of b"), (0.0, 4, "NaN: the draws of b"), (None, 1, "not known"), (None, 16, "not known")],
+    [
+        (np.nan, 4, "NaN: the draws of b"),
+        (0.0, 4, "NaN: the draws of b"),
+        (None, 1, "not known"),
+        (None, 16, "not known"),
+    ],
 )
 def test_what_is_not_a_number_is_not_good(rng, value, superchains, message):
     """Draws that are NaN or constant, and superchains that cannot be compared, each give a warning."""
