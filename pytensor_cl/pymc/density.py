@@ -53,6 +53,10 @@ class ModelDensity:
         Of the value variables, in the order of ``model.value_vars``.
     is_periodic
         Whether each is an angle: the density has the period 2 pi in it.
+    parameter_is_periodic : ndarray
+        The same for each parameter.
+    dtype
+        That of joined positions and gradients: floatX.
     temperature
         Shared variable: the inverse temperature; None if the density is not tempered.
 
@@ -69,16 +73,19 @@ class ModelDensity:
         self.is_periodic = [
             isinstance(model.rvs_to_transforms[model.values_to_rvs[value]], CircularTransform) for value in self.values
         ]
+        self.dtype = pytensor.config.floatX
         self.dtypes = [value.type.dtype for value in self.values]
         self.shapes = [tuple(shapes[name]) for name in self.names]
         if not self.size:
             raise ValueError(f"the model has no parameter to sample: {', '.join(self.names)} has no element")
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        self.parameter_is_periodic = np.repeat(np.array(self.is_periodic), sizes)
         self.temperature: Any = None
         if not tempered:
             (total,) = replace_parameter_checks([model.logp()])
             parts = []
         else:
-            one = np.asarray(1, pytensor.config.floatX)
+            one = np.asarray(1, self.dtype)
             self.temperature = pytensor.shared(one, name="inverse_temperature", shape=())
             prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
             # A likelihood of zero to the power 0 is 1.
@@ -97,7 +104,7 @@ class ModelDensity:
         """Name of the value variable of each parameter."""
         return [name for name, shape in zip(self.names, self.shapes, strict=True) for _ in range(int(np.prod(shape)))]
 
-    def split(self, flat: Any, *batch: int) -> Iterator[Any]:
+    def split(self, flat: Any, *batch: Any) -> Iterator[Any]:
         """Yield the part of each value variable, in its shape and dtype.
 
         Parameters
@@ -110,40 +117,65 @@ class ModelDensity:
         offset = 0
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             size = int(np.prod(shape))
-            yield flat[..., offset : offset + size].reshape((*batch, *shape)).astype(dtype)
+            # A number and a vector are views without a reshape, which a graph would have as a node of its own.
+            part = flat[..., offset : offset + size] if shape else flat[..., offset]
+            yield (part.reshape((*batch, *shape)) if len(shape) > 1 else part).astype(dtype)
             offset += size
 
-    def __call__(self, positions: Sequence[TensorVariable]) -> tuple[TensorVariable, list[TensorVariable]]:
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the parts of all value variables as one array of shape (chains, parameters) and dtype floatX.
+
+        Parameters
+        ----------
+        parts
+            Arrays of shape (chains, *shape).
+        """
+        return np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], axis=1, dtype=self.dtype)
+
+    def __call__(self, position: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """Return the graph of the log density of all chains and of its gradient.
 
         Parameters
         ----------
-        positions
-            One variable for each value variable, of shape (chains, *shape).
+        position
+            Shape (chains, parameters), dtype floatX.
 
         Returns
         -------
         log_density : TensorVariable
-            Shape (chains,). Minus infinity where a parameter is bad.
-        gradient : list of TensorVariable
-            Shapes as `positions`.
+            Shape (chains,), dtype floatX. Minus infinity where a parameter is bad.
+        gradient : TensorVariable
+            Shape (chains, parameters), dtype floatX.
         """
-        replaced = dict(zip(self.values, positions, strict=True))
-        total, *gradient = vectorize_graph([self._total, *self._parts[: len(self.values)]], replaced)
-        if not total.type.ndim:
-            total = pt.broadcast_to(total, (positions[0].shape[0],))
-        return total, [
-            pt.broadcast_to(part, position.shape) if part.type.ndim < position.type.ndim else part
-            for part, position in zip(gradient, positions, strict=True)
-        ]
+        chains = self._chains(position)
+        total, *gradient = self._of_all_chains([self._total, *self._parts[: len(self.values)]], position)
+        columns = []
+        for part, shape in zip(gradient, self.shapes, strict=True):
+            part = part if part.type.ndim > len(shape) else pt.broadcast_to(part, (chains, *shape))
+            columns.append(part.reshape((chains, -1)) if len(shape) != 1 else part)
+        return self._for_each_chain(total, chains), pt.concatenate(columns, axis=1).astype(self.dtype)
 
-    def observed(self, positions: Sequence[TensorVariable]) -> TensorVariable:
-        """Return the graph of the observed part alone, of shape (chains,).
+    def observed(self, position: TensorVariable) -> TensorVariable:
+        """Return the graph of the observed part alone, of shape (chains,) and dtype floatX.
 
         Parameters
         ----------
-        positions
+        position
             See `__call__`.
         """
-        (part,) = vectorize_graph(self._parts[len(self.values) :], dict(zip(self.values, positions, strict=True)))
-        return part if part.type.ndim else pt.broadcast_to(part, (positions[0].shape[0],))
+        (part,) = self._of_all_chains(self._parts[len(self.values) :], position)
+        return self._for_each_chain(part, self._chains(position))
+
+    @staticmethod
+    def _chains(position: TensorVariable) -> Any:
+        """Return the number of chains, which is a number where the type says it."""
+        return position.shape[0] if position.type.shape[0] is None else position.type.shape[0]
+
+    def _of_all_chains(self, graphs: Sequence[TensorVariable], position: TensorVariable) -> list[TensorVariable]:
+        """Return graphs of one point for the positions of all chains."""
+        parts = self.split(position, self._chains(position))
+        return vectorize_graph(graphs, dict(zip(self.values, parts, strict=True)))
+
+    def _for_each_chain(self, total: TensorVariable, chains: Any) -> TensorVariable:
+        """Return a log density of shape (chains,) and dtype floatX. With floatX=float32, counts make it float64."""
+        return (total if total.type.ndim else pt.broadcast_to(total, (chains,))).astype(self.dtype)

@@ -67,14 +67,14 @@ class Trajectory(NamedTuple):
         }
 
 
-def rows(values: Sequence[TensorVariable]) -> TensorVariable:
-    """Return the sum of `values` over all axes but that of chains."""
-    return sum(value.sum(axis=tuple(range(1, value.ndim))) if value.ndim > 1 else value for value in values)
+def rows(value: TensorVariable) -> TensorVariable:
+    """Return the sum over the parameters of each chain."""
+    return value.sum(axis=1)
 
 
-def per_chain(value: TensorVariable, like: TensorVariable) -> TensorVariable:
-    """Give a vector of chains as many dimensions as `like` has."""
-    return pt.shape_padright(value, like.ndim - 1) if like.ndim > 1 else value
+def per_chain(value: TensorVariable) -> TensorVariable:
+    """Give a vector of chains an axis of parameters."""
+    return value[:, None]
 
 
 def compile_function(inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], mode: Any, name: str) -> Any:
@@ -122,38 +122,22 @@ class Chains:
         self.rng = pytensor.shared(np.random.default_rng(seed), name="rng")
         self._position, self._gradient = self._state("position"), self._state("gradient")
         self._log_density = self._per_chain_state("log_density")
-        self._step_size = pt.scalar("step_size", dtype=pytensor.config.floatX)
-        self._evaluate = self._compile_evaluate()
+        self._step_size = pt.scalar("step_size", dtype=density.dtype)
 
-    def _state(self, name: str) -> list[Any]:
-        """Return shared variables of shape (chains, *shape), one for each value variable."""
-        density = self.density
-        shapes = [(self.chains, *shape) for shape in density.shapes]
-        return [
-            pytensor.shared(np.zeros(shape, dtype), name=f"{name}_{value}", shape=shape)
-            for value, shape, dtype in zip(density.names, shapes, density.dtypes, strict=True)
-        ]
+    def _state(self, name: str) -> Any:
+        """Return a shared variable of shape (chains, parameters)."""
+        return self._shared(name, (self.chains, self.density.size))
 
     def _per_chain_state(self, name: str) -> Any:
         """Return a shared variable with a number for each chain."""
-        return pytensor.shared(np.zeros(self.chains, pytensor.config.floatX), name=name, shape=(self.chains,))
+        return self._shared(name, (self.chains,))
 
-    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
-        """Move the chains, and return their log densities.
-
-        Parameters
-        ----------
-        positions
-            Arrays of shape (chains, *shape).
-        """
-        for shared, value, dtype in zip(self._position, positions, self.density.dtypes, strict=True):
-            shared.set_value(np.asarray(value, dtype))
-        self._evaluate()
-        return self._log_density.get_value()
+    def _shared(self, name: str, shape: tuple[int, ...]) -> Any:
+        return pytensor.shared(np.zeros(shape, self.density.dtype), name=name, shape=shape)
 
     def positions(self) -> list[np.ndarray]:
-        """Return copies of the positions."""
-        return [np.asarray(shared.get_value()) for shared in self._position]
+        """Return copies of the positions, for each value variable."""
+        return list(self.density.split(np.asarray(self._position.get_value()), self.chains))
 
     def set_inverse_temperature(self, value: float) -> None:
         """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
@@ -163,31 +147,26 @@ class Chains:
         value
             Between 0 (the prior) and 1 (the posterior).
         """
-        self.density.temperature.set_value(np.asarray(value, pytensor.config.floatX))
+        self.density.temperature.set_value(np.asarray(value, self.density.dtype))
 
     def _function(self, inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], name: str) -> Any:
         return compile_function(inputs, outputs, updates, self._mode, name)
 
-    def _compile_evaluate(self) -> Any:
-        log_density, gradient = self.density(self._position)
-        updates = {self._log_density: log_density, **dict(zip(self._gradient, gradient, strict=True))}
-        return self._function([], [], updates, "evaluate")
-
-    def _wrap(self, index: int, value: Any) -> Any:
-        """Bring the values of a periodic variable back between -pi and pi, where the density is the same.
+    def _wrap(self, position: Any) -> Any:
+        """Bring the values of periodic variables back between -pi and pi, where the density is the same.
 
         Otherwise chains drift apart by whole periods, and variances over chains say nothing.
         """
-        return pt.arctan2(pt.sin(value), pt.cos(value)) if self.density.is_periodic[index] else value
+        is_periodic = self.density.parameter_is_periodic
+        if not is_periodic.any():
+            return position
+        wrapped = pt.arctan2(pt.sin(position), pt.cos(position))
+        return wrapped if is_periodic.all() else pt.switch(is_periodic, wrapped, position)
 
-    def _draw_normal(self) -> tuple[Any, Any, list[TensorVariable]]:
-        """Return the generator's next state, normal numbers of shape (chains, parameters), and their parts.
-
-        There is a part of shape (chains, *shape) for each value variable.
-        """
+    def _draw_normal(self) -> tuple[Any, Any]:
+        """Return the generator's next state, and normal numbers of shape (chains, parameters)."""
         rng, drawn = pt.random.normal(size=(self.chains, self.density.size), rng=self.rng, return_next_rng=True)
-        drawn = drawn.astype(pytensor.config.floatX)
-        return rng, drawn, list(self.density.split(drawn, self.chains))
+        return rng, drawn.astype(self.density.dtype)
 
 
 class Hamiltonian(Chains):
@@ -204,8 +183,8 @@ class Hamiltonian(Chains):
 
     Attributes
     ----------
-    inverse_mass : list
-        Shared variables: the diagonal of the inverse mass matrix, for each value variable.
+    inverse_mass
+        Shared variable: the diagonal of the inverse mass matrix, shape (parameters,).
     """
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
@@ -214,20 +193,37 @@ class Hamiltonian(Chains):
         self._proposal_gradient = self._state("slope")
         self._proposal_density = self._per_chain_state("proposal_density")
         self._energy = self._per_chain_state("energy")
-        self.inverse_mass = [
-            pytensor.shared(np.ones(shape, dtype), name=f"inverse_mass_{value}", shape=shape)
-            for value, shape, dtype in zip(density.names, density.shapes, density.dtypes, strict=True)
-        ]
+        self.inverse_mass = self._shared("inverse_mass", (density.size,))
+        self.set_inverse_mass(np.ones(density.size))
         self.begin = self._compile_begin()
         self.step = self._compile_step()
-        self._finish, self._try = self._compile_finish()
+        self._finish = self._compile_finish()
         if density.temperature is not None:
             self._observed = self._function([], [density.observed(self._position)], {}, "observed")
 
     def state(self) -> list[Any]:
         """Return the shared variables that differ from chain to chain."""
-        arrays = (self._position, self._gradient, self._proposal, self._momentum, self._proposal_gradient)
-        return [*(v for group in arrays for v in group), self._log_density, self._proposal_density, self._energy]
+        matrices = [self._position, self._gradient, self._proposal, self._momentum, self._proposal_gradient]
+        return [*matrices, self._log_density, self._proposal_density, self._energy]
+
+    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
+        """Move the chains, and return their log densities.
+
+        Parameters
+        ----------
+        positions
+            Arrays of shape (chains, *shape).
+        """
+        flat = self.density.join(positions)
+        self._proposal.set_value(flat)
+        self._momentum.set_value(np.zeros_like(flat))
+        # A step of size zero evaluates the density where the chains are: no other function is compiled for that.
+        self.step(0.0)
+        log_density = np.asarray(self._proposal_density.get_value())
+        self._position.set_value(flat)
+        self._gradient.set_value(np.asarray(self._proposal_gradient.get_value()))
+        self._log_density.set_value(log_density)
+        return log_density
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix.
@@ -237,8 +233,7 @@ class Hamiltonian(Chains):
         flat
             One positive number for each parameter.
         """
-        for shared, part in zip(self.inverse_mass, self.density.split(flat), strict=True):
-            shared.set_value(part)
+        self.inverse_mass.set_value(np.asarray(flat, self.density.dtype))
 
     def observed(self) -> np.ndarray:
         """Return the log likelihood of each chain, of a tempered density."""
@@ -252,12 +247,7 @@ class Hamiltonian(Chains):
         step_size
             That of the steps.
         """
-        acceptance, accepted, diverging, log_density, energy, error, growth, *moments = self._finish(step_size)
-        size = self.density.size
-        return Trajectory(
-            *(acceptance, accepted, diverging, log_density, energy, error, growth),
-            np.concatenate([np.reshape(part, (3, -1)) for part in moments], axis=1).reshape(3, size),
-        )
+        return Trajectory(*self._finish(step_size, 1.0))
 
     def synchronize(self) -> None:
         """Wait until the last steps have run."""
@@ -288,73 +278,59 @@ class Hamiltonian(Chains):
         """
         self.begin(step_size)
         self.step(step_size)
-        return self._try(step_size)[0]
+        return self._finish(step_size, 0.0)[0]
 
     def _compile_begin(self) -> Any:
-        rng, drawn, parts = self._draw_normal()
-        momenta = [part / pt.sqrt(inverse_mass) for part, inverse_mass in zip(parts, self.inverse_mass, strict=True)]
-        half = 0.5 * self._step_size
+        rng, drawn = self._draw_normal()
         updates = {
             self.rng: rng,
-            self._energy: 0.5 * pt.sqr(drawn).sum(axis=1) - self._log_density,
-            **{p: m + half * g for p, m, g in zip(self._momentum, momenta, self._gradient, strict=True)},
-            **dict(zip(self._proposal, self._position, strict=True)),
+            self._energy: 0.5 * rows(pt.sqr(drawn)) - self._log_density,
+            self._momentum: drawn / pt.sqrt(self.inverse_mass) + 0.5 * self._step_size * self._gradient,
+            self._proposal: self._position,
         }
         return self._function([self._step_size], [], updates, "begin")
 
     def _compile_step(self) -> Any:
-        moved = [
-            q + self._step_size * m * p
-            for q, m, p in zip(self._proposal, self.inverse_mass, self._momentum, strict=True)
-        ]
+        moved = self._proposal + self._step_size * self.inverse_mass * self._momentum
         log_density, gradient = self.density(moved)
         updates = {
+            self._proposal: moved,
             self._proposal_density: log_density,
-            **dict(zip(self._proposal, moved, strict=True)),
-            **dict(zip(self._proposal_gradient, gradient, strict=True)),
-            **{p: p + self._step_size * g for p, g in zip(self._momentum, gradient, strict=True)},
+            self._proposal_gradient: gradient,
+            self._momentum: self._momentum + self._step_size * gradient,
         }
         return self._function([self._step_size], [], updates, "leapfrog")
 
-    def _compile_finish(self) -> tuple[Any, Any]:
-        half = 0.5 * self._step_size
-        momenta = [p - half * g for p, g in zip(self._momentum, self._proposal_gradient, strict=True)]
-        kinetic = 0.5 * rows([m * pt.sqr(p) for m, p in zip(self.inverse_mass, momenta, strict=True)])
+    def _compile_finish(self) -> Any:
+        """Return the function of the step size, and of 1, or of 0 if all proposals are rejected."""
+        moves = pt.scalar("moves", dtype=self.density.dtype)
+        momentum = self._momentum - 0.5 * self._step_size * self._proposal_gradient
+        kinetic = 0.5 * rows(self.inverse_mass * pt.sqr(momentum))
         error = kinetic - self._proposal_density - self._energy
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         diverging = error > MAX_ENERGY_ERROR
         acceptance = pt.exp(pt.minimum(-error, 0))
         rng, uniform = pt.random.uniform(size=(self.chains,), rng=self.rng, return_next_rng=True)
-        accepted = uniform.astype(error.dtype) < acceptance
-
-        def chosen(new: TensorVariable, old: TensorVariable, condition: TensorVariable = accepted) -> TensorVariable:
-            return pt.switch(per_chain(condition, old), new, old)
-
-        position = [
-            self._wrap(i, chosen(q, old)) for i, (q, old) in enumerate(zip(self._proposal, self._position, strict=True))
-        ]
-        gradient = [chosen(g, old) for g, old in zip(self._proposal_gradient, self._gradient, strict=True)]
-        log_density = chosen(self._proposal_density, self._log_density)
+        accepted = uniform.astype(error.dtype) < acceptance * moves
+        position = self._wrap(pt.switch(per_chain(accepted), self._proposal, self._position))
+        gradient = pt.switch(per_chain(accepted), self._proposal_gradient, self._gradient)
+        log_density = pt.switch(accepted, self._proposal_density, self._log_density)
         updates = {
             self.rng: rng,
             self._log_density: log_density,
-            **dict(zip(self._position, position, strict=True)),
-            **dict(zip(self._gradient, gradient, strict=True)),
+            self._position: position,
+            self._gradient: gradient,
         }
-        outputs = [acceptance, accepted, diverging, log_density, self._energy + pt.switch(accepted, error, 0), error]
-        outputs.append(self._growth(momenta, ~diverging))
-        outputs += [
-            pt.stack([q.mean(axis=0), q.var(axis=0), g.var(axis=0)]) for q, g in zip(position, gradient, strict=True)
-        ]
-        finish = self._function([self._step_size], outputs, updates, "finish")
-        return finish, self._function([self._step_size], [acceptance], {}, "try_step")
+        energy = self._energy + pt.switch(accepted, error, 0)
+        growth = self._growth(momentum, ~diverging)
+        moments = pt.stack([position.mean(axis=0), position.var(axis=0), gradient.var(axis=0)])
+        outputs = [acceptance, accepted, diverging, log_density, energy, error, growth, moments]
+        return self._function([self._step_size, moves], outputs, updates, "finish")
 
-    def _growth(self, momenta: list[TensorVariable], finite: TensorVariable) -> TensorVariable:
+    def _growth(self, momentum: TensorVariable, finite: TensorVariable) -> TensorVariable:
         """Return the term of the ChEES criterion (Hoffman, Radul, Sountsov 2021)."""
-        distances, speeds = [], []
-        for end, start, p, m in zip(self._proposal, self._position, momenta, self.inverse_mass, strict=True):
-            end = pt.switch(per_chain(finite, end), end, start)
-            from_mean = end - end.mean(axis=0)
-            distances.append((pt.sqr(from_mean) - pt.sqr(start - start.mean(axis=0))) / m)
-            speeds.append(pt.switch(per_chain(finite, end), from_mean * p, 0))
-        return rows(distances) * rows(speeds)
+        start = self._position
+        end = pt.switch(per_chain(finite), self._proposal, start)
+        from_mean = end - end.mean(axis=0)
+        distance = rows((pt.sqr(from_mean) - pt.sqr(start - start.mean(axis=0))) / self.inverse_mass)
+        return distance * rows(pt.switch(per_chain(finite), from_mean * momentum, 0))

@@ -1,9 +1,9 @@
 """Generalised Hamiltonian Monte Carlo of all chains: one leapfrog step, and a partial refreshment of the momenta."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 
 from pytensor_cl.pymc.density import ModelDensity
@@ -77,16 +77,27 @@ class Langevin(Chains):
         super().__init__(density, chains, seed, mode)
         rng = np.random.default_rng(seed).spawn(1)[0]
         self._momentum, self._scale = self._state("momentum"), self._state("scale")
-        for shared in self._momentum:
-            value = shared.get_value(borrow=True)
-            shared.set_value(rng.standard_normal(value.shape).astype(value.dtype))
+        self._momentum.set_value(rng.standard_normal((chains, density.size)).astype(density.dtype))
         self._slice, self._step = self._per_chain_state("slice"), self._per_chain_state("step")
         self._damping, self._is_active = self._per_chain_state("damping"), self._per_chain_state("is_active")
-        self._slice.set_value(rng.uniform(-1, 1, chains).astype(pytensor.config.floatX))
+        self._slice.set_value(rng.uniform(-1, 1, chains).astype(density.dtype))
         self._energy_error = self._per_chain_state("energy_error")
         self._energy = self._per_chain_state("energy")
         self._totals = [self._per_chain_state(name) for name in ("acceptance", "accepted", "diverging", "worst_error")]
+        self._evaluate = self._compile_evaluate()
         self.advance = self._compile_advance()
+
+    def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
+        """Move the chains, and return their log densities.
+
+        Parameters
+        ----------
+        positions
+            Arrays of shape (chains, *shape).
+        """
+        self._position.set_value(self.density.join(positions))
+        self._evaluate()
+        return np.asarray(self._log_density.get_value())
 
     def set_parameters(
         self, scale: np.ndarray, step: np.ndarray, damping: np.ndarray, is_active: np.ndarray | None = None
@@ -102,15 +113,14 @@ class Langevin(Chains):
         is_active
             Which chains move; default all.
         """
-        for shared, part in zip(self._scale, self.density.split(scale, self.chains), strict=True):
-            shared.set_value(np.ascontiguousarray(part))
         active = np.ones(self.chains) if is_active is None else is_active
-        for shared, value in ((self._step, step), (self._damping, damping), (self._is_active, active)):
-            shared.set_value(np.ascontiguousarray(value, pytensor.config.floatX))
+        values = ((self._scale, scale), (self._step, step), (self._damping, damping), (self._is_active, active))
+        for shared, value in values:
+            shared.set_value(np.ascontiguousarray(value, self.density.dtype))
 
-    def gradients(self) -> list[np.ndarray]:
-        """Return copies of the gradients."""
-        return [np.asarray(shared.get_value()) for shared in self._gradient]
+    def gradients(self) -> np.ndarray:
+        """Return a copy of the gradients, of shape (chains, parameters)."""
+        return np.asarray(self._gradient.get_value())
 
     def trajectory(self, n_steps: int) -> Steps:
         """Take `n_steps` steps.
@@ -121,7 +131,7 @@ class Langevin(Chains):
             Number of gradients.
         """
         for total in self._totals:
-            total.set_value(np.zeros(self.chains, pytensor.config.floatX))
+            total.set_value(np.zeros(self.chains, self.density.dtype))
         for _ in range(n_steps):
             self.advance()
         acceptance, accepted, diverging, worst = (np.asarray(total.get_value()) for total in self._totals)
@@ -130,19 +140,20 @@ class Langevin(Chains):
         )
         return Steps(acceptance / n_steps, accepted > 0, diverging.astype(int), log_density, energy, error, worst)
 
+    def _compile_evaluate(self) -> Any:
+        log_density, gradient = self.density(self._position)
+        return self._function([], [], {self._log_density: log_density, self._gradient: gradient}, "evaluate")
+
     def _compile_advance(self) -> Any:
-        rng, _, noise = self._draw_normal()
-        kept, replaced = pt.sqrt(1 - self._damping), pt.sqrt(self._damping)
-        momenta = [
-            per_chain(kept, p) * p + per_chain(replaced, p) * xi for p, xi in zip(self._momentum, noise, strict=True)
-        ]
-        half = [0.5 * per_chain(self._step, s) * s for s in self._scale]
-        middle = [p + h * g for p, h, g in zip(momenta, half, self._gradient, strict=True)]
-        moved = [q + 2 * h * p for q, h, p in zip(self._position, half, middle, strict=True)]
+        rng, noise = self._draw_normal()
+        momentum = per_chain(pt.sqrt(1 - self._damping)) * self._momentum + per_chain(pt.sqrt(self._damping)) * noise
+        half = 0.5 * per_chain(self._step) * self._scale
+        middle = momentum + half * self._gradient
+        moved = self._position + 2 * half * middle
         log_density, gradient = self.density(moved)
-        ends = [p + h * g for p, h, g in zip(middle, half, gradient, strict=True)]
-        before = 0.5 * rows([pt.sqr(p) for p in momenta]) - self._log_density
-        error = 0.5 * rows([pt.sqr(p) for p in ends]) - log_density - before
+        end = middle + half * gradient
+        before = 0.5 * rows(pt.sqr(momentum)) - self._log_density
+        error = 0.5 * rows(pt.sqr(end)) - log_density - before
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         # The slice variable is reflected at 1: it moves by half of the damping.
         level = self._slice + 1 + 0.5 * self._damping
@@ -153,34 +164,28 @@ class Langevin(Chains):
         # The ratio of densities that was compared is part of the slice variable of the new state.
         changed = pt.switch(accepted, level * pt.exp(pt.switch(accepted, error, 0)), level)
 
-        def chosen(new: Any, old: Any) -> Any:
-            return pt.switch(per_chain(takes, old), new, old)
-
-        position = [self._wrap(i, chosen(q, old)) for i, (q, old) in enumerate(zip(moved, self._position, strict=True))]
-        momentum = [
-            pt.switch(per_chain(active, old), pt.switch(per_chain(accepted, old), new, -p), old)
-            for new, p, old in zip(ends, momenta, self._momentum, strict=True)
-        ]
         updates = {
             self.rng: rng,
-            self._log_density: chosen(log_density, self._log_density),
+            self._position: self._wrap(pt.switch(per_chain(takes), moved, self._position)),
+            self._gradient: pt.switch(per_chain(takes), gradient, self._gradient),
+            self._log_density: pt.switch(takes, log_density, self._log_density),
+            self._momentum: pt.switch(
+                per_chain(active), pt.switch(per_chain(accepted), end, -momentum), self._momentum
+            ),
             self._slice: pt.switch(active, changed, self._slice),
             self._energy_error: error,
             self._energy: before + pt.switch(takes, error, 0),
             **dict(zip(self._totals, self._added(error, takes), strict=True)),
-            **dict(zip(self._position, position, strict=True)),
-            **dict(zip(self._momentum, momentum, strict=True)),
-            **{old: chosen(g, old) for g, old in zip(gradient, self._gradient, strict=True)},
         }
         return self._function([], [], updates, "advance")
 
     def _added(self, error: Any, takes: Any) -> list[Any]:
         """Return the totals of an iteration with those of one more step."""
         acceptance, accepted, diverging, worst = self._totals
-        floatX = pytensor.config.floatX
+        dtype = self.density.dtype
         return [
-            acceptance + pt.exp(pt.minimum(-error, 0)).astype(floatX),
-            accepted + takes.astype(floatX),
-            diverging + (error > MAX_ENERGY_ERROR).astype(floatX),
-            pt.switch(pt.abs(error) > pt.abs(worst), error, worst).astype(floatX),
+            acceptance + pt.exp(pt.minimum(-error, 0)).astype(dtype),
+            accepted + takes.astype(dtype),
+            diverging + (error > MAX_ENERGY_ERROR).astype(dtype),
+            pt.switch(pt.abs(error) > pt.abs(worst), error, worst).astype(dtype),
         ]

@@ -142,11 +142,8 @@ class Meads:
 
     def _statistics(self) -> list[Fold]:
         """Return the parameters from the chains of each fold."""
-        n = self._chains.chains
-        positions, gradients = (
-            np.concatenate([np.asarray(part, "float64").reshape(n, -1) for part in parts], axis=1)
-            for parts in (self._chains.positions(), self._chains.gradients())
-        )
+        positions = self._chains.density.join(self._chains.positions()).astype("float64")
+        gradients = self._chains.gradients().astype("float64")
         return [fold_parameters(positions[members], gradients[members]) for members in self._folds]
 
     def _adapt(self) -> None:

@@ -69,9 +69,7 @@ class TreeChains:
 
     def _compile(self, mode: object) -> object:
         flat = pt.matrix("position", dtype=pytensor.config.floatX, shape=(self.chains, self.density.size))
-        log_density, gradient = self.density(list(self.density.split(flat, self.chains)))
-        joined = pt.concatenate([part.reshape((self.chains, -1)) for part in gradient], axis=1)
-        return compile_function([flat], [log_density, joined], {}, mode, "gradient")
+        return compile_function([flat], list(self.density(flat)), {}, mode, "gradient")
 
     def _gradient(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the log densities and gradients, as float64."""

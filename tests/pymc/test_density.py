@@ -1,0 +1,105 @@
+"""The log density of all chains, whose positions are one matrix, and its gradient, against PyMC's own functions."""
+
+import warnings
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+
+pm = pytest.importorskip("pymc")
+pytest.importorskip("arviz_base")
+
+from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
+from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
+from pytensor_cl.pymc.hamiltonian import Hamiltonian, compile_function  # noqa: E402
+from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
+from tests.helpers import assert_on_device, on_one_driver  # noqa: E402
+
+CHAINS = 5
+
+
+def many_shapes():
+    """Numbers, vectors, matrices, an angle, a variable without elements, and one whose gradient is a constant."""
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.5, 2)
+        scale = pm.HalfNormal("scale", 1)
+        table = pm.Normal("table", mean, scale, shape=(2, 3))
+        pm.Flat("free", shape=2)
+        angle = pm.VonMises("angle", 0.3, 2.0)
+        pm.Normal("nothing", 0, 1, shape=0)
+        pm.Dirichlet("share", [2.0, 3.0, 4.0])
+        pm.Normal("y", table.sum(axis=0) + pm.math.sin(angle), 0.7, observed=[0.2, -0.4, 1.1])
+    return model
+
+
+def density_of(model, tempered=False):
+    return ModelDensity(model, {k: np.shape(v) for k, v in model.initial_point().items()}, tempered=tempered)
+
+
+@on_one_driver
+def test_gradient_of_many_shapes(context, on_device):
+    """Columns of the gradient are those of the variables; `split` and `join` are inverse to each other."""
+    model = many_shapes()
+    density = density_of(model)
+    assert density.size == 13
+    assert np.flatnonzero(density.parameter_is_periodic).tolist() == [10]
+    flat = np.random.default_rng(6).normal(size=(CHAINS, density.size))
+    parts = list(density.split(flat, CHAINS))
+    assert [part.shape for part in parts] == [(CHAINS, *shape) for shape in density.shapes]
+    np.testing.assert_array_equal(density.join(parts), flat)
+    position = pt.matrix("position", shape=(CHAINS, density.size))
+    function = compile_function([position], list(density(position)), {}, "OPENCL", "density")
+    log_density, gradient = function(flat)
+    # PyTensor warns that the variable with a flat prior is not in the graph.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        logp, dlogp = model.compile_logp(mode="FAST_RUN"), model.compile_dlogp(mode="FAST_RUN")
+    for i in range(CHAINS):
+        point = {name: part[i] for name, part in zip(density.names, parts, strict=True)}
+        np.testing.assert_allclose(log_density[i], logp(point), rtol=1e-10)
+        np.testing.assert_allclose(gradient[i], dlogp(point), rtol=1e-9, atol=1e-12)
+    assert_on_device(function, GpuElemwise)
+
+
+@on_one_driver
+@pytest.mark.parametrize("kind", [Hamiltonian, Langevin])
+def test_state_is_one_matrix(context, kind):
+    """The functions of a model with twelve numbers have as many shared variables as those of a model with one vector."""
+
+    def functions(model):
+        chains = kind(density_of(model), CHAINS, 1, "OPENCL")
+        compiled = [chains.advance] if kind is Langevin else [chains.begin, chains.step, chains._finish]
+        return chains, [(len(f.maker.inputs), len(f.maker.outputs)) for f in compiled]
+
+    with pm.Model() as named:
+        for i in range(12):
+            pm.Normal(f"x{i}", float(i), 1.0 + i)
+    with pm.Model() as vector:
+        pm.Normal("x", np.arange(12.0), 1 + np.arange(12.0))
+    (chains, counts), (other, expected) = functions(named), functions(vector)
+    assert counts == expected
+    flat = np.random.default_rng(2).normal(size=(CHAINS, 12))
+    # The logarithm of a Python number is that of float32.
+    np.testing.assert_allclose(chains.set_positions(list(flat.T)), other.set_positions([flat]), rtol=1e-7)
+    np.testing.assert_allclose(chains._gradient.get_value(), other._gradient.get_value(), rtol=1e-12)
+    np.testing.assert_array_equal(np.stack(chains.positions(), axis=1), flat)
+
+
+@on_one_driver
+def test_moves(context):
+    """`try_step` leaves the chains where they are, and gives the acceptance that a trajectory of one step has."""
+    with pm.Model() as model:
+        pm.Normal("x", [1.0, -2.0], [0.5, 3.0])
+    chains = Hamiltonian(density_of(model), 400, 1, "OPENCL")
+    start = np.random.default_rng(3).normal(size=(400, 2))
+    chains.set_positions([start])
+    tried = chains.try_step(1.0)
+    np.testing.assert_array_equal(chains.positions()[0], start)
+    moved = chains.trajectory(1.0, 1)
+    np.testing.assert_array_equal((chains.positions()[0] != start).all(axis=1), moved.accepted)
+    assert abs(tried.mean() - moved.acceptance.mean()) < 5 * np.hypot(tried.std(), moved.acceptance.std()) / 20
+    assert abs(moved.accepted.mean() - moved.acceptance.mean()) < 5 * 0.5 / 20
+    end = chains.positions()[0]
+    np.testing.assert_allclose(moved.moments[:2], [end.mean(axis=0), end.var(axis=0)], rtol=1e-10)
+    slopes = -(end - [1.0, -2.0]) / np.square([0.5, 3.0])
+    np.testing.assert_allclose(moved.moments[2], slopes.var(axis=0), rtol=1e-10)
