@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-__all__ = ["Adam", "DualAveraging", "MassMatrix", "halton", "harmonic_mean"]
+__all__ = ["Adam", "DualAveraging", "MassMatrix", "halton", "harmonic_mean", "usual_chains"]
 
 
 def halton(index: int) -> float:
@@ -138,41 +138,100 @@ class Adam:
         return self.value
 
 
+def usual_chains(
+    positions: np.ndarray, gradients: np.ndarray, centre: np.ndarray, inverse_mass: np.ndarray
+) -> np.ndarray:
+    """Return which chains statistics over chains are made of: all but those far outside the others.
+
+    A chain is left out if its squared distance from the centre, or its squared gradient, in units of the mass matrix,
+    is above the median of all chains by more than 6 median absolute deviations of the logarithm, and not less than 3
+    and not more than 50 times the median. One chain of two million independent normal ones is.
+
+    Parameters
+    ----------
+    positions, gradients
+        Shape (chains, parameters).
+    centre, inverse_mass
+        Shape (parameters,).
+
+    Returns
+    -------
+    ndarray of bool
+        Shape (chains,); at least half of the chains whose numbers are finite.
+    """
+    usual = np.ones(len(positions), bool)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (
+            np.einsum("ck,ck,k->c", gradients, gradients, inverse_mass),
+            np.einsum("ck,ck,k->c", positions - centre, positions - centre, 1 / inverse_mass),
+        )
+    for square in squares:
+        finite = np.isfinite(square)
+        logs = np.log(np.maximum(square[finite], 1e-300))
+        usual &= finite
+        if logs.size:
+            median = np.median(logs)
+            spread = 6 * np.median(np.abs(logs - median))
+            usual[finite] &= logs <= median + min(max(spread, math.log(3)), math.log(50))
+    return usual
+
+
 class MassMatrix:
-    """Scales of the parameters, from the chains' means and variances in a window of iterations.
+    """Scales of the parameters, from the chains' states in a window of iterations.
 
     The inverse mass of a parameter is the square root of the ratio of the variances of positions and gradients, which
     minimises the Fisher divergence from a normal distribution of that variance (nutpie has the same estimate). For a
-    normal distribution it is the variance, wherever the chains are. A few chains far from the others make both
-    variances large, and change the ratio by less than the variance of the positions.
+    normal distribution it is the variance, wherever the chains are.
+
+    Chains far outside the others are left out (`usual_chains`): one with a huge gradient must not set the scales of
+    all.
 
     Parameters
     ----------
     size
         Number of parameters.
+
+    Attributes
+    ----------
+    inverse_mass : ndarray
+        The last estimate, shape (parameters,); ones at first.
     """
 
     def __init__(self, size: int) -> None:
+        self.inverse_mass = np.ones(size)
+        self._centre: np.ndarray | None = None
         self._moments = np.zeros((3, size))
         self._squares = np.zeros(size)
         self._count = 0
 
-    def update(self, moments: np.ndarray) -> None:
-        """Add the moments of one iteration.
+    def update(self, positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """Add a state of each chain, and return which chains were not left out.
 
         Parameters
         ----------
-        moments
-            Means and variances of the positions, variances of the gradients: shape (3, parameters).
+        positions, gradients
+            Shape (chains, parameters).
         """
-        self._count += 1
-        self._moments += moments
-        self._squares += moments[0] ** 2
+        if self._centre is None:
+            self._centre = np.median(positions, axis=0)
+        usual = usual_chains(positions, gradients, self._centre, self.inverse_mass)
+        if usual.any():
+            q, g = (positions, gradients) if usual.all() else (positions[usual], gradients[usual])
+            self._centre = q.mean(axis=0)
+            self._count += 1
+            self._moments += [self._centre, q.var(axis=0), g.var(axis=0)]
+            self._squares += self._centre**2
+        return usual
 
     def estimate(self) -> np.ndarray | None:
         """Return the inverse masses of the window and begin the next one; None if they are not finite."""
+        if not self._count:
+            return None
         means, variances, slopes = self._moments / self._count
         variances = variances + np.maximum(self._squares / self._count - means**2, 0)
         self._moments[:] = self._squares[:] = self._count = 0
         found = np.sqrt(np.maximum(variances, 1e-20) / np.maximum(slopes, 1e-20))
-        return np.clip(found, 1e-20, 1e20) if np.isfinite(found).all() else None
+        if not np.isfinite(found).all():
+            return None
+        self.inverse_mass = np.clip(found, 1e-20, 1e20)
+        return self.inverse_mass

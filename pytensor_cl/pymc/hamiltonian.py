@@ -139,6 +139,12 @@ class Chains:
         """Return copies of the positions, for each value variable."""
         return list(self.density.split(np.asarray(self._position.get_value()), self.chains))
 
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of the positions and gradients, as float64 of shape (chains, parameters)."""
+        parts = ([np.asarray(v.get_value(), "float64") for v in group] for group in (self._position, self._gradient))
+        position, gradient = (np.concatenate([v.reshape(self.chains, -1) for v in part], axis=1) for part in parts)
+        return position, gradient
+
     def set_inverse_temperature(self, value: float) -> None:
         """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
 

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytensor_cl.pymc.langevin import Langevin
+from pytensor_cl.pymc.adaptation import usual_chains
+from pytensor_cl.pymc.langevin import Langevin, Steps
+from pytensor_cl.pymc.lost import Watch
 from pytensor_cl.pymc.samplers import Iteration
 
 __all__ = ["FOLDS", "Fold", "Meads", "fold_parameters", "largest_eigenvalue"]
@@ -109,6 +111,8 @@ class Meads:
         self._scale_sum = np.zeros(chains.density.size)
         self._log_sums = np.zeros(2)
         self._kept = 0
+        self._inverse_mass = np.ones(chains.density.size)
+        self._watch = Watch(chains, chains.density.size)
         self.step_size = 1.0
         self._n_steps = 1
 
@@ -133,18 +137,39 @@ class Meads:
         stats = {} if tuning else trajectory.statistics(self.step_size, self._n_steps)
         done = Iteration(stats, self.step_size, self._n_steps, tuning)
         self._count += 1
+        if tuning:
+            self._look_for_lost_chains(trajectory)
         if tuning and self._count == self._tune:
             self._finish_warm_up()
         return done
+
+    @property
+    def restarted(self) -> set[int]:
+        """Chains that were lost in the warm-up, and have started again from another one's position."""
+        return self._watch.restarted
+
+    def _look_for_lost_chains(self, trajectory: Steps) -> None:
+        """Restart lost chains after three quarters of the warm-up, and at its end."""
+        if self._count > self._tune // 2:
+            self._watch.add(self._chains.flat_state()[0], trajectory.log_density, trajectory.acceptance)
+        if self._count in (3 * self._tune // 4, self._tune):
+            self._watch.restart_lost()
+            self._watch.forget()
 
     def _regroup(self) -> None:
         self._folds = np.array_split(self._rng.permutation(self._chains.chains), FOLDS)
 
     def _statistics(self) -> list[Fold]:
-        """Return the parameters from the chains of each fold."""
-        positions = self._chains.density.join(self._chains.positions()).astype("float64")
-        gradients = self._chains.gradients().astype("float64")
-        return [fold_parameters(positions[members], gradients[members]) for members in self._folds]
+        """Return the parameters from the chains of each fold, but for those far outside the others."""
+        positions, gradients = self._chains.flat_state()
+        usual = usual_chains(positions, gradients, np.median(positions, axis=0), self._inverse_mass)
+        found = []
+        for fold in self._folds:
+            members = fold[usual[fold]]
+            members = members if members.size > 1 else fold
+            found.append(fold_parameters(positions[members], gradients[members]))
+        self._inverse_mass = np.exp(2 * np.mean([np.log(fold.scale) for fold in found], axis=0))
+        return found
 
     def _adapt(self) -> None:
         """Set the parameters of each fold's chains from the fold before it."""

@@ -7,16 +7,19 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pytensor_cl.pymc.adaptation import harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import compile_function
-from pytensor_cl.pymc.samplers import Iteration, StepAndMass
+from pytensor_cl.pymc.samplers import Iteration, State, StepAndMass, window_ends
 from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
-__all__ = ["Nuts", "TreeChains"]
+__all__ = ["Nuts", "TreeChains", "block_ends"]
 
 _EARLY_DEPTH = 4
 """Most doublings in the first third of the warm-up: trees are long while the step size and the scales are not right."""
+_BLOCK = 4
+"""Most draws of a block of the warm-up: longer ones have less idle chains, and fewer step sizes."""
+_LEAST_ROWS = 16
+"""Fewest positions that are evaluated in one call."""
 _BOOLEAN = ("diverging", "reached_max_treedepth")
 _INTEGER = ("n_steps", "tree_depth")
 
@@ -63,18 +66,34 @@ class TreeChains:
         self._is_periodic = np.repeat(density.is_periodic, [int(np.prod(shape)) for shape in density.shapes])
         self._latest = self.trees.start_position
         self.evaluate = self._compile(mode)
+        self._leaf_density, self._leaf_gradient = np.zeros(chains), np.zeros((chains, density.size))
         # Numba compiles now, and not in the warm-up.
-        self.restart(1.0)
+        self.begin(1.0, 1, keep_gradients=True)
         self.advance(1.0, self.max_depth)
 
     def _compile(self, mode: object) -> object:
-        flat = pt.matrix("position", dtype=pytensor.config.floatX, shape=(self.chains, self.density.size))
+        flat = pt.matrix("position", dtype=pytensor.config.floatX, shape=(None, self.density.size))
         return compile_function([flat], list(self.density(flat)), {}, mode, "gradient")
 
     def _gradient(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the log densities and gradients, as float64."""
         log_density, gradient = self.evaluate(flat.astype(pytensor.config.floatX))  # type: ignore[operator]
         return np.asarray(log_density, "float64"), np.asarray(gradient, "float64")
+
+    def _gradient_of(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log densities and gradients at the leaves of some chains; those of the others have no meaning.
+
+        The number of positions that are evaluated is that of all chains divided by a power of two: each of these
+        numbers has kernels and a captured graph of its own.
+        """
+        rows = self.chains
+        while rows // 2 >= max(len(active), _LEAST_ROWS):
+            rows //= 2
+        if rows == self.chains:
+            return self._gradient(self.trees.position)
+        index = np.resize(active, rows)
+        self._leaf_density[index], self._leaf_gradient[index] = self._gradient(self.trees.position[index])
+        return self._leaf_density, self._leaf_gradient
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Move the chains, and return their log densities.
@@ -94,8 +113,12 @@ class TreeChains:
         """Return the draws of the last iteration."""
         return list(self.density.split(self._latest, self.chains))
 
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions and gradients that trees begin at, of shape (chains, parameters)."""
+        return self.trees.start_position, self.trees.start_gradient
+
     def set_inverse_mass(self, flat: np.ndarray) -> None:
-        """Set the diagonal of the inverse mass matrix; `restart` must follow.
+        """Set the diagonal of the inverse mass matrix; `begin` must follow.
 
         Parameters
         ----------
@@ -122,26 +145,29 @@ class TreeChains:
             error = 0.5 * np.sum(mass * momentum**2, axis=1) - log_density - before
         return np.exp(np.minimum(np.where(np.isnan(error), -np.inf, -error), 0))
 
-    def restart(self, step_size: float, draws: int = 0) -> None:
-        """Discard the trees that are not finished, and begin others at the last draws.
+    def begin(self, step_size: float, draws: int, keep_gradients: bool) -> None:
+        """Begin trees at the last draws. No chain may have a tree that is not finished.
 
         Parameters
         ----------
         step_size
             Of these trees.
         draws
-            How many draws of each chain are to be stored. No chain is idle if it is 0.
+            How many draws each chain makes; then it is idle.
+        keep_gradients
+            Whether the gradients at the draws are stored.
         """
         shape = (draws, self.chains, self.density.size)
         self.trees = self.trees._replace(
             draws=np.empty(shape),
+            gradients=np.empty(shape if keep_gradients else (0, *shape[1:])),
             statistics=np.empty((len(STATISTICS), *shape[:2])),
             n_draws=np.zeros_like(self.trees.n_draws),
         )
         begin_trees(self.trees, self.inverse_mass, self._rng, step_size)
 
-    def advance(self, step_size: float, max_depth: int) -> int:
-        """Add a leaf to each tree (`trees.advance`), and return how many trees ended.
+    def advance(self, step_size: float, max_depth: int) -> None:
+        """Add a leaf to the tree of each chain that is not idle (`trees.advance`).
 
         Parameters
         ----------
@@ -150,9 +176,10 @@ class TreeChains:
         max_depth
             Most doublings of a tree.
         """
-        log_density, gradient = self._gradient(self.trees.position)
-        return advance(
-            *(self.trees, gradient, log_density, self.inverse_mass, self._is_periodic, self._rng),
+        trees = self.trees
+        log_density, gradient = self._gradient_of(np.flatnonzero(trees.n_draws < len(trees.draws)))
+        advance(
+            *(trees, gradient, log_density, self.inverse_mass, self._is_periodic, self._rng),
             *(float(step_size), max_depth),
         )
 
@@ -170,12 +197,37 @@ class TreeChains:
         return {name: value.astype(kinds.get(name, pytensor.config.floatX)) for name, value in found.items()}
 
 
+def block_ends(tune: int) -> list[int]:
+    """Return the iterations at which blocks of the warm-up end: one in the first third, then up to `_BLOCK` each.
+
+    The ends of the windows of the mass matrix are among them.
+
+    Parameters
+    ----------
+    tune
+        Number of iterations of warm-up.
+    """
+    ends, last = [], 0
+    for window in [*window_ends(tune), tune]:
+        while last < window:
+            last = min(last + (1 if last < tune // 3 else _BLOCK), window)
+            ends.append(last)
+    return ends
+
+
 class Nuts:
     """The No-U-Turn sampler (Hoffman and Gelman 2014) with multinomial weights (Betancourt 2017).
 
-    A chain whose tree is finished begins the next one at once, so that no chain waits for the longest tree of all. An
-    iteration of the warm-up is over when as many trees have ended as there are chains. The acceptance that adapts the
-    step size is the harmonic mean over chains of the means over their leaves since the last iteration.
+    A chain whose tree is finished begins the next one at once, so that no chain waits for the longest tree of all.
+
+    The warm-up is divided into blocks of a few draws of each chain. In a block the step size and the mass matrix are
+    the same; a chain that has made all draws of the block is idle until the others have theirs. What is adapted at the
+    end of a block is adapted from the same number of draws of each chain, and all chains begin the next block at a
+    draw. If a block ended after an amount of work instead, chains in long trees would be thrown back, and the states
+    where the others are would have the density of the posterior times the mean length of the trees that begin there.
+
+    The acceptance that adapts the step size is the harmonic mean over chains of the means over trees of the means over
+    leaves.
 
     Parameters
     ----------
@@ -194,9 +246,11 @@ class Nuts:
 
     def __init__(self, chains: TreeChains, tune: int, draws: int, target_accept: float) -> None:
         self._chains = chains
-        self._tune, self._draws = tune, draws
+        self._tune = tune
         self._adaptation = StepAndMass(chains, tune, target_accept)
-        self._count = 0
+        self._ends = [*block_ends(tune), tune + draws]
+        self._count = self._begun = 0
+        self._step_size = 1.0
 
     @property
     def step_size(self) -> float:
@@ -206,38 +260,36 @@ class Nuts:
     def start(self) -> None:
         """Find a first step size, and begin the trees."""
         self._adaptation.search(1.0)
-        self._chains.restart(self.step_size, self._draws if self._tune == 0 else 0)
+        self._begin_block()
+
+    def _begin_block(self) -> None:
+        self._begun, self._step_size = self._count, self.step_size
+        self._chains.begin(self._step_size, self._ends[0] - self._count, keep_gradients=self._count < self._tune)
 
     def iterate(self) -> Iteration:
-        """Advance until each chain has made the next draw; in the warm-up, until as many trees have ended."""
-        tuning = self._count < self._tune
-        done = self._warm_up() if tuning else self._next_draw()
+        """Advance until each chain has made the next draw."""
+        chains, tuning, index = self._chains, self._count < self._tune, self._count - self._begun
+        depth = min(chains.max_depth, _EARLY_DEPTH) if self._begun < self._tune // 3 else chains.max_depth
+        while chains.trees.n_draws.min() <= index:
+            chains.advance(self._step_size, depth)
+        stats = chains.draw(index)
+        done = Iteration({} if tuning else stats, self._step_size, round(stats["n_steps"].mean()), tuning)
         self._count += 1
-        if tuning and self._count == self._tune:
-            self._chains.restart(self.step_size, self._draws)
+        if tuning and self._count == self._ends[0]:
+            self._ends.pop(0)
+            self._adapt()
+            self._begin_block()
         return done
 
-    def _warm_up(self) -> Iteration:
-        chains, step_size = self._chains, self.step_size
-        depth = min(chains.max_depth, _EARLY_DEPTH) if self._count < self._tune // 3 else chains.max_depth
-        trees = chains.trees
-        trees.recent[:] = 0
-        ended = leaves = 0
-        while ended < chains.chains:
-            ended += chains.advance(step_size, depth)
-            leaves += 1
-        moments = np.stack(
-            [trees.start_position.mean(axis=0), trees.start_position.var(axis=0), trees.start_gradient.var(axis=0)]
-        )
-        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
-        acceptance = harmonic_mean(np.maximum(trees.recent / leaves, 1e-2))
-        if self._adaptation.update(acceptance, moments):
-            chains.restart(self.step_size)
-        return Iteration({}, step_size, round(leaves * chains.chains / ended), True)
+    @property
+    def restarted(self) -> set[int]:
+        """Chains that were lost in the warm-up, and have started again from another one's position."""
+        return self._adaptation.restarted
 
-    def _next_draw(self) -> Iteration:
-        chains, index = self._chains, self._count - self._tune
-        while chains.trees.n_draws.min() <= index:
-            chains.advance(self.step_size, chains.max_depth)
-        stats = chains.draw(index)
-        return Iteration(stats, self.step_size, round(stats["n_steps"].mean()), False)
+    def _adapt(self) -> None:
+        trees = self._chains.trees
+        acceptance, log_density = (trees.statistics[STATISTICS.index(name)] for name in ("acceptance_rate", "lp"))
+        self._adaptation.update(
+            acceptance.mean(axis=0),
+            [State(*state) for state in zip(trees.draws, trees.gradients, log_density, strict=True)],
+        )

@@ -1,7 +1,7 @@
 """Markov chains of Hamiltonian trajectories: ChEES-HMC and HMC with a fixed trajectory length."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,9 +9,10 @@ import numpy as np
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
+from pytensor_cl.pymc.lost import States, Watch
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["EARLY_STEPS", "Chees", "Iteration", "StepAndMass", "SteppingChains", "window_ends"]
+__all__ = ["EARLY_STEPS", "Chees", "Iteration", "State", "StepAndMass", "SteppingChains", "window_ends"]
 
 
 EARLY_STEPS = 10
@@ -37,11 +38,29 @@ class Iteration(NamedTuple):
     tuning: bool
 
 
-class SteppingChains(Protocol):
+class State(NamedTuple):
+    """State of all chains after an iteration.
+
+    Attributes
+    ----------
+    positions, gradients : ndarray
+        Shape (chains, parameters), float64.
+    log_density : ndarray
+        Shape (chains,).
+    """
+
+    positions: np.ndarray
+    gradients: np.ndarray
+    log_density: np.ndarray
+
+
+class SteppingChains(States, Protocol):
     """What the adaptation of a step size and of a mass matrix needs of chains."""
 
     density: ModelDensity
-    chains: int
+
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions and gradients, as float64 of shape (chains, parameters)."""
 
     def try_step(self, step_size: float) -> np.ndarray:
         """Return the acceptance probabilities of one step from the positions, and stay there."""
@@ -81,6 +100,11 @@ class StepAndMass:
         Iterations of warm-up.
     target_accept
         Wanted acceptance.
+
+    Attributes
+    ----------
+    has_new_mass : bool
+        Whether the last update changed the mass matrix.
     """
 
     def __init__(self, chains: SteppingChains, tune: int, target_accept: float) -> None:
@@ -88,9 +112,10 @@ class StepAndMass:
         self._tune = tune
         self._windows = set(window_ends(tune))
         self._mass = MassMatrix(chains.density.size)
-        self._variances = np.ones(chains.density.size)
+        self._watch = Watch(chains, chains.density.size)
         self._step = DualAveraging(1.0, target_accept)
         self._count = 0
+        self.has_new_mass = False
 
     @property
     def step_size(self) -> float:
@@ -115,28 +140,43 @@ class StepAndMass:
             step_size *= 2.0 if grows else 0.5
         self._step.restart(step_size)
 
-    def update(self, acceptance: float, moments: np.ndarray) -> bool:
-        """Take an iteration of the warm-up into account, and return whether the mass matrix is a new one.
+    @property
+    def restarted(self) -> set[int]:
+        """Chains that were lost in the warm-up, and have started again from another one's position."""
+        return self._watch.restarted
+
+    def update(self, acceptance: np.ndarray, states: Sequence[State]) -> np.ndarray:
+        """Take iterations of the warm-up into account, and return which chains are far outside the others.
 
         Parameters
         ----------
         acceptance
-            Of the iteration.
-        moments
-            See `Trajectory`.
+            Mean acceptance probability of each chain: shape (chains,).
+        states
+            State of all chains after each iteration.
         """
-        self._step.update(acceptance)
-        self._mass.update(moments)
-        self._count += 1
-        if self._count not in self._windows:
+        usual = np.ones(len(acceptance), bool)
+        for state in states:
+            usual &= self._mass.update(state.positions, state.gradients)
+            self._watch.add(state.positions, state.log_density, acceptance)
+        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
+        self._step.update(harmonic_mean(np.maximum(acceptance[usual] if usual.any() else acceptance, 1e-2)))
+        self._count += len(states)
+        if self._count in self._windows or self._count == self._tune:
+            # Before, chains may still be on their way.
+            if self._count > self._tune // 2:
+                self._watch.restart_lost()
+            self._watch.forget()
+        self.has_new_mass = self._count in self._windows and self._change_mass()
+        return usual
+
+    def _change_mass(self) -> bool:
+        before = self._mass.inverse_mass
+        after = self._mass.estimate()
+        if after is None:
             return False
-        variances = self._mass.estimate()
-        if variances is None:
-            return False
-        changes = np.abs(np.log(variances) - np.log(self._variances))
-        self._variances = variances
-        self._chains.set_inverse_mass(variances)
-        if changes.max() > math.log(4):
+        self._chains.set_inverse_mass(after)
+        if np.abs(np.log(after) - np.log(before)).max() > math.log(4):
             self.search(self._step.step_size)
         else:
             self._step.restart(self._step.mean)
@@ -212,16 +252,22 @@ class Chees:
         stats = {} if tuning else trajectory.statistics(step_size, n_steps)
         return Iteration(stats, step_size, n_steps, tuning)
 
+    @property
+    def restarted(self) -> set[int]:
+        """Chains that were lost in the warm-up, and have started again from another one's position."""
+        return self._adaptation.restarted
+
     def _adapt(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
+        state = State(*self._hamiltonian.flat_state(), trajectory.log_density)
+        usual = self._adaptation.update(trajectory.acceptance, [state])
         if self._adapts_length:
-            self._adapt_length(trajectory, step_size, jitter)
-        # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
-        if self._adaptation.update(harmonic_mean(np.maximum(trajectory.acceptance, 1e-2)), trajectory.moments):
+            self._adapt_length(trajectory, usual, step_size, jitter)
+        if self._adaptation.has_new_mass:
             # The gradient with respect to the length has another scale now.
             self._length.restart()
 
-    def _adapt_length(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
-        weights = np.where(np.isfinite(trajectory.growth), trajectory.acceptance, 0.0)
+    def _adapt_length(self, trajectory: Trajectory, usual: np.ndarray, step_size: float, jitter: float) -> None:
+        weights = np.where(usual & np.isfinite(trajectory.growth), trajectory.acceptance, 0.0)
         growth = np.where(weights > 0, trajectory.growth, 0.0)
         gradient = jitter * float(np.sum(weights * growth)) / max(float(np.sum(weights)), 1e-20)
         value = self._length.update(gradient)

@@ -22,8 +22,9 @@ from pytensor_cl.pymc.arguments import (
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
-from pytensor_cl.pymc.initial import InitialPoints
+from pytensor_cl.pymc.initial import InitialPoints, move_to_bulk
 from pytensor_cl.pymc.langevin import Langevin
+from pytensor_cl.pymc.lost import find_lost
 from pytensor_cl.pymc.meads import Meads
 from pytensor_cl.pymc.memory import available_memory
 from pytensor_cl.pymc.nuts import Nuts, TreeChains
@@ -188,7 +189,9 @@ def sample(
         ``log_likelihood`` if it is wanted.
         Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
-        ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``.
+        ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``; ``restarted_chains``, how many
+        chains were lost in the warm-up and have started again from others' positions; and ``lost_chains``, the numbers
+        of those that are lost at the end. What a lost chain is, `pytensor_cl.pymc.lost.lost_chains` says.
 
     Raises
     ------
@@ -249,8 +252,15 @@ def sample(
         "sampler": sampler,
         "step_size": iterations.step_size,
         "trajectory_length": iterations.trajectory_length,
+        "restarted_chains": len(iterations.restarted),
         **tempering,
     }
+    if iterations.restarted:
+        warnings.warn(
+            f"{len(iterations.restarted)} of {chains} chains were lost in the warm-up, and have started again from "
+            "others' positions",
+            stacklevel=2,
+        )
     stats = kept.stats()
     try:
         attrs.update(summary(kept, stats, sum(times), superchains, state.density.parameter_names))
@@ -274,6 +284,7 @@ def _at_initial_points(
     shapes = initial.shapes(point_seeds[0])
     state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
     initial.find(point_seeds, chains, state.set_positions)
+    move_to_bulk(state, superchains)
     return state
 
 
@@ -386,27 +397,39 @@ def summary(
             "parametrisation helps",
             stacklevel=3,
         )
-    if superchains < 2 or length < 2:
+    lost = find_lost(flat, stats)
+    if lost.size:
+        some = ", ".join(map(str, lost[:10])) + (", ..." if lost.size > 10 else "")
         warnings.warn(
-            f"nested R-hat is not known: it needs two superchains of two chains, and there are {superchains} of "
-            f"{length}",
+            f"{lost.size} of {flat.shape[0]} chains are lost: they do not move, or are where the posterior has next to "
+            f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps",
             stacklevel=3,
         )
-    elif np.isnan(rhats).any():
-        bad = ", ".join(dict.fromkeys(name for name, value in zip(names, rhats, strict=True) if np.isnan(value)))
-        warnings.warn(f"nested R-hat is NaN: the draws of {bad} are all the same, or not finite", stacklevel=3)
-    # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
-    elif not rhat**2 <= 1 + 1 / length + _RHAT_TOLERANCE:
-        warnings.warn(
-            f"nested R-hat is {rhat:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps", stacklevel=3
-        )
+    _judge_rhat(rhats, superchains, length, names)
     return {
         "ess_bulk_min": ess,
         "ess_per_second": ess / seconds,
         "nested_rhat_max": rhat,
         "superchains": superchains,
+        "lost_chains": [int(index) for index in lost],
         "divergences": divergences,
     }
+
+
+def _judge_rhat(rhats: np.ndarray, superchains: int, length: int, names: Sequence[str]) -> None:
+    """Warn if nested R-hat is too large, or not known."""
+    largest = float(np.max(rhats))
+    if superchains < 2 or length < 2:
+        message = f"is not known: it needs two superchains of two chains, and there are {superchains} of {length}"
+    elif np.isnan(largest):
+        bad = ", ".join(dict.fromkeys(name for name, value in zip(names, rhats, strict=True) if np.isnan(value)))
+        message = f"is NaN: the draws of {bad} are all the same, or not finite"
+    # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
+    elif not largest**2 <= 1 + 1 / length + _RHAT_TOLERANCE:
+        message = f"is {largest:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps"
+    else:
+        return
+    warnings.warn(f"nested R-hat {message}", stacklevel=4)
 
 
 @contextmanager

@@ -139,6 +139,11 @@ class ShardedHamiltonian:
         parts = self._each(lambda device, part: device.positions())
         return [np.concatenate(values) for values in zip(*parts, strict=True)]
 
+    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of the positions and gradients (`Chains.flat_state`)."""
+        positions, gradients = zip(*self._each(lambda device, part: device.flat_state()), strict=True)
+        return np.concatenate(positions), np.concatenate(gradients)
+
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix of all chains."""
         for device in self._devices:

@@ -55,15 +55,14 @@ class Trees(NamedTuple):
         Step size; negative if the newest subtree grows backward.
     acceptance, worst
         Sum of the acceptance probabilities of the leaves, and the largest energy error.
-    recent
-        Sum of the acceptance probabilities of all leaves, of this tree and earlier ones, since it was set to 0.
     leaves, leaf, depth
         Leaves of the tree, finished leaves of its newest subtree, and subtrees: int64.
     n_draws
         Draws that were made: int64.
     draws
-        Shape (draws, chains, size). A chain with as many draws is idle. With shape (0, ...) none are stored and no
-        chain is idle.
+        Shape (draws, chains, size). A chain with as many draws is idle.
+    gradients
+        Gradients at the draws: shape (draws, chains, size), or (0, chains, size) if they are not stored.
     statistics
         Shape (len(STATISTICS), draws, chains).
     """
@@ -87,12 +86,12 @@ class Trees(NamedTuple):
     step: np.ndarray
     acceptance: np.ndarray
     worst: np.ndarray
-    recent: np.ndarray
     leaves: np.ndarray
     leaf: np.ndarray
     depth: np.ndarray
     n_draws: np.ndarray
     draws: np.ndarray
+    gradients: np.ndarray
     statistics: np.ndarray
 
 
@@ -112,7 +111,7 @@ def new_trees(chains: int, size: int, max_depth: int) -> Trees:
         **dict.fromkeys(("end_position", "end_momentum", "end_gradient", "chosen_position", "chosen_gradient"), two),
         **dict.fromkeys(("chosen_density", "chosen_error", "log_weight"), (2, chains)),
         **dict.fromkeys(("mark_position", "mark_momentum"), (max_depth, chains, size)),
-        "draws": (0, chains, size),
+        **dict.fromkeys(("draws", "gradients"), (0, chains, size)),
         "statistics": (len(STATISTICS), 0, chains),
     }
     integers = ("leaves", "leaf", "depth", "n_draws")
@@ -216,9 +215,7 @@ def _add_leaf(t, c, gradient, log_density, inverse_mass, rng):
     if math.isnan(error):
         error = np.inf
     t.leaves[c] += 1
-    probability = math.exp(min(-error, 0.0))
-    t.acceptance[c] += probability
-    t.recent[c] += probability
+    t.acceptance[c] += math.exp(min(-error, 0.0))
     if abs(error) > abs(t.worst[c]):
         t.worst[c] = error
     if error > _MAX_ERROR:
@@ -279,9 +276,9 @@ def _end_tree(t, c, is_periodic, is_diverging, is_deepest):
             t.start_position[c, k] -= 2 * math.pi * round(t.start_position[c, k] / (2 * math.pi))
     draw = t.n_draws[c]
     t.n_draws[c] += 1
-    if draw >= t.draws.shape[0]:
-        return
     _copy(t.start_position[c], t.draws[draw, c])
+    if t.gradients.shape[0]:
+        _copy(t.start_gradient[c], t.gradients[draw, c])
     t.statistics[0, draw, c] = t.acceptance[c] / t.leaves[c]
     t.statistics[1, draw, c] = is_diverging
     t.statistics[2, draw, c] = t.energy[c] + t.chosen_error[0, c]
@@ -296,7 +293,7 @@ def _end_tree(t, c, is_periodic, is_diverging, is_deepest):
 
 @numba.njit(cache=True)
 def begin_trees(t, inverse_mass, rng, step_size):
-    """Begin a tree of each chain at its last draw, and discard those that are not finished.
+    """Begin a tree of each chain at its last draw.
 
     Parameters
     ----------
@@ -312,7 +309,9 @@ def begin_trees(t, inverse_mass, rng, step_size):
 
 @numba.njit(cache=True)
 def advance(t, gradient, log_density, inverse_mass, is_periodic, rng, step_size, max_depth):
-    """Add a leaf to the tree of each chain, and move the chains to the next one; a new tree follows a finished one.
+    """Add a leaf to the tree of each chain that is not idle, and move it to the next one.
+
+    A new tree follows a finished one, until the chain has all its draws.
 
     Parameters
     ----------
@@ -329,15 +328,10 @@ def advance(t, gradient, log_density, inverse_mass, is_periodic, rng, step_size,
     max_depth : int
         Most doublings of a tree.
 
-    Returns
-    -------
-    ended : int
-        Trees that ended.
     """
-    ended = 0
     most = t.draws.shape[0]
     for c in range(t.n_draws.size):
-        if most and t.n_draws[c] >= most:
+        if t.n_draws[c] >= most:
             continue
         error, turns = _add_leaf(t, c, gradient[c], log_density[c], inverse_mass, rng)
         is_diverging = error > _MAX_ERROR
@@ -349,11 +343,9 @@ def advance(t, gradient, log_density, inverse_mass, is_periodic, rng, step_size,
             ends = _join(t, c, gradient[c], rng)
         is_deepest = not ends and t.depth[c] >= max_depth
         if ends or is_deepest:
-            ended += 1
             _end_tree(t, c, is_periodic, is_diverging, is_deepest)
             _begin_tree(t, c, inverse_mass, rng, step_size)
         elif is_whole:
             _begin_subtree(t, c, inverse_mass, rng)
         else:
             _kick_and_drift(t, c, gradient[c], inverse_mass)
-    return ended

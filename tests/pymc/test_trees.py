@@ -62,12 +62,9 @@ def test_divergence_ends_a_tree_where_it_began(rng):
     start = found.start_position.copy()
     gradient, density = normal(found.position)
     density[1], gradient[1] = -np.inf, np.nan
-    ended = trees.advance(found, gradient, density, np.ones(2), NOT_PERIODIC, rng, 0.5, 6)
+    trees.advance(found, gradient, density, np.ones(2), NOT_PERIODIC, rng, 0.5, 6)
     stats = dict(zip(trees.STATISTICS, found.statistics[:, 0], strict=True))
     assert found.n_draws[1] == 1
     assert stats["diverging"][1] == 1
     assert stats["acceptance_rate"][1] == 0
     np.testing.assert_array_equal(found.draws[0, 1], start[1])
-    assert ended == found.n_draws.sum()
-    assert found.recent[1] == 0
-    assert (found.recent[[0, 2]] > 0).all()
