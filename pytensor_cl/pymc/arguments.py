@@ -14,6 +14,7 @@ from pytensor_cl.pymc.meads import FOLDS
 
 __all__ = [
     "SAMPLERS",
+    "check_callback",
     "check_initvals",
     "check_model",
     "check_numbers",
@@ -149,6 +150,18 @@ def check_initvals(model: Any, initvals: Any, sampler: str) -> None:
     unknown = [str(name) for key in initvals if (name := getattr(key, "name", key)) not in names]
     if unknown:
         raise ValueError(f"initvals of what is no free variable of the model: {', '.join(unknown)}")
+
+
+def check_callback(callback: Any) -> None:
+    """Raise a TypeError if it is no function.
+
+    Parameters
+    ----------
+    callback
+        See `sample`.
+    """
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of a Record, not {callback!r}")
 
 
 def check_var_names(model: Any, var_names: Sequence[str] | None) -> None:

@@ -141,9 +141,8 @@ class Chains:
 
     def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
         """Return copies of the positions and gradients, as float64 of shape (chains, parameters)."""
-        parts = ([np.asarray(v.get_value(), "float64") for v in group] for group in (self._position, self._gradient))
-        position, gradient = (np.concatenate([v.reshape(self.chains, -1) for v in part], axis=1) for part in parts)
-        return position, gradient
+        position, gradient = self._position.get_value(), self._gradient.get_value()
+        return np.asarray(position, "float64"), np.asarray(gradient, "float64")
 
     def set_inverse_temperature(self, value: float) -> None:
         """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.

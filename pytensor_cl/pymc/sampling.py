@@ -1,8 +1,9 @@
 """`sample`: draws from the posterior of a PyMC model with many chains at once."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pytensor
 
 from pytensor_cl.pymc.arguments import (
     SAMPLERS,
+    check_callback,
     check_initvals,
     check_model,
     check_numbers,
@@ -19,6 +21,7 @@ from pytensor_cl.pymc.arguments import (
     entropy,
     superchain_number,
 )
+from pytensor_cl.pymc.checkpoint import Checkpoint, model_digest
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
@@ -31,8 +34,8 @@ from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
 from pytensor_cl.pymc.prior import PriorDraws
-from pytensor_cl.pymc.progress import progress_bar
-from pytensor_cl.pymc.samplers import Chees, Iteration
+from pytensor_cl.pymc.run import AnyChains, AnySampler, Draws, Record, Run, Settings
+from pytensor_cl.pymc.samplers import Chees
 from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
 from pytensor_cl.pymc.tempering import temper
 
@@ -44,60 +47,6 @@ _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
 _MOVES = 8
 """Trajectories at each temperature of sampler "smc"."""
-
-
-_AnyChains = Hamiltonian | Langevin | ShardedHamiltonian | TreeChains
-_AnySampler = Chees | Meads | Nuts
-
-
-class _Settings(NamedTuple):
-    """How to sample: the arguments of `sample` that samplers need."""
-
-    draws: int
-    tune: int
-    sampler: str
-    target_accept: float
-    max_steps: int
-    trajectory_length: float | None
-    target_ess: float | None
-    progressbar: bool
-
-
-class _Draws:
-    """Draws and statistics, in arrays that are allocated once.
-
-    Parameters
-    ----------
-    shapes, dtypes
-        Of the value variables.
-    chains, draws
-        How many there are at most.
-    """
-
-    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
-        self._values = [np.empty((chains, draws, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
-        self._stats: list[Mapping[str, np.ndarray]] = []
-
-    def __len__(self) -> int:
-        return len(self._stats)
-
-    def add(self, positions: Sequence[np.ndarray], done: Iteration) -> None:
-        """Keep the state after an iteration."""
-        for array, value in zip(self._values, positions, strict=True):
-            array[:, len(self)] = value
-        self._stats.append(done.stats)
-
-    def values(self) -> list[np.ndarray]:
-        """Return, for each value variable, an array of shape (chains, draws, *shape)."""
-        return [np.ascontiguousarray(array[:, : len(self)]) for array in self._values]
-
-    def flat(self) -> np.ndarray:
-        """Return the draws as one array of shape (chains, draws, parameters)."""
-        return np.concatenate([value.reshape(*value.shape[:2], -1) for value in self.values()], axis=2)
-
-    def stats(self) -> dict[str, np.ndarray]:
-        """Return arrays of shape (chains, draws) by name."""
-        return {name: np.stack([stat[name] for stat in self._stats], axis=1) for name in self._stats[0]}
 
 
 def sample(
@@ -120,6 +69,8 @@ def sample(
     devices: Sequence[str] | None = None,
     mode: Any = "OPENCL",
     progressbar: bool = True,
+    callback: Callable[[Record], Any] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     **others: Any,
 ) -> Any:
     """Draw from the posterior of a PyMC model with many chains that advance together.
@@ -181,6 +132,13 @@ def sample(
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
         Whether there is a progress bar if stderr is a terminal.
+    callback : function, optional
+        Called after each iteration, that of a warm-up included, with a `pytensor_cl.pymc.Record`. If it raises
+        `KeyboardInterrupt`, sampling ends with the draws so far.
+    checkpoint : path, optional
+        A file to which the state of the run is written every few seconds, and at the end. If it exists, the run goes on
+        from it, and makes the draws that it would have made without interruption, bit for bit. After the last draw it
+        stays, and the same call returns the same draws at once.
 
     Returns
     -------
@@ -196,7 +154,12 @@ def sample(
     Raises
     ------
     ValueError
-        If an argument is out of its range, the sampler is not known, or the model has discrete or no free variables.
+        If an argument is out of its range, the sampler is not known, the model has discrete or no free variables, or
+        the checkpoint is that of another model or of other arguments.
+    KeyboardInterrupt
+        If the warm-up is interrupted; there are no draws. SIGTERM raises `SystemExit` there.
+    MemoryError
+        If memory does not hold the draws.
     TypeError
         If an argument is of the wrong type, or one of `pymc.sample` that this function has not; the message says what
         there is instead.
@@ -207,6 +170,9 @@ def sample(
     -----
     A chain whose parameters are not allowed has a log density of minus infinity and stays where it was; this changes
     nothing for other chains. Trajectories whose energy grows by more than 1,000 are counted as divergences.
+
+    Ctrl-C (SIGINT) and SIGTERM end the run after the iteration that is under way: a checkpoint is written, and the
+    draws so far are returned, with a warning. A second signal does not wait.
     """
     check_others(others)
     model = check_model(model)
@@ -215,6 +181,7 @@ def sample(
     superchains = superchain_number(superchains, chains)
     check_initvals(model, initvals, sampler)
     check_var_names(model, var_names)
+    check_callback(callback)
     if devices is not None:
         if sampler in _ONE_DEVICE:
             raise ValueError(f"sampler {sampler!r} runs on one device: {_ONE_DEVICE[sampler]}")
@@ -224,104 +191,136 @@ def sample(
         target_accept = _TARGET_ACCEPT.get(sampler, 0.651)
     if sampler == "hmc" and trajectory_length is None:
         trajectory_length = float(np.pi)
-    settings = _Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
+    settings = Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
+    call = _Call(model, settings, chains, superchains, mode, devices)
+    file = saved = None
+    if checkpoint is not None:
+        starts = {
+            "jitter": jitter,
+            "initvals": {str(name): np.asarray(v).tolist() for name, v in (initvals or {}).items()},
+        }
+        seed = None if random_seed is None else [int(word) for word in seeds.generate_state(4)]
+        file = Checkpoint(checkpoint, {**_arguments(call), **starts, "random_seed": seed})
+        saved = file.load()
     begun = perf_counter()
     with _always_device():
         if sampler == "smc":
-            state, log_share, is_rounded = _at_prior(model, settings, chains, seeds, mode, devices)
+            state, tempering = _at_prior(call, seeds, saved)
         else:
-            initial = InitialPoints(model, initvals, jitter)
-            state = _at_initial_points(model, settings, chains, superchains, initial, seeds, mode, devices)
-    compiled = perf_counter()
-    tempering = {}
-    if isinstance(state, Hamiltonian | ShardedHamiltonian) and sampler == "smc":
-        log_evidence, stages = temper(state, seeds.spawn(1)[0], _MOVES, log_share, is_rounded)
-        tempering = {"log_marginal_likelihood": log_evidence, "temperatures": stages}
-    tempered = perf_counter() - compiled
-    iterations = _sampler(state, settings, seeds)
-    kept, times = _run(state, iterations, settings)
-    times = (times[0] + tempered, times[1])
+            state, tempering = _at_initial_points(call, InitialPoints(model, initvals, jitter), seeds, saved)
+    run = Run(state, _sampler(state, settings, seeds), settings)
+    compile_time = perf_counter() - begun - tempering.get("tempering_time", 0.0)
+    if saved is not None:
+        run.load_state_dict(saved["run"])
+
+    def save(now: bool) -> None:
+        if file is not None and (now or file.is_due):
+            file.save({"run": run.state_dict(), "tempering": tempering})
+
+    run.go(callback, save)
+    values = run.kept.values()
     with _always_device():
-        posterior = constrain(model, kept.values(), var_names, mode)
-        pointwise = observed_density(model, kept.values(), mode) if log_likelihood else None
-    attrs = {
-        "compile_time": compiled - begun,
-        "tuning_time": times[0],
-        "sampling_time": times[1],
-        "tuning_steps": tune,
-        "sampler": sampler,
-        "step_size": iterations.step_size,
-        "trajectory_length": iterations.trajectory_length,
-        "restarted_chains": len(iterations.restarted),
-        **tempering,
+        posterior = constrain(model, values, var_names, mode)
+        pointwise = observed_density(model, values, mode) if log_likelihood else None
+    attrs, stats = _attributes(call, run, state, tempering)
+    return inference_data(model, posterior, stats, {"compile_time": compile_time, **attrs}, pointwise)
+
+
+class _Call(NamedTuple):
+    """What a call of `sample` is about."""
+
+    model: Any
+    settings: Settings
+    chains: int
+    superchains: int
+    mode: Any
+    devices: Sequence[str] | None
+
+
+def _arguments(call: _Call) -> dict[str, Any]:
+    """Return what must be the same in a call that goes on from a checkpoint."""
+    return {
+        "model": model_digest(call.model),
+        "floatX": pytensor.config.floatX,
+        **call.settings._replace(progressbar=False)._asdict(),
+        "chains": call.chains,
+        "superchains": call.superchains,
+        "devices": call.devices is not None,
+        "mode": str(call.mode),
     }
-    if iterations.restarted:
-        warnings.warn(
-            f"{len(iterations.restarted)} of {chains} chains were lost in the warm-up, and have started again from "
-            "others' positions",
-            stacklevel=2,
-        )
-    stats = kept.stats()
-    try:
-        attrs.update(summary(kept, stats, sum(times), superchains, state.density.parameter_names))
-    except MemoryError:
-        warnings.warn("memory is not enough for effective sample sizes and nested R-hat", stacklevel=2)
-    return inference_data(model, posterior, stats, attrs, pointwise)
 
 
 def _at_initial_points(
-    model: Any,
-    settings: _Settings,
-    chains: int,
-    superchains: int,
-    initial: InitialPoints,
-    seeds: np.random.SeedSequence,
-    mode: Any,
-    devices: Sequence[str] | None,
-) -> _AnyChains:
-    """Return chains at the model's initial points."""
-    point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(superchains)]
-    shapes = initial.shapes(point_seeds[0])
-    state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
-    initial.find(point_seeds, chains, state.set_positions)
-    move_to_bulk(state, superchains)
-    return state
+    call: _Call, initial: InitialPoints, seeds: np.random.SeedSequence, saved: Mapping[str, Any] | None
+) -> tuple[AnyChains, dict[str, Any]]:
+    """Return chains at the model's initial points, but for those whose positions are saved; and no attributes."""
+    point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(call.superchains)]
+    state = _state(call, initial.shapes(point_seeds[0]), seeds.spawn(1)[0])
+    if saved is None:
+        initial.find(point_seeds, call.chains, state.set_positions)
+        move_to_bulk(state, call.superchains)
+    return state, {}
 
 
 def _at_prior(
-    model: Any,
-    settings: _Settings,
-    chains: int,
-    seeds: np.random.SeedSequence,
-    mode: Any,
-    devices: Sequence[str] | None,
-) -> tuple[_AnyChains, float, bool]:
-    """Return chains at draws from the prior, and what `temper` wants to know of them."""
-    prior = PriorDraws(model)
-    state = _state(model, prior.shapes(), settings, chains, seeds.spawn(1)[0], mode, devices)
-    _, log_share = prior.find(int(seeds.spawn(1)[0].generate_state(1)[0]), chains, state.set_positions)
-    return state, log_share, prior.is_rounded
+    call: _Call, seeds: np.random.SeedSequence, saved: Mapping[str, Any] | None
+) -> tuple[AnyChains, dict[str, Any]]:
+    """Return chains that were moved from the prior to the posterior, and attributes of the result."""
+    prior = PriorDraws(call.model)
+    state = _state(call, prior.shapes(), seeds.spawn(1)[0])
+    if saved is not None:
+        return state, saved["tempering"]
+    begun = perf_counter()
+    _, log_share = prior.find(int(seeds.spawn(1)[0].generate_state(1)[0]), call.chains, state.set_positions)
+    assert isinstance(state, Hamiltonian | ShardedHamiltonian)
+    evidence, stages = temper(state, seeds.spawn(1)[0], _MOVES, log_share, prior.is_rounded)
+    seconds = perf_counter() - begun
+    return state, {"log_marginal_likelihood": evidence, "temperatures": stages, "tempering_time": seconds}
 
 
-def _state(
-    model: Any,
-    shapes: Mapping[str, tuple[int, ...]],
-    settings: _Settings,
-    chains: int,
-    seed: np.random.SeedSequence,
-    mode: Any,
-    devices: Sequence[str] | None,
-) -> _AnyChains:
+def _attributes(
+    call: _Call, run: Run, state: AnyChains, tempering: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return attributes of the result, and the statistics of the draws."""
+    settings, sampler = call.settings, run.sampler
+    tuning, sampling = run.seconds
+    tuning += tempering.get("tempering_time", 0.0)
+    attrs = {
+        "tuning_time": tuning,
+        "sampling_time": sampling,
+        "tuning_steps": settings.tune,
+        "sampler": settings.sampler,
+        "step_size": sampler.step_size,
+        "trajectory_length": sampler.trajectory_length,
+        "restarted_chains": len(sampler.restarted),
+        **tempering,
+    }
+    if sampler.restarted:
+        warnings.warn(
+            f"{len(sampler.restarted)} of {call.chains} chains were lost in the warm-up, and have started again from "
+            "others' positions",
+            stacklevel=3,
+        )
+    stats = run.kept.stats()
+    try:
+        attrs.update(summary(run.kept, stats, tuning + sampling, call.superchains, state.density.parameter_names))
+    except MemoryError:
+        warnings.warn("memory is not enough for effective sample sizes and nested R-hat", stacklevel=3)
+    return attrs, stats
+
+
+def _state(call: _Call, shapes: Mapping[str, tuple[int, ...]], seed: np.random.SeedSequence) -> AnyChains:
     """Return the chains, with the functions that the sampler needs."""
-    is_tempered = settings.sampler == "smc"
-    if devices is not None:
-        densities = [ModelDensity(model, shapes, tempered=is_tempered) for _ in devices]
-        return ShardedHamiltonian(densities, chains, seed, mode, devices)
+    model, sampler, chains, mode = call.model, call.settings.sampler, call.chains, call.mode
+    is_tempered = sampler == "smc"
     density = ModelDensity(model, shapes, tempered=is_tempered)
-    _check_memory(density, chains, settings.draws)
-    if settings.sampler == "nuts":
-        return TreeChains(density, chains, seed, mode, settings.max_steps)
-    return (Langevin if settings.sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
+    _check_memory(density, chains, call.settings.draws)
+    if call.devices is not None:
+        others = [ModelDensity(model, shapes, tempered=is_tempered) for _ in call.devices[1:]]
+        return ShardedHamiltonian([density, *others], chains, seed, mode, call.devices)
+    if sampler == "nuts":
+        return TreeChains(density, chains, seed, mode, call.settings.max_steps)
+    return (Langevin if sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
 
 
 def _check_memory(density: ModelDensity, chains: int, draws: int) -> None:
@@ -334,7 +333,7 @@ def _check_memory(density: ModelDensity, chains: int, draws: int) -> None:
         )
 
 
-def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequence) -> _AnySampler:
+def _sampler(state: AnyChains, settings: Settings, seeds: np.random.SeedSequence) -> AnySampler:
     """Return what moves the chains."""
     if isinstance(state, TreeChains):
         return Nuts(state, settings.tune, settings.draws, settings.target_accept)
@@ -350,34 +349,8 @@ def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequen
     )
 
 
-def _run(state: _AnyChains, iterations: _AnySampler, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
-    """Warm up and draw; return the draws, and the seconds of both."""
-    density = state.density
-    kept = _Draws(density.shapes, density.dtypes, state.chains, settings.draws)
-    begun = perf_counter()
-    tuned = begun
-    divergences = 0
-    next_check = 8
-    iterations.start()
-    with progress_bar(settings.tune + settings.draws, f"{state.chains} chains", settings.progressbar) as show:
-        for index in range(settings.tune + settings.draws):
-            if index == settings.tune:
-                tuned = perf_counter()
-            done = iterations.iterate()
-            if not done.tuning:
-                kept.add(state.positions(), done)
-                divergences += int(done.stats.get("n_diverging", done.stats["diverging"]).sum())
-            show(index + 1, f"{divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps")
-            if settings.target_ess and len(kept) >= next_check:
-                next_check = int(next_check * 1.3) + 1
-                if np.min(bulk_ess(kept.flat())) >= settings.target_ess:
-                    break
-    end = perf_counter()
-    return kept, (tuned - begun, end - tuned)
-
-
 def summary(
-    kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int, names: Sequence[str]
+    kept: Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int, names: Sequence[str]
 ) -> dict[str, Any]:
     """Return attributes that say how good the draws are, and warn if they are not.
 

@@ -1,11 +1,12 @@
 """Chains that are divided among several devices."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from pytensor_cl.pymc.checkpoint import load_state_dict, state_dict
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
@@ -169,3 +170,11 @@ class ShardedHamiltonian:
         means, variances, slopes = np.stack([part.moments for part in parts], axis=1)
         moments = np.stack([means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0), slopes.mean(axis=0)])
         return Trajectory(**joined, moments=moments)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of each part (`checkpoint.state_dict`)."""
+        return {"parts": self._each(lambda device, part: state_dict(device))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give each part a state."""
+        self._each(lambda device, part: load_state_dict(device, state["parts"][part.start // self._part]))

@@ -91,6 +91,14 @@ class _Kept:
         return self._draws
 
 
+def statistics(chains):
+    return {
+        "diverging": np.zeros((chains, 20), bool),
+        "lp": np.zeros((chains, 20)),
+        "acceptance_rate": np.ones((chains, 20)),
+    }
+
+
 @pytest.mark.parametrize(
     ("value", "superchains", "message"),
     [
@@ -106,16 +114,15 @@ def test_what_is_not_a_number_is_not_good(rng, value, superchains, message):
     if value is not None:
         draws[:, :, 1] = value
     with pytest.warns(UserWarning, match=message):
-        summary(_Kept(draws), {"diverging": np.zeros((16, 20), bool)}, 1.0, superchains, ["a", "b"])
+        summary(_Kept(draws), statistics(16), 1.0, superchains, ["a", "b"])
 
 
 def test_prime_number_of_chains(rng):
     """Superchains that disagree are found, though one chain belongs to none."""
     draws = rng.normal(size=(17, 20, 1))
     draws[:8] += 3
-    stats = {"diverging": np.zeros((17, 20), bool)}
     with pytest.warns(UserWarning, match="do not agree"):
-        found = summary(_Kept(draws), stats, 1.0, superchain_number(None, 17), ["a"])
+        found = summary(_Kept(draws), statistics(17), 1.0, superchain_number(None, 17), ["a"])
     assert found["nested_rhat_max"] > 1.5
 
 
